@@ -23,7 +23,9 @@ from tlb.machine import host
 from tlb.measure import build, grid, perf
 from tlb.measure.independent import INDEPENDENT, Cells, c_program, compared, folder, medians, share
 from tlb.measure.measuring_setup import Rig
-from tlb.measure.record import Point
+from tlb.measure.perf_stat import Plan
+from tlb.measure.record import Point, Quantity
+from tlb.measure.session import Session
 from tlb.measure.store import Store
 from tlb.programs import benchmarks
 from tlb.system.files import measuring_lock
@@ -180,26 +182,6 @@ def first_level_cache() -> Rows:
 
 
 @table(
-    "numba against C past L2, in turn over one mapping (to reach: 3 %)",
-    "layout | lines | numba ns | C ns | median ratio",
-)
-def numba_against_c() -> Rows:
-    """The two engines' timed loops. Two processes would differ in neighbours and in physical pages,
-    by far more than the engines do."""
-    library = engine_library(folder().name)
-    sizes = [("spread", 1 << bits) for bits in (13, 15, 17)]
-    for layout, lines in [*sizes, ("packed", 1 << 16), ("packed", 1 << 20)]:
-        numba, c, ratio = program("engines_in_turn")(library, layout, lines)
-        yield layout, f"{lines:,}", f"{numba:.2f}", f"{c:.2f}", f"{ratio - 1:+.1%}"
-
-
-def engine_library(folder: str) -> str:
-    """Compile page_chase as a library whose functions another program can call."""
-    flags = ("-w", "-shared", "-fPIC", "-Dstatic=", "-fgnu89-inline")
-    return c_program(build.KERNELS / "page_chase.c", folder, *flags)
-
-
-@table(
     "Speedup over base pages at 1 GiB (to reach: 5 % from an independent chase)",
     "pages | page_chase | independent | difference",
 )
@@ -281,20 +263,25 @@ def guests() -> Rows:
     yield "16 KiB packed, plain process", *compared(guest_ns, plain_ns, 3)
 
 
+def gate_counts(binary: str, plan: Plan, repeat: int) -> dict[str, Quantity]:
+    """Return the counts of a program that opens its gate and closes it."""
+    with Session([binary, "--plan"], build.ROOT, BASE, plan, repeat, 1) as session:
+        return session.ask("0 empty_gate - spread cycle 1 1 1 1", 1)[1]
+
+
 @table(
     "Counts of an empty gated region (to reach: under 0.1 % of a point's)",
     "quantity | empty gate | 32,768 pages, 100 ms | share",
 )
 def empty_gate() -> Rows:
-    """What perf counts between an opened and a closed gate; without hardware counters the software
-    events remain."""
+    """Return what perf counts between an opened and a closed gate."""
     point = _point("page_chase", lines=32768, region_ms=100)
     plan = perf.plan(_rig().host.microarchitecture, cpu=_rig().cpu)
-    if not plan.events:
-        raise Unavailable(next(iter(plan.lacking.values())))
+    if not plan.counts_hardware:
+        raise Unavailable(plan.lacking["core_cycles"])
     binary = c_program(INDEPENDENT / "empty_gate.c", folder().name)
     repeats, counted = range(PAIRS * len(plan.groups())), replace(_rig(), plan=plan)
-    empty = [perf.run([binary], plan, 60, repeat=i).counters for i in repeats]
+    empty = [gate_counts(binary, plan, i) for i in repeats]
     full = [counted.take(point, i).counters for i in repeats]
     for event in plan.events + plan.derived:
         name = event.quantity

@@ -25,6 +25,10 @@ struct own {
     int given;
 };
 enum { MOST_WORDS = 6, MOST_OWN = 7 }; /* of arrays that end with a NULL */
+enum { POINT_FIELDS = 9, MOST_ARGUMENTS = 64 };
+
+/* What a record says of its line in a plan; id: NULL for a point that the command line names. */
+static struct { const char *id; uint64_t position, mapping_bytes, proved; int is_last; } plan_line;
 
 struct config {
     const char *kernel, *layout, *order, *mode;
@@ -87,8 +91,72 @@ static inline const struct page_size *page_size_called(const char *text)
     return p;
 }
 
+static inline int asks_for_plan(int argc, char **argv)
+{
+    int i = argc - 1;
+    while (i > 0 && strcmp(argv[i], "--plan"))
+        i--;
+    return i > 0;
+}
+
+static inline void print_mapped(uint64_t bytes, uint64_t populate_ns, uint64_t page_table_bytes)
+{
+    printf("{\"mapped\": %" PRIu64 ", \"populate_ns\": %" PRIu64 ", \"page_table_bytes\": %" PRIu64 ", \"proved\": 0}\n", bytes,
+           populate_ns, page_table_bytes);
+    fflush(stdout);
+}
+
+static inline void print_end(uint64_t answered, uint64_t proved)
+{
+    printf("{\"end\": %" PRIu64 ", \"proved\": %" PRIu64 "}\n", answered, proved);
+}
+
+/* Append the arguments of a plan's line (plan.h) to argv; return the kernel's name. */
+static inline const char *read_point(char *line, int *argc, char **argv)
+{
+    static const char *const named[] = {"--mode", "--layout", "--order", "--lines", "--stride-pages", "--seed", "--region-ms"};
+    char *word[MOST_ARGUMENTS], *rest;
+    int words = 0;
+    for (char *w = strtok_r(line, " \t\n", &rest); w && words < MOST_ARGUMENTS; w = strtok_r(NULL, " \t\n", &rest))
+        word[words++] = w;
+    plan_line.id = words ? word[0] : "";
+    if (words < POINT_FIELDS || words == MOST_ARGUMENTS)
+        bad_argument("A line of a plan has %d fields and then options, %d words in all at the most; this one has %d.", POINT_FIELDS,
+                     MOST_ARGUMENTS - 1, words);
+    for (int i = 2; i < POINT_FIELDS; i++)
+        if (i > 2 || strcmp(word[i], "-"))
+            argv[(*argc)++] = (char *)named[i - 2], argv[(*argc)++] = word[i];
+    for (int i = POINT_FIELDS; i < words; i++)
+        argv[(*argc)++] = word[i];
+    argv[*argc] = NULL;
+    return word[1];
+}
+
+/* A process for one point takes it from a plan of one line. */
+static inline int take_line(const struct kernel *k, int argc, char **argv, char **words)
+{
+    static char *line;
+    size_t room = 0;
+    int n = 0;
+    for (int i = 0; i < argc && n < MOST_ARGUMENTS; i++)
+        if (!i || strcmp(argv[i], "--plan"))
+            words[n++] = argv[i];
+    print_mapped(0, 0, 0);
+    if (getline(&line, &room, stdin) <= 0)
+        exit(0);
+    const char *name = read_point(line, &n, words);
+    if (strcmp(name, k->name))
+        bad_argument("'%s' is no kernel that this program measures.", name);
+    plan_line.proved = 1;
+    plan_line.is_last = 1;
+    return n;
+}
+
 static inline struct config parse(const struct kernel *k, int argc, char **argv)
 {
+    char *words[3 * MOST_ARGUMENTS + POINT_FIELDS];
+    if (asks_for_plan(argc, argv))
+        argc = take_line(k, argc, argv, words), argv = words;
     enum { SHARED = 11, OWN = 256 }; /* OWN: above every short option's letter */
     struct option options[SHARED + 1 + MOST_OWN] = {
         {"pages", 1, 0, 'p'}, {"layout", 1, 0, 'l'}, {"order", 1, 0, 'o'},     {"lines", 1, 0, 'n'}, {"seed", 1, 0, 's'},

@@ -6,7 +6,7 @@
  * direct   each line jumps to the next of a random cycle; a front end that remembers the jump does not wait
  * listed   each line loads its target from a list. A predictor may learn a cycle, but not random draws: a latency */
 #include "alias.h"
-#include "point.h"
+#include "plan.h"
 #include "jumps.h"
 
 #define MEASURES 2 /* 1 read smaps after the warm-up */

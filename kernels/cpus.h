@@ -51,7 +51,7 @@ static inline int pin(int cpu)
         at--;
     union cpu_mask one = only_cpu(cpus_given.number[at]);
     if ((cpu >= 0 && cpus_given.number[at] != cpu) || sched_setaffinity(0, sizeof one, &one.set))
-        bad_argument("CPU %d is not one this process may use.", cpu);
+        unavailable("cpu-gone", "CPU %d is not one this process may use", cpu);
     return cpus_given.number[at];
 }
 

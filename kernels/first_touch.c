@@ -3,7 +3,7 @@
  * Linux and hypervisors hand out memory as it is touched, mostly upwards. So the order of first touch decides which pages are
  * neighbours in physical memory and in a host's page table. */
 #include "chase.h"
-#include "point.h"
+#include "plan.h"
 
 #define MEASURES 2 /* 1 read smaps after the warm-up */
 

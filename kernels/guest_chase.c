@@ -12,7 +12,7 @@
 
 #if defined __x86_64__
 #include "kvm.h"
-#include "point.h"
+#include "plan.h"
 
 #define MEASURES 2 /* 1 read smaps after the warm-up */
 

@@ -6,7 +6,7 @@
  * the tables' node while it first touches each page. No process can read where tables lie; move_pages checks where memory
  * lies. */
 #include "chase.h"
-#include "point.h"
+#include "plan.h"
 
 #define MEASURES 2 /* 1 read smaps after the warm-up */
 

@@ -12,7 +12,7 @@
  * Each load's address comes from the load before it, so nothing overlaps: ns per access is a latency. */
 #include "alias.h"
 #include "chase.h"
-#include "point.h"
+#include "plan.h"
 
 #define MEASURES 2 /* 1 read smaps after the warm-up */
 

@@ -1,6 +1,6 @@
 /* page_gather: the throughput of independent loads, one cache line a page, in a shuffled but stable order: the published
  * numpy script's arr[indices].sum(). All addresses are known beforehand, so many page walks are in flight. */
-#include "point.h"
+#include "plan.h"
 
 #define MEASURES 2 /* 1 read smaps after the warm-up */
 

@@ -6,7 +6,7 @@
  * The processor sets these bits by writing to the page table. madvise(MADV_FREE) clears them while memory is not short. It
  * also reads what Linux knows of each page, as /proc/self/pagemap does, which is therefore read before the other modes'
  * passes; and it empties the TLB, so compare past the TLB's reach. */
-#include "point.h"
+#include "plan.h"
 
 #define MEASURES 2 /* 1 read all of smaps before a pass, not pagemap */
 

@@ -1,5 +1,5 @@
 /* placement.h: where lines lie and in which order they are visited, equal for equal seeds in C and numba
- * (kernels/twins/placement.py).
+ * (kernels/chase_numba.py).
  *
  * Where. If each spread line were its page's first, all would share a 64th of the first-level cache's sets, and cache
  * conflicts would look like TLB misses. With 2^b lines to a page, line i lies on line (d0 + d1 + ...) mod 2^b of its page,

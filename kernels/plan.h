@@ -1,7 +1,9 @@
-/* plan.h: many points in one mapping, which is mapped, faulted in and proved once; each point's lines lie at its beginning.
+/* plan.h: the plan, by which the runner asks for points.
  *
- *   PROGRAM --pages P --bytes N [--cpu C] [--fifo] [--perf-fds CONTROL,ACK] --plan
+ *   PROGRAM --pages P [--bytes N] [--cpu C] [--fifo] [--perf-fds CONTROL,ACK] --plan
  *
+ * A session maps N bytes, faults them in and proves them once; each point's lines lie at their beginning. A kernel whose
+ * process measures one point takes a plan of one line (arguments.h) and, by hand, the same point as its arguments. A program
  * prints {"mapped": N, "populate_ns": ..., "page_table_bytes": ..., "proved": 0}. Then each line of stdin is a point ("-": no
  * mode),
  *
@@ -12,9 +14,24 @@
  * them), else for every hundredth, and at the end. */
 #ifndef PLAN_H
 #define PLAN_H
-#include "point.h"
+#include "nodes.h"
+#include "placement.h"
+#include "record.h"
 
-enum { OFTEN = 100, FIELDS = 9, MOST_ARGUMENTS = 64 };
+static inline struct arena map_for(const struct kernel *k, const struct config *c) { return k->map ? k->map(c) : map_arena(c); }
+
+static inline int measure_alone(const struct kernel *k, int argc, char **argv)
+{
+    struct config c = parse(k, argc, argv);
+    c.cpu = pin(c.cpu);
+    struct arena a = map_for(k, &c);
+    verify_backing(&c, &a);
+    struct region r = k->measure(&c, &a);
+    verify_backing(&c, &a);
+    return report(&c, &a, &r);
+}
+
+enum { OFTEN = 100 };
 
 static struct session {
     const struct kernel *const *kernels; /* ends with NULL */
@@ -23,14 +40,6 @@ static struct session {
     uint64_t answered;
     int keeps;                           /* mappings and files kept for all points */
 } session;
-
-static inline int asks_for_plan(int argc, char **argv)
-{
-    int i = argc - 1;
-    while (i > 0 && strcmp(argv[i], "--plan"))
-        i--;
-    return i > 0;
-}
 
 static inline void prove_answers(void)
 {
@@ -42,28 +51,16 @@ static inline void prove_answers(void)
     next_point = back;
 }
 
-static inline const struct kernel *read_line(char *line, int *argc, char **argv)
+static inline const struct kernel *kernel_of(char *line, int *argc, char **argv)
 {
-    static const char *const named[] = {"--mode", "--layout", "--order", "--lines", "--stride-pages", "--seed", "--region-ms"};
-    char *word[MOST_ARGUMENTS], *rest;
-    int words = 0;
-    for (char *w = strtok_r(line, " \t\n", &rest); w && words < MOST_ARGUMENTS; w = strtok_r(NULL, " \t\n", &rest))
-        word[words++] = w;
-    plan_line.id = words ? word[0] : "";
-    if (words < FIELDS || words == MOST_ARGUMENTS)
-        bad_argument("A line of a plan has %d fields and then options, %d words in all at the most; this one has %d.", FIELDS,
-                     MOST_ARGUMENTS - 1, words);
+    *argc = 1;
+    const char *name = read_point(line, argc, argv);
     const struct kernel *const *k = session.kernels;
-    while (*k && strcmp((*k)->name, word[1]))
+    while (*k && strcmp((*k)->name, name))
         k++;
     if (!*k)
-        bad_argument("'%s' is no kernel that this program measures many points of.", word[1]);
-    argv[(*argc)++] = word[1];
-    for (int i = 2; i < FIELDS; i++)
-        if (i > 2 || strcmp(word[i], "-"))
-            argv[(*argc)++] = (char *)named[i - 2], argv[(*argc)++] = word[i];
-    for (int i = FIELDS; i < words; i++)
-        argv[(*argc)++] = word[i];
+        bad_argument("'%s' is no kernel that this program measures many points of.", name);
+    argv[0] = (char *)name;
     argv[(*argc)++] = "--pages", argv[(*argc)++] = (char *)session.asked.pages->name; /* last: the mapping's */
     argv[*argc] = NULL;
     return *k;
@@ -100,9 +97,9 @@ static inline void measure_apart(const struct kernel *k, const struct config *c)
 
 static inline void measure_line(char *line)
 {
-    char *argv[2 * MOST_ARGUMENTS + FIELDS];
-    int argc = 0;
-    const struct kernel *k = read_line(line, &argc, argv);
+    char *argv[2 * MOST_ARGUMENTS + POINT_FIELDS];
+    int argc;
+    const struct kernel *k = kernel_of(line, &argc, argv);
     struct config c = parse(k, argc, argv);
     const struct config *all = &session.asked;
     c.cpu = all->cpu, c.fifo = all->fifo, c.control_fd = all->control_fd, c.ack_fd = all->ack_fd;
@@ -169,13 +166,11 @@ static inline int serve_plan(const struct kernel *const *kernels, int argc, char
     uint64_t took = now_ns() - begin;
     session.keeps = keeps;
     prove_answers();
-    printf("{\"mapped\": %" PRIu64 ", \"populate_ns\": %" PRIu64 ", \"page_table_bytes\": %" PRIu64 ", \"proved\": 0}\n",
-           session.shared.bytes, took, page_table_bytes());
-    fflush(stdout);
+    print_mapped(session.shared.bytes, took, page_table_bytes());
     while (getline(&line, &room, stdin) > 0)
         answer(line);
     prove_answers();
-    printf("{\"end\": %" PRIu64 ", \"proved\": %" PRIu64 "}\n", session.answered, plan_line.proved);
+    print_end(session.answered, plan_line.proved);
     return fflush(stdout) ? 1 : 0;
 }
 #endif

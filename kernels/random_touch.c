@@ -3,7 +3,7 @@
  * The loop of the published JMH benchmark, bytes[ThreadLocalRandom.current().nextInt(size)], with its generator. Draws are
  * timed, because an array of indices would take cache and TLB, and timed alone first. --spare_draws K throws K more draws
  * away before each read, as a JVM's loop does more: fewer reads are in flight. */
-#include "point.h"
+#include "plan.h"
 
 #define MEASURES 2 /* 1 read smaps after the warm-up */
 

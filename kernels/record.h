@@ -3,8 +3,6 @@
 #define RECORD_H
 #include "region.h"
 
-static struct { const char *id; uint64_t position, mapping_bytes, proved; } plan_line;
-
 static inline void print_options(const struct own *own)
 {
     const char *comma = "";
@@ -34,7 +32,7 @@ static inline int report(const struct config *c, const struct arena *a, const st
     print_options(c->own);
     printf("], \"also\": {%s}, \"stride_bytes\": %" PRIu64 ", \"working_set_bytes\": %" PRIu64 ", \"arena_bytes\": %" PRIu64 ", "
            "\"mapping_bytes\": %" PRIu64 ", \"position\": %" PRIu64 ", \"fifo\": %d, ",
-           also_text, a->stride, a->working_set, a->physical, plan_line.id ? plan_line.mapping_bytes : a->physical,
+           also_text, a->stride, a->working_set, a->physical, plan_line.mapping_bytes ? plan_line.mapping_bytes : a->physical,
            plan_line.position, r->fifo);
     if (r->table_bytes)
         printf("\"page_table_bytes\": %" PRIu64 ", ", r->table_bytes);
@@ -52,6 +50,8 @@ static inline int report(const struct config *c, const struct arena *a, const st
     if (r->more)
         r->more(r->of);
     puts("}");
+    if (plan_line.is_last)
+        print_end(1, 1);
     return fflush(stdout) ? 1 : 0;
 }
 #endif

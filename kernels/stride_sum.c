@@ -3,7 +3,7 @@
  * The published loop, for (i = 0; i < n; i += stride) sum += array[i], pass after pass: a throughput in which lines,
  * prefetchers, cache sets and translation all have a part. Elements hold their own numbers. --mode listed reads these from a
  * list, in order or shuffled. */
-#include "point.h"
+#include "plan.h"
 
 #define MEASURES 2 /* 1 read smaps after the warm-up */
 

@@ -7,7 +7,7 @@
  * A page's entry has a cache line to itself, on a drawn line and place (the page number's lowest bits select a set of the
  * TLB); so a level's entries take as many lines however many tables they are in. --mode even fills each table from its first
  * entry on. */
-#include "point.h"
+#include "plan.h"
 #include "tables.h"
 
 #define MEASURES 2 /* 1 read smaps after the warm-up */

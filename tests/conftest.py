@@ -109,12 +109,17 @@ def own_lock(tmp_path, monkeypatch) -> Path:
 
 @pytest.fixture
 def kernel(tmp_path, monkeypatch) -> Callable[[str], Path]:
-    """Puts a shell script in the place of every kernel; its arguments are written to the file
-    returned."""
+    """Puts a shell script in the place of every kernel, which answers a plan of one line with what
+    `text` prints; its arguments and the line are written to the file returned."""
 
     def fake(text: str) -> Path:
         script, log = tmp_path / "kernel", tmp_path / "arguments"
-        script.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {shlex.quote(str(log))}\n{text}\n')
+        script.write_text(
+            f'#!/bin/sh\nprintf "%s\\n" "$@" > {shlex.quote(str(log))}\n'
+            "printf '{\"mapped\": 0}\\n'; read -r line\n"
+            f'printf "%s\\n" "$line" >> {shlex.quote(str(log))}\n{text}\n'
+            'printf \'{"end": 1, "proved": 1}\\n\'\n'
+        )
         script.chmod(0o755)
         monkeypatch.setattr(build, "kernel", fake_kernel("0" * 16, str(script)))
         monkeypatch.setattr(build, "has_session", lambda point: False)

@@ -40,12 +40,3 @@ def test_a_table_is_measured(monkeypatch):
     monkeypatch.setattr(bench, "PAIRS", 1)
     ((ours, theirs, _, cycles, _),) = bench.first_level_cache()
     assert min(map(float, (ours, theirs, cycles))) > 0
-
-
-@pytest.mark.measures
-@pytest.mark.measuring
-@pytest.mark.needs("a C compiler")
-def test_the_engines_take_turns_over_one_mapping(tmp_path):
-    library = bench.engine_library(str(tmp_path))
-    numba, c, ratio = bench.program("engines_in_turn")(library, "spread", 64)
-    assert min(numba, c, ratio) > 0

@@ -10,8 +10,8 @@ from statistics import median
 from tlb.machine import host
 from tlb.measure.grid import Scope, profile
 from tlb.measure.independent import Cells, folder
-from tlb.measure.measure import Shared
 from tlb.measure.measuring_setup import Rig
+from tlb.measure.plan import Process
 from tlb.measure.record import Point
 from tlb.measure.store import Store
 from tlb.system.page_sizes import BASE
@@ -68,7 +68,7 @@ def times(rig: Rig, points: list[Point], shared_bytes: int, repeat: int) -> list
     """ns per access of each point in one mapping of so many bytes; of 0 each has its own. Raises
     Unavailable where one cannot be had."""
     taken = []
-    with Shared(points[0], shared_bytes, repeat, rig.setting) as session:
+    with Process(points[0], shared_bytes, repeat, rig.setting) as session:
         for point in points:
             result, _ = session.ask(point)
             if isinstance(result, Unavailable):

@@ -1,6 +1,6 @@
 """page_gather in numpy: the operations of the published program.
 
-    python -m kernels.published.page_gather --pages 4k --layout spread --lines 4096
+    python -m kernels.published.page_gather --pages 4k --bytes 16777216 --plan
 
 One pass gathers a byte of each page into a new array and sums that, arr[indices].sum(). So beside a
 load an access takes an index from memory, a check of its bounds, a byte written and read again. The
@@ -11,12 +11,10 @@ first-level cache; page_gather.c staggers them.
 from __future__ import annotations
 
 import hashlib
-from argparse import Namespace
 
 import numpy as np
 
-from kernels.twins import arguments, region
-from kernels.twins.arena import Arena
+from kernels.plan import LINE, Point, Work, serve
 
 MEASURES = 2  # 1 read smaps after the warm-up: up to 1.5x too slow above 256 MiB
 
@@ -32,34 +30,25 @@ def gather(arr: np.ndarray, indices: np.ndarray, rounds: int) -> int:
 # [end]
 
 
-def asked(words: list[str] | None = None) -> Namespace:
-    return arguments.parse_arguments(
-        "page_gather", ["cycle", "sequential"], engine="numpy", words=words
-    )
-
-
-def measure_point(config: Namespace, arena: Arena) -> region.Record:
-    arr = arena.words().view(np.uint8)
-    apart = arguments.LINE if config.packed else arena.stride
-    indices = np.arange(0, config.lines * apart, apart, dtype=np.int64)
+def prepare_gather(point: Point, words: np.ndarray) -> Work:
+    arr = words.view(np.uint8)
+    apart = LINE if point.layout == "packed" else point.stride_bytes
+    indices = np.arange(0, point.lines * apart, apart, dtype=np.int64)
     arr[indices] = 1
-    if config.order == "cycle":
-        np.random.default_rng(config.seed).shuffle(
-            indices
-        )  # a new order for each process: the published one is a single draw
+    if point.order == "cycle":
+        # a new order for each process: the published one is a single draw
+        np.random.default_rng(point.seed).shuffle(indices)
     order = hashlib.blake2b(indices.tobytes(), digest_size=8).digest()
-    arr[: config.lines * apart : apart].sum()  # in ascending order: region.measure() says why
-    work = region.Work(
-        lambda rounds: gather(arr, indices, rounds),
-        lambda rounds: rounds * config.lines,
-        config.lines,
-    )
-    return region.record(config, arena, region.measure(config, work), int.from_bytes(order))
+    arr[: point.lines * apart : apart].sum()  # in ascending order, with which all placing ends
 
+    def run(rounds: int) -> int:
+        return gather(arr, indices, rounds)
 
-def main() -> None:
-    region.measure_one(asked, measure_point)
+    def due(rounds: int) -> int:
+        return rounds * point.lines
+
+    return Work(run, due, point.lines, int.from_bytes(order))
 
 
 if __name__ == "__main__":
-    main()
+    serve("numpy", {"page_gather": prepare_gather})

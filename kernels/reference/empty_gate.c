@@ -7,5 +7,5 @@ int main(int argc, char **argv)
     struct config c = parse(&nothing, argc, argv);
     gate(&c, "enable\n");
     gate(&c, "disable\n");
-    return puts("done") < 0;
+    return puts("{}") < 0;
 }

@@ -1,11 +1,10 @@
-"""Bad arguments: one sentence on stderr and exit 2, before anything is mapped, in C and in
-numba."""
+"""Bad arguments: one sentence on stderr and exit 2, before anything is mapped."""
 
 import resource
 
 import pytest
 from support.common import needs_c
-from support.kernels import compiled, reason_of, refused_by_both, refused_by_c, run_program
+from support.kernels import compiled, reason_of, refused_by_c, run_program
 
 from tlb.measure import build
 
@@ -23,8 +22,8 @@ def test_any_detail_is_valid_json(tmp_path):
         assert reason_of(run_program(lacks, [detail])) == ("kvm-permission", detail)
 
 
-# Refused command lines, of both engines and of C alone. The first kernel's are the rules that all share.
-OF_BOTH = f"""
+# Refused command lines. The first kernel's are the rules that all share.
+REFUSED = f"""
 page_chase --pages 9k
 page_chase --warm-hops 0
 page_chase --layout loose
@@ -44,8 +43,6 @@ stride_sum --step_bytes 12
 stride_sum --bytes 4096 --lines 64 --step_bytes 8192
 stride_sum --bytes 4096 --lines 65
 stride_sum --order cycle
-"""
-OF_C = """
 graph_walk --lines 1000
 graph_walk --lines 1024 --vertices 512
 graph_walk --walkers 33
@@ -89,14 +86,8 @@ touch_again --idle_ms 60001
 """
 
 
-@pytest.mark.parametrize("kernel", sorted({line.split()[0] for line in OF_BOTH.split("\n")[1:-1]}))
-def test_both_engines_refuse_a_bad_argument_in_one_sentence(kernel):
-    lines = [line.split() for line in OF_BOTH.strip().splitlines()]
-    refused_by_both(kernel, [words for name, *words in lines if name == kernel])
-
-
 @needs_c
-@pytest.mark.parametrize("line", OF_C.strip().splitlines())
+@pytest.mark.parametrize("line", REFUSED.strip().splitlines())
 def test_c_refuses_a_bad_argument_in_one_sentence(line):
     kernel, *words = line.split()
     refused_by_c(kernel, words)

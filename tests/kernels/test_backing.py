@@ -9,20 +9,8 @@ from pathlib import Path
 
 import pytest
 from support.common import needs_c
-from support.kernels import (
-    POOLS,
-    THP,
-    both_engines,
-    compiled,
-    reason,
-    reason_of,
-    run_c,
-    run_twins,
-    setting,
-)
+from support.kernels import POOLS, THP, compiled, reason_of, run_c, setting
 
-from kernels.twins import arena
-from tlb.machine.compiler import compiler
 from tlb.measure import build
 
 pytestmark = [pytest.mark.measures, pytest.mark.slow]
@@ -31,31 +19,21 @@ pytestmark = [pytest.mark.measures, pytest.mark.slow]
 # --- what the machine lacks
 
 
-def in_both(given: list[str]) -> list[tuple[int, str, str]]:
-    """By numba, and by C where there is a compiler."""
-    done = run_c("page_chase", given) if compiler() else None
-    return run_twins([("page_chase", given)]) + (
-        [(done.returncode, done.stdout, done.stderr)] if done else []
-    )
-
-
+@needs_c
 @pytest.mark.parametrize(("pages", "kib"), [("2m", 2048), ("1g", 1048576)])
 def test_a_pool_that_is_too_small_says_how_many_pages_are_needed_and_free(pages, kib):
     pool = POOLS / f"hugepages-{kib}kB"
     if not pool.exists():
-        for said in in_both(["--pages", pages]):
-            assert reason(*said)[0] == "page-size-unsupported"
+        assert reason_of(run_c("page_chase", ["--pages", pages]))[0] == "page-size-unsupported"
         return
     if int((pool / "nr_overcommit_hugepages").read_text()):
         pytest.skip("this pool grows by itself")
     free = int((pool / "free_hugepages").read_text())
     needed = free + 3
-    for said in in_both(
-        ["--pages", pages, "--lines", str(needed * kib // 4)]
-    ):  # a line a page of 4 KiB
-        code, detail = reason(*said)
-        assert code == "pool-empty"
-        assert f"{needed} pages of {pages} needed" in detail and f"{free} free" in detail
+    lines = str(needed * kib // 4)  # a line a page of 4 KiB
+    code, detail = reason_of(run_c("page_chase", ["--pages", pages, "--lines", lines]))
+    assert code == "pool-empty"
+    assert f"{needed} pages of {pages} needed" in detail and f"{free} free" in detail
 
 
 MTHP_PROBE = """
@@ -79,19 +57,17 @@ MTHP = [
 ]
 
 
-@both_engines
-def test_a_size_that_inherits_is_on_where_transparent_huge_pages_are(engine, tmp_path, monkeypatch):
-    if engine == "c":
-        text, path = (
-            (build.KERNELS / "pages.h").read_text(),
-            '#define THP "/sys/kernel/mm/transparent_hugepage/"',
-        )
-        assert text.count(path) == 1
-        (tmp_path / "probe.c").write_text(
-            "#include <stdlib.h>\n" + text.replace(path, f'#define THP "{tmp_path}/"') + MTHP_PROBE
-        )
-        probe = compiled(tmp_path / "probe.c", tmp_path / "probe", "-w")
-    monkeypatch.setattr(arena, "THP", tmp_path)
+@needs_c
+def test_a_size_that_inherits_is_on_where_transparent_huge_pages_are(tmp_path):
+    text, path = (
+        (build.KERNELS / "pages.h").read_text(),
+        '#define THP "/sys/kernel/mm/transparent_hugepage/"',
+    )
+    assert text.count(path) == 1
+    (tmp_path / "probe.c").write_text(
+        "#include <stdlib.h>\n" + text.replace(path, f'#define THP "{tmp_path}/"') + MTHP_PROBE
+    )
+    probe = compiled(tmp_path / "probe.c", tmp_path / "probe", "-w")
     for size in (64, 2048):
         (tmp_path / f"hugepages-{size}kB").mkdir()
 
@@ -104,15 +80,8 @@ def test_a_size_that_inherits_is_on_where_transparent_huge_pages_are(engine, tmp
             )
 
     def is_on(size: int) -> bool:
-        if engine == "numba":
-            return arena._mthp_on(size)
-        return bool(
-            int(
-                subprocess.run(
-                    [probe, str(size)], capture_output=True, text=True, check=True
-                ).stdout
-            )
-        )
+        done = subprocess.run([probe, str(size)], capture_output=True, text=True, check=True)
+        return bool(int(done.stdout))
 
     for of_all, own, on in MTHP:
         write(tmp_path / "enabled", of_all)
@@ -146,37 +115,24 @@ int main(int argc, char **argv)
 @pytest.mark.parametrize(
     ("kib", "on"), [(64, [64, 2048]), (64, [64, 256]), (16, [16, 64, 1024]), (1024, [1024, 2048])]
 )
-@both_engines
-def test_a_range_is_cut_so_that_its_page_size_is_the_largest_that_is_on_and_fits(
-    engine, kib, on, tmp_path, monkeypatch
-):
+@needs_c
+def test_a_range_is_cut_so_that_its_page_size_is_the_largest_that_is_on_and_fits(kib, on, tmp_path):
     for size in (16, 32, 64, 128, 256, 512, 1024, 2048):
         (tmp_path / f"hugepages-{size}kB").mkdir()
         (tmp_path / f"hugepages-{size}kB/enabled").write_text(
             "[madvise] never\n" if size in on else "madvise [never]\n"
         )
-    total, cut = 5 << 20, []
-    if engine == "c":
-        for header in build.KERNELS.glob("*.h"):
-            (tmp_path / header.name).write_text(
-                header.read_text().replace(
-                    '"/sys/kernel/mm/transparent_hugepage/"', f'"{tmp_path}/"'
-                )
-            )
-        (tmp_path / "probe.c").write_text(PIECES_PROBE)
-        probe = compiled(tmp_path / "probe.c", tmp_path / "probe", "-w")
-        out = subprocess.run(
-            [probe, str(kib), str(total)], capture_output=True, text=True, check=True
-        ).stdout
-        cut = [tuple(map(int, line.split())) for line in out.splitlines()]
-    else:
-        monkeypatch.setattr(arena, "THP", tmp_path)
-        monkeypatch.setattr(
-            arena,
-            "advise",
-            lambda at, size, advice: cut.append((at, size)) if advice == arena.MADV_DONTDUMP else 0,
+    total = 5 << 20
+    for header in build.KERNELS.glob("*.h"):
+        (tmp_path / header.name).write_text(
+            header.read_text().replace('"/sys/kernel/mm/transparent_hugepage/"', f'"{tmp_path}/"')
         )
-        arena._ask_for_mthp(0, total, kib << 10)
+    (tmp_path / "probe.c").write_text(PIECES_PROBE)
+    probe = compiled(tmp_path / "probe.c", tmp_path / "probe", "-w")
+    out = subprocess.run(
+        [probe, str(kib), str(total)], capture_output=True, text=True, check=True
+    ).stdout
+    cut = [tuple(map(int, line.split())) for line in out.splitlines()]
     edges = sorted({0, total, *(edge for at, size in cut for edge in (at, at + size))})
     pieces = list(pairwise(edges))  # advised and not, by turns
     assert {at: at + size for at, size in cut} == dict(pieces[::2])

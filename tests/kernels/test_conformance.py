@@ -20,15 +20,7 @@ from typing import Any
 
 import pytest
 from support.common import ROOT, needs_c
-from support.kernels import (
-    changed,
-    emulated,
-    for_arm64,
-    needs_emulator,
-    needs_thp,
-    on_x86,
-    run_twins,
-)
+from support.kernels import changed, emulated, for_arm64, needs_emulator, needs_thp, on_x86
 
 from tlb.measure import build
 
@@ -142,23 +134,6 @@ def test_the_vector_has_every_kernel_in_c_but_those_that_no_machine_must_be_able
     assert {path.stem for path in build.KERNELS.glob("*.c")} - named == {*left_out, "session"}
 
 
-def test_twins_visit_the_same_lines_of_the_same_memory(vector):
-    both = [
-        case
-        for case in CASES
-        if build.source(case.split()[0], "numba").exists()
-        and not {"alias", "3", "thp"} & {*case.split()}
-    ]
-    for case, (status, out, err) in zip(
-        both, run_twins([(case.split()[0], words(case)) for case in both]), strict=True
-    ):
-        assert (status, err) == (0, ""), case
-        report = json.loads(out)
-        assert {name: report[name] for name in KEPT if name != "accesses"} == {
-            name: vector[case][name] for name in KEPT if name != "accesses"
-        }, case
-
-
 # Not table_chase, which an emulator takes 20 s to map, nor what it cannot do: MADV_FREE,
 # populating, forks.
 EMULATED = [
@@ -197,8 +172,8 @@ def test_a_header_that_is_written_otherwise_keeps_the_vector(vector, tmp_path):
     ("old", "new"),
     [
         (
-            ".stride = base_page() * c->stride_pages",
-            ".stride = base_page() / 2 * c->stride_pages",
+            ", .stride = base_page() * c->stride_pages",
+            ", .stride = base_page() / 2 * c->stride_pages",
         ),  # another stride
         ("took < 5000000", "took < 4000000"),  # a shorter warm-up
         ("#define MIN_BATCHES 5 ", "#define MIN_BATCHES 9 "),  # other batches

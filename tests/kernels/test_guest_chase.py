@@ -11,9 +11,9 @@ from support.kernels import checksum, measured, needs_c, on_x86, visits
 from support.stand_ins import PAGE
 
 from tlb.measure import build
-from tlb.measure.declaration import SIDE_BYTES_PER_LINE
+from tlb.measure.catalogue import SIDE_BYTES_PER_LINE
 from tlb.measure.kernels import arena_bytes
-from tlb.measure.measure import seed_of
+from tlb.measure.plan import seed_of
 from tlb.measure.record import Record
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from support.common import ROOT
-from support.kernels import NOT_IN_A_TIMED_LOOP, arguments, disassembled, reason
+from support.kernels import NOT_IN_A_TIMED_LOOP, disassembled
 
 pytestmark = [pytest.mark.measures, pytest.mark.slow]
 
@@ -31,58 +31,40 @@ def kernel_of(loop: str) -> str:
     return "page_gather" if loop == "gather" else "page_chase"
 
 
-# What numba's timed loops are replaced with: nothing, or half of the accesses, or what they are.
-BROKEN_TWINS = """
-import contextlib, importlib, io, json, sys
+# A session whose timed loops in numba do nothing, half of their accesses, or what they do.
+BROKEN = """
+import sys
 import numpy as np
-idle = {"follow": lambda p, hops: p, "follow_draws": lambda base, draw, loaded: loaded, "gather": lambda memory, index, rounds: 0}
-def half(real):
-    return {"follow": lambda p, hops: real(p, np.uint64(hops // 2)),
-            "follow_draws": lambda base, draw, loaded: real(base, draw[: len(draw) // 2], loaded),
-            "gather": lambda memory, index, rounds: real(memory, index, max(rounds // 2, 1))}
-for kernel, loop, fault, arguments in json.load(sys.stdin):
-    module = importlib.import_module(f"kernels.twins.{kernel}")
-    real = getattr(module, loop)
-    setattr(module, loop, {"nothing": idle.get(loop), "half": half(real).get(loop), "none": real}[fault])
-    sys.argv, out, err, status = [kernel, *arguments], io.StringIO(), io.StringIO(), 0
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            module.main()
-        except SystemExit as stop:
-            status = stop.code
-    setattr(module, loop, real)
-    print(json.dumps([status, out.getvalue(), err.getvalue()]), flush=True)
+from kernels import chase_numba, plan
+loop, fault = sys.argv.pop(1), sys.argv.pop(1)
+real = getattr(chase_numba, loop)
+faults = {"nothing": {"follow": lambda words, at, hops: at,
+                      "follow_draws": lambda words, at, loaded: loaded + np.uint64(len(at)),
+                      "gather": lambda memory, index, rounds: 0},
+          "half": {"follow": lambda words, at, hops: real(words, at, hops // 2),
+                   "follow_draws": lambda words, at, loaded: real(words, at[: len(at) // 2], loaded),
+                   "gather": lambda memory, index, rounds: real(memory, index, max(rounds // 2, 1))}}
+setattr(chase_numba, loop, faults.get(fault, {}).get(loop, real))
+plan.serve("numba", {"page_chase": chase_numba.prepare_chase, "page_gather": chase_numba.prepare_gather})
 """
 
 
-def test_numba_notices_accesses_that_were_left_out():
-    def job(loop: str, fault: str, order: str, layout: str) -> tuple[str, str, str, list[str]]:
-        return kernel_of(loop), loop, fault, arguments(order, layout, 1000)
-
-    chases = [
-        (loop, *chase)
-        for loop, chases in CHASES.items()
-        for chase in chases
-        if "alias" not in chase
-    ]
-    jobs = [
-        job(loop, fault, *chase) for loop, *chase in chases for fault in ("nothing", "half", "none")
-    ]
+@pytest.mark.parametrize("fault", ["nothing", "half", "none"])
+@pytest.mark.parametrize("loop", CHASES)
+def test_numba_notices_accesses_that_were_left_out(loop, fault):
+    cases = [case for case in CHASES[loop] if "alias" not in case]
+    lines = [f"0 {kernel_of(loop)} - {layout} {order} 1000 1 7 1\n" for order, layout in cases]
     done = subprocess.run(
-        [sys.executable, "-c", BROKEN_TWINS],
-        input=json.dumps(jobs),
+        [sys.executable, "-c", BROKEN, loop, fault, "--plan"],
+        input="".join(lines),
         capture_output=True,
         text=True,
         cwd=ROOT,
     )
-    assert done.returncode == 0, done.stderr
-    for (_, loop, fault, _), said in zip(
-        jobs, map(json.loads, done.stdout.splitlines()), strict=True
-    ):
-        if fault == "none":
-            assert (said[0], said[2]) == (0, ""), loop
-        else:
-            assert reason(*said)[0] == "kernel-garbage", (loop, fault)
+    assert (done.returncode, done.stderr) == (0, "")
+    answers = [json.loads(line) for line in done.stdout.splitlines()][1:-1]
+    expected = "" if fault == "none" else "kernel-garbage"
+    assert [answer.get("reason", "") for answer in answers] == [expected] * len(cases)
 
 
 # --- the timed loop

@@ -10,8 +10,7 @@ import psutil
 import pytest
 from support.common import ROOT, alive, needs_c, processes_with, wait_until
 
-from tlb.measure import build, measure
-from tlb.measure.record import Point
+from tlb.measure import build
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
@@ -20,11 +19,15 @@ pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
 RUNNER = """
 import sys
-from tlb.measure import measure, perf
+from tlb.measure import perf, plan
+from tlb.measure.perf_stat import NO_COUNTERS, OF_PROCESS
 from tlb.measure.record import Point
-plan = perf.Plan("perf", (perf.Event("core_cycles", "cycles"),)) if sys.argv[1] == "counted" else perf.NO_COUNTERS
-measure.measure(Point(kernel="page_chase", engine=sys.argv[2], lines=777, region_ms=60_000), int(sys.argv[3]), state="0" * 12,
-                usable_bytes=1 << 30, plan=plan)
+counted = perf.Plan("perf", (perf.Event("core_cycles", "cycles"),), of_process=OF_PROCESS)
+how = {"counted": counted, "timed": NO_COUNTERS}[sys.argv[1]]
+point = Point(kernel="page_chase", engine=sys.argv[2], lines=int(sys.argv[3]), region_ms=60_000)
+setting = plan.Setting("0" * 12, 1 << 40, how)
+with plan.Process(point, point.lines * 4096, 0, setting) as process:
+    process.ask(point)
 """
 
 
@@ -37,10 +40,11 @@ measure.measure(Point(kernel="page_chase", engine=sys.argv[2], lines=777, region
     ],
 )
 def test_a_runner_killed_with_9_leaves_no_kernel_behind(engine, counted):
-    repeat = time.time_ns()  # so that the seed, and with it the command line, is of this run alone
-    seed = str(measure.seed_of(Point(kernel="page_chase", engine=engine, lines=777), repeat))
+    # lines, and with them the bytes that the session maps, which only this run has
+    lines = 700 + time.time_ns() % 1_000
+    seed = str(lines * 4096)
     runner = subprocess.Popen(
-        [sys.executable, "-c", RUNNER, counted, engine, str(repeat)],
+        [sys.executable, "-c", RUNNER, counted, engine, str(lines)],
         cwd=ROOT,
         stderr=subprocess.PIPE,
     )
@@ -49,19 +53,12 @@ def test_a_runner_killed_with_9_leaves_no_kernel_behind(engine, counted):
     busy_s = 0.5 if engine == "c" else 3
 
     def chasing() -> bool:
-        return any(
-            sum(p.cpu_times()[:2]) > busy_s
-            for p in processes_with(seed)
-            if "--delay=-1" not in p.cmdline()
-        )
+        return any(sum(p.cpu_times()[:2]) > busy_s for p in processes_with(seed))
 
     started: list[psutil.Process] = []
     try:
         assert wait_until(lambda: _quietly(chasing)), runner.stderr.read()
         started = processes_with(seed)
-        assert any("--delay=-1" in process.cmdline() for process in started) == (
-            counted == "counted"
-        )
     finally:
         runner.send_signal(signal.SIGKILL)
         runner.wait()

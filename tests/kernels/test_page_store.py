@@ -5,7 +5,7 @@ import pytest
 from support.kernels import changed, checksum, measured, needs_c, run_program, visits
 
 from tlb.measure.catalogue import CATALOGUE
-from tlb.measure.measure import seed_of
+from tlb.measure.plan import seed_of
 from tlb.measure.record import Point
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring, needs_c]

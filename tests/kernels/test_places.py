@@ -7,11 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from numba import njit
 from support.common import ROOT, needs_c
 from support.kernels import compiled, visits
 
-from kernels.twins.placement import line_offset, places_in
+from kernels.chase_numba import place
 from tlb.measure import build
 
 pytestmark = [pytest.mark.measures, pytest.mark.slow]
@@ -42,17 +41,33 @@ CONTIGUOUS = [
 COUNTS = (1, 65, 1000, 3000, 2**15 + 77, 100_000)
 
 
-@njit
-def _offsets(lines, stride, bits, into):
-    for i in range(len(lines)):
-        into[i] = line_offset(lines[i], stride, bits)
+@pytest.fixture(scope="module")
+def library(tmp_path_factory) -> ctypes.CDLL:
+    """places_in() and line_offset() of placement.h, for many lines."""
+    folder = tmp_path_factory.mktemp("places")
+    (folder / "places.c").write_text(
+        f'#include "{build.KERNELS}/placement.h"\n'
+        "void at(uint64_t *lines, uint64_t n, int packed, uint64_t stride, uint64_t page)\n"
+        "{ struct places p = places_in(packed, stride, page);\n"
+        "  for (uint64_t i = 0; i < n; i++) lines[i] = line_offset(&p, lines[i]); }\n"
+    )
+    flags = ("-shared", "-fPIC", "-Wno-unused-function")
+    library = ctypes.CDLL(str(compiled(folder / "places.c", folder / "places.so", *flags)))
+    library.at.restype = None
+    library.at.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int, *[ctypes.c_uint64] * 2]
+    return library
 
 
-def offsets(lines: np.ndarray, stride: int, page: int, packed: bool = False) -> np.ndarray:
-    """Of numba's twin, in bytes."""
-    into = np.zeros(len(lines), dtype=np.uint64)
-    _offsets(lines.astype(np.uint64), *places_in(packed, stride, page), into)
-    return into
+@pytest.fixture(scope="module")
+def offsets(library) -> Callable[..., np.ndarray]:
+    """Where lines lie, in bytes."""
+
+    def of(lines: np.ndarray, stride: int, page: int, packed: bool = False) -> np.ndarray:
+        into = lines.astype(np.uint64)
+        library.at(into.ctypes.data, len(into), packed, stride, page)
+        return into
+
+    return of
 
 
 def fullest(at: np.ndarray, sets: int) -> int:
@@ -61,9 +76,10 @@ def fullest(at: np.ndarray, sets: int) -> int:
     return int(np.bincount((at // np.uint64(64)).astype(np.int64) % sets).max())
 
 
+@needs_c
 @pytest.mark.parametrize("cache", SETS)
 @pytest.mark.parametrize(("stride", "page"), CONTIGUOUS)
-def test_lines_fall_evenly_on_the_sets_of_every_cache(stride, page, cache):
+def test_lines_fall_evenly_on_the_sets_of_every_cache(offsets, stride, page, cache):
     for count in COUNTS:
         at = offsets(np.arange(count), stride, page)
         assert fullest(at, SETS[cache]) <= -(-count // SETS[cache]) + 1, count
@@ -74,34 +90,12 @@ def test_lines_fall_evenly_on_the_sets_of_every_cache(stride, page, cache):
 
 
 @needs_c
-def test_c_and_numba_put_a_line_in_the_same_place(tmp_path):
-    (tmp_path / "places.c").write_text(
-        f'#include "{build.KERNELS}/placement.h"\nuint64_t at(uint64_t line, int packed, uint64_t stride, uint64_t page)\n'
-        "{ struct places p = places_in(packed, stride, page); return line_offset(&p, line); }\n"
-    )
-    library = ctypes.CDLL(
-        str(
-            compiled(
-                tmp_path / "places.c",
-                tmp_path / "places.so",
-                "-shared",
-                "-fPIC",
-                "-Wno-unused-function",
-            )
-        )
-    )
-    library.at.restype, library.at.argtypes = (
-        ctypes.c_uint64,
-        [ctypes.c_uint64, ctypes.c_int, *[ctypes.c_uint64] * 2],
-    )
-    lines = np.array(
-        [*range(300), *range(4095, 4200), 2**26 - 1, 2**31 + 12345, 2**32 - 1], dtype=np.uint64
-    )
-    for stride, page in [*CONTIGUOUS, (2 * MIB, 4 * KIB), (5 * 4 * KIB, 4 * KIB)]:
-        for packed in (False, True):
-            assert [library.at(int(i), packed, stride, page) for i in lines] == offsets(
-                lines, stride, page, packed
-            ).tolist()
+@pytest.mark.parametrize("page", [4 * KIB, 2 * MIB, GIB])
+def test_numba_puts_a_line_where_c_does(offsets, page):
+    lines = np.array([*range(300), *range(4095, 4200), 2**26 - 1, 2**31 + 12345], dtype=np.uint64)
+    stride, bits = np.uint64(64), np.uint64(6)
+    at = [64 * int(place(np.uint64(line), stride, bits)) for line in lines]
+    assert at == offsets(lines, 4 * KIB, page).tolist()
 
 
 # --- aliased and far pages: which memory stands behind them

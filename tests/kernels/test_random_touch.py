@@ -5,11 +5,9 @@ import subprocess
 from collections.abc import Iterator
 from itertools import islice
 
-import numpy as np
 import pytest
 from support.kernels import checksum, compiled, disassembled, needs_c, run_c
 
-from kernels.twins.random_touch import draw
 from tlb.measure import build
 from tlb.measure.record import KernelReport
 
@@ -54,15 +52,6 @@ def test_the_oracle_draws_what_the_jvm_printed(bound):
 
 
 REJECTING = (2**30 + 1, 2**31 - 1, 2**30, 1)  # the first of them rejects half of all words
-
-
-@pytest.mark.parametrize("bound", REJECTING)
-def test_numba_draws_below_large_bounds_as_the_oracle_does(bound):
-    state, drawn = np.uint64(11), []
-    for _ in range(2000):
-        state, number = draw(np.uint64(state), np.uint64(bound))
-        drawn.append(int(number))
-    assert drawn == list(islice(java_ints(11, bound), 2000))
 
 
 @needs_c

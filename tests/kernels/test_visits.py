@@ -1,5 +1,5 @@
 """What the chases in C visit: the lines that an independent account names, with a true report of
-it. (numba: test_twins_session.py.)"""
+it. (numba: test_chase_numba.py.)"""
 
 import os
 

@@ -4,14 +4,16 @@ of them."""
 import shlex
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support import campaigns
 from support.campaigns import MACHINE, NAME, POINTS, VICTIM, Scripted, put
 from support.common import fake_kernel, make_record
 
-from tlb.measure import build, measure
+from tlb.measure import build, plan
 from tlb.measure.campaign import Outcome
+from tlb.measure.record import Point
 from tlb.measure.row_database import FILE
 from tlb.measure.store import Store
 from tlb.system.reasons import Unavailable
@@ -38,20 +40,24 @@ def run(store, own_lock) -> Callable[..., Outcome]:
 
 @pytest.fixture
 def befall(tmp_path, monkeypatch) -> Callable[[str], Path]:
-    """Replaces the kernel by a shell script, which so has no session, and which does something else
-    for the victim than $REAL "$@"; a folder of its own."""
+    """Puts a shell script before each process, of one point, which does something else for the
+    victim than $REAL "$@"; a folder of its own."""
 
     def fake(text: str) -> Path:
-        real = build.kernel("page_chase")
         folder = tmp_path / "befall"
         folder.mkdir(exist_ok=True)
         script = folder / "kernel"
         script.write_text(
-            f"#!/bin/sh\nREAL={shlex.quote(real.command[0])}\nHERE={shlex.quote(str(folder))}\n"
-            f'case "$*" in *"--lines {VICTIM.lines} "*)\n{text}\nexit;; esac\nexec "$REAL" "$@"\n'
+            f"#!/bin/sh\nLINES=$1; REAL=$2; shift 2\nHERE={shlex.quote(str(folder))}\n"
+            f'case "$LINES" in {VICTIM.lines})\n{text}\nexit;; esac\nexec "$REAL" "$@"\n'
         )
         script.chmod(0o755)
-        monkeypatch.setattr(build, "kernel", fake_kernel(real.digest, str(script)))
+        real = plan._command
+
+        def command(point: Point, *more: Any) -> list[str]:
+            return [str(script), str(point.lines), *real(point, *more)]
+
+        monkeypatch.setattr(plan, "_command", command)
         monkeypatch.setattr(build, "has_session", lambda point: False)
         return folder
 
@@ -65,8 +71,8 @@ def scripted(monkeypatch, own_lock) -> Callable[..., Scripted]:
     def use(*tries: tuple[str, float] | Unavailable) -> Scripted:
         fake = Scripted(*tries)
         monkeypatch.setattr(
-            measure,
-            "_alone",
+            plan,
+            "measure_alone",
             lambda point, repeat, setting: fake(point, repeat, state=setting.state),
         )
         monkeypatch.setattr(build, "kernel", fake_kernel())

@@ -8,9 +8,8 @@ import pytest
 from support import fake_perf
 from support.fake_perf import asked, install
 
-from tlb.measure.attached import counted
 from tlb.measure.events import Event
-from tlb.measure.perf import Plan
+from tlb.measure.perf_stat import Plan, counted
 
 EVENTS = (
     Event("instructions", "instructions:u"),

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from tlb.machine.compiler import Compiler
-from tlb.measure import build, sources
+from tlb.measure import build, compiling
 from tlb.system.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 
 
-# A kernel in C and in numba; what it includes or imports, and what that does in turn; and what it
+# A kernel; what it includes, and what that does in turn; and what it
 # has nothing to do with.
 SOURCES = {
     "ask.c": '#include <stdio.h>\n#include "shared.h"\n'
@@ -22,10 +22,6 @@ SOURCES = {
     "shared.h": '#include "deeper.h"\n',
     "deeper.h": "#define ANSWER 42\n",
     "other.h": "#define QUESTION\n",
-    "twins/ask.py": "from kernels.twins import shared\n\n\ndef main():\n    print(shared.ANSWER)\n",
-    "twins/shared.py": "from kernels.twins.deeper import ANSWER\n",
-    "twins/deeper.py": "ANSWER = 42\n",
-    "twins/other.py": "",
 }
 
 
@@ -33,7 +29,7 @@ SOURCES = {
 def kernels(tmp_path, monkeypatch) -> Path:
     """A folder of small kernels in the place of the real one, and an empty place for binaries."""
     folder = tmp_path / "kernels"
-    (folder / "twins").mkdir(parents=True)
+    folder.mkdir()
     for name, text in SOURCES.items():
         (folder / name).write_text(text)
     monkeypatch.setattr(build, "KERNELS", folder)
@@ -60,14 +56,12 @@ def why(name: str = "ask", engine: str = "c") -> Unavailable:
     return caught.value
 
 
-def test_a_kernel_of_one_engine_is_lacking_in_the_other(kernels, monkeypatch):
-    (kernels / "tell.c").touch()
-    monkeypatch.setattr(build, "ROOT", kernels.parent)
-    assert build.kernel_names() == ["ask", "tell"]
-    assert build.kernel("ask", "numba").command[-1] == "kernels.twins.ask"
-    (kernels / "twins/ask.py").unlink()
-    for engine, path in (("numba", "kernels/twins/ask.py"), ("numpy", "kernels/published/ask.py")):
-        assert why(engine=engine).code == "engine-lacks" and path in why(engine=engine).detail
+def test_a_kernel_that_an_engine_does_not_measure_has_its_reason():
+    assert build.kernel("page_gather", "numba").command[-1] == "kernels.chase_numba"
+    assert why("shootdown", "numba").code == "no-compiler"
+    assert why("page_chase", "numpy").code == "engine-lacks"
+    closure = {path.name for path in build.source_files("page_gather", "numpy")}
+    assert closure == {"page_gather.py", "plan.py"}
 
 
 def test_auto_is_c_where_there_is_a_compiler(monkeypatch):
@@ -141,7 +135,7 @@ TEXTS = [
 
 @pytest.mark.parametrize(("one", "other", "alike"), TEXTS)
 def test_bare_text_is_that_of_the_same_code(one, other, alike):
-    assert (sources.bare(one) == sources.bare(other)) == alike
+    assert (compiling.bare(one) == compiling.bare(other)) == alike
 
 
 @pytest.mark.parametrize(

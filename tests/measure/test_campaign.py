@@ -5,12 +5,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.campaigns import MACHINE, NAME, STATE, Scripted, run
+from support.campaigns import MACHINE, NAME, STATE, Scripted, a_rig, run
 from support.common import fake_kernel, make_record
 
 from tlb.measure import build, perf
 from tlb.measure.campaign import Outcome
 from tlb.measure.events import Event
+from tlb.measure.outcome import SESSIONS, SessionCounts, remember_sessions
+from tlb.measure.plan import SessionRecord
 from tlb.measure.record import Point, Quantity, Record
 from tlb.measure.store import Store
 from tlb.system.reasons import Unavailable
@@ -180,3 +182,27 @@ def test_rows_without_counts_are_measured_again_once_they_can_be_counted_and_the
     assert (
         run(store, POINTS, 2, measure=take(counted, asked, 3.0), plan=lacking).measured == 0
     )  # perf is gone: what was counted stays
+
+
+def test_what_was_counted_of_processes_is_added_up_by_program(store):
+    def session(points: int, faults: float | None) -> SessionRecord:
+        counted = Quantity(reason="perf-failed") if faults is None else Quantity(value=faults)
+        return SessionRecord(
+            kernel="page_chase",
+            engine="c",
+            pages="4k",
+            repeat=0,
+            points=points,
+            mapped_bytes=4096,
+            started_at="2026-01-01T00:00:00Z",
+            wall_ns=1.0,
+            counters={"page_faults": counted},
+        )
+
+    rig = a_rig(store)
+    remember_sessions(rig, [session(3, 7.0), session(1, None)])
+    remember_sessions(rig, [session(2, 9.0)])
+    (line,) = store.read_document(rig.machine, SESSIONS)["sessions"]
+    counts = SessionCounts.model_validate(line)
+    assert (counts.sessions, counts.points) == (3, 6)
+    assert (counts.totals["page_faults"].value, counts.most["page_faults"].value) == (16, 9)

@@ -25,7 +25,7 @@ from tlb.measure import build, campaign, grid, kernels, mapping, perf
 from tlb.measure.build import Kernel
 from tlb.measure.grid import Scope
 from tlb.measure.mapping import Result
-from tlb.measure.measure import Setting
+from tlb.measure.plan import Setting
 from tlb.measure.record import Point, Record
 from tlb.measure.store import Store, data_root
 from tlb.system import files

@@ -7,7 +7,7 @@ import pytest
 
 from tlb.machine import microarchitecture
 from tlb.measure.events import TABLE, Event, quantities
-from tlb.measure.perf_json import derive
+from tlb.measure.perf_stat import derive
 from tlb.measure.record import Quantity
 
 NAMES = [f"{name} {unit}".strip() for name, unit in TABLE]

@@ -14,7 +14,7 @@ from support.campaigns import MACHINE, assert_whole, says
 from support.common import ROOT, descendants_with, living, needs_c, wait_until
 from support.stand_ins import in_a_child
 
-from tlb.measure import campaign, measure
+from tlb.measure import campaign, plan
 from tlb.measure.record import Point
 from tlb.measure.store import LACKS
 from tlb.system.reasons import Unavailable
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 # --- an affinity mask without CPU 0; a CPU that goes away
 
 
-GONE = "echo 'CPU 7 is not one this process may use.' >&2; exit 2"
+GONE = """echo '{"reason": "cpu-gone", "detail": "CPU 7"}' >&2; exit 3"""
 
 
 @needs_c
@@ -53,7 +53,7 @@ def test_a_cpu_that_is_taken_away_in_the_middle_ends_the_campaign_and_is_no_lack
         taken.append(how["cpu"])
         if len(taken) == 6:
             os.sched_setaffinity(0, set(allowed) - {how["cpu"]})
-        return measure.measure(*asked, **how)
+        return plan.measure(*asked, **how)
 
     def work() -> tuple[Unavailable, int, campaign.Outcome]:
         with pytest.raises(Unavailable) as why:

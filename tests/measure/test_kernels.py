@@ -1,7 +1,6 @@
 """The catalogue of kernels says of each what its files say; frames, memory and sweeps follow from
 it."""
 
-import ast
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tlb.measure import build
-from tlb.measure.catalogue import CATALOGUE
-from tlb.measure.declaration import Declaration
+from tlb.measure.catalogue import CATALOGUE, Declaration
 from tlb.measure.kernels import arena_bytes
 from tlb.measure.record import Point
 
@@ -49,51 +47,20 @@ def stated_in_c(text: str) -> Stated:
     )
 
 
-def stated_in_python(text: str) -> Stated:
-    calls = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
-    call = next(call for call in calls if getattr(call.func, "attr", "") == "parse_arguments")
-    given = dict(zip(("kernel", "orders", "layouts", "modes", "own"), call.args, strict=False)) | {
-        k.arg: k.value for k in call.keywords
-    }
-    own = given.get("own")
-    options = (
-        {key.value: value.elts[0].value for key, value in zip(own.keys, own.values, strict=True)}
-        if own
-        else {}
-    )
-    lists = {
-        name: tuple(ast.literal_eval(given[name]))
-        for name in ("orders", "layouts", "modes")
-        if name in given
-    }
-    return Stated(
-        lists.get("layouts", ("spread", "packed")), lists["orders"], lists.get("modes", ()), options
-    )
-
-
 def complaints(folder: Path, catalogue: Mapping[str, Declaration]) -> Iterator[str]:
     """Where catalogue and files disagree: a sentence each, which names the file."""
-    twins = [
-        path for path in sorted(folder.glob("twins/*.py")) if "\ndef main(" in path.read_text()
-    ]
-    files = {path.stem: path for path in [*twins, *sorted(folder.glob("*.c"))]}
+    files = {path.stem: path for path in sorted(folder.glob("*.c"))}
     for name in sorted(
         files.keys() - catalogue.keys() - {declared.session for declared in catalogue.values()}
     ):
         yield f"{files[name].name} is a kernel that tlb/measure/catalogue.py does not declare."
     for name, declared in catalogue.items():
-        paths = [
-            path for place in (f"{name}.c", f"twins/{name}.py") if (path := folder / place).exists()
-        ]
+        paths = [files[name]] if name in files else []
         if not paths:
             yield f"tlb/measure/catalogue.py declares {name}, which has no file in kernels/."
         for path in paths:
             file = f"kernels/{path.relative_to(folder)}"
-            stated = (
-                stated_in_c(path.read_text())
-                if path.suffix == ".c"
-                else stated_in_python(path.read_text())
-            )
+            stated = stated_in_c(path.read_text())
             own = tuple(mode for mode in declared.modes if mode and mode not in declared.played)
             if own != stated.modes:
                 yield f"{file} has the modes {stated.modes}, and tlb/measure/catalogue.py declares {own}."

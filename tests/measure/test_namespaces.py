@@ -134,7 +134,8 @@ def test_the_same_walk_is_measured_inside_and_outside(fresh, engine):
 
 
 def say(report: dict[str, object]) -> str:
-    return f"printf '%s\\n' {shlex.quote(json.dumps(report))}"
+    answer = json.dumps({"id": "0", "proved": 1} | report)
+    return f"printf '%s\\n' {shlex.quote(answer)}"
 
 
 # --- where there are none
@@ -154,7 +155,7 @@ def test_an_unshare_that_changes_nothing_is_found_out(unshare, kernel):
 @pytest.mark.measuring
 @pytest.mark.needs("a C compiler", "setpriv")
 @pytest.mark.parametrize("counts", [True], ids=["under perf"])
-def test_a_runner_that_is_killed_leaves_no_process(fresh, tmp_path, counts):
+def test_a_runner_that_is_killed_leaves_no_process(fresh, tmp_path, monkeypatch, counts):
     """The kernel is perf's grandchild, and each of the three ends with its parent."""
     region_ms = 59_371 + counts
     plan = (
@@ -164,12 +165,14 @@ def test_a_runner_that_is_killed_leaves_no_process(fresh, tmp_path, counts):
         else "perf.NO_COUNTERS"
     )
     text = (
-        "from tlb.measure import measure; from tlb.measure import perf; from tlb.measure.record import Point\n"
-        f"measure.measure(Point(kernel='page_chase', lines=300, mode='namespaces', "
+        "from tlb.measure import perf, plan; from tlb.measure.record import Point\n"
+        f"plan.measure(Point(kernel='page_chase', lines=300, mode='namespaces', "
         f"region_ms={region_ms}), "
         f"state='{STATE}', usable_bytes=2**30, plan={plan})"
     )
-    marker, binary = f"--region-ms {region_ms}", Path(build.kernel("page_chase").command[0]).name
+    monkeypatch.setenv("TLB_BUILD", str(tmp_path / "built"))
+    marker = build.kernel("page_chase").command[0]
+    binary = Path(marker).name
     with subprocess.Popen([sys.executable, "-c", text], cwd=ROOT) as runner:
         while not any(one.info["cmdline"][0].endswith(binary) for one in processes_with(marker)):
             assert runner.poll() is None

@@ -2,6 +2,7 @@
 run."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,8 @@ from support.kernels import compiled
 
 from tlb.measure import perf
 from tlb.measure.events import Event
-from tlb.measure.measure import measure
-from tlb.measure.perf import Plan, parse
+from tlb.measure.perf_stat import Counting, Gate, Plan, parse
+from tlb.measure.plan import measure
 from tlb.measure.record import Point, Quantity
 from tlb.system.reasons import REASONS
 
@@ -210,8 +211,9 @@ def test_a_perf_that_counts_nothing_is_timing_only_with_its_reason(tmp_path, sai
     plan = perf.plan("Zen 4", script(tmp_path, said))
     assert (plan.perf, plan.events) == (None, ())
     assert plan.lacking == dict.fromkeys(plan.lacking, reason) | ZEN_LACKS
-    run = perf.run(["true"], plan, 20)
-    assert {name: quantity.reason for name, quantity in run.counters.items()} == plan.lacking
+    assert plan.of_process == ()
+    counts = plan.quantities({}, ())
+    assert {name: quantity.reason for name, quantity in counts.items()} == plan.lacking
 
 
 # --- one run
@@ -235,9 +237,15 @@ def test_perf_counts_exactly_the_faults_between_the_gates(tmp_path_factory, page
     binary = tmp_path_factory.getbasetemp() / "gate_faults"
     if not binary.exists():
         compiled(SUPPORT / "gate_faults.c", binary, "-Wno-unused-function")
-    run = perf.run([str(binary), "--lines", str(pages)], software_plan(), 60)
-    assert (run.stdout, run.status) == ("done\n", 0)
-    assert run.counters["minor_faults"].value == pages
+    with Gate() as gate:
+        words = [str(binary), "--plan", *gate.kernel_words]
+        how = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "pass_fds": gate.fds}
+        with subprocess.Popen(words, text=True, **how) as child:
+            child.stdout.readline()
+            counting = Counting(software_plan(), child.pid, gate, 0)
+            said, _ = child.communicate(f"0 gate_faults - spread cycle {pages} 1 1 1\n")
+            counted = counting.end()
+    assert (said, child.returncode, counted["minor_faults"].value) == ("done\n", 0, pages)
 
 
 # --- what is counted together

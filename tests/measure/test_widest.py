@@ -18,7 +18,7 @@ POINTS = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in rang
 
 
 class Noisy:
-    """Stands for measure.measure: each point has a median and a noise of its own, and process
+    """Stands for plan.measure: each point has a median and a noise of its own, and process
     number r always measures the same."""
 
     def __init__(self, noise: dict[Point, float], scale: float = 1.0):

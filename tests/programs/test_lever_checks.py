@@ -8,7 +8,7 @@ import pytest
 from support.common import refusal
 
 from tlb.machine import pools, settings
-from tlb.measure import perf, session
+from tlb.measure import session
 from tlb.programs import collapse, jvm, levers
 from tlb.programs.levers import LEVERS
 
@@ -87,10 +87,9 @@ def test_a_measuring_program_that_madvise_is_refused_is_on_such_a_kernel(monkeyp
 def test_a_measuring_program_that_a_cgroup_keeps_from_the_pool_has_a_limit_and_no_empty_pool(
     monkeypatch,
 ):
-    died = perf.Run("", "", -signal.SIGBUS, {})
     for limits, code in (("", "pool-empty"), ("hugetlb.2MB.max is 16 MiB", "pool-limited")):
         monkeypatch.setattr(pools, "limits_under", lambda *_, limits=limits: limits)
-        assert session.why_ended(died, "2m").code == code
+        assert session.why_ended(-signal.SIGBUS, "", "2m").code == code
 
 
 def test_the_pool_of_a_jvm_is_under_the_limit_of_its_cgroup(tmp_path):

@@ -1,4 +1,4 @@
-"""Every loop in numba stays within its arrays: the tests of the twins and of the simulator, once
+"""Every loop in numba stays within its arrays: the tests of the kernels and of the simulator, once
 more with numba's bounds checks on."""
 
 import json
@@ -13,7 +13,7 @@ from support.common import ROOT
 
 pytestmark = [pytest.mark.endurance, pytest.mark.measures, pytest.mark.measuring]
 
-COMPILED = re.compile(r"@njit\(cache=True.*\)\ndef (\w+)")
+COMPILED = re.compile(r"@(?:njit\(cache=True.*\)|compiled)\ndef (\w+)")
 
 
 def checked(folder: Path) -> dict[str, str]:
@@ -28,7 +28,7 @@ def checked(folder: Path) -> dict[str, str]:
 
 def test_no_loop_leaves_its_arrays_and_none_is_left_out(tmp_path):
     options = ["-p", "no:xdist", "-p", "no:cacheprovider", "-m", "not endurance"]
-    options += ["-k", "numba or twin or simulator or places or clock"]
+    options += ["-k", "numba or simulator or places"]
     tests = ["tests/kernels", "tests/stats/test_simulator.py"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *tests],

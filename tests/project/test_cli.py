@@ -114,7 +114,7 @@ def test_ctrl_c_ends_the_kernel():
     )  # a shell's & ignores it
     seen: list[psutil.Process] = []
     while process.poll() is None and not seen:
-        seen = descendants_with("60000", process.pid)
+        seen = descendants_with("--plan", process.pid)
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate()

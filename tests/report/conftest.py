@@ -18,7 +18,7 @@ from support.common import LONG_S, ROOT, lacking, make_record
 from support.site import resize, served
 from support.synthetic import Stated, Truth, frame, grid
 
-from tlb.measure.perf import NO_COUNTERS
+from tlb.measure.perf_stat import NO_COUNTERS
 from tlb.measure.store import Store
 from tlb.report import chapter as chapters
 from tlb.report.publish import build_site

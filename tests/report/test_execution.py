@@ -15,6 +15,7 @@ import pytest
 
 from experiments.overview import machine_verdicts
 from tlb.machine import host
+from tlb.measure.outcome import SESSIONS
 from tlb.measure.record import Point
 from tlb.measure.store import LACKS, Store
 from tlb.report import page, parameters, publish
@@ -38,7 +39,7 @@ BRIEF = {
 def tree(folder: Path) -> dict[str, bytes]:
     """What measuring writes: not machine.json, which holds the load, what is lacking, nor what
     pages derive from all rows that are there by then."""
-    others = {"machine.json", f"{LACKS}.json"}
+    others = {"machine.json", f"{LACKS}.json", f"{SESSIONS}.json"}
     others |= {f"{name}.json" for name in machine_verdicts.DERIVED}
     return {
         str(path.relative_to(folder)): path.read_bytes()

@@ -13,8 +13,8 @@ from support.common import make_record
 from support.synthetic import Stated
 from tlb.measure import campaign, perf
 from tlb.measure.mapping import Result
-from tlb.measure.measure import Setting
 from tlb.measure.measuring_setup import Rig
+from tlb.measure.plan import Setting
 from tlb.measure.record import Point, Record
 from tlb.measure.store import Store
 from tlb.system.reasons import REASONS, Unavailable
@@ -90,7 +90,7 @@ def one_by_one(measure: Callable[..., Record]) -> Callable[..., Iterator[Result]
 
 
 class Scripted:
-    """Stands for measure.measure: notes what it is asked. Each call gives the next of (mark, ns per
+    """Stands for plan.measure: notes what it is asked. Each call gives the next of (mark, ns per
     access) or fails so, then come quiet ones; `trouble` may raise what it likes."""
 
     def __init__(self, *tries: tuple[str, float] | Unavailable) -> None:

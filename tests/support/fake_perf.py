@@ -74,7 +74,8 @@ def main(argv: list[str], program: str) -> int:
         )
         return 1
     told = json.loads(Path(program).with_name("perf.json").read_text())
-    options, command = argv[: argv.index("--")], argv[argv.index("--") + 1 :]
+    at = argv.index("--") if "--" in argv else len(argv)
+    options, command = argv[:at], argv[at + 1 :]
 
     def option(name: str) -> str | None:
         return options[options.index(name) + 1] if name in options else None
@@ -97,7 +98,8 @@ def main(argv: list[str], program: str) -> int:
             return 129
     if told.get("hangs"):
         subprocess.run(["sleep", str(told["hangs"])])
-    enabled, status = run(command, gated, silent=bool(told.get("silent")))
+    is_open = "--delay=-1" not in options
+    enabled, status = run(command, gated, silent=bool(told.get("silent")), enabled=is_open)
     if status < 0:
         sys.stderr.write(
             f"{command[0]}: {signal.strsignal(-status)}\n"
@@ -143,24 +145,26 @@ def sampled(argv: list[str], samples: dict[str, Any]) -> int:
     return subprocess.run(argv[argv.index("--") + 1 :]).returncode
 
 
-def run(command: list[str], gated: str | None, silent: bool) -> tuple[bool, int]:
-    """Runs the workload; whether the gate was ever opened, and the exit status."""
-    child = subprocess.Popen(command, close_fds=False)
+def run(command: list[str], gated: str | None, silent: bool, enabled: bool) -> tuple[bool, int]:
+    """Runs the workload or, attached to one that runs (--pid), waits for SIGINT; whether the gate
+    was ever opened, and the exit status."""
     if gated is None:
-        return True, child.wait()
+        return True, subprocess.Popen(command, close_fds=False).wait()
+    stopped: list[int] = []
+    signal.signal(signal.SIGINT, lambda *_: stopped.append(0))
     control, ack = (int(fd) for fd in gated.removeprefix("fd:").split(","))
-    enabled, heard = False, b""
-    while (status := child.poll()) is None:
+    heard = b""
+    while not stopped:
         if select.select([control], [], [], 0.005)[0]:
             heard += os.read(control, 100)
             *commands, heard = heard.split(b"\n")
             for said in commands:
                 enabled = enabled or said == b"enable"
                 if (
-                    said in (b"enable", b"disable") and not silent
+                    said in (b"enable", b"disable", b"ping") and not silent
                 ):  # perf passes over what it does not know in silence
                     os.write(ack, ACK)
-    return enabled, status
+    return enabled, 0
 
 
 def row(event: str, answer: Any, enabled: bool, share: float = 100.0) -> str:
@@ -185,6 +189,8 @@ def row(event: str, answer: Any, enabled: bool, share: float = 100.0) -> str:
 
 GATED = """
 import os, sys, time
+print('{"mapped": 0}', flush=True)
+sys.stdin.readline()
 control, ack = (int(fd) for fd in sys.argv[sys.argv.index("--perf-fds") + 1].split(","))
 for said in (b"enable\\n", b"disable\\n"):
     os.write(control, said)
@@ -193,7 +199,9 @@ for said in (b"enable\\n", b"disable\\n"):
         got += os.read(ack, 5 - len(got))
     assert got == b"ack\\n\\0", got
     time.sleep(float(sys.argv[1]))
-print("done")
+print('{"id": "0", "proved": 1}', flush=True)
+sys.stdin.read()
+print('{"end": 1, "proved": 1}', flush=True)
 """
 
 

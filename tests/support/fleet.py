@@ -25,8 +25,9 @@ from support.common import LONG_S, fake_kernel
 from support.synthetic import Stated
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
-from tlb.measure import build, campaign, measure
+from tlb.measure import build, campaign
 from tlb.measure.measuring_setup import Rig
+from tlb.measure.plan import seed_of
 from tlb.measure.record import Point, Record
 from tlb.measure.store import Store
 from tlb.report import claims
@@ -64,13 +65,13 @@ def machine_of(name: str) -> str:
 
 
 def made_up(name: str, hour: int = 12) -> Callable[..., Record]:
-    """Stands for measure.measure on a computer: the same record for the same process, whenever and
+    """Stands for plan.measure on a computer: the same record for the same process, whenever and
     how often it is asked for."""
 
     def one(point: Point, repeat: int, *, state: str, **_: object) -> Record:
         rng = random.Random(f"{name} {point} {repeat}")
         time.sleep(PROCESS_S)
-        seed = measure.seed_of(point, repeat)
+        seed = seed_of(point, repeat)
         return bundles.row(
             point.lines,
             point.layout,

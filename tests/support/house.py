@@ -13,7 +13,7 @@ MOST_FUNCTION_LINES, MOST_NOTEBOOK_BYTES = 40, 400_000
 OF_4096 = {
     "experiments/overview/index.py": (1, "entries stated by CPUID, which x86-64 alone has"),
     "tlb/system/page_sizes.py": (1, "what sentences about published machines mean, all of x86-64"),
-    "tlb/measure/declaration.py": (1, "a guest's page table, which is x86-64's alone"),
+    "tlb/measure/catalogue.py": (1, "a guest's page table, which is x86-64's alone"),
     "tlb/measure/kernels.py": (1, "a number of lines, and not of bytes"),
     "tlb/measure/grid.py": (1, "the least that a parameter may ask for, on any machine"),
     "experiments/your_machine/claims.py": (1, "what a source says a base page has"),

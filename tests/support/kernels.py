@@ -1,22 +1,20 @@
-"""What the tests of kernels share: running both engines, an independent account of the orders,
+"""What the tests of kernels share: running one, an independent account of the orders,
 refusals, and changed sources."""
 
 import json
 import platform
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from support import common
-from support.common import ROOT
 from support.common import needs_c as needs_c
-from tlb.machine.compiler import compiler
-from tlb.measure import build, measure, sources
-from tlb.measure.perf import NO_COUNTERS, Plan
+from tlb.measure import build, compiling
+from tlb.measure.perf_stat import NO_COUNTERS, Plan
+from tlb.measure.plan import measure
 from tlb.measure.record import KernelReport, Point, Record
 from tlb.system.reasons import REASONS, Unavailable
 
@@ -27,7 +25,6 @@ on_x86 = pytest.mark.skipif(
     platform.machine() != "x86_64", reason="only x86-64 has to emulate arm64, or runs the guest"
 )
 needs_emulator = pytest.mark.needs("aarch64-linux-gnu-gcc", "qemu-aarch64-static")
-both_engines = pytest.mark.parametrize("engine", [pytest.param("c", marks=needs_c), "numba"])
 
 
 # --- running one
@@ -49,41 +46,8 @@ def run_c(kernel: str, given: list[str], **how: object) -> subprocess.CompletedP
     return run_program(*build.kernel(kernel, "c").command, given, **how)
 
 
-# Many runs of the twins' own main() in one process: starting Python and numba takes a second each
-# time.
-TWINS = """
-import contextlib, importlib, io, json, resource, sys
-for kernel, arguments, address_space in json.load(sys.stdin):
-    main = importlib.import_module(f"kernels.twins.{kernel}").main
-    if address_space:
-        resource.setrlimit(resource.RLIMIT_AS, (address_space, resource.RLIM_INFINITY))
-    sys.argv, out, err, status = [kernel, *arguments], io.StringIO(), io.StringIO(), 0
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            main()
-        except SystemExit as stop:
-            status = stop.code
-    print(json.dumps([status, out.getvalue(), err.getvalue()]), flush=True)
-"""
-
-
-def run_twins(
-    jobs: list[tuple[str, list[str]]], address_space: int = 0
-) -> list[tuple[int, str, str]]:
-    """Exit status, stdout and stderr of each job in numba."""
-    done = subprocess.run(
-        [sys.executable, "-c", TWINS],
-        input=json.dumps([(*job, address_space) for job in jobs]),
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-    )
-    assert done.returncode == 0, done.stderr
-    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
-
-
 def measured(point: Point, usable_bytes: int = 2**60, plan: Plan = NO_COUNTERS) -> Record:
-    return measure.measure(point, state=STATE, usable_bytes=usable_bytes, plan=plan)
+    return measure(point, state=STATE, usable_bytes=usable_bytes, plan=plan)
 
 
 def why_not(point: Point, code: str, usable_bytes: int = 2**60) -> str:
@@ -162,13 +126,6 @@ def refused_by_c(kernel: str, bad: list[str], **how: object) -> str:
     return done.stderr
 
 
-def refused_by_both(kernel: str, all_bad: list[list[str]]) -> None:
-    for bad, said in zip(all_bad, run_twins([(kernel, bad) for bad in all_bad]), strict=True):
-        assert_refused(bad, *said)
-        if compiler():
-            refused_by_c(kernel, bad)
-
-
 def reason(status: int, out: str, err: str) -> tuple[str, str]:
     """The code and the detail that a kernel gives in place of a report."""
     assert (status, out) == (3, ""), err
@@ -215,7 +172,9 @@ def compiled(source: Path, binary: Path, *flags: str) -> Path:
 
 def changed(kernel: str, changes: dict[str, str], folder: Path) -> Path:
     """A kernel with places of its sources changed, each of which stands there once, compiled."""
-    texts = {path.name: path.read_text() for path in sources.closure(build.KERNELS / f"{kernel}.c")}
+    texts = {
+        path.name: path.read_text() for path in compiling.closure(build.KERNELS / f"{kernel}.c")
+    }
     for before, after in changes.items():
         (name,) = (name for name, text in texts.items() for _ in range(text.count(before)))
         texts[name] = texts[name].replace(before, after)

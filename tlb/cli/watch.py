@@ -22,7 +22,7 @@ from tlb.system.units import DAY_S
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from tlb.measure.perf import Plan
+    from tlb.measure.perf_stat import Plan
     from tlb.measure.record import Quantity
     from tlb.programs.reach import Reach
     from tlb.programs.targets import Target
@@ -102,7 +102,7 @@ class _Counting:
         self.pause: Callable[[float], None] | None = self._count if can_count else None
 
     def _count(self, seconds: float) -> None:
-        from tlb.measure.attached import counted, page_sizes
+        from tlb.measure.perf_stat import counted, page_sizes
 
         self._pauses += 1
         if self._pauses == 2:  # by then the program has started up

@@ -17,13 +17,14 @@ from tlb.fleet.documents import DESCRIPTION
 from tlb.fleet.privacy import unknown
 from tlb.machine.host import Host
 from tlb.measure import states
+from tlb.measure.outcome import SESSIONS
 from tlb.measure.record import Record
 from tlb.measure.store import LACKS, Store
 from tlb.system.files import disk_errors, replace
 from tlb.system.prose import count, listed
 from tlb.system.reasons import Unavailable
 
-DERIVED = {"quantities", "verdicts", "translation", LACKS}
+DERIVED = {"quantities", "verdicts", "translation", LACKS, SESSIONS}
 MOST_SHOWN = 6  # words that the owner is asked for at once
 
 

@@ -14,8 +14,9 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 
 from tlb.machine.host import Host
-from tlb.measure import build, kernels, measure
+from tlb.measure import build, kernels
 from tlb.measure.columns import INT64_MAX
+from tlb.measure.plan import seed_of
 from tlb.measure.record import Record
 from tlb.system.page_sizes import BASE, page_bytes
 from tlb.system.reasons import REASONS
@@ -31,14 +32,15 @@ UNEVEN = {"collapse_chase", "neighbour_chase", "switch_chase"}
 MOST_RESULTS = 64  # of a kernel's own, beside the columns that all have
 EVENT = re.compile(r"[ -~]{1,200}")
 _ORDER = "kernel measures order lines layout stride_pages mode options seed"
-GONE_TWINS = {"graph_walk", "radix_partition"}  # which measured rows of version 1
+# which numba measured once
+GONE_TWINS = {"graph_walk", "radix_partition", "random_touch", "stride_sum"}
 Rules = Iterator[tuple[bool, str]]  # whether a rule holds, and what is wrong otherwise
 
 
 def breach(record: Record, host: Host, now: datetime) -> str:
     """Return what is wrong with a row by the first rule that it breaks, "" if it breaks none."""
     is_gone = record.engine == "numba" and record.kernel in GONE_TWINS
-    if not is_gone and not build.source(record.kernel, record.engine).is_file():
+    if not is_gone and build.source(record.kernel, record.engine) is None:
         return f"there is no kernel {record.kernel} in {record.engine}"
     rules = _point(record), _sizes(record, host), _times(record), _counts(record)
     for holds, wrong in (rule for group in rules for rule in group):
@@ -81,7 +83,7 @@ def _point(record: Record) -> Rules:
     is_known = len(record.also) <= MOST_RESULTS and results <= _words()
     yield is_known, "its kernel has no such result"
     try:
-        seed = measure.seed_of(record.point, record.repeat)
+        seed = seed_of(record.point, record.repeat)
     except ValueError:
         yield False, "no grid can contain its point"
     else:

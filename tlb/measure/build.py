@@ -10,6 +10,7 @@ import importlib.metadata
 import os
 import platform
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ from functools import cache
 from pathlib import Path
 
 from tlb.machine.compiler import Compiler
-from tlb.measure import compiling, kernels, prebuilt, sources
+from tlb.measure import compiling, kernels, prebuilt
 from tlb.measure.prebuilt import compiler
 from tlb.measure.record import Build, Engine, Point, plain_text
 from tlb.system import files
@@ -31,6 +32,11 @@ KERNELS = ROOT / "kernels"
 # -ffunction-sections: calls stay relocations, so no function's bytes depend on another one's place.
 FLAGS = ("-std=gnu11", "-O2", "-ffunction-sections", "-Wall", "-Wextra", "-Werror")
 LIBRARY = (*FLAGS, "-shared", "-fPIC")
+# The file of an engine in Python, and the kernels that it measures.
+_IN_PYTHON: dict[Engine, tuple[str, frozenset[str]]] = {
+    "numba": ("chase_numba.py", frozenset({"page_chase", "page_gather"})),
+    "numpy": ("published/page_gather.py", frozenset({"page_gather"})),
+}
 # whose versions decide what a Python kernel does
 _PACKAGES = {"numba": ("numba", "llvmlite", "numpy"), "numpy": ("numpy",)}
 
@@ -47,12 +53,12 @@ class Kernel:
     build: Build = Build(measures=1, compiler="")
 
 
-def source(name: str, engine: Engine) -> Path:
-    """Return the path that a kernel's source has in an engine, whether or not it exists."""
-    return (
-        KERNELS
-        / {"c": f"{name}.c", "numba": f"twins/{name}.py", "numpy": f"published/{name}.py"}[engine]
-    )
+def source(name: str, engine: Engine) -> Path | None:
+    """Return a kernel's file in an engine, None if there is none."""
+    if engine != "c" and name not in _IN_PYTHON[engine][1]:
+        return None
+    path = KERNELS / (f"{name}.c" if engine == "c" else _IN_PYTHON[engine][0])
+    return path if path.exists() else None
 
 
 def kernel_names() -> list[str]:
@@ -76,37 +82,37 @@ def engine_for(asked: str) -> Engine:
 def kernel(name: str, engine: Engine = "c") -> Kernel:
     """Return a kernel ready to run, compiled if necessary.
 
-    Raises Unavailable: bad-parameter for an unknown name, engine-lacks, no-compiler, compile-failed
-    with the compiler's first line, disk-full, disk-read-only.
+    Raises Unavailable: bad-parameter for an unknown name, no-compiler where C alone measures it,
+    engine-lacks, compile-failed with the compiler's first line, disk-full, disk-read-only.
     """
     if name not in kernel_names():
         raise Unavailable(
             "bad-parameter", f"there is no kernel '{name}'; there are {', '.join(kernel_names())}"
         )
-    if not (module := source(name, engine)).exists():
-        raise Unavailable("engine-lacks", f"there is no {module.relative_to(ROOT)}")
+    if (module := source(name, engine)) is None:
+        code = "no-compiler" if engine == "numba" else "engine-lacks"
+        raise Unavailable(code, f"{engine} does not measure {name}")
     if engine == "c":
         if (cc := compiler()) is None:
             raise Unavailable("no-compiler")
         binary, digest = _built(cc, module, FLAGS)
-        command, made_by = (str(binary),), cc.label
+        command: tuple[str, ...] = (str(binary),)
+        made_by = cc.label
     else:
         packages = [f"{name} {importlib.metadata.version(name)}" for name in _PACKAGES[engine]]
         words = [f"python {platform.python_version()}", *packages]
-        digest, made_by = sources.digest(sources.closure(module), words), ", ".join(words)
-        command = session(name, engine)
+        digest, made_by = compiling.digest(compiling.closure(module), words), ", ".join(words)
+        command = session("", engine)
     measures = declared_measures(name, engine)
     build = Build(measures, plain_text(made_by), source_digest(name, engine))
     return Kernel(name, engine, command, digest, build)
 
 
 def declared_measures(name: str, engine: Engine) -> int:
-    """Return MEASURES of a kernel's file, of its C file where a twin is gone; 1 if none declares
-    it."""
-    try:
-        text = source(name, engine).read_text()
-    except FileNotFoundError:
-        return declared_measures(name, "c") if engine != "c" else 1
+    """Return MEASURES of a kernel's file, of its C file where the engine has none any more; 1 if
+    none declares it."""
+    path = source(name, engine) or source(name, "c")
+    text = path.read_text() if path else ""
     declared = re.search(r"^(?:#define MEASURES|MEASURES =) (\d+)", text, re.MULTILINE)
     return int(declared[1]) if declared else 1
 
@@ -114,12 +120,12 @@ def declared_measures(name: str, engine: Engine) -> int:
 def source_files(name: str, engine: Engine) -> tuple[Path, ...]:
     """Return a kernel's source and all that it includes or imports; empty if it is gone."""
     main = source(name, engine)
-    return sources.closure(main) if main.exists() else ()
+    return compiling.closure(main) if main else ()
 
 
 def source_digest(name: str, engine: Engine) -> str:
     """Return 16 hex digits of `source_files`."""
-    return sources.digest(source_files(name, engine))
+    return compiling.digest(source_files(name, engine))
 
 
 def builds() -> Callable[[Point], Build]:
@@ -131,18 +137,17 @@ def builds() -> Callable[[Point], Build]:
 
 def has_session(point: Point) -> bool:
     """Return whether a session program measures a point, with others in one mapping."""
-    name = kernels.session_of(point)
-    return bool(name) and source(name, point.engine).exists()
+    has_one = bool(kernels.session_of(point))
+    return has_one and (point.engine == "c" or source(point.kernel, point.engine) is not None)
 
 
 def session(name: str, engine: Engine) -> tuple[str, ...]:
-    """Return the command of a session program, compiled if necessary."""
-    module = source(name, engine)
-    return (
-        (str(program(module)),)
-        if engine == "c"
-        else (sys.executable, "-m", f"kernels.{module.parent.name}.{name}")
-    )
+    """Return the command of a session program, compiled if necessary; an engine in Python has one."""
+    if engine == "c":
+        return (str(program(KERNELS / f"{name}.c")),)
+    module = _IN_PYTHON[engine][0].removesuffix(".py").replace("/", ".")
+    cache = f"NUMBA_CACHE_DIR={build_folder() / 'numba'}"
+    return (shutil.which("env") or "env", cache, sys.executable, "-m", f"kernels.{module}")
 
 
 def compile_all(points: Iterable[Point]) -> None:
@@ -154,7 +159,7 @@ def compile_all(points: Iterable[Point]) -> None:
     names = {p.kernel for p in used} | {kernels.session_of(p) for p in used} - {""}
     with ThreadPoolExecutor(os.cpu_count()) as compilers:
         for name in names:
-            compilers.submit(program, source(name, "c"))
+            compilers.submit(program, KERNELS / f"{name}.c")
 
 
 def program(main: Path) -> Path:
@@ -176,7 +181,9 @@ def _compiled(main: Path, cc: Compiler | None, flags: Sequence[str]) -> Path:
 def _built(cc: Compiler, main: Path, flags: Sequence[str]) -> tuple[Path, str]:
     """Return what is compiled from a C file, and its digest. The object file is kept to digest
     functions."""
-    digest = sources.digest(sources.closure(main), [*flags, *cc.command, cc.version], sources.bare)
+    digest = compiling.digest(
+        compiling.closure(main), [*flags, *cc.command, cc.version], compiling.bare
+    )
     binary = build_folder() / f"{main.stem}-{digest}"
     if cc.command[0] == "zig" and files.PREBUILT.is_file():
         prebuilt.unpack(binary)

@@ -10,6 +10,7 @@ the compared points have theirs first. No choice sees where a value lies: it wou
 from __future__ import annotations
 
 import random
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -22,12 +23,12 @@ from math import inf
 from tlb.measure import build, kernels
 from tlb.measure.mapping import RETRY_SHARE, Group, expected, groups, kind_of
 from tlb.measure.measuring_setup import Rig
-from tlb.measure.outcome import Outcome, remember_lacks
+from tlb.measure.outcome import Outcome, remember_lacks, remember_sessions
 from tlb.measure.progress import Progress
 from tlb.measure.record import Build, Point, Record, record_key
 from tlb.stats.intervals import median_interval
 from tlb.system.files import measuring_lock
-from tlb.system.reasons import Unavailable
+from tlb.system.reasons import Unavailable, explain
 
 # Half an interval's width over its median. The ratio of two such points is known to 1.4 %, and what
 # claims ask of a ratio is 5 % and more but for one.
@@ -67,7 +68,7 @@ def _buildable(points: Collection[Point], outcome: Outcome) -> dict[Point, Build
         try:
             buildable[point] = build_of(point)
         except Unavailable as why:
-            if why.code != "engine-lacks":
+            if point.engine == "c":
                 raise
             outcome.lacking[point] = why
     return buildable
@@ -123,20 +124,39 @@ def _measure(
     outcome: Outcome,
 ) -> set[tuple[Point, int]]:
     """Measure and store groups; return the points and repeats that were tried."""
-    done, rounds = set[tuple[Point, int]](), max(schedule.wanted.values())
+    done, begun = set[tuple[Point, int]](), len(rig.sessions)
+    if why := rig.plan.lacks_perf:
+        print(f"No perf stat: {explain(why)}", file=sys.stderr)
+    try:
+        for point, repeat in _stored(rig, schedule, groups, bar, retry_share, outcome):
+            done.add((point, repeat))
+    finally:
+        remember_sessions(rig, rig.sessions[begun:])
+    return done
+
+
+def _stored(
+    rig: Rig,
+    schedule: _Schedule,
+    groups: Iterable[tuple[int, Group]],
+    bar: Progress,
+    retry_share: float,
+    outcome: Outcome,
+) -> Iterator[tuple[Point, int]]:
+    """Measure and store groups; yield each point and repeat that was tried."""
+    rounds = max(schedule.wanted.values())
     for repeat, group in groups:
         for point, result in _results(
             rig, group, repeat, bar, retry_share, outcome.lacking, rounds
         ):
-            done.add((point, repeat))
             if isinstance(result, Unavailable):
                 outcome.lacking[point] = result
-                continue
-            rig.store.append(rig.machine, result)
-            schedule.values[point].append(result.ns_per_access)
-            outcome.count(result)
+            else:
+                rig.store.append(rig.machine, result)
+                schedule.values[point].append(result.ns_per_access)
+                outcome.count(result)
+            yield point, repeat
         bar.end()
-    return done
 
 
 def _results(
@@ -191,12 +211,12 @@ class _Schedule:
             if repeat < self.wanted[point]
         ]
 
-    def expected(self) -> Counter[str]:
-        """A guess at the seconds of all that is to come, by kind."""
+    def expected(self) -> dict[str, float]:
+        """Return a guess at the seconds of all that is to come, by kind."""
         return self._cost(self._of(repeat) for repeat in {repeat for _, repeat in self.due()})
 
-    def _cost(self, rounds: Iterable[list[Point]]) -> Counter[str]:
-        return sum((expected(groups(points, self.shuffle)) for points in rounds), Counter[str]())
+    def _cost(self, rounds: Iterable[list[Point]]) -> dict[str, float]:
+        return expected(group for points in rounds for group in groups(points, self.shuffle))
 
     def groups(
         self, bar: Progress, lacking: Collection[Point], first_round: bool

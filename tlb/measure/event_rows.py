@@ -23,6 +23,11 @@ class Event:
     derived: tuple[str, str, str] | None = None  # ("stlb_hit", "+", "walk")
     group: int | None = None
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The two quantities that this one derives from; () for a counted one."""
+        return self.derived[::2] if self.derived else ()
+
 
 LOADS, FETCHES, WALKER = 0, 1, 2  # groups
 FOLDER = "Linux tools/perf/pmu-events/arch/"

@@ -43,6 +43,7 @@ def _arm_refills(linux: str, data: str = "", *, second_level: bool = False) -> t
         loads("l1_dtlb_miss", 0x05, 0, "L1D_TLB_REFILL"),
         fetches("l1_itlb_miss", 0x02, 0, "L1I_TLB_REFILL"),
     )
+    second: tuple[Event, ...]
     if second_level:
         second = (
             loads("walk", 0x2D, 0, "L2D_TLB_REFILL"),

@@ -111,21 +111,31 @@ def _zen(fetch_walk_umask: int, data: str, fetch: str) -> tuple[Event, ...]:
     )
 
 
-_OLD = {"hits": (0x60, 0x60), "cycles": "WALK_DURATION", "nested": "EPT.WALK_CYCLES"}
-_PENDING = {"nested": "EPT.WALK_PENDING"}
 _LION_COVE_HITS = (0x320, 0x120)
 _GOLDEN_COVE = _core("alderlake ADL/events/alderlake_goldencove_core.json")
 _GRACEMONT = _intel("alderlake ADL/events/alderlake_gracemont_core.json", hits=None, cycles="")
-_CASCADE_LAKE = _intel("cascadelakex CLX/events/cascadelakex_core.json", **_PENDING)
-_HASWELL = _intel("haswell HSW/events/haswell_core.json", errata="HSD25", **_OLD)
-_BROADWELL = _intel("broadwell BDX/events/broadwellx_core.json", errata="BDM69, BDM98", **_OLD)
-# Darkmont: fetches alone have WALK_PENDING.
-_DARKMONT = {"cycles": "", "fetch_cycles": "WALK_PENDING"}
+_CASCADE_LAKE = _intel("cascadelakex CLX/events/cascadelakex_core.json", nested="EPT.WALK_PENDING")
+_HASWELL = _intel(
+    "haswell HSW/events/haswell_core.json",
+    errata="HSD25",
+    hits=(0x60, 0x60),
+    cycles="WALK_DURATION",
+    nested="EPT.WALK_CYCLES",
+)
+_BROADWELL = _intel(
+    "broadwell BDX/events/broadwellx_core.json",
+    errata="BDM69, BDM98",
+    hits=(0x60, 0x60),
+    cycles="WALK_DURATION",
+    nested="EPT.WALK_CYCLES",
+)
 
 
-def _hybrid(folder: str, files: str, hits: tuple[int, int], **atoms: str) -> dict:
+def _hybrid(
+    folder: str, files: str, hits: tuple[int, int], cores: dict[str, str]
+) -> dict[str, tuple[Event, ...]]:
     """Return the tables of a hybrid part by PMU; files: the beginning of its files in perfmon."""
-    core, *rest = atoms.items()
+    core, *rest = cores.items()
     tables = {core[0]: _core(f"{folder} {files}_{core[1]}_core.json", hits)}
     for unit, name in rest:
         tables[unit] = _intel(f"{folder} {files}_{name}_core.json", cycles="WALK_PENDING")
@@ -148,8 +158,8 @@ X86_CORES: dict[str, tuple[Event, ...] | dict[str, tuple[Event, ...]]] = {
     "Haswell server": _HASWELL,
     "Broadwell": _BROADWELL,
     "Broadwell server": _BROADWELL,
-    "Skylake client": _intel("skylake SKL/events/skylake_core.json", **_PENDING),
-    "Skylake server": _intel("skylakex SKX/events/skylakex_core.json", **_PENDING),
+    "Skylake client": _intel("skylake SKL/events/skylake_core.json", nested="EPT.WALK_PENDING"),
+    "Skylake server": _intel("skylakex SKX/events/skylakex_core.json", nested="EPT.WALK_PENDING"),
     "Cascade Lake": _CASCADE_LAKE,
     "Cooper Lake": _CASCADE_LAKE,
     "Ice Lake client": _intel("icelake ICL/events/icelake_core.json"),
@@ -160,30 +170,47 @@ X86_CORES: dict[str, tuple[Event, ...] | dict[str, tuple[Event, ...]]] = {
     "Emerald Rapids": _core("emeraldrapids EMR/events/emeraldrapids_core.json"),
     "Granite Rapids": _core("graniterapids GNR/events/graniterapids_core.json"),
     "Tremont": _intel(
-        "elkhartlake EHL/events/elkhartlake_core.json", cycles="WALK_PENDING", **_PENDING
+        "elkhartlake EHL/events/elkhartlake_core.json",
+        cycles="WALK_PENDING",
+        nested="EPT.WALK_PENDING",
     ),
     "Gracemont": _GRACEMONT,
     "Crestmont": _intel("sierraforest SRF/events/sierraforest_core.json", cycles="WALK_PENDING"),
-    "Darkmont": _intel("clearwaterforest CWF/events/clearwaterforest_core.json", **_DARKMONT),
+    # fetches alone have WALK_PENDING
+    "Darkmont": _intel(
+        "clearwaterforest CWF/events/clearwaterforest_core.json",
+        cycles="",
+        fetch_cycles="WALK_PENDING",
+    ),
     "Alder Lake": _ALDER_LAKE,
     "Raptor Lake": _ALDER_LAKE,
     "Meteor Lake": _hybrid(
-        *("meteorlake", "MTL/events/meteorlake", (0x20, 0x20)),
-        **{"cpu_core": "redwoodcove", "cpu_atom": "crestmont"},
+        "meteorlake",
+        "MTL/events/meteorlake",
+        (0x20, 0x20),
+        {"cpu_core": "redwoodcove", "cpu_atom": "crestmont"},
     ),
     "Arrow Lake": _hybrid(
-        *("arrowlake", "ARL/events/arrowlake", _LION_COVE_HITS),
-        **{"cpu_core": "lioncove", "cpu_atom": "skymont", "cpu_lowpower": "crestmont"},
+        "arrowlake",
+        "ARL/events/arrowlake",
+        _LION_COVE_HITS,
+        {"cpu_core": "lioncove", "cpu_atom": "skymont", "cpu_lowpower": "crestmont"},
     ),
     "Lunar Lake": _hybrid(
-        *("lunarlake", "LNL/events/lunarlake", _LION_COVE_HITS),
-        **{"cpu_core": "lioncove", "cpu_atom": "skymont"},
+        "lunarlake",
+        "LNL/events/lunarlake",
+        _LION_COVE_HITS,
+        {"cpu_core": "lioncove", "cpu_atom": "skymont"},
     ),
     "Panther Lake": {
         "cpu_core": _core(
             "pantherlake PTL/events/pantherlake_cougarcove_core.json", _LION_COVE_HITS
         ),
-        "cpu_atom": _intel("pantherlake PTL/events/pantherlake_darkmont_core.json", **_DARKMONT),
+        "cpu_atom": _intel(
+            "pantherlake PTL/events/pantherlake_darkmont_core.json",
+            cycles="",
+            fetch_cycles="WALK_PENDING",
+        ),
     },
     "Zen 1": _zen(0x00, "amdzen1/memory.json", "amdzen1/cache.json"),
     "Zen 2": _zen(0xFF, "amdzen2/memory.json", "amdzen2/cache.json"),

@@ -4,17 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tlb.machine.host import base_page_bytes
-from tlb.measure.catalogue import CATALOGUE
-from tlb.measure.declaration import LINE_BYTES, SIDE_BYTES_PER_LINE, Declaration
+from tlb.measure.catalogue import CATALOGUE, LINE_BYTES, SIDE_BYTES_PER_LINE, Declaration
 from tlb.measure.record import Point
 from tlb.system.optional import Lazy
 from tlb.system.page_sizes import PAGES, page_bytes
 from tlb.system.reasons import Unavailable
 
-pd = Lazy("pandas")
+if TYPE_CHECKING:
+    import pandas as pd
+else:
+    pd = Lazy("pandas")
 
 
 def declaration(name: str) -> Declaration:

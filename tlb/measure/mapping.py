@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import ceil, inf
 
+from tlb.machine import pools
 from tlb.measure import build, kernels
-from tlb.measure.measure import Alone, Setting, Shared, Sleeping, is_prefix, why_not
+from tlb.measure.plan import OneByOne, Process, Setting, SideBySide, is_prefix, why_not
 from tlb.measure.record import Point, Record
 from tlb.system.page_sizes import PAGES
 from tlb.system.reasons import Unavailable
@@ -109,12 +110,13 @@ def kind_of(point: Point) -> str:
     return f"{point.kernel} {point.engine} {point.pages}"
 
 
-def expected(made: Iterable[Group]) -> Counter[str]:
-    """A guess at the seconds of these groups, by kind."""
-    costs = Counter[str]()
+def expected(made: Iterable[Group]) -> dict[str, float]:
+    """Return a guess at the seconds of these groups, by kind."""
+    costs = defaultdict[str, float](float)
     for group in made:
         if group.shares:
-            costs.update(dict([group.start]))
+            kind, seconds = group.start
+            costs[kind] += seconds
         for point in group.points:
             costs[kind_of(point)] += group.cost_s(point)
     return costs
@@ -163,10 +165,13 @@ class _Measuring:
     too_large: Unavailable | None = None
     is_warned: bool = False
 
+    def __post_init__(self) -> None:
+        self.pages = self.left[0].pages  # which all have
+
     def results(self) -> Iterator[Result]:
         while self.left:
             for point in [p for p in self.left if kernels.mapped_bytes(p) > self.most_bytes]:
-                yield self._left_out(point, self.too_large)
+                yield self._left_out(point, self.too_large or Unavailable("memory-short"))
             if self.left:
                 yield from self._one_process()
 
@@ -176,7 +181,8 @@ class _Measuring:
         mapped = shared_bytes(self.left) if self.shares else 0
         try:
             with contextlib.ExitStack() as stack:
-                process = stack.enter_context(self._start(mapped))
+                process = self._start(mapped)
+                stack.enter_context(process)
                 while self.left:
                     point = self.left.pop(0)
                     if not self.begin(point):
@@ -197,12 +203,12 @@ class _Measuring:
             self.left = list(dict.fromkeys([*unproved, *self.left]))
             yield from self._failed(why, current, mapped)
 
-    def _start(self, mapped: int) -> Shared | Alone:
+    def _start(self, mapped: int) -> Process | OneByOne:
         if self.shares:
-            return Shared(self.left[0], mapped, self.repeat, self.setting)
+            return Process(self.left[0], mapped, self.repeat, self.setting)
         if sleeping := [point for point in self.left if kernels.idle_s(point)]:
-            return Sleeping(sleeping, self.repeat, self.setting)
-        return Alone(self.repeat, self.setting)
+            return SideBySide(sleeping, self.repeat, self.setting)
+        return OneByOne(self.repeat, self.setting)
 
     def _judged(self, point: Point, result: Record | Unavailable) -> Record | Unavailable:
         """The result, its point put at the end once more where it was disturbed, or may succeed."""
@@ -252,8 +258,10 @@ class _Measuring:
         if why.code in _PASSING and not self.is_warned:
             self.is_warned = True
         elif why.code in _OF_SIZE and mapped:
-            # an empty pool has none for a smaller mapping either
-            self.most_bytes = 0 if " 0 free" in why.detail else mapped // 2
+            # an empty pool has no page for a smaller mapping either
+            is_pool = PAGES[self.pages].source == "pool"
+            is_empty = is_pool and why.code == "pool-empty" and not pools.available(self.pages)
+            self.most_bytes = 0 if is_empty else mapped // 2
             code = "memory-short" if why.code == "oom-killed" else why.code
             self.too_large = Unavailable(
                 code, why.detail or f"a mapping of {mapped >> 20} MiB was ended by the OS kernel"

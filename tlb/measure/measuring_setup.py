@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,9 @@ from tlb.machine import host as hosts
 from tlb.machine import settings
 from tlb.machine.host import Host
 from tlb.measure import mapping, perf
-from tlb.measure import measure as processes
+from tlb.measure import plan as plans
 from tlb.measure.mapping import Result
-from tlb.measure.measure import Setting
+from tlb.measure.plan import SessionRecord, Setting
 from tlb.measure.record import Point, Record
 from tlb.measure.store import Store
 from tlb.system.page_sizes import BASE, PAGES
@@ -43,6 +43,7 @@ class Rig:
     measure: Callable[..., Iterator[Result]] = mapping.measured
     switches: Callable[[], tuple] = tuple
     inspected: tuple = ()  # the settings as they were at the inspection
+    sessions: list[SessionRecord] = field(default_factory=list)  # of each process that has ended
 
     @classmethod
     def of(cls, host: Host, store: Store, machine: str = "", *, counters: bool = True) -> Rig:
@@ -71,15 +72,17 @@ class Rig:
             yield result
 
     def take(self, point: Point, repeat: int = 0) -> Record:
-        """The record of one fresh process. Raises Unavailable, as `measure.measure` does, and
+        """The record of one fresh process. Raises Unavailable, as `plan.measure` does, and
         state-changed."""
-        record = processes.measure(point, repeat, **self.setting._asdict())
+        record = plans.measure(point, repeat, **self.setting._asdict())
         self._check_state()
         return record
 
     @property
     def setting(self) -> Setting:
-        return Setting(self.state, self.usable_bytes, self.plan, self.cpu, self.host.fifo)
+        return Setting(
+            self.state, self.usable_bytes, self.plan, self.cpu, self.host.fifo, self.sessions
+        )
 
     def _check_state(self) -> None:
         if self.switches() != self.inspected:

@@ -43,12 +43,12 @@ def watch(
     with tempfile.TemporaryFile() as stderr:
         child = _started(command, stderr, pass_fds)
         late = threading.Event()
-        watchdog = threading.Timer(TIME_LIMIT_S, lambda: (late.set(), _end(child)))
+        watchdog = threading.Timer(TIME_LIMIT_S, _give_up, (child, late))
         watchdog.start()
         with child:
             try:
                 ran = _listen(child)
-                more = child.stdout.read(1)
+                more = child.stdout.read(1) if child.stdout else b""
                 code = child.wait() if not more else 0
             finally:
                 watchdog.cancel()
@@ -97,6 +97,7 @@ def _last_line(stderr: IO[bytes]) -> str:
 
 
 def _listen(child: subprocess.Popen) -> Watched:
+    assert child.stdout is not None and child.stdin is not None
     line = child.stdout.readline(1 << 16)
     smaps = status = ""
     if line.endswith(b"\n"):
@@ -107,6 +108,11 @@ def _listen(child: subprocess.Popen) -> Watched:
         with contextlib.suppress(OSError):
             child.stdin.write(b"\n")
     return Watched(line, smaps, status)
+
+
+def _give_up(child: subprocess.Popen, late: threading.Event) -> None:
+    late.set()
+    _end(child)
 
 
 def _end(child: subprocess.Popen) -> None:

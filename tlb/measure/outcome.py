@@ -1,14 +1,22 @@
-"""What a campaign did, and what it remembers of points that this computer could not do."""
+"""What a campaign did, and what it remembers: points that this computer could not do, and what
+perf stat counted of its processes."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from pydantic import BaseModel, ConfigDict
+
 from tlb.measure.measuring_setup import Rig
-from tlb.measure.record import Point, Record
+from tlb.measure.plan import SessionRecord
+from tlb.measure.record import Count, Engine, Point, Quantity, Record, Slug
 from tlb.measure.store import LACKS
+from tlb.system.page_sizes import Pages
 from tlb.system.reasons import Unavailable
+
+SESSIONS = "sessions"  # the document of what was counted of processes
 
 
 @dataclass
@@ -75,3 +83,74 @@ def remember_lacks(rig: Rig, due: set[Point], tried: set[Point], outcome: Outcom
         rig.store.write_document(
             rig.machine, LACKS, {"state": rig.state, "points": sorted(lines, key=str)}
         )
+
+
+class SessionCounts(BaseModel):
+    """What perf stat counted of all processes of one program: the `sessions` of that document."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kernel: Slug  # of a process's first point
+    engine: Engine
+    pages: Pages
+    sessions: Count
+    points: Count
+    totals: dict[str, Quantity]  # page_faults, context_switches, cpu_migrations, task_clock_ns
+    most: dict[str, Quantity]  # of one session
+
+    @classmethod
+    def of(cls, session: SessionRecord) -> SessionCounts:
+        return cls(
+            kernel=session.kernel,
+            engine=session.engine,
+            pages=session.pages,
+            sessions=1,
+            points=session.points,
+            totals=session.counters,
+            most=session.counters,
+        )
+
+    @property
+    def program(self) -> tuple[str, str, str]:
+        return self.kernel, self.engine, self.pages
+
+    def plus(self, other: SessionCounts) -> SessionCounts:
+        names = self.totals.keys() | other.totals.keys()
+        return self.model_copy(
+            update={
+                "sessions": self.sessions + other.sessions,
+                "points": self.points + other.points,
+                "totals": {name: _merged(sum, self.totals, other.totals, name) for name in names},
+                "most": {name: _merged(max, self.most, other.most, name) for name in names},
+            }
+        )
+
+
+def _merged(
+    merge: Callable[[list[float]], float],
+    ours: dict[str, Quantity],
+    theirs: dict[str, Quantity],
+    name: str,
+) -> Quantity:
+    """Return the sum or maximum of what was counted, or the reason for none."""
+    both = [side[name] for side in (ours, theirs) if name in side]
+    values = [quantity.value for quantity in both if quantity.value is not None]
+    return (
+        both[0].model_copy(update={"value": merge(values), "reason": None}) if values else both[0]
+    )
+
+
+def remember_sessions(rig: Rig, sessions: Iterable[SessionRecord]) -> None:
+    """Add what was counted of these processes to what is stored of this state."""
+    try:
+        document = rig.store.read_document(rig.machine, SESSIONS)
+    except Unavailable:
+        document = {}
+    stored = document["sessions"] if document.get("state") == rig.state else []
+    counts = {known.program: known for known in map(SessionCounts.model_validate, stored)}
+    for new in map(SessionCounts.of, sessions):
+        known = counts.get(new.program)
+        counts[new.program] = known.plus(new) if known else new
+    if counts:
+        lines = [counts[program].model_dump(mode="json") for program in sorted(counts)]
+        rig.store.write_document(rig.machine, SESSIONS, {"state": rig.state, "sessions": lines})

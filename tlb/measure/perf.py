@@ -1,8 +1,4 @@
-"""Counters: what perf can count here (`plan`), and one `perf stat` run around a kernel (`run`).
-
-perf's exit status proves nothing (0 for a killed workload or an unwritten output), so a result is
-believed only when every requested event came back in its position.
-"""
+"""What perf can count on this computer, tried event by event."""
 
 from __future__ import annotations
 
@@ -11,18 +7,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from tlb.machine import pmu
 from tlb.measure.events import PROGRAMMABLE, SOFTWARE, Event, may_be_zero, quantities
-from tlb.measure.gate import Gate, dying_with_us, output_file, plain_locale
-from tlb.measure.perf_json import parse
-from tlb.measure.perf_plan import NO_COUNTERS as NO_COUNTERS
-from tlb.measure.perf_plan import Plan, stat_words
+from tlb.measure.perf_stat import NO_COUNTERS as NO_COUNTERS
+from tlb.measure.perf_stat import OF_PROCESS, Plan, dying_with_us, parse, plain_locale, stat_words
 from tlb.measure.record import Quantity
 from tlb.system.processes import PROBE_S, run_whole
-from tlb.system.reasons import Unavailable
 
 
 def plan(
@@ -52,14 +45,22 @@ def plan(
         made = _counted_together(command, made)
     for event in made.derived:
         if reason := next(
-            (made.lacking[name] for name in event.derived[::2] if name in made.lacking), None
+            (made.lacking[name] for name in event.parts if name in made.lacking), None
         ):
             made.lacking[event.quantity] = reason
     return replace(
         made,
         perf=perf if made.events else None,
+        of_process=_of_process(command) if made.events else (),
         derived=tuple(event for event in made.derived if event.quantity not in made.lacking),
     )
+
+
+def _of_process(command: Sequence[str]) -> tuple[Event, ...]:
+    """Return the software events that count a whole process, its time in Linux included."""
+    answer = _ask(stat_words(command, OF_PROCESS, "--", "true"))
+    counted = parse(answer[1], OF_PROCESS) if not isinstance(answer, str) else {}
+    return tuple(event for event in OF_PROCESS if counted and not counted[event.quantity].reason)
 
 
 def _allowed_cpu() -> int:
@@ -182,85 +183,15 @@ def _probe(command: Sequence[str], event: Event) -> str | None:
 def _ask(command: list[str]) -> str | tuple[int, str]:
     """Return exit status and stderr of a short perf, or the reason if it is missing or hangs."""
     try:
-        _, stderr, status = _communicate(command, PROBE_S, None)
+        done = run_whole(dying_with_us(command), timeout=PROBE_S, env=plain_locale())
     except subprocess.TimeoutExpired:
         return "perf-failed"
-    except Unavailable:
+    except OSError:
         return "no-perf"
     # 126 and 127: setpriv could not start it. The sentence: Ubuntu's wrapper, with the linux-tools
     # of another kernel.
     return (
         "no-perf"
-        if status in (126, 127) or "perf not found for kernel" in stderr
-        else (status, stderr)
+        if done.returncode in (126, 127) or "perf not found for kernel" in done.stderr
+        else (done.returncode, done.stderr)
     )
-
-
-@dataclass(frozen=True)
-class Run:
-    """One finished process: output, exit status (negative: the signal), and counts."""
-
-    stdout: str
-    stderr: str
-    status: int
-    counters: dict[str, Quantity]
-
-
-def run(
-    command: Sequence[str], plan: Plan, timeout_s: float, cwd: Path | None = None, repeat: int = 0
-) -> Run:
-    """Run a kernel with counting off until it opens the gate (`--delay=-1 --control fd:`).
-
-    repeat: selects the plan's group; quantities of other groups have the reason other-repeat. The
-    kernel gets `--perf-fds CONTROL,ACK`. A perf that refuses before it starts the kernel costs the
-    counts, not the time. Raises subprocess.TimeoutExpired after killing the process group.
-    """
-    group = plan.group(repeat)
-    if not group or plan.perf is None:
-        return Run(*_communicate(list(command), timeout_s, cwd), plan.quantities({}, ()))
-    stdout, stderr, status, text = _gated(plan.perf, group, command, timeout_s, cwd)
-    counted, reason = parse(text, group), "perf-failed"
-    # Of itself perf exits with 128 + EINVAL or more (129: an unknown event, 255: an event that does
-    # not open) and has not started the kernel; kernels exit with 3 at most.
-    if status > 128 and not stdout:
-        counted, reason = {}, refusal(status, stderr)
-        stdout, stderr, status = _communicate(list(command), timeout_s, cwd)
-    return Run(stdout, stderr, status, plan.quantities(counted, group, reason))
-
-
-def refusal(status: int, stderr: str) -> str:
-    """Return the reason code of a perf that counts nothing."""
-    return (
-        "event-unknown" if status == 129 else "perf-denied" if pmu.denied(stderr) else "perf-failed"
-    )
-
-
-def _gated(
-    perf: str, group: Sequence[Event], command: Sequence[str], timeout_s: float, cwd: Path | None
-) -> tuple[str, str, int, str]:
-    """Run one kernel under `perf stat` with the gate: stdout, stderr, exit status, perf's
-    output."""
-    with output_file() as output, Gate() as gate:
-        words = stat_words([perf], group, "-o", f"/proc/self/fd/{output.fileno()}")
-        words += [*gate.perf_words, "--", *command, *gate.kernel_words]
-        finished = _communicate(words, timeout_s, cwd, pass_fds=(*gate.fds, output.fileno()))
-        output.seek(0)
-        return *finished, output.read()
-
-
-def _communicate(
-    command: list[str], timeout_s: float, cwd: Path | None, pass_fds: tuple[int, ...] = ()
-) -> tuple[str, str, int]:
-    try:
-        done = run_whole(
-            dying_with_us(command),
-            timeout=timeout_s,
-            cwd=cwd,
-            env=plain_locale(),
-            pass_fds=pass_fds,
-        )
-    except OSError as error:
-        raise Unavailable(
-            "kernel-crashed", f"{command[0]} does not start: {error.strerror}"
-        ) from None
-    return done.stdout, done.stderr, done.returncode

@@ -67,6 +67,7 @@ def _archive() -> dict[str, bytes]:
     """Return the files of the archive by name. Raises Unavailable("prebuilt-damaged")."""
     try:
         with tarfile.open(PREBUILT) as archive:
-            return {entry.name: archive.extractfile(entry).read() for entry in archive}
+            members = {entry.name: archive.extractfile(entry) for entry in archive}
+            return {name: file.read() for name, file in members.items() if file}
     except (OSError, EOFError, lzma.LZMAError, tarfile.TarError) as error:
         raise Unavailable("prebuilt-damaged", f"{PREBUILT}: {error}") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping
 from math import inf
 
@@ -21,12 +21,9 @@ class Progress:
 
     def __init__(self, name: str, quiet: bool = False):
         self._begin, self.until, self.later_s, self._extra = time.monotonic(), inf, 0.0, 0.0
-        self._all, self._left, self._expected, self._took = (
-            Counter[str](),
-            Counter[str](),
-            Counter[str](),
-            Counter[str](),
-        )
+        # by kind of work
+        self._all, self._left = defaultdict[str, float](float), defaultdict[str, float](float)
+        self._expected, self._took = defaultdict[str, float](float), defaultdict[str, float](float)
         self._now: tuple[str, float, float] | None = None  # kind, seconds expected, since when
         self._name, self._said, self._quiet = name[:60], "", quiet
         self._on_screen, self._shown_s = sys.stderr.isatty(), 0.0
@@ -58,19 +55,15 @@ class Progress:
     def expect(self, costs: Mapping[str, float], until: float, extra: float = 0.0) -> None:
         """From now on these seconds are to come, by kind, and an extra share of them; nothing is
         begun that would end after `until`."""
-        self._all, self._left, self.until, self._extra = (
-            Counter(costs),
-            Counter(costs),
-            until,
-            extra,
-        )
+        self._all, self._left = defaultdict(float, costs), defaultdict(float, costs)
+        self.until, self._extra = until, extra
 
     def remain(self, costs: Mapping[str, float]) -> None:
         """Of what was expected no more than this is to come: what is lacking once is lacking in
         every round."""
-        self._all.subtract(self._left)
-        self._all.update(costs)
-        self._left = Counter(costs)
+        for kind in self._left.keys() | costs.keys():
+            self._all[kind] += costs.get(kind, 0.0) - self._left[kind]
+        self._left = defaultdict(float, costs)
 
     @property
     def gone_s(self) -> float:
@@ -84,7 +77,7 @@ class Progress:
         """Seconds for one that was expected: of this kind, or where little of it is done, of all."""
         for expected_s, took_s in (
             (self._expected[kind], self._took[kind]),
-            (self._expected.total(), self._took.total()),
+            (sum(self._expected.values()), sum(self._took.values())),
         ):
             if expected_s >= BELIEVED_FROM_S:
                 return took_s / expected_s

@@ -1,5 +1,4 @@
-"""A session: one process that maps memory once and then measures a point for each line of its
-standard input (kernels/session.c).
+"""A session: one process of a kernel's program, which answers a plan (kernels/plan.h).
 
 Each point has its answer before the next line is sent, and each answer says how many of all so far
 a later smaps has proved. A process that ends, hangs or prints something else is an Unavailable with
@@ -19,14 +18,20 @@ import time
 from collections.abc import Sequence
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tlb.machine import pools, settings
-from tlb.measure import perf
-from tlb.measure.attached import Counting
 from tlb.measure.events import SOFTWARE
-from tlb.measure.gate import Gate, dying_with_us, plain_locale
 from tlb.measure.namespaces import KILLED
+from tlb.measure.perf_stat import (
+    Counting,
+    Gate,
+    Plan,
+    WholeProcess,
+    dying_with_us,
+    exit_status,
+    plain_locale,
+)
 from tlb.measure.record import Quantity
 from tlb.system.page_sizes import PAGES
 from tlb.system.processes import status_within
@@ -49,15 +54,19 @@ def limit_s(expected_s: float) -> float:
 
 
 class Session:
-    """A running session, in a `with`. plan: what is counted of each point, its group number
-    `repeat`, where hardware counts at all: what software counts, the kernel says itself."""
+    """A running session, in a `with`.
+
+    plan: what is counted of the whole process and of each point, the latter in group number
+    `repeat` where hardware counts at all: what software counts, the kernel says itself. process:
+    what was counted of the process, once it has ended.
+    """
 
     def __init__(
         self,
         command: Sequence[str],
         cwd: Path,
         pages: str,
-        plan: perf.Plan,
+        plan: Plan,
         repeat: int,
         expected_s: float,
     ):
@@ -67,39 +76,52 @@ class Session:
             for name, code in plan.lacking.items()
             if name not in _SOFTWARE
         }
+        self.process: dict[str, Quantity] = {}
+        self._whole: WholeProcess | None = None
         with contextlib.ExitStack() as stack:
             self._gate = stack.enter_context(Gate()) if plan.counts_hardware else None
             self._errors = stack.enter_context(tempfile.TemporaryFile())
-            words = [*command, *(self._gate.kernel_words if self._gate else ())]
-            try:
-                self._child = stack.enter_context(
-                    subprocess.Popen(
-                        dying_with_us(words),
-                        stdin=subprocess.PIPE,
-                        stdout=subprocess.PIPE,
-                        stderr=self._errors,
-                        cwd=cwd,
-                        bufsize=0,
-                        env=plain_locale(),
-                        start_new_session=True,
-                        pass_fds=self._gate.fds if self._gate else (),
-                    )
-                )
-            except OSError as error:
-                raise Unavailable(
-                    "kernel-crashed", f"{command[0]} does not start: {error.strerror}"
-                ) from None
+            self._child = stack.enter_context(self._started(command, cwd))
             stack.callback(self._kill)
+            if plan.of_process:
+                self._whole = WholeProcess(plan, self._child.pid)
+                stack.callback(self._end_counting)
+                self._send("go")
             self.mapped = self._read(limit_s(expected_s))
             self._stack = stack.pop_all()
 
-    def ask(self, line: str, expected_s: float) -> tuple[dict[str, Any], dict[str, Quantity]]:
-        """The answer to a line, and what was counted meanwhile."""
-        counting = (
-            Counting(self._plan, self._child.pid, self._gate, self._repeat) if self._gate else None
-        )
+    def _started(self, command: Sequence[str], cwd: Path) -> subprocess.Popen[bytes]:
+        """Start the process; where it is counted, as a shell that becomes it once a line comes."""
+        words = dying_with_us([*command, *(self._gate.kernel_words if self._gate else ())])
+        if self._plan.of_process:
+            words = ["sh", "-c", 'read -r line && exec "$@"', "sh", *words]
+        try:
+            return subprocess.Popen(
+                words,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                cwd=cwd,
+                bufsize=0,
+                env=plain_locale(),
+                start_new_session=True,
+                pass_fds=self._gate.fds if self._gate else (),
+            )
+        except OSError as error:
+            raise Unavailable(
+                "kernel-crashed", f"{command[0]} does not start: {error.strerror}"
+            ) from None
+
+    def _send(self, line: str) -> None:
+        assert self._child.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has ended, which reading shows
             self._child.stdin.write(line.encode() + b"\n")
+
+    def ask(self, line: str, expected_s: float) -> tuple[dict[str, Any], dict[str, Quantity]]:
+        """Return the answer to a line, and what was counted meanwhile."""
+        pid = _last_child(self._child.pid) if self._gate else 0
+        counting = Counting(self._plan, pid, self._gate, self._repeat) if self._gate else None
+        self._send(line)
         try:
             answer = self._read(limit_s(expected_s), counts=counting is not None and counting.is_on)
         finally:
@@ -107,9 +129,15 @@ class Session:
         return answer, counters
 
     def end(self, expected_s: float) -> dict[str, Any]:
-        """Ends its input; the last thing that it says."""
+        """End its input; return the last thing that it says. Its own exit status decides whether it
+        ended well."""
+        assert self._child.stdin is not None
         self._child.stdin.close()
-        return self._read(limit_s(expected_s))
+        last = self._read(limit_s(expected_s))
+        if exit_status(self._child, HANG_S):
+            raise self._ended()
+        self._end_counting()
+        return last
 
     def __enter__(self) -> Session:
         return self
@@ -117,20 +145,25 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
+    def _end_counting(self) -> None:
+        if self._whole:
+            self.process, self._whole = self._whole.end(), None
+
     def _kill(self) -> None:
         status_within(self._child, 0)
 
     def _read(self, timeout_s: float, counts: bool = False) -> dict[str, Any]:
-        """The next line. counts: whether a perf answers the kernel at its gate."""
+        """Return the next line. counts: whether a perf answers the kernel at its gate."""
+        assert self._child.stdout is not None
         deadline = time.monotonic() + timeout_s
-        said = [self._gate.said] if self._gate and not counts else []
+        answers: list[IO[bytes] | int] = [self._child.stdout]
+        answers += [self._gate.said] if self._gate and not counts else []
         while b"\n" not in self._buffer:
-            ready = select.select(
-                [self._child.stdout, *said], [], [], max(deadline - time.monotonic(), 0)
-            )[0]
+            left_s = max(deadline - time.monotonic(), 0)
+            ready = select.select(answers, [], [], left_s)[0]
             if not ready:
                 raise Unavailable("kernel-hung", f"no answer in {timeout_s:.0f} s")
-            if self._child.stdout not in ready:
+            if self._gate and self._child.stdout not in ready:
                 self._gate.answer()
                 continue
             read = os.read(self._child.stdout.fileno(), 1 << 16)
@@ -151,46 +184,41 @@ class Session:
     def _ended(self) -> Unavailable:
         status = status_within(self._child, HANG_S)
         self._errors.seek(0)
-        run = perf.Run("", self._errors.read(1 << 16).decode(errors="replace"), status, {})
-        return why_ended(run, self._pages) or Unavailable(
-            "kernel-crashed", "it ended before its input did"
-        )
+        stderr = self._errors.read(1 << 16).decode(errors="replace")
+        return why_ended(status, stderr, self._pages)
 
 
-def why_ended(
-    run: perf.Run, pages: str, cpu: int | None = None, what: str = ""
-) -> Unavailable | None:
-    """Why a kernel's process gave no answer; None where it may have given one. what: of which
-    point, in words.
+def _last_child(pid: int) -> int:
+    """Return the process that this one became or started: what unshare runs is its child."""
+    with contextlib.suppress(OSError):
+        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            return _last_child(int(child))
+    return pid
 
-    Under perf a killed kernel shows as empty output and status 0.
-    """
-    last = (run.stderr.strip().splitlines() or [""])[-1]
-    if run.status == 3 or (not run.stdout.strip() and last.startswith("{")):
+
+def why_ended(status: int, stderr: str, pages: str) -> Unavailable:
+    """Return why a kernel's process ended before its plan did. status: negative for a signal."""
+    last = (stderr.strip().splitlines() or [""])[-1]
+    if status == 3:
         return lack(last)
-    if run.status == 2:
-        gone = "not one this process may use" in last and (cpu is None or cpu in CPUS_AT_START)
-        return Unavailable("cpu-gone" if gone else "bad-parameter", last[:300])
-    killed = _signal_of(run, last)
+    if status == 2:
+        return Unavailable("bad-parameter", last[:300])
+    killed = _signal_of(status, last)
     if killed == signal.SIGKILL:
-        return Unavailable("oom-killed", what)
+        return Unavailable("oom-killed")
     if killed == signal.SIGBUS:
         is_pool = PAGES[pages].source == "pool"
         if is_pool and (limits := pools.limits_under(pages, inf)):
             return Unavailable("pool-limited", limits)
         return Unavailable("pool-empty" if is_pool else "memory-short", "SIGBUS while faulting in")
-    if run.status or not run.stdout.strip():
-        how = (
-            f"signal {signal.Signals(killed).name}"
-            if killed in iter(signal.Signals)
-            else f"exit status {run.status}"
-        )
-        return Unavailable("kernel-crashed", f"{how}; {last[:200]}" if last else how)
-    return None
+    how = f"exit status {status}" if status else "it ended before its input did"
+    if killed in signal.valid_signals():
+        how = f"signal {signal.Signals(killed).name}"
+    return Unavailable("kernel-crashed", f"{how}; {last[:200]}" if last else how)
 
 
 def lack(text: str) -> Unavailable:
-    """What a kernel says that it lacks: {"reason": CODE, "detail": TEXT}."""
+    """Return what a kernel says that it lacks: {"reason": CODE, "detail": TEXT}."""
     try:
         said = json.loads(text)
         reason, detail = str(said["reason"]), str(said.get("detail", ""))
@@ -198,21 +226,15 @@ def lack(text: str) -> Unavailable:
         reason, detail = "", text[:200]
     if reason == "thp-never" and not settings.has_thp():
         reason = "setting-absent"  # the program sees only that madvise is refused
-    return (
-        Unavailable(reason, detail) if reason in REASONS else Unavailable("kernel-garbage", detail)
-    )
+    if reason not in REASONS:
+        return Unavailable("kernel-garbage", detail)
+    return Unavailable(reason, detail)
 
 
-def _signal_of(run: perf.Run, last: str) -> int:
-    """The signal that ended the kernel, 0 for none. perf exits 0 and leaves its name as the last
-    word on stderr."""
-    if run.status < 0 or 128 < run.status < 128 + signal.NSIG:
-        return -run.status if run.status < 0 else run.status - 128
-    if run.status == 1 and last.startswith(KILLED):
+def _signal_of(status: int, last: str) -> int:
+    """Return the signal that ended the kernel, 0 for none. unshare states it as a shell does."""
+    if status < 0 or 128 < status < 128 + signal.NSIG:
+        return -status if status < 0 else status - 128
+    if status == 1 and last.startswith(KILLED):
         return signal.SIGKILL
-    named = {signal.strsignal(number): int(number) for number in signal.valid_signals()}
-    return (
-        named.get(last.rpartition(": ")[2].removesuffix(" (core dumped)"), 0)
-        if not run.stdout.strip()
-        else 0
-    )
+    return 0

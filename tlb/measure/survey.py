@@ -15,18 +15,19 @@ import numpy as np
 import pandas as pd
 
 from tlb.machine.host import base_page_bytes, data_caches
-from tlb.measure import campaign, kernels, perf, rows
+from tlb.measure import campaign, kernels, rows
 from tlb.measure.grid import octaves
 from tlb.measure.measuring_setup import Rig
 from tlb.measure.prebuilt import compiler
-from tlb.measure.record import Point
+from tlb.measure.record import Layout, Order, Point
 from tlb.stats import geometry
 from tlb.stats.knees import Knee
-from tlb.system.page_sizes import BASE
+from tlb.system.page_sizes import BASE, Pages
 from tlb.system.prose import listed
 from tlb.system.reasons import Note, Unavailable
 
 NAME = "geometry"  # of the experiment
+LAYOUTS: tuple[Layout, ...] = ("alias", "spread", "packed")
 SPREAD_HUGE = (
     512  # pages of 2 MiB, 1 GiB of them: to clear more takes longer than the rest of a survey
 )
@@ -53,7 +54,7 @@ def repeats_of(point: Point) -> int:
 
 def measured(
     rig: Rig,
-    pages: str,
+    pages: Pages,
     *,
     repeats: int = REPEATS,
     most_bytes: int | None = None,
@@ -85,7 +86,7 @@ def measured(
     return frame, _notes(lacking)
 
 
-def pieces(rig: Rig, pages: str) -> pd.DataFrame:
+def pieces(rig: Rig, pages: Pages) -> pd.DataFrame:
     """The rows that splinter.judge() takes: one line to each 4 KiB, on base pages and on `pages`. A
     few seconds.
 
@@ -109,10 +110,10 @@ def _takes_c() -> None:
 def _run(
     rig: Rig, points: list[Point], name: str, repeats: int, seconds: float = inf
 ) -> tuple[pd.DataFrame, dict[Point, Unavailable]]:
-    """(all rows that there are now, why each point that is lacking is). Nothing is counted,
-    and nothing tried again: the least of several leaves noise out."""
+    """(all rows that there are now, why each point that is lacking is). No point is
+    counted, and nothing tried again: the least of several leaves noise out."""
     outcome = campaign.run(
-        replace(rig, plan=perf.NO_COUNTERS),
+        replace(rig, plan=rig.plan.of_processes_only()),
         {name: points},
         lambda p: min(repeats, repeats_of(p)),
         retry_share=0,
@@ -136,7 +137,7 @@ def _notes(lacking: Mapping[Point, Unavailable]) -> list[Note]:
 
 def survey(
     run: Callable[[list[Point]], pd.DataFrame],
-    pages: str = "4k",
+    pages: Pages = "4k",
     cache_bytes: Mapping[int, int] | None = None,
     first: Sequence[Point] = (),
 ) -> pd.DataFrame:
@@ -170,7 +171,9 @@ def survey(
     return rows([*hanging(frame, pages, cache_bytes or {}, _stride(pages))])
 
 
-def _point(pages: str, layout: str, lines: int, stride_pages: int, order: str = "cycle") -> Point:
+def _point(
+    pages: Pages, layout: Layout, lines: int, stride_pages: int, order: Order = "cycle"
+) -> Point:
     return Point(
         kernel="page_chase",
         pages=pages,
@@ -182,25 +185,25 @@ def _point(pages: str, layout: str, lines: int, stride_pages: int, order: str = 
     )
 
 
-def _stride(pages: str) -> int:
+def _stride(pages: Pages) -> int:
     return geometry.base_stride(pages, base_page_bytes())
 
 
-def coarse(pages: str) -> list[Point]:
+def coarse(pages: Pages) -> list[Point]:
     """Three numbers of pages an octave, in all three layouts; 8 for what aliasing costs by itself."""
     lines = [8, *octaves(FROM_LINES, TO_LINES, 3)]
     most = TO_LINES if pages == BASE else SPREAD_HUGE
     return [
         _point(pages, layout, n, _stride(pages))
         for n in lines
-        for layout in ("alias", "spread", "packed")
+        for layout in LAYOUTS
         if layout == "alias" or 8 < n <= most
     ]
 
 
-def farther(pages: str) -> list[Point]:
+def farther(pages: Pages) -> list[Point]:
     """The coarse sweep's numbers of pages beyond it, for a level that it did not reach."""
-    layouts = ("alias", "spread", "packed") if pages == BASE else ("alias",)
+    layouts = LAYOUTS if pages == BASE else LAYOUTS[:1]
     return [
         _point(pages, layout, n, _stride(pages))
         for n in octaves(TO_LINES, FARTHEST_LINES, 3)
@@ -209,39 +212,39 @@ def farther(pages: str) -> list[Point]:
     ]
 
 
-def _knees(frame: pd.DataFrame, pages: str) -> Iterator[tuple[tuple[str, ...], Knee]]:
+def _knees(frame: pd.DataFrame, pages: Pages) -> Iterator[tuple[tuple[Layout, ...], Knee]]:
     """(layouts to measure, knee) of both curves, two levels each."""
     stride = _stride(pages)
     for layouts, points in (
-        (("alias",), geometry.aliased(frame, stride)),
-        (("spread", "packed"), geometry.priced(frame, stride)),
+        (LAYOUTS[:1], geometry.aliased(frame, stride)),
+        (LAYOUTS[1:], geometry.priced(frame, stride)),
     ):
         for knee in geometry.steps(points)[:2]:
             yield layouts, knee
 
 
-def refined(frame: pd.DataFrame, pages: str) -> Iterator[Point]:
+def refined(frame: pd.DataFrame, pages: Pages) -> Iterator[Point]:
     """Around each knee twelve points an octave, six where it is no step; between the two points of
     a sharp one, up to seven more."""
     for layouts, knee in _knees(frame, pages):
         around = octaves(
             knee.last_low / 2**0.3, knee.first_high * 2**0.3, 12 if knee.is_sharp else 6
         )
-        between = np.linspace(knee.last_low, knee.first_high, 9)[1:-1] if knee.is_sharp else []
+        between = np.linspace(knee.last_low, knee.first_high, 9)[1:-1] if knee.is_sharp else ()
         for n in sorted({*around, *(round(x) for x in between)}):
             for layout in layouts:
                 yield _point(pages, layout, n, _stride(pages))
 
 
 def hanging(
-    frame: pd.DataFrame, pages: str, cache_bytes: Mapping[int, int], stride: int
+    frame: pd.DataFrame, pages: Pages, cache_bytes: Mapping[int, int], stride: int
 ) -> Iterator[Point]:
     """What hangs on where the knees are: random draws across the second, and across the first if it
     is no step; colliding pages for the first; dear walks."""
     found = [knee for layouts, knee in _knees(frame, pages) if layouts == ("alias",)]
     if not found:
         return
-    for layout, knee in zip(("spread", "alias"), found, strict=False):
+    for layout, knee in zip(LAYOUTS[1::-1], found, strict=False):
         if layout == "alias" or not knee.is_sharp:
             low, high = geometry.draw_window(knee)
             yield from (_point(pages, layout, n, stride, "random") for n in octaves(low, high, 6))

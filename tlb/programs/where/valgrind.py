@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from tlb.machine.host import Host, data_tlbs
 from tlb.machine.tlb import Tlb, ways_of
-from tlb.measure import build, compiling, sources
+from tlb.measure import build, compiling
 from tlb.measure.prebuilt import compiler
 from tlb.system.page_sizes import BASE
 from tlb.system.reasons import Unavailable
@@ -106,7 +106,7 @@ def tool() -> Path:
     # Another version of Valgrind has other archives.
     made = [str(archive.stat().st_mtime_ns) for archive in archives]
     words = [*flags, *cc.command, cc.version, *made]
-    folder = build.build_folder() / f"valgrind-{sources.digest(sources.closure(TOOL), words)}"
+    folder = build.build_folder() / f"valgrind-{compiling.digest(compiling.closure(TOOL), words)}"
     program = folder / f"walks-{arch}-linux"
     folder.mkdir(exist_ok=True)
     if not program.exists():

@@ -1,21 +1,32 @@
-"""Measure a point, alone in a process or in a session: what is asked, what the answer proves, and
-the record that is made of it."""
+"""Ask kernels for points: what a plan says, what its answers prove, and the records made of them."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any, NamedTuple
 
+from pydantic import BaseModel, ConfigDict
+
 from tlb.machine.identity import boot_id
-from tlb.measure import build, kernels, noise, perf, resident
-from tlb.measure.record import Build, KernelReport, Point, Record, now
-from tlb.measure.session import Session, lack, limit_s, why_ended
+from tlb.measure import build, kernels, noise, perf_stat, resident
+from tlb.measure.record import (
+    Build,
+    Count,
+    Engine,
+    KernelReport,
+    Point,
+    PositiveNs,
+    Quantity,
+    Record,
+    Slug,
+    now,
+)
+from tlb.measure.session import CPUS_AT_START, Session, lack
+from tlb.system.page_sizes import Pages
 from tlb.system.reasons import Unavailable
 
 # from the start of one sleeping process to the next: the first touches of 128 MiB take 0.2 s
@@ -26,19 +37,39 @@ MOST_GHZ = 10.0  # for an engine that does not know its clock: no core comes nea
 FRESH_BYTES = range(4 << 20, (16 << 20) + 1)
 
 
+class SessionRecord(BaseModel):
+    """What one process did as a whole. Its points' rows name the same kernel, pages and repeat."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kernel: Slug  # the first point's
+    engine: Engine
+    pages: Pages
+    repeat: Count
+    points: Count  # answered
+    mapped_bytes: Count  # of the arena that they shared
+    started_at: str  # UTC
+    wall_ns: PositiveNs
+    counters: dict[str, Quantity]  # by perf stat: page_faults, context_switches, ...
+
+
 class Setting(NamedTuple):
-    """What measuring takes beside the points: `usable_bytes` is all the memory that one process may
-    use."""
+    """What measuring takes beside the points.
+
+    usable_bytes: all the memory that one process may use. sessions: where the record of each
+    process goes.
+    """
 
     state: str
     usable_bytes: int
-    plan: perf.Plan = perf.NO_COUNTERS
+    plan: perf_stat.Plan = perf_stat.NO_COUNTERS
     cpu: int | None = None
     fifo: bool = False
+    sessions: list[SessionRecord] | None = None
 
 
 def seed_of(point: Point, repeat: int) -> int:
-    """The order's seed. Layout, pages and engine are left out: spread and packed, C and numba walk
+    """Return the order's seed. Layout, pages and engine are left out: spread and packed, C and numba walk
     the same order."""
     kernel = kernels.declaration(point.kernel).order_of or point.kernel
     text = f"{kernel} {point.order} {point.lines} {repeat}"
@@ -46,7 +77,7 @@ def seed_of(point: Point, repeat: int) -> int:
 
 
 def measure(point: Point, repeat: int = 0, **setting: Any) -> Record:
-    """The record of one point in a process of its own; `setting` is a Setting, by its fields.
+    """Return the record of one point in a process of its own; `setting`: the fields of a Setting.
 
     Raises Unavailable with the reason wherever there is no trustworthy number: no compiler, no
     memory, another page size than asked for, a kernel that crashed, hung or printed garbage. What
@@ -55,15 +86,17 @@ def measure(point: Point, repeat: int = 0, **setting: Any) -> Record:
     how = Setting(**setting)
     if why := why_not(point, how):
         raise why
-    return _alone(point, repeat, how)
+    return measure_alone(point, repeat, how)
 
 
 def why_not(point: Point, setting: Setting) -> Unavailable | None:
-    """Why a point need not be tried: it takes more memory than may be used, or what its engine does
+    """Return why a point need not be tried: it takes more memory than may be used, or what its engine does
     not have."""
     if (needed := kernels.memory_bytes(point)) > setting.usable_bytes:
         what = f"{needed >> 20} MiB needed, {setting.usable_bytes >> 20} MiB may be used"
         return Unavailable("memory-short", what)
+    if setting.cpu is not None and setting.cpu not in CPUS_AT_START:
+        return Unavailable("bad-parameter", f"CPU {setting.cpu} is not one this process may use")
     if _has_stride(point) and point.engine != "c":
         what = f"layout {point.layout}, stride_pages {point.stride_pages}"
         return Unavailable("engine-lacks", what)
@@ -75,31 +108,37 @@ def _has_stride(point: Point) -> bool:
 
 
 def is_prefix(point: Point) -> bool:
-    """Whether a session measures a point in the shared arena."""
+    """Return whether a session measures a point in the shared arena."""
     return not kernels.has_own_arena(point) and kernels.mapped_bytes(point) not in FRESH_BYTES
 
 
-class Shared:
-    """One session."""
+class Process:
+    """One process of the program that measures a point, and perhaps others of its kernel and pages.
+
+    shared_bytes: of an arena for all points that fit; 0: each point has its own.
+    """
 
     def __init__(self, point: Point, shared_bytes: int, repeat: int, setting: Setting):
-        self._repeat, self._setting, self._answers = repeat, setting, 0
+        self._first, self._repeat, self._setting = point, repeat, setting
+        self._shared_bytes, self._answers, self._started_at = shared_bytes, 0, now()
+        self._begin_ns = time.monotonic_ns()
         self._build = build.builds()
-        self._started_at = now()
-        command = [*build.session(kernels.session_of(point), point.engine)]
-        command += ["--pages", point.pages, "--bytes", str(shared_bytes), "--plan"]
-        command += ["--cpu", str(setting.cpu)] if setting.cpu is not None else []
-        command += ["--fifo"] if setting.fifo else []
         self._smaps_s = kernels.mapping_s(point.engine, shared_bytes)
-        how = point.pages, setting.plan, repeat, self._smaps_s
+        is_in_guest = kernels.declaration(point.kernel).in_guest
+        counted = setting.plan.in_guest() if is_in_guest else setting.plan
+        command = _command(point, shared_bytes, setting)
+        how = point.pages, counted, repeat, self._smaps_s
         self._session = Session(command, build.ROOT, *how)
 
     def ask(self, point: Point) -> tuple[Record | Unavailable, int]:
-        """A point's result, and how many of all answers so far are proved. Raises Unavailable where
-        the process gives no more."""
+        """Return a point's result, and how many of all answers so far are proved.
+
+        Raises Unavailable where the process gives no more.
+        """
         line = self._line(point)
+        expected_s = (kernels.point_s if self._shared_bytes else kernels.expected_s)(point)
         stolen, begin = noise.stolen_ms(), time.monotonic_ns()
-        answer, counters = self._session.ask(line, kernels.point_s(point))
+        answer, counters = self._session.ask(line, expected_s)
         wall_ns = float(time.monotonic_ns() - begin)
         proved = self._proved(answer, "id", self._answers)
         self._answers += 1
@@ -125,29 +164,81 @@ class Shared:
 
     def _line(self, point: Point) -> str:
         """Return the line of a plan that asks for a point: kernels/plan.h."""
+        is_played = point.mode in kernels.declaration(point.kernel).played
+        mode = "-" if is_played else point.mode or "-"
         seed = seed_of(point, self._repeat)
-        words = [self._answers, point.kernel, point.mode or "-", point.layout, point.order]
+        words = [self._answers, point.kernel, mode, point.layout, point.order]
         words += [point.lines, point.stride_pages, seed, point.region_ms]
         words += [word for name, value in point.options for word in (f"--{name}", value)]
         return " ".join(map(str, words))
 
     def end(self) -> int:
-        return self._proved(self._session.end(self._smaps_s), "end", self._answers)
+        """End the plan, record the session, and return how many answers are proved."""
+        proved = self._proved(self._session.end(self._smaps_s), "end", self._answers)
+        if self._setting.sessions is not None and self._session.process:
+            self._setting.sessions.append(self._recorded())
+        return proved
+
+    def _recorded(self) -> SessionRecord:
+        return SessionRecord(
+            kernel=self._first.kernel,
+            engine=self._first.engine,
+            pages=self._first.pages,
+            repeat=self._repeat,
+            points=self._answers,
+            mapped_bytes=self._shared_bytes,
+            started_at=self._started_at,
+            wall_ns=float(time.monotonic_ns() - self._begin_ns),
+            counters=self._session.process,
+        )
 
     def _proved(self, answer: dict[str, Any], name: str, number: int) -> int:
         if str(answer.get(name)) != str(number) or not isinstance(answer.get("proved"), int):
             why = f"no answer to point {number}: {json.dumps(answer)[:200]}"
             raise Unavailable("kernel-garbage", why)
-        return answer["proved"]
+        return int(answer["proved"])
 
-    def __enter__(self) -> Shared:
+    def __enter__(self) -> Process:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._session.__exit__()
 
 
-class Alone:
+def _command(point: Point, shared_bytes: int, setting: Setting) -> list[str]:
+    """Return the words that start the program of a point. In a fresh user namespace no process may
+    use SCHED_FIFO."""
+    play = kernels.declaration(point.kernel).played.get(point.mode)
+    if build.has_session(point):
+        command = [*build.session(kernels.session_of(point), point.engine)]
+        command += ["--pages", point.pages, "--bytes", str(shared_bytes)]
+    else:
+        command = [*build.kernel(point.kernel, point.engine).command, "--pages", point.pages]
+        command = [*(play(command[0]) if play else ()), *command]
+    command += ["--plan"]
+    command += ["--cpu", str(setting.cpu)] if setting.cpu is not None else []
+    return command + (["--fifo"] if setting.fifo and not play else [])
+
+
+def measure_alone(point: Point, repeat: int, setting: Setting) -> Record:
+    """Return the record of one point by a plan of one line."""
+    try:
+        with Process(point, 0, repeat, setting) as process:
+            result, _ = process.ask(point)
+            proved = process.end()
+    except Unavailable as why:
+        if why.code != "oom-killed" or why.detail:
+            raise
+        what = f"{point.kernel} with {kernels.arena_bytes(point) >> 20} MiB"
+        raise Unavailable(why.code, what) from None
+    if isinstance(result, Unavailable):
+        raise result
+    if proved != 1:
+        raise Unavailable("kernel-garbage", "it never proved what backs its memory")
+    return result
+
+
+class OneByOne:
     """A process for each point, which proves its backing before it answers."""
 
     def __init__(self, repeat: int, setting: Setting):
@@ -161,19 +252,19 @@ class Alone:
             return why, self._answers
 
     def _measure(self, point: Point) -> Record:
-        return _alone(point, self._repeat, self._setting)
+        return measure_alone(point, self._repeat, self._setting)
 
     def end(self) -> int:
         return self._answers
 
-    def __enter__(self) -> Alone:
+    def __enter__(self) -> OneByOne:
         return self
 
     def __exit__(self, *_: object) -> None:
         pass
 
 
-class Sleeping(Alone):
+class SideBySide(OneByOne):
     """Processes that sleep for seconds between what they measure, side by side; started one after
     the other, so that no two of them measure at once."""
 
@@ -198,58 +289,8 @@ class Sleeping(Alone):
         self._threads.shutdown(cancel_futures=True)
 
 
-def _alone(point: Point, repeat: int, setting: Setting) -> Record:
-    kernel, declared = build.kernel(point.kernel, point.engine), kernels.declaration(point.kernel)
-    command = _command(kernel, point, repeat, setting)
-    timeout_s = limit_s(kernels.expected_s(point))
-    plan = setting.plan.in_guest() if declared.in_guest else setting.plan
-    started_at = now()
-    if not plan.counts_hardware:  # what software counts, the kernel says itself
-        plan = replace(plan, perf=None, events=())
-    stolen, begin = noise.stolen_ms(), time.monotonic_ns()
-    try:
-        run = perf.run(command, plan, timeout_s, cwd=build.ROOT, repeat=repeat)
-    except subprocess.TimeoutExpired:
-        why = f"{point.kernel} gave no answer in {timeout_s:.0f} s"
-        raise Unavailable("kernel-hung", why) from None
-    wall_ns = float(time.monotonic_ns() - begin)
-    what = f"{point.kernel} with {kernels.arena_bytes(point) >> 20} MiB"
-    if why := why_ended(run, point.pages, setting.cpu, what):
-        raise why
-    report = _checked(run.stdout, point)
-    return _record(
-        report,
-        point,
-        repeat,
-        setting,
-        kernel.build,
-        counters=run.counters,
-        wall_ns=wall_ns,
-        started_at=started_at,
-        steal_ms=noise.between(stolen, noise.stolen_ms(), report.cpu),
-    )
-
-
-def _command(kernel: build.Kernel, point: Point, repeat: int, setting: Setting) -> list[str]:
-    """The words that measure a point. In a fresh user namespace nobody may use SCHED_FIFO."""
-    asked: list[tuple[str, object]] = [("pages", point.pages), ("layout", point.layout)]
-    asked += [("order", point.order), ("lines", point.lines)]
-    asked += [("seed", seed_of(point, repeat)), ("region-ms", point.region_ms)]
-    if _has_stride(point):
-        asked.append(("stride-pages", point.stride_pages))
-    play = kernels.declaration(point.kernel).played.get(point.mode)
-    if point.mode and not play:
-        asked.append(("mode", point.mode))
-    asked += point.options
-    if setting.cpu is not None:
-        asked.append(("cpu", setting.cpu))
-    words = [word for name, value in asked for word in (f"--{name}", str(value))]
-    words += ["--fifo"] if setting.fifo and not play else []
-    return [*(play(kernel.command[0]) if play else ()), *kernel.command, *words]
-
-
 def _checked(text: str, point: Point) -> KernelReport:
-    """A kernel's report. Raises Unavailable where it is none, or of another point."""
+    """Return a kernel's report. Raises Unavailable where it is none, or of another point."""
     report = resident.answer(text, KernelReport)
     if point.mode in kernels.declaration(point.kernel).played and not report.mode:
         report = report.model_copy(update={"mode": point.mode})
