@@ -21,7 +21,7 @@ from tlb.programs.sampling import LINUX
 from tlb.programs.snapshots import at_peak
 from tlb.programs.where import proof, report, simulation, valgrind
 from tlb.programs.where.page import flame_graph
-from tlb.programs.where.simulation import HEAP, OTHER_CODE, Counts, Line, Simulated
+from tlb.programs.where.simulation import HEAP, OTHER_CODE, Counts, Line, Simulated, Site
 from tlb.programs.where.verdict import FAULT_NS, Verdict, most_faults_s
 
 pytestmark = [
@@ -252,10 +252,37 @@ def test_a_survey_comes_before_cpuid_but_does_not_blur_it(monkeypatch):
         for n, entries in ((1, 64), (2, 512))
     ]
     monkeypatch.setattr(valgrind, "data_tlbs", lambda host, page: levels)
-    host = SimpleNamespace(base_page_bytes=4096)
+    host = SimpleNamespace(base_page_bytes=4096, thp=SimpleNamespace(page_bytes=2 << 20))
     assert valgrind.geometry(host).base[:2] == (64, 512)
     assert valgrind.geometry(host, (66, 500)).base[:2] == (64, 512)
     assert valgrind.geometry(host, (66, 1030)).base[:2] == (66, 1030)
+
+
+@pytest.mark.parametrize(
+    ("base_kib", "stated", "huge_mib"), [(4, 2 << 20, 2), (16, None, 32), (64, 512 << 20, 512)]
+)
+def test_the_simulated_huge_page_is_the_machine_s(base_kib, stated, huge_mib, monkeypatch):
+    levels = [
+        Tlb(level=n, kind="data", pages=("4k",), entries=64, ways=0, source="CPUID") for n in (1, 2)
+    ]
+    monkeypatch.setattr(valgrind, "data_tlbs", lambda host, page: levels)
+    thp = SimpleNamespace(page_bytes=stated)
+    found = valgrind.geometry(SimpleNamespace(base_page_bytes=base_kib << 10, thp=thp))
+    assert found.huge_page_bytes == huge_mib << 20
+    shifts = [base_kib.bit_length() + 9, huge_mib.bit_length() + 19]
+    assert found.option.startswith(f"--machine={shifts[0]},{shifts[1]},")
+
+
+def test_a_site_inside_an_interpreter_is_said_to_stand_for_many():
+    frames = ["/lib/numpy/_multiarray.cpython-311.so+0x1", "/usr/bin/python3.11+0x2"]
+    sites = {
+        "a": Site("a", "malloc", frames, 1 << 24, counts=Counts(9, 9, 9)),
+        "b": Site("b", "malloc", ["/usr/bin/pythonic+0x1"], 1 << 24, counts=Counts(5, 5, 5)),
+    }
+    lines = {Line("f", "x.c", 1, "x"): Counts(14, 14, 14)}
+    made = report.Report(["x"], GEOMETRY, Simulated(lines=lines, sites=sites), 1.0, 30.0)
+    assert [*made.interpreted()] == [("A", "python")]
+    assert any("python" in sentence for sentence in made.sentences())
 
 
 def test_counts_add_up():

@@ -43,7 +43,7 @@ def test_what_cannot_be_simulated_is_timed(code, module, function, known_walks, 
     assert {(site.id,) for site in made.sites} < {*made.proof.tried}
     assert any(str(Unavailable(code)) in sentence for sentence in made.sentences())
     heads = {word for head, _ in made.tables().values() for word in head}
-    assert {"site", "ratio"} < heads and not {"all walks", "left with 2 MiB"} & heads
+    assert {"site", "ratio"} < heads and not {"all walks", "left with 2 MiB pages"} & heads
     assert json.dumps(made.document()) and "Not simulated" in page(made)
     with pytest.raises(Unavailable) as why:
         command.simulate_or_time(*arguments, True)  # a file of walks
@@ -76,7 +76,9 @@ def test_without_the_tool_cachegrind_counts_the_walks_of_lines(known_walks, monk
 
 @pytest.mark.parametrize(("second", "ways", "simulated"), [(3072, 12, 3072), (1536, 8, 1024)])
 def test_cachegrind_s_caches_have_a_power_of_two_of_sets(second, ways, simulated):
-    geometry = cachegrind.rounded(Geometry(4096, Levels(64, second, ways), Levels(64, 64, 8)))
+    geometry = cachegrind.rounded(
+        Geometry(4096, 2 << 20, Levels(64, second, ways), Levels(64, 64, 8))
+    )
     *_, last = cachegrind.options(geometry)
     assert last == f"--LL={simulated * 4096},{ways},4096"
 

@@ -14,7 +14,16 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support.common import STRICT, SUPPORT, compiled, descendants_with, lacking, living, needs_c
+from support.common import (
+    LONG_S,
+    STRICT,
+    SUPPORT,
+    compiled,
+    descendants_with,
+    lacking,
+    living,
+    needs_c,
+)
 from support.where import GEOMETRY, SOURCE
 
 from tlb.cli import where as command
@@ -164,6 +173,14 @@ def test_a_proof_that_ctrl_c_ends_keeps_its_rounds(monkeypatch):
     monkeypatch.setattr(proof, "_timed", lambda *given: Timed(1.0))
     done = proof.prove(["x"], ["A"], 1.0, math.inf, tell)
     assert done.is_interrupted and len(done.rounds) == 3 and not done.is_decisive
+
+
+@pytest.mark.parametrize("sites", [proof.NONE, proof.ALL])
+def test_a_program_that_fails_under_the_lever_alone_is_not_blamed(sites):
+    command = ["sh", "-c", 'test -z "$TLB_ONLY$NUMPY_MADVISE_HUGEPAGE"']  # ends with 0 by itself
+    with pytest.raises(Unavailable) as why:
+        proof._timed(command, None, time.monotonic() + LONG_S, 0, sites, 0)
+    assert why.value.code == "lever-failed"
 
 
 def test_no_run_of_a_proof_outlives_its_limit():

@@ -52,7 +52,7 @@ class Used(NamedTuple):
 class Sample(NamedTuple):
     """What processes touched in a window. took_s: for clearing and reading, while they may wait.
     mapped: bytes by page size, a key of PAGES or page_name. active_bytes: touched, in whole pages
-    as they are mapped; of it on 2 MiB pages at least huge_least and at most huge_most, because
+    as they are mapped; of it on huge pages at least huge_least and at most huge_most, because
     Linux gives one number for all pages of a mapping. unread: processes that could not be read, by
     the reason's code. at_s: when it began, since watching did; used: what the processes had used by
     then; cpu_share: CPU time over time from then to its end."""

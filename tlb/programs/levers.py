@@ -193,7 +193,7 @@ LEVERS = {
         ),
         Lever(
             "64k",
-            "what advise requests, on pages of 64 KiB instead of 2 MiB (root; changes settings of "
+            "what advise requests, on pages of 64 KiB instead of huge ones (root; changes settings of "
             "Linux meanwhile)",
             _size_allowed,
             _tunables(f"{_MALLOC}:{GROWTH}"),
@@ -230,7 +230,8 @@ LEVERS = {
         ),
         Lever(
             "jvm",
-            "a JVM's heap on transparent huge pages (with ZGC, if shmem_enabled is advise)",
+            "a JVM's heap on transparent huge pages (ZGC's, which is shared memory, only with "
+            "shmem_enabled at advise)",
             _thp_allowed,
             (Variable("JAVA_TOOL_OPTIONS", "-XX:+UseTransparentHugePages", " "),),
         ),

@@ -230,12 +230,12 @@ def _rehearsed(aim: Aim, take: Callable[..., Run]) -> tuple[tuple[Run, Run], flo
     try:
         with_lever = aim.checked(take(aim.lever, share=REHEARSAL_SHARE, after_s=after_s))
     except Unavailable as why:
-        raise _by_lever(aim.lever, why) from None
+        raise by_lever(aim.lever, why) from None
     _check_lever(aim, aim.lever, with_lever)
     return (plain, with_lever), after_s
 
 
-def _by_lever(lever: Lever, why: Unavailable) -> Unavailable:
+def by_lever(lever: Lever, why: Unavailable) -> Unavailable:
     """Return why a program fails with a lever that runs without it: pool-limited, lever-failed, or
     what says nothing of the program."""
     if why.code not in _FAILURES:

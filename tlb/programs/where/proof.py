@@ -19,7 +19,7 @@ from tlb.programs import sampling
 from tlb.programs.levers import sites_lever
 from tlb.programs.runs import run
 from tlb.programs.sampling import Samples
-from tlb.programs.trial import Aim
+from tlb.programs.trial import Aim, by_lever
 from tlb.stats.intervals import Interval
 from tlb.stats.pairs import LEAST_PAIRS, paired_ratio
 from tlb.system.reasons import Unavailable
@@ -127,7 +127,7 @@ def prove(
     candidates: sites, the most promising first; as many are tried as there is time for, and
     MOST_CANDIDATES at most. native_s: of a run by itself; status: its exit code. No run goes on after
     limit_s of the monotonic clock, and Ctrl-C ends the proof: the rounds until then are kept. Raises
-    Unavailable as `runs.run` does, program-killed and program-failed."""
+    Unavailable as `runs.run` does, and lever-failed."""
     begin = time.monotonic()
     number = _affordable(len(candidates), (limit_s - begin) / max(native_s, 1e-3))
     singles, proof = [(site,) for site in candidates[:number]], Proof()
@@ -197,11 +197,15 @@ def _timed(
     padding_bytes: int,
 ) -> Timed:
     """Run the program with these sites on huge pages, and sample it into a file. limit_s: when it is
-    ended; status: its exit code by itself. Raises Unavailable: program-endless, program-killed and
-    program-failed."""
+    ended; status: its exit code by itself. Raises Unavailable: program-endless, and lever-failed
+    because the program ran before without the library that advises."""
     words = [*sampling.recording(file), *command] if file else command
     chosen, left_s = sites_lever(sites), max(limit_s - time.monotonic(), 0.0)
     done = run(words, chosen, limit_s=left_s, share=0.01, padding_bytes=padding_bytes)
-    elapsed_s = Aim(command, chosen, ignore_failure=done.status == status).checked(done).elapsed_s
+    aim = Aim(command, chosen, ignore_failure=done.status == status)
+    try:
+        elapsed_s = aim.checked(done).elapsed_s
+    except Unavailable as why:
+        raise by_lever(chosen, why) from None
     seconds, samples = sampling.read(file) if file else (0.0, Samples())
     return Timed(seconds or elapsed_s, samples)

@@ -61,6 +61,11 @@ class Report:
         """Whether it was counted which allocations the walks read."""
         return self.geometry is not None and not self.found.lacking
 
+    @property
+    def huge_size(self) -> str:
+        """The size of a simulated huge page, in words."""
+        return format_size(self.geometry.huge_page_bytes) if self.geometry else ""
+
     def weight(self, counts: Counts) -> int:
         """Return the walks to rank by: the exposed ones, or all where hardly any is exposed."""
         total = self.found.total
@@ -152,11 +157,11 @@ class Report:
         for site in self.sites[:MOST_ROWS]:
             row = {"site": self.letters(site.id)} | self._walks(site.counts)
             if walks := site.counts.walks:
-                row["left with 2 MiB"] = f"{site.counts.large_walks / walks:.0%}"
+                row[f"left with {self.huge_size} pages"] = f"{site.counts.large_walks / walks:.0%}"
             if site.bytes:
                 row |= {
                     "size": format_size(site.size_bytes),
-                    "2 MiB pages add": format_size(site.added),
+                    f"{self.huge_size} pages add": format_size(site.added),
                 }
                 row["lives"] = f"{site.lived:.0%}"
             yield row | {"allocated by": site.origin}
@@ -188,6 +193,12 @@ class Report:
         """Return the letters of sites: A weighs most."""
         names = dict(zip((site.id for site in self.sites), ascii_uppercase, strict=False))
         return " and ".join(names.get(site, "other memory") for site in sites)
+
+    def interpreted(self) -> Iterator[tuple[str, str]]:
+        """Yield the letter and the interpreter of each site that matters and is inside one."""
+        for site in self.sites[:MOST_ROWS]:
+            if site.interpreter:
+                yield self.letters(site.id), site.interpreter
 
     @property
     def is_cheap(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -23,6 +24,8 @@ ALLOCATORS = "glibc", "jemalloc", "mimalloc", "tcmalloc", "other"
 # request that was refused (tool/sites.c).
 HEAPS = {f"{n:016x}": kind for n, kind in enumerate(ALLOCATORS, 1)}
 HEAP, OTHER, REFUSED = min(HEAPS), max(HEAPS), f"{0:016x}"
+# The file that holds an interpreter of scripts: a program or its library.
+_INTERPRETER = re.compile(r"(?:lib)?(python|perl|ruby|php|lua|node|julia|R$)(?![a-z])")
 MOST_CODES = 100  # instructions without simulation, whose lines are looked up one by one
 
 
@@ -89,6 +92,16 @@ class Site:
     def size_bytes(self) -> int:
         """Return the bytes that were asked for; of a heap what is touched, since it grows ahead."""
         return self.touched if self.is_heap else self.bytes
+
+    @property
+    def interpreter(self) -> str:
+        """The interpreter in whose code the allocation is, "" if none. Its C frames are the same
+        for each line of a script."""
+        for frame in self.stack:
+            file = frame.rpartition("+")[0].rpartition("/")[2]
+            if name := _INTERPRETER.match(file):
+                return name[1]
+        return ""
 
     @property
     def origin(self) -> str:

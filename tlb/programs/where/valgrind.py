@@ -17,7 +17,7 @@ from tlb.machine.host import Host, data_tlbs
 from tlb.machine.tlb import Tlb, ways_of
 from tlb.measure import build, compiling, sources
 from tlb.measure.prebuilt import compiler
-from tlb.system.page_sizes import BASE
+from tlb.system.page_sizes import BASE, page_bytes
 from tlb.system.reasons import Unavailable
 
 TOOL = Path(__file__).parent / "tool" / "walks.c"
@@ -56,16 +56,19 @@ class Levels(NamedTuple):
 
 
 class Geometry(NamedTuple):
-    """A simulated TLB. source: of the entries for base pages."""
+    """A simulated TLB. page_bytes: of a base page; huge_page_bytes: of a transparent huge page;
+    source: of the entries for base pages."""
 
     page_bytes: int
+    huge_page_bytes: int
     base: Levels
     large: Levels
     source: str = "CPUID"
 
     @property
     def option(self) -> str:
-        numbers = self.page_bytes.bit_length() - 1, WINDOW, *self.base, *self.large
+        shifts = self.page_bytes.bit_length() - 1, self.huge_page_bytes.bit_length() - 1
+        numbers = *shifts, WINDOW, *self.base, *self.large
         return f"--machine={','.join(map(str, numbers))}"
 
 
@@ -83,7 +86,9 @@ def geometry(host: Host, surveyed: Sequence[int] = ()) -> Geometry:
         raise Unavailable("no-geometry")
     base = Levels.of(entries, stated)
     huge = Levels.of([level.entries for level in large], large) if len(large) > 1 else base
-    return Geometry(host.base_page_bytes, base, huge, source)
+    base_bytes = host.base_page_bytes
+    huge_bytes = host.thp.page_bytes or page_bytes("thp", base_bytes)
+    return Geometry(base_bytes, huge_bytes, base, huge, source)
 
 
 def tool() -> Path:
