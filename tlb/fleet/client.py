@@ -167,7 +167,7 @@ class Fleet:
         try:
             added = await asyncio.to_thread(accept.add, self.data, bundle, self._known)
         except Unavailable as why:
-            self._full = why if why.code.startswith("disk-") else self._full
+            self._full = why if why.code in ("disk-full", "disk-read-only") else self._full
             raise
         computer.machine, computer.rows = bundle.machine, computer.rows + added.rows
         computer.lacking, computer.left = measured.lacking, measured.left

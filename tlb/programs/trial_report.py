@@ -62,7 +62,7 @@ def verdict_sentence(trial: Trial) -> str:
     ratio, whose = trial.ratio(), "the driver" if trial.aim.driver else "the program"
     what = f"{whose}'s time" if trial.aim.metric is None else f"the number that {whose} prints"
     first, second = trial.aim.sides
-    other = "without" if first == "as it is" else first
+    other = "without" if trial.aim.against.name == "none" else first
     if not trial.has_verdict:
         found = f"{second}, {what} was {ratio.value:.3f} times what it is {other}"
         pairs = f"{len(trial.pairs)} pair{'s' * (len(trial.pairs) > 1)}"
