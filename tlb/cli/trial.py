@@ -16,13 +16,13 @@ from typer import Argument, Option
 
 from tlb.cli import shown
 from tlb.programs import executable, levers
-from tlb.programs.pairing import MOST_WITHIN
+from tlb.programs.trial import MOST_WITHIN
 from tlb.system.files import measuring_lock
 from tlb.system.reasons import Unavailable
 from tlb.system.units import DAY_MINUTES, DAY_S, format_ns
 
 if TYPE_CHECKING:
-    from tlb.programs.servers import Driver
+    from tlb.programs.runs import Driver
     from tlb.programs.trial import Aim, Trial
 
 INTERRUPTED = 130  # the exit code
@@ -241,7 +241,7 @@ def measuring(interrupted: str, wait: float) -> Iterator[None]:
 
 def _driver(driver: str, ready: str) -> Driver | None:
     """Return --driver and --ready, parsed. Raises Unavailable("bad-parameter")."""
-    from tlb.programs.servers import Driver
+    from tlb.programs.runs import Driver
 
     words = _words("--driver", driver)
     pattern = _compiled("--ready", ready)

@@ -81,7 +81,7 @@ def watch(
 
 
 def _show(report: Report, as_json: bool) -> None:
-    from tlb.programs.watch_document import document
+    from tlb.programs.watch_report import document
 
     if as_json:
         print(json.dumps(document(report), indent=1))

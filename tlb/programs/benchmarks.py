@@ -16,10 +16,9 @@ from tlb.measure.independent import INDEPENDENT, Cells, c_program, folder
 from tlb.measure.measuring_setup import Rig
 from tlb.measure.store import Store
 from tlb.programs.levers import LEVERS
-from tlb.programs.pairing import would_have_shown
 from tlb.programs.runs import Conditions
 from tlb.programs.targets import attached
-from tlb.programs.trial import Aim, Trial, attempt
+from tlb.programs.trial import Aim, Trial, attempt, would_have_shown
 from tlb.programs.trial_report import huge_share, side
 from tlb.programs.watch import Watched, watch
 from tlb.stats.intervals import Interval

@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 
 from tlb.programs import snapshots
 from tlb.programs.collapse import Collapsed
-from tlb.programs.pairing import would_have_shown
 from tlb.programs.runs import Run
 from tlb.programs.snapshots import Snapshot
 from tlb.programs.text import sentences
-from tlb.programs.trial import Trial
+from tlb.programs.trial import Trial, would_have_shown
 from tlb.stats.intervals import Interval, median_interval
 from tlb.stats.pairs import LEAST_PAIRS, paired_ratio
 from tlb.system import procfs

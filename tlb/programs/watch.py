@@ -12,10 +12,9 @@ from functools import partial
 
 from tlb.machine import background
 from tlb.programs import activity, children, folios
-from tlb.programs.activity import Sample, Used
+from tlb.programs.activity import Sample, Used, after_start
 from tlb.programs.levers import LEVERS
-from tlb.programs.servers import listens
-from tlb.programs.steady_state import after_start
+from tlb.programs.runs import listens
 from tlb.programs.targets import Target
 from tlb.system.reasons import Unavailable
 
