@@ -11,11 +11,10 @@ import pytest
 from support.common import alive, wait_until
 from support.synthetic import Truth, frame, scope
 
-from tlb.programs import activity, levers, targets, watch, watch_report
+from tlb.programs import activity, levers, watch, watch_report
 from tlb.programs.activity import Read, Sample, Used
 from tlb.programs.reach import Reach
-from tlb.programs.targets import Target
-from tlb.programs.watch import PRICE, WINDOWS_S, Watched
+from tlb.programs.watch import PRICE, WINDOWS_S, Target, Watched
 from tlb.programs.watch_report import Report
 from tlb.stats.program_bounds import Prices
 from tlb.system.reasons import Unavailable
@@ -121,7 +120,7 @@ def test_the_first_sample_waits_until_memory_stands_still_or_half_of_the_time_is
 @pytest.mark.usefixtures("nothing_is_left")
 def test_a_command_is_watched_with_all_that_it_started_and_ends_with_the_watching():
     script = "trap '' TERM; sleep 94.5 & setsid sleep 94.5 & yes & wait"
-    with targets.started(["sh", "-c", script]) as target:
+    with watch.started(["sh", "-c", script]) as target:
         assert wait_until(lambda: len(target.pids()) == 4)
         done = watch.watch(target, 0.5, 0.5, lambda watched: None)
     assert done.samples[-1].processes == 4 and not done.has_ended and not alive("sleep 94.5")
@@ -133,14 +132,14 @@ def test_a_command_is_watched_with_all_that_it_started_and_ends_with_the_watchin
 def test_a_process_that_runs_already_is_left_running_and_its_end_is_noticed():
     command = [sys.executable, "-c", "import time; time.sleep(93.5)"]
     with subprocess.Popen(command) as child:
-        with targets.attached(child.pid) as target:
+        with watch.attached(child.pid) as target:
             assert not watch.watch(target, 0.3, 0.5, lambda watched: None).has_ended
             assert child.poll() is None and target.command == command
             threading.Timer(0.5, child.kill).start()
             done = watch.watch(target, 60, 0.5, lambda watched: None)
         assert done.has_ended and done.elapsed_s < 50
     for pid in (child.pid, (1 << 22) + 1):
-        with pytest.raises(Unavailable) as why, targets.attached(pid):
+        with pytest.raises(Unavailable) as why, watch.attached(pid):
             pass
         assert why.value.code == "process-gone"
 
@@ -280,11 +279,11 @@ def test_a_command_line_that_a_program_has_overwritten_is_replaced_by_its_file(
     words, again, tmp_path
 ):
     linked(tmp_path, words)
-    assert targets.command_again(7, tmp_path) == (again, "/")
+    assert watch.command_again(7, tmp_path) == (again, "/")
 
 
 @linux
 def test_a_program_whose_file_is_not_here_has_no_command(tmp_path):
     linked(tmp_path, ["program", "9"], file=str(tmp_path / "elsewhere"))
-    assert targets.command_again(7, tmp_path) == ([], "/")
-    assert targets.command_again(8, tmp_path)[0] == []
+    assert watch.command_again(7, tmp_path) == ([], "/")
+    assert watch.command_again(8, tmp_path)[0] == []

@@ -15,14 +15,14 @@ from support.where import GEOMETRY, SECOND, SOURCE, line_of
 
 from tlb.machine import settings
 from tlb.machine.tlb import Tlb
-from tlb.programs import levers, sampling
+from tlb.programs import levers
 from tlb.programs.runs import run
-from tlb.programs.sampling import LINUX
 from tlb.programs.snapshots import at_peak
-from tlb.programs.where import proof, report, simulation, valgrind
+from tlb.programs.where import proof, report, sampling, simulation, valgrind
 from tlb.programs.where.page import flame_graph
-from tlb.programs.where.simulation import HEAP, OTHER_CODE, Counts, Line, Simulated, Site
-from tlb.programs.where.verdict import FAULT_NS, Verdict, most_faults_s
+from tlb.programs.where.report import FAULT_NS, Verdict, most_faults_s
+from tlb.programs.where.sampling import LINUX
+from tlb.programs.where.simulation import HEAP, OTHER_CODE, Counts, Line, Simulation, Site
 
 pytestmark = [
     needs_c,
@@ -207,7 +207,7 @@ def test_runs_that_differ_too_much_leave_the_gain_open(walks, spread, verdict):
         {sites: proof.Timed(1 + spread * noise.random()) for sites in (proof.NONE, proof.ALL)}
         for _ in range(8)
     ]
-    found = Simulated(lines={Line("f", "x.c", 1, "x"): Counts(misses=walks, walks=walks)})
+    found = Simulation(lines={Line("f", "x.c", 1, "x"): Counts(misses=walks, walks=walks)})
     made = report.Report(["x"], GEOMETRY, found, 1.0, 30.0, proof.Proof(rounds, no_samples="none"))
     assert made.verdict is verdict and not [*made.commands()]
     assert made.document()["verdict"] == verdict
@@ -225,7 +225,7 @@ def test_runs_that_differ_too_much_leave_the_gain_open(walks, spread, verdict):
 )
 def test_what_huge_pages_may_save_has_faults_and_all_misses(prices, is_cut, verdict, saved_s):
     counts = Counts(misses=10**8 + 10**5, walks=10**5)
-    found = Simulated(lines={Line("f", "x.c", 1, "x"): counts}, is_cut=is_cut)
+    found = Simulation(lines={Line("f", "x.c", 1, "x"): counts}, is_cut=is_cut)
     made = report.Report(["x"], GEOMETRY, found, 1.0, **prices)
     assert made.verdict is verdict and made.most_saved_s == pytest.approx(saved_s)
     assert "nothing" in made.sentences()[0].lower() or is_cut
@@ -280,7 +280,7 @@ def test_a_site_inside_an_interpreter_is_said_to_stand_for_many():
         "b": Site("b", "malloc", ["/usr/bin/pythonic+0x1"], 1 << 24, counts=Counts(5, 5, 5)),
     }
     lines = {Line("f", "x.c", 1, "x"): Counts(14, 14, 14)}
-    made = report.Report(["x"], GEOMETRY, Simulated(lines=lines, sites=sites), 1.0, 30.0)
+    made = report.Report(["x"], GEOMETRY, Simulation(lines=lines, sites=sites), 1.0, 30.0)
     assert [*made.interpreted()] == [("A", "python")]
     assert any("python" in sentence for sentence in made.sentences())
 
@@ -312,9 +312,9 @@ def test_a_sample_after_a_load_that_walked_is_of_the_load():
     assert seconds == 1.0
     assert found == {first: 1, second: 1, LINUX: 1, ("?", 0): 1}
     load = Line("follow", "x.c", 7, "/tmp/a program")
-    made = Simulated()
+    made = Simulation()
     where = f"1\t{first[1]}\t4\t{first[0]}\tfollow\tx.c\t7"
-    simulation.add(made, ["R\t1\t0\t8\t1\t0\t0", f"P\t{where}\t1\t1\t0\t1\t0"])
+    simulation.add_tool_counts(made, ["R\t1\t0\t8\t1\t0\t0", f"P\t{where}\t1\t1\t0\t1\t0"])
     times = made.milliseconds(found)
     assert times[load] == 2 * times[OTHER_CODE] == sampling.PERIOD_NS * 2e-6
 

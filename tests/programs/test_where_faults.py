@@ -15,8 +15,7 @@ import pytest
 from support.common import ROOT, descendants_with, living, needs_c, needs_root, wait_until
 from support.where import GEOMETRY, SOURCE, built
 
-from tlb.programs import sampling
-from tlb.programs.where import simulation, valgrind
+from tlb.programs.where import sampling, simulation, valgrind
 from tlb.system.reasons import Unavailable
 
 pytestmark = [

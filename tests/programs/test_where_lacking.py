@@ -11,7 +11,7 @@ from support.where import GEOMETRY, SECOND, line_of
 
 from tlb.cli import where as command
 from tlb.programs import levers
-from tlb.programs.where import cachegrind, proof, simulation, valgrind
+from tlb.programs.where import proof, simulation, valgrind
 from tlb.programs.where.page import page
 from tlb.programs.where.valgrind import Geometry, Levels
 from tlb.system.reasons import Unavailable
@@ -76,10 +76,10 @@ def test_without_the_tool_cachegrind_counts_the_walks_of_lines(known_walks, monk
 
 @pytest.mark.parametrize(("second", "ways", "simulated"), [(3072, 12, 3072), (1536, 8, 1024)])
 def test_cachegrind_s_caches_have_a_power_of_two_of_sets(second, ways, simulated):
-    geometry = cachegrind.rounded(
+    geometry = simulation.rounded_for_cachegrind(
         Geometry(4096, 2 << 20, Levels(64, second, ways), Levels(64, 64, 8))
     )
-    *_, last = cachegrind.options(geometry)
+    *_, last = simulation.cachegrind_options(geometry)
     assert last == f"--LL={simulated * 4096},{ways},4096"
 
 

@@ -47,7 +47,7 @@ def odd(tmp_path_factory) -> str:
     return str(compiled(SUPPORT / "odd_programs.c", target, "-O1", "-g", *STRICT))
 
 
-def simulated(*words: str, status: int = 0) -> simulation.Simulated:
+def simulated(*words: str, status: int = 0) -> simulation.Simulation:
     return simulation.simulate([*words], GEOMETRY.option, 120, status)
 
 

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from tlb.measure.perf import Plan
     from tlb.measure.record import Quantity
     from tlb.programs.reach import Reach
-    from tlb.programs.targets import Target
-    from tlb.programs.watch import Watched
+    from tlb.programs.watch import Target, Watched
     from tlb.programs.watch_report import Report
 
 _PID_DIGITS = 7  # of the largest PID in Linux, 4,194,304 (PID_MAX_LIMIT)
@@ -117,7 +116,7 @@ class _Counting:
 
 def _target(words: list[str]) -> AbstractContextManager[Target]:
     """Return the process or the program to watch. Raises Unavailable("bad-parameter")."""
-    from tlb.programs.targets import attached, started
+    from tlb.programs.watch import attached, started
 
     pid = words[0]
     if not pid:

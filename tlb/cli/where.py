@@ -26,7 +26,7 @@ from tlb.programs.levers import LEVERS
 from tlb.programs.reach import Reach
 from tlb.programs.runs import Run
 from tlb.programs.trial import Aim
-from tlb.programs.where import cachegrind, proof, report, simulation, unsimulated, valgrind, verdict
+from tlb.programs.where import proof, report, simulation, valgrind
 from tlb.system.page_sizes import BASE
 from tlb.system.reasons import Unavailable
 from tlb.system.units import DAY_MINUTES, DAY_S
@@ -113,7 +113,7 @@ def simulate_or_time(
         raise Unavailable("program-endless", "--prove runs it to its end")
     if prove and (why := why_no_preload(command[0])):
         raise Unavailable("lever-absent", why)
-    unsimulated.check_sanitizer(command[0])
+    simulation.check_sanitizer(command[0])
     try:
         made = _simulated(command, seconds, alone)
     except Unavailable as lacking:
@@ -121,7 +121,7 @@ def simulate_or_time(
             raise
         shown.stage(f"{lacking} Its runs are timed instead, for up to {minutes:g} minutes.")
         made = report.Report(
-            command, None, unsimulated.sites_of(command, seconds, lacking), alone.elapsed_s, 0.0
+            command, None, simulation.sites_of(command, seconds, lacking), alone.elapsed_s, 0.0
         )
     if made.geometry and not prove:
         return made
@@ -175,11 +175,11 @@ def _simulated(command: list[str], seconds: float, alone: Run | None) -> report.
     took = "did not end" if native_s is None else f"takes {native_s:.2g} s"
     shown.stage(f"Simulating; by itself the program {took}.")
     if lacking:
-        geometry = cachegrind.rounded(geometry)
-        counted = cachegrind.count(command, geometry, seconds, lacking, status)
+        geometry = simulation.rounded_for_cachegrind(geometry)
+        counted = simulation.count_by_cachegrind(command, geometry, seconds, lacking, status)
     else:
         counted = simulation.simulate(command, geometry.option, seconds, status)
-    faults_s = verdict.most_faults_s(alone) if alone else 0.0
+    faults_s = report.most_faults_s(alone) if alone else 0.0
     return report.Report(
         command, geometry, counted, native_s, walk_ns, hit_ns=hit_ns, faults_s=faults_s
     )

@@ -22,10 +22,10 @@ from tlb.programs.guard import guarded
 from tlb.programs.levers import LEVERS
 from tlb.programs.runs import Run, run
 from tlb.programs.snapshots import Snapshot
-from tlb.programs.targets import Target, attached
 from tlb.programs.text import sentences
 from tlb.programs.trial import LEAST_LIMIT_S, SNAPSHOT_SHARE, Aim
 from tlb.programs.trial_report import huge_share, pages_document
+from tlb.programs.watch import Target, attached
 from tlb.stats.intervals import Interval, median_interval
 from tlb.system.processes import descendants
 from tlb.system.reasons import Unavailable

@@ -17,10 +17,9 @@ from tlb.measure.measuring_setup import Rig
 from tlb.measure.store import Store
 from tlb.programs.levers import LEVERS
 from tlb.programs.runs import Conditions
-from tlb.programs.targets import attached
 from tlb.programs.trial import Aim, Trial, attempt, would_have_shown
 from tlb.programs.trial_report import huge_share, side
-from tlb.programs.watch import Watched, watch
+from tlb.programs.watch import Watched, attached, watch
 from tlb.stats.intervals import Interval
 from tlb.stats.pairs import LEAST_PAIRS, paired_ratio
 from tlb.system.page_sizes import BASE

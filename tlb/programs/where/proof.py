@@ -15,11 +15,11 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from tlb.programs import sampling
 from tlb.programs.levers import sites_lever
 from tlb.programs.runs import run
-from tlb.programs.sampling import Samples
 from tlb.programs.trial import Aim, by_lever
+from tlb.programs.where import sampling
+from tlb.programs.where.sampling import Samples
 from tlb.stats.intervals import Interval
 from tlb.stats.pairs import LEAST_PAIRS, paired_ratio
 from tlb.system.reasons import Unavailable

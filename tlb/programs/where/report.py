@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from statistics import median
 from string import ascii_uppercase
 from typing import Any
 
 from tlb.programs.executable import why_no_preload
+from tlb.programs.runs import Run
 from tlb.programs.text import sentences
 from tlb.programs.where import advice
 from tlb.programs.where.proof import ALL, NONE, Proof, Sites
@@ -19,11 +21,10 @@ from tlb.programs.where.simulation import (
     PROGRAM,
     Counts,
     Line,
-    Simulated,
+    Simulation,
     Site,
 )
 from tlb.programs.where.valgrind import Geometry
-from tlb.programs.where.verdict import Verdict
 from tlb.stats.intervals import Interval, median_interval
 from tlb.system.units import format_ns, format_size
 
@@ -34,8 +35,22 @@ UNSURE = 0.05  # of the time, that huge pages may save where runs show no gain: 
 MOST = 0.9  # of the walks
 FEW = 0.05  # exposed ones, of the walks
 LEAST = 0.005  # of the walks, for a row of its own
+# Of a page fault, with the page that Linux clears: generous, as the published rows of page_fault have
+# 2.8 us at most. It bounds faults where Linux's time is mostly reading and writing.
+FAULT_NS = 10_000
 Row = dict[str, str]  # cells by the names of their columns
 Table = tuple[tuple[str, ...], list[tuple[str, ...]]]  # head, rows
+
+
+class Verdict(StrEnum):
+    """What is known of huge pages for a program."""
+
+    HELPS = "huge pages help"  # some runs with them are faster
+    NO_GAIN = "nothing to gain"  # all that translation and page faults cost is next to nothing
+    NO_GAIN_SHOWN = "no gain shown"  # by runs that would show it
+    UNDECIDED = "cannot tell"
+    NOT_ENDED = "did not end"
+    POSSIBLE = "possible gain"  # and no runs with huge pages
 
 
 @dataclass(frozen=True)
@@ -47,7 +62,7 @@ class Report:
 
     command: list[str]
     geometry: Geometry | None
-    found: Simulated
+    found: Simulation
     native_s: float | None
     walk_ns: float
     proof: Proof | None = None
@@ -295,3 +310,8 @@ def _table(rows: list[Row]) -> Table:
 
 def _range(value: Interval) -> str:
     return f"{value.value:z,.0f} ({value.low:z,.0f} to {value.high:z,.0f})"
+
+
+def most_faults_s(alone: Run) -> float:
+    """Return the most that page faults cost a run, in s."""
+    return min(alone.system_s, alone.minor_faults * FAULT_NS / 1e9)
