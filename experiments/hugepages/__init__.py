@@ -2,6 +2,6 @@
 
 from experiments.hugepages import calculator, claims, figures, grid
 from experiments.hugepages.analysis import Analysis
-from tlb.programs.jmh import Jmh
+from experiments.hugepages.jmh import Jmh
 
 DOCUMENTS = {"jmh": Jmh}  # name in data/<machine>/ -> model

@@ -16,10 +16,10 @@ from support.where import GEOMETRY, SECOND, SOURCE, line_of
 from tlb.machine import settings
 from tlb.machine.tlb import Tlb
 from tlb.programs import levers
+from tlb.programs.html_pages import flame_graph
 from tlb.programs.runs import run
 from tlb.programs.snapshots import at_peak
 from tlb.programs.where import proof, report, sampling, simulation, valgrind
-from tlb.programs.where.page import flame_graph
 from tlb.programs.where.report import FAULT_NS, Verdict, most_faults_s
 from tlb.programs.where.sampling import LINUX
 from tlb.programs.where.simulation import HEAP, OTHER_CODE, Counts, Line, Simulation, Site

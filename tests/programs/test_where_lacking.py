@@ -11,8 +11,8 @@ from support.where import GEOMETRY, SECOND, line_of
 
 from tlb.cli import where as command
 from tlb.programs import levers
+from tlb.programs.html_pages import where_page
 from tlb.programs.where import proof, simulation, valgrind
-from tlb.programs.where.page import page
 from tlb.programs.where.valgrind import Geometry, Levels
 from tlb.system.reasons import Unavailable
 
@@ -44,7 +44,7 @@ def test_what_cannot_be_simulated_is_timed(code, module, function, known_walks, 
     assert any(str(Unavailable(code)) in sentence for sentence in made.sentences())
     heads = {word for head, _ in made.tables().values() for word in head}
     assert {"site", "ratio"} < heads and not {"all walks", "left with 2 MiB pages"} & heads
-    assert json.dumps(made.document()) and "Not simulated" in page(made)
+    assert json.dumps(made.document()) and "Not simulated" in where_page(made)
     with pytest.raises(Unavailable) as why:
         command.simulate_or_time(*arguments, True)  # a file of walks
     assert why.value.code == code

@@ -201,9 +201,9 @@ def _paired(
         took = f"It took {format_ns(done.spent_s * 1e9)}."
         shown.parts([trial_report.verdict_sentence(done), *trial_report.remarks(done), took])
     if html:  # last, so that a full disk hides nothing
-        from tlb.programs.trial_page import page
+        from tlb.programs.html_pages import trial_page
 
-        shown.write(html, page(trials[0]))
+        shown.write(html, trial_page(trials[0]))
     if markdown:
         shown.write(markdown, trial_report.markdown(trials))
     if isinstance(ended, Unavailable):

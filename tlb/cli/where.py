@@ -74,9 +74,9 @@ def where(
         made = simulate_or_time(command, seconds, minutes, prove, needs_walks, failing)
     _print(made, as_json)
     if html:
-        from tlb.programs.where.page import page
+        from tlb.programs.html_pages import where_page
 
-        shown.write(html, page(made))
+        shown.write(html, where_page(made))
     for file, text in ((callgrind, made.found.callgrind), (collapsed, made.found.collapsed)):
         if file:
             shown.write(file, text())
