@@ -14,7 +14,7 @@ from support.common import LONG_S, needs_c
 from support.where import GEOMETRY, SECOND, SOURCE, line_of
 
 from tlb.machine import settings
-from tlb.machine.tlb import Tlb
+from tlb.machine.cpuid import Tlb
 from tlb.programs import levers
 from tlb.programs.html_pages import flame_graph
 from tlb.programs.runs import run

@@ -11,7 +11,7 @@ import pandas as pd
 import typer
 import yaml
 
-from tlb.cli import shown
+from tlb.cli import terminal
 from tlb.cli.book import refresh_summaries
 from tlb.machine import doctor
 from tlb.machine import host as hosts
@@ -44,7 +44,7 @@ def bundle(
     Words that may identify somebody are refused unless --allow permits them."""
     from tlb.fleet import check, pack
 
-    shown.check_output(output)
+    terminal.check_output(output)
     data, this = Store(data_root()), hosts.machine_id(hosts.inspect()) if machine == "this" else ""
     asked = machine.removeprefix(OWN)
     is_own = this or machine.startswith(OWN) or machine in data.own.machines()
@@ -70,7 +70,7 @@ def check_bundle(file: File) -> None:
     data, accepted = Store(data_root()), check.opened(archive.read(file))
     host = pd.DataFrame(doctor.describe(accepted.host), columns=["", "it says"])
     kernels, title = pd.DataFrame(_kernels(data, accepted)), "as it describes itself:"
-    shown.parts([f"{accepted.machine}, {title}", host, kernels, *remarks(accepted)])
+    terminal.parts([f"{accepted.machine}, {title}", host, kernels, *remarks(accepted)])
     if not accept.review(data, accepted, accept.Known(data)):
         raise Unavailable("bundle-known", f"no row of {accepted.machine} is new")
     rows = count(accepted.states.total())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from tlb.cli import shown
+from tlb.cli import terminal
 from tlb.programs import executable, levers
 from tlb.programs.trial import MOST_WITHIN
 from tlb.system.files import measuring_lock
@@ -81,9 +81,9 @@ def attempt(
     warmup: Warmup = 0,
     failing: Annotated[bool, Option("--ignore-failure", help="Compare failing runs.")] = False,
     shows: Annotated[bool, Option("--show-output", help="Copy its output to stderr.")] = False,
-    wait: shown.Wait = 0,
-    as_json: shown.Json = False,
-    html: shown.Html = None, markdown: Markdown = None,
+    wait: terminal.Wait = 0,
+    as_json: terminal.Json = False,
+    html: terminal.Html = None, markdown: Markdown = None,
 ) -> None:  # fmt: skip
     """Measure a program with and without huge pages, in interleaved pairs.
 
@@ -141,8 +141,8 @@ def _check_files(
     no-book."""
     if html and (pid or sweep):
         raise Unavailable("bad-parameter", "--html takes a COMMAND and no --sweep")
-    shown.check_files(html=html, markdown=markdown)
-    shown.check_input(given)
+    terminal.check_files(html=html, markdown=markdown)
+    terminal.check_input(given)
 
 
 def _swept(command: list[str], sweep: str) -> list[list[str]]:
@@ -192,20 +192,20 @@ def _paired(
     if as_json:
         print(json.dumps(documents[0] if len(aims) == 1 else documents, indent=1))
     elif len(aims) > 1:
-        shown.table(trial_report.sweep_head(trials[0]), map(trial_report.sweep_row, trials))
+        terminal.table(trial_report.sweep_head(trials[0]), map(trial_report.sweep_row, trials))
         for done in trials:
-            shown.parts([f"{shlex.join(done.aim.command)}:", *trial_report.remarks(done)])
+            terminal.parts([f"{shlex.join(done.aim.command)}:", *trial_report.remarks(done)])
     else:
         (done,) = trials
-        shown.table(("", *done.aim.sides), trial_report.rows(done))
+        terminal.table(("", *done.aim.sides), trial_report.rows(done))
         took = f"It took {format_ns(done.spent_s * 1e9)}."
-        shown.parts([trial_report.verdict_sentence(done), *trial_report.remarks(done), took])
+        terminal.parts([trial_report.verdict_sentence(done), *trial_report.remarks(done), took])
     if html:  # last, so that a full disk hides nothing
         from tlb.programs.html_pages import trial_page
 
-        shown.write(html, trial_page(trials[0]))
+        terminal.write(html, trial_page(trials[0]))
     if markdown:
-        shown.write(markdown, trial_report.markdown(trials))
+        terminal.write(markdown, trial_report.markdown(trials))
     if isinstance(ended, Unavailable):
         raise ended
     if ended and not (len(aims) == 1 and trials[0].has_verdict):
@@ -222,8 +222,8 @@ def _before_after(pid: int, aim: Aim, as_json: bool, wait: float) -> None:
     if as_json:
         print(json.dumps(before_after.document(done), indent=1))
     else:
-        shown.table(("", "before", "after collapsing"), before_after.rows(done))
-        shown.parts(before_after.remarks(done))
+        terminal.table(("", "before", "after collapsing"), before_after.rows(done))
+        terminal.parts(before_after.remarks(done))
     if done.is_interrupted:
         raise SystemExit(INTERRUPTED)
 
@@ -285,8 +285,8 @@ def _compiled(option: str, expression: str) -> re.Pattern[str] | None:
 def _progress(trial: Trial) -> None:
     """Print what a pair takes, and in a terminal the ratio so far."""
     if trial.pairs:
-        return shown.progress(f"{len(trial.pairs)} pairs: {trial.ratio():.3f}")
+        return terminal.progress(f"{len(trial.pairs)} pairs: {trial.ratio():.3f}")
     pair = format_ns(sum(run.elapsed_s for run in trial.rehearsal) * 1e9)
     minutes, needed = trial.aim.minutes, trial.minutes_needed
     short = f"; a verdict takes about {needed:g} (--minutes)" if needed > minutes else ""
-    shown.stage(f"A pair takes {pair}; pairs are made for {minutes:g} minutes at most{short}.")
+    terminal.stage(f"A pair takes {pair}; pairs are made for {minutes:g} minutes at most{short}.")

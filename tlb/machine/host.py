@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tlb.machine import background, cpuid, cpus, identity, kvm, pmu, settings
+from tlb.machine import background, cpuid, cpus, kvm, pmu, settings
 from tlb.machine.compiler import compiler
-from tlb.machine.cpuid import Cache, Reader
+from tlb.machine.cpuid import Cache, Reader, Tlb, tlbs
 from tlb.machine.cpus import Core, measuring_cpu
 from tlb.machine.facts import Facts
 from tlb.machine.kvm import Kvm
@@ -31,7 +31,6 @@ from tlb.machine.memory import Memory, Rlimits, usable_memory
 from tlb.machine.microarchitecture import IMPLEMENTERS, UNKNOWN, VENDORS
 from tlb.machine.pmu import Pmu
 from tlb.machine.settings import Noise, Pool, Thp
-from tlb.machine.tlb import Tlb, tlbs
 from tlb.system import procfs
 from tlb.system.processes import pinned
 from tlb.system.reasons import Unavailable
@@ -97,9 +96,9 @@ class Host(Facts):
     @property
     def has_nested_walks(self) -> bool | None:
         """Whether a page walk here has two dimensions; None where nothing tells (see
-        identity.nested_walks)."""
+        cpus.nested_walks)."""
         offered = self.nested_paging or bool(self.kvm and self.kvm.tables in ("EPT", "NPT"))
-        return identity.nested_walks(self.hypervisor, offered, self.xen_guest, is_arm(self))
+        return cpus.nested_walks(self.hypervisor, offered, self.xen_guest, is_arm(self))
 
     @property
     def thp_setting(self) -> str:
@@ -180,12 +179,12 @@ def inspect(
         os=computer.os,
         arch=computer.arch,
         c_compiler=computer.find_compiler(),
-        installation=identity.installation(root),
+        installation=cpus.installation(root),
         xen_guest=procfs.word(root / "sys/hypervisor/guest_type"),
         fifo=computer.may_use_fifo(),
         boot=settings.boot(root),
         background=background.look(root),
-        boot_id=identity.boot_id(root),
+        boot_id=cpus.boot_id(root),
     )
 
 
@@ -193,21 +192,21 @@ def _of_cpu(root: Path, computer: Platform, cpu: int) -> dict[str, Any]:
     """The fields of a Host that one CPU states of itself: in its block of cpuinfo, in its folder of
     sysfs, by CPUID executed on it."""
     arm, read = is_arm(computer), computer.cpuid
-    info = identity.block(procfs.text(root / "proc/cpuinfo", procfs.CPUINFO_BYTES), cpu)
+    info = cpus.cpuinfo_block(procfs.text(root / "proc/cpuinfo", procfs.CPUINFO_BYTES), cpu)
     flags = frozenset(info.get("flags", "").split())
     try:
         with computer.pinned(cpu) if read else nullcontext():
             stated, unknown = tlbs(read) if read else ((), ())
             caches = cpus.caches(root, cpu) or (cpuid.caches(read) if read else ())
             la57 = cpuid.has_la57(read) if read else None
-            runs_on = identity.hypervisor(root, flags, read)
-            info = info or identity.elsewhere(root, cpu, read)
+            runs_on = cpus.hypervisor(root, flags, read)
+            info = info or cpus.cpuinfo_elsewhere(root, cpu, read)
     except OSError as error:
         raise Unavailable("cpu-gone", f"CPU {cpu}: {error.strerror}") from error
     if arm:
-        named, levels = identity.arm(info), identity.arm_levels(root, computer.kernel_release)
+        named, levels = cpus.arm_identity(info), cpus.arm_levels(root, computer.kernel_release)
     else:
-        named, levels = identity.x86(info), identity.x86_levels(info, flags)
+        named, levels = cpus.x86_identity(info), cpus.x86_levels(info, flags)
     return named | {
         "caches": caches,
         "la57": la57,
@@ -219,17 +218,17 @@ def _of_cpu(root: Path, computer: Platform, cpu: int) -> dict[str, Any]:
         "pcid": True if arm else "pcid" in flags if flags else None,
         "gigabyte_pages": None if arm or not flags else "pdpe1gb" in flags,
         "hypervisor": runs_on,
-        "nested_paging": identity.offers_nested_paging(info, flags),
+        "nested_paging": cpus.offers_nested_paging(info, flags),
         "kvm": kvm.look(root, flags),
     }
 
 
 def is_x86(host: Host | Platform) -> bool:
-    return host.arch in identity.X86
+    return host.arch in cpus.X86
 
 
 def is_arm(host: Host | Platform) -> bool:
-    return host.arch in identity.ARM
+    return host.arch in cpus.ARM
 
 
 # --- what a description says: the id, the state, TLBs and caches
@@ -246,7 +245,7 @@ def machine_id(host: Host) -> str:
     description of its own. Raises Unavailable: arch-unsupported; machine-unknown where a Linux
     states too little.
     """
-    if host.arch not in (*identity.X86, *identity.ARM):
+    if host.arch not in (*cpus.X86, *cpus.ARM):
         raise Unavailable("arch-unsupported", host.arch)
     if host.os == "Linux" and (host.cpu_model == UNKNOWN or not host.memory.total_bytes):
         raise Unavailable("machine-unknown")
@@ -254,7 +253,7 @@ def machine_id(host: Host) -> str:
     if name == UNKNOWN:
         name = (VENDORS | {maker: maker for maker in IMPLEMENTERS.values()}).get(host.vendor, "cpu")
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-    return f"{slug}-{identity.hashed(json.dumps(identity_facts(host)))[:8]}"
+    return f"{slug}-{cpus.hashed(json.dumps(identity_facts(host)))[:8]}"
 
 
 def identity_facts(host: Host) -> list[Any]:

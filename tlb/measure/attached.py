@@ -10,7 +10,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from tlb.machine import identity, pmu
+from tlb.machine import cpus, pmu
 from tlb.measure import perf
 from tlb.measure.gate import Gate, dying_with_us, output_file, plain_locale
 from tlb.measure.perf import Plan
@@ -32,7 +32,7 @@ def page_sizes(plan: Plan, pid: int, seconds: float) -> dict[int, int] | str:
     or a reason code."""
     if plan.perf is None or "walk" in plan.lacking:
         return plan.lacking.get("walk", "no-perf")
-    if platform.machine() not in identity.X86:
+    if platform.machine() not in cpus.X86:
         return "no-events"  # Arm's SPE samples loads too, which is not read here
     refused = "not-supported"
     with tempfile.TemporaryDirectory(prefix="tlb-watch-") as folder:

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from tlb.machine.identity import boot_id
+from tlb.machine.cpus import boot_id
 from tlb.measure import build, kernels, noise, perf, resident
 from tlb.measure.record import Build, KernelReport, Point, Record, now
 from tlb.measure.session import Session, lack, limit_s, why_ended

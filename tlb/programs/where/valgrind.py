@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from tlb.machine.cpuid import Tlb, ways_of
 from tlb.machine.host import Host, data_tlbs
-from tlb.machine.tlb import Tlb, ways_of
 from tlb.measure import build, compiling, sources
 from tlb.measure.prebuilt import compiler
 from tlb.system.page_sizes import BASE, page_bytes
