@@ -89,15 +89,18 @@ def _command(name: str) -> list[str]:
 
 
 def _said(made: Report) -> tuple[str, str, str]:
-    chosen = made.proof.smallest
+    assert made.proof  # simulate_or_time was asked for one
+    proof, chosen = made.proof, made.proof.smallest
     origins = [site.origin for site in made.sites if site.id in chosen]
     said = "; ".join(origins) or "everything" if chosen else made.verdict
-    ratios = [_text(made.proof.ratio(sites)) for sites in (chosen, ALL) if sites != NONE]
+    ratios = [_text(proof.ratio(sites)) for sites in (chosen, ALL) if sites != NONE]
     return said, ratios[0] if chosen else "", ratios[-1]
 
 
 def _costs(made: Report, started: float) -> tuple[str, str]:
-    most = f"{made.most_saved_s / made.native_s:.0%}" if made.geometry else made.found.lacking
+    most = made.found.lacking
+    if made.geometry and made.native_s:
+        most = f"{made.most_saved_s / made.native_s:.0%}"
     return most, f"{time.monotonic() - started:.0f}"
 
 
@@ -153,9 +156,9 @@ def known() -> Iterator[Cells]:
     program = c_program(INDEPENDENT / "unadvised.c", folder().name)
     chase = attempt(Aim([program, "chase", str(MIB)], LEVERS["advise"], conditions=PRINTS))
     tried, kernel = chase.ratio(), kernel_ratio(len(chase.pairs))
-    apart = tried / kernel
+    apart, peak = tried / kernel, side(chase, True).peak
     yield (
-        f"chase over 1 GiB, advise ({huge_share(side(chase, True).peak)} on huge pages)",
+        f"chase over 1 GiB, advise ({huge_share(peak) if peak else 'nothing'} on huge pages)",
         f"{tried:.3f}",
         f"{kernel:.3f}",
         f"{apart.value - 1:+.1%} ({apart.low - 1:+.1%} to {apart.high - 1:+.1%})",
@@ -189,7 +192,7 @@ def kernel_ratio(pairs: int) -> Interval:
         ]
         for i in range(max(pairs, LEAST_PAIRS))
     ]
-    return paired_ratio(*zip(*taken, strict=True))
+    return paired_ratio([huge for huge, _ in taken], [base for _, base in taken])
 
 
 def trial_cost(trials: list[Trial]) -> float:
@@ -224,6 +227,7 @@ def _work(size: int, rounds: int, is_watched: bool) -> tuple[float, Watched | No
     """Return how long the work took by its own clock, and what was seen of it."""
     command = [sys.executable, "-c", _WORK, str(size), str(rounds)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None  # a pipe
         child.stdout.readline()
         watched = None
         if is_watched:

@@ -61,7 +61,7 @@ class Entry(NamedTuple):
             parent.add_typer(target, name=self.name)
         else:
             parent.command(self.name, context_settings=_SETTINGS.get(self.name))(target)
-        return typer.main.get_command(parent).commands[self.name]
+        return typer.main.get_group(parent).commands[self.name]
 
     @property
     def is_refused(self) -> bool:
@@ -197,8 +197,9 @@ class Grouped(TyperGroup):
 
     def shell_complete(self, context: Any, incomplete: str) -> list[Any]:
         """Offer the commands of the table that work here, without importing them."""
-        usable = {name: entry.unloaded() for name, entry in ENTRIES.items() if not entry.is_refused}
-        self.commands = usable  # nothing runs after a completion
+        self.commands = {  # nothing runs after a completion
+            name: entry.unloaded() for name, entry in ENTRIES.items() if not entry.is_refused
+        }
         return super().shell_complete(context, incomplete)
 
     def resolve_command(self, context: Any, words: list[str]) -> Any:
@@ -324,10 +325,11 @@ def _status(arguments: list[str]) -> Any:
         # A usage error of click, of which typer may carry its own copy.
         if not hasattr(error, "format_message"):
             raise
+        context: Any = getattr(error, "ctx", None)
         if type(error).__name__ == "NoArgsIsHelpError":
-            print(error.ctx.get_help())
+            print(context.get_help())
             raise SystemExit(0) from None
-        command = error.ctx.command_path if error.ctx else _named(arguments)
+        command = context.command_path if context else _named(arguments)
         print(_with_help(error.format_message(), command), file=sys.stderr)
         raise SystemExit(2) from None
 

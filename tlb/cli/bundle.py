@@ -24,6 +24,7 @@ from tlb.system.units import format_size
 
 if TYPE_CHECKING:
     from tlb.fleet.check import Bundle
+    from tlb.measure.record import Record
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A file that `tlb bundle` wrote.")]
 BACK = "began before the row before them: a clock was set back, or bundles were added out of order"
@@ -123,10 +124,10 @@ def remarks(accepted: Bundle) -> Iterator[str]:
     odd = Counter[str]()
     for state in accepted.states.keys() - accepted.hosts.keys():
         odd[f"are of the state {state}, which nothing describes"] = accepted.states[state]
-    before = None
+    before: Record | None = None
     for record in accepted.records():
-        is_after = before is not None and before.kernel == record.kernel
-        odd[BACK] += is_after and before.started_at > record.started_at
+        if before and before.kernel == record.kernel:
+            odd[BACK] += before.started_at > record.started_at
         odd[SHORT] += record.elapsed_ns < record.region_ms * 1e6 / 2
         before = record
     yield from (f"{number:,} rows {words}." for words, number in odd.items() if number)

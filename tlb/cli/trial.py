@@ -9,21 +9,19 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Argument, Option
 
 from tlb.cli import terminal
-from tlb.programs import executable, levers
-from tlb.programs.trial import MOST_WITHIN
+from tlb.programs import executable, levers, trial
+from tlb.programs.runs import Conditions, Driver
+from tlb.programs.trial import MOST_WITHIN, Aim, Trial
 from tlb.system.files import measuring_lock
 from tlb.system.reasons import Unavailable
 from tlb.system.units import DAY_MINUTES, DAY_S, format_ns
-
-if TYPE_CHECKING:
-    from tlb.programs.runs import Driver
-    from tlb.programs.trial import Aim, Trial
 
 INTERRUPTED = 130  # the exit code
 PID_MAX = 1 << 22  # of Linux (PID_MAX_LIMIT)
@@ -89,22 +87,35 @@ def attempt(
 
     Example: `tlb try -- ./program`. Exit 1: impossible; 2: usage; 3: others measure; 4: it failed."""
     _check_files(input_file, html, markdown, pid, sweep)
-    pattern, prepared = _pattern(metric, higher, quantile), tuple(_words("--prepare", prepare))
     served = _driver(driver, ready)
-    more = ((input_file, prepared, pattern, quantile, shows), warmup, failing, against)
+    template = Aim(
+        [],
+        levers.LEVERS["collapse"],
+        within / 100,
+        minutes,
+        higher,
+        conditions=Conditions(
+            input_file,
+            tuple(_words("--prepare", prepare)),
+            _pattern(metric, higher, quantile),
+            quantile,
+            shows,
+        ),
+        warmup=warmup,
+        ignore_failure=failing,
+        against=levers.lever(against, [], "--against"),
+    )
     if command and not pid:
-        chosen, goal = _lever(lever, env, only), (within / 100, minutes, higher, after, served)
-        aims = _aims(_swept(command, sweep), chosen, goal, more)
+        chosen, commands = _lever(lever, env, only), _swept(command, sweep)
+        each = replace(
+            template, lever=chosen, minutes=minutes / len(commands), after_s=after, driver=served
+        )
+        aims = [replace(each, command=words) for words in commands]
         return _paired(aims, wait, as_json, html, markdown)
     others = (ready, env, sweep, only, markdown, against != "none", after is not None)
-    _check_pid(not command and pid and served, lever, others)
-    goal, chosen = (within / 100, minutes, higher, None, None), levers.LEVERS["collapse"]
-    return _before_after(pid, *_aims([served.command], chosen, goal, more), as_json, wait)
-
-
-def _check_pid(is_given: object, lever: str, others: tuple[object, ...]) -> None:
-    if not is_given or lever not in ("advise", "collapse") or any(others):
+    if command or not pid or not served or lever not in ("advise", "collapse") or any(others):
         raise Unavailable("bad-parameter", "give a COMMAND, or a --pid and for it a --driver")
+    return _before_after(pid, replace(template, command=served.command), as_json, wait)
 
 
 def _lever(name: str, env: list[str], only: str) -> levers.Lever:
@@ -115,23 +126,6 @@ def _lever(name: str, env: list[str], only: str) -> levers.Lever:
     if not all(re.fullmatch("[0-9a-f]{16}|all", site) for site in sites):
         raise Unavailable("bad-parameter", f"--only takes sites of `tlb where`, not '{only}'")
     return levers.sites_lever(sites)
-
-
-def _aims(
-    commands: list[list[str]],
-    lever: levers.Lever,
-    goal: tuple[float, float, bool, float | None, Driver | None],
-    more: tuple[tuple, int, bool, str],
-) -> list[Aim]:
-    """Return an aim for each command. goal: within, the minutes that they share, higher, after,
-    driver; more: conditions, warmup, ignore_failure, against."""
-    from tlb.programs.runs import Conditions
-    from tlb.programs.trial import Aim
-
-    (within, minutes, *how), (conditions, warmup, failing, against) = goal, more
-    against_lever, minutes = levers.lever(against, [], "--against"), minutes / len(commands)
-    made_of = (Conditions(*conditions), warmup, failing, against_lever)
-    return [Aim(command, lever, within, minutes, *how, *made_of) for command in commands]
 
 
 def _check_files(
@@ -164,8 +158,6 @@ def _swept(command: list[str], sweep: str) -> list[list[str]]:
 def _trials(aims: list[Aim]) -> tuple[list[Trial], KeyboardInterrupt | Unavailable | None]:
     """Return a trial of each aim, and what ended them early: those before it stay. Raises what ends
     the first without a pair."""
-    from tlb.programs import trial
-
     done: list[Trial] = []
     try:
         for aim in aims:
@@ -241,8 +233,6 @@ def measuring(interrupted: str, wait: float) -> Iterator[None]:
 
 def _driver(driver: str, ready: str) -> Driver | None:
     """Return --driver and --ready, parsed. Raises Unavailable("bad-parameter")."""
-    from tlb.programs.runs import Driver
-
     words = _words("--driver", driver)
     pattern = _compiled("--ready", ready)
     if ready and not words:

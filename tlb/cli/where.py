@@ -17,7 +17,7 @@ from tlb.cli import terminal
 from tlb.cli.trial import measuring
 from tlb.machine import host as hosts
 from tlb.measure.measuring_setup import Rig
-from tlb.measure.record import Point
+from tlb.measure.record import Layout, Point
 from tlb.measure.store import Store, data_root
 from tlb.programs import executable
 from tlb.programs.executable import why_no_preload
@@ -123,7 +123,7 @@ def simulate_or_time(
         made = report.Report(
             command, None, simulation.sites_of(command, seconds, lacking), alone.elapsed_s, 0.0
         )
-    if made.geometry and not prove:
+    if alone is None or (made.geometry and not prove):
         return made
     return _proved(made, alone, limit_s)
 
@@ -189,10 +189,11 @@ def _extra_ns(rig: Rig, lines: int) -> float:
     """Return the most that translation adds now to a load that overlaps with nothing: of two chases
     over so many lines, one line a page less the same lines packed. With half as many lines as the
     second level has entries that level answers, with many times as many a walk does."""
-    shape = {"lines": lines, "region_ms": REGION_MS}
 
-    def chase_ns(layout: str, repeat: int) -> float:
-        point = Point(kernel="page_chase", pages=BASE, layout=layout, **shape)
+    def chase_ns(layout: Layout, repeat: int) -> float:
+        point = Point(
+            kernel="page_chase", pages=BASE, layout=layout, lines=lines, region_ms=REGION_MS
+        )
         return rig.take(point, repeat).ns_per_access
 
     extra = (chase_ns("spread", repeat) - chase_ns("packed", repeat) for repeat in range(REPEATS))

@@ -152,8 +152,8 @@ class Fleet:
         except Exception as error:  # of Dask, or for what is no bundle
             computer.failures += 1
             if computer.failures >= TRIES:
-                why = f"{type(error).__name__}: {error}"[:200]
-                self._end(computer, Unavailable("fleet-garbage", why))
+                detail = f"{type(error).__name__}: {error}"[:200]
+                self._end(computer, Unavailable("fleet-garbage", detail))
         finally:
             future.release()
 

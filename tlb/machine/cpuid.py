@@ -38,13 +38,15 @@ class Registers(NamedTuple):
 
 
 Reader = Callable[[int, int], Registers]
+CacheKind = Literal["data", "instruction", "unified"]
+TlbKind = Literal["data", "instruction", "unified", "load", "store"]
 
 
 class Cache(Facts):
     """One cache. `ways` is 0 where it is fully associative; None is what nothing states."""
 
     level: int
-    kind: Literal["data", "instruction", "unified"]
+    kind: CacheKind
     size_bytes: int
     line_bytes: int | None = None
     ways: int | None = None
@@ -101,8 +103,11 @@ def _code() -> Callable[[int, int, int], None]:
         raise Unavailable("no-cpuid", f"no memory may hold code: {error}") from error
     signature = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64)
     function = signature(address)
-    function.memory = memory  # which the code lives in
-    return function
+
+    def run(leaf: int, subleaf: int, out: int, code: mmap.mmap = memory) -> None:
+        function(leaf, subleaf, out)  # lies in `code`, which is kept as long as this function
+
+    return run
 
 
 def vendor(read: Reader) -> str:
@@ -178,7 +183,7 @@ def caches(read: Reader) -> tuple[Cache, ...]:
         leaf, exists = 4, has_basic(read, 4)
     else:  # Fn8000_001D is valid where the CPU has TopologyExtensions: Fn8000_0001 ecx bit 22
         leaf = 0x8000001D
-        exists = has_extended(read, leaf) and read(0x80000001, 0).ecx >> 22 & 1
+        exists = has_extended(read, leaf) and bool(read(0x80000001, 0).ecx >> 22 & 1)
     return tuple(_deterministic_caches(read, leaf)) if exists else ()
 
 
@@ -186,8 +191,8 @@ def _deterministic_caches(read: Reader, leaf: int) -> Iterator[Cache]:
     # ends at the first of type 0; the bound is for a reader that never says so
     for subleaf in range(16):
         eax, ebx, ecx, _ = read(leaf, subleaf)
-        kind = {1: "data", 2: "instruction", 3: "unified"}.get(eax & 0x1F)
-        if kind is None:
+        kinds: dict[int, CacheKind] = {1: "data", 2: "instruction", 3: "unified"}
+        if (kind := kinds.get(eax & 0x1F)) is None:
             return
         ways, partitions = (ebx >> 22) + 1, (ebx >> 12 & 0x3FF) + 1
         line_bytes, sets = (ebx & 0xFFF) + 1, ecx + 1
@@ -230,7 +235,7 @@ class Tlb(Facts):
     """
 
     level: int
-    kind: Literal["data", "instruction", "unified", "load", "store"]
+    kind: TlbKind
     pages: tuple[str, ...]
     entries: int
     ways: int | None = None
@@ -276,7 +281,7 @@ _LARGE = ("2m", "4m")
 # level 1, "TLB1" and "2nd-level" level 2. Missing on purpose, so reported as unknown: 0xC2, whose
 # page sizes differ between editions of the manual; 0x64, 0x6A to 0x6D and 0xA0, whose level the
 # manual does not state.
-_LEAF_2: dict[int, list[tuple[int, str, tuple[str, ...], int, int | None]]] = {
+_LEAF_2: dict[int, list[tuple[int, TlbKind, tuple[str, ...], int, int | None]]] = {
     0x01: [(1, "instruction", ("4k",), 32, 4)],
     0x02: [(1, "instruction", ("4m",), 2, 0)],
     0x03: [(1, "data", ("4k",), 64, 4)],
@@ -347,7 +352,7 @@ def _leaf_18(read: Reader) -> Iterator[Tlb]:
     the end."""
     if not has_basic(read, 0x18):
         return
-    kinds = {1: "data", 2: "instruction", 3: "unified", 4: "load", 5: "store"}
+    kinds: dict[int, TlbKind] = {1: "data", 2: "instruction", 3: "unified", 4: "load", 5: "store"}
     # bounded, should a hypervisor invent the last
     for subleaf in range(min(read(0x18, 0).eax, 63) + 1):
         _, ebx, sets, edx = read(0x18, subleaf)
@@ -382,7 +387,11 @@ def _first_level(read: Reader) -> Iterator[Tlb]:
     if has_extended(read, 0x80000005):
         registers = read(0x80000005, 0)
         for page, register in (("4k", registers.ebx), ("2m", registers.eax)):
-            for kind, half in (("data", register >> 16), ("instruction", register & 0xFFFF)):
+            halves: tuple[tuple[TlbKind, int], ...] = (
+                ("data", register >> 16),
+                ("instruction", register & 0xFFFF),
+            )
+            for kind, half in halves:
                 entries, ways = half & 0xFF, half >> 8
                 if entries and ways:
                     ways = 0 if ways == 0xFF else ways
@@ -412,20 +421,32 @@ def _amd_halves(level: int, page: str, register: int, unit: int, source: str) ->
 
     In Fn8000_0006 an empty upper half over a filled lower one means one TLB for both (APM).
     """
-    lower = "unified" if page != "1g" and not register >> 16 else "instruction"
-    for kind, half in (("data", register >> 16), (lower, register & 0xFFFF)):
+    is_shared = page != "1g" and not register >> 16
+    lower: TlbKind = "unified" if is_shared else "instruction"
+    halves: tuple[tuple[TlbKind, int], ...] = (("data", register >> 16), (lower, register & 0xFFFF))
+    for kind, half in halves:
         entries, code = half & 0xFFF, half >> 12
         if entries and code:
             yield _amd_tlb(level, kind, page, entries * unit, _AMD_WAYS.get(code), source)
 
 
 def _amd_tlb(
-    level: int, kind: str, page: str, entries: int, ways: int | tuple[int, int] | None, source: str
+    level: int,
+    kind: TlbKind,
+    page: str,
+    entries: int,
+    ways: int | tuple[int, int] | None,
+    source: str,
 ) -> Tlb:
-    stated = {"ways_between": ways} if isinstance(ways, tuple) else {"ways": ways}
-    note = _NOTE_4M if page == "2m" else ""
     return Tlb(
-        level=level, kind=kind, pages=(page,), entries=entries, source=source, note=note, **stated
+        level=level,
+        kind=kind,
+        pages=(page,),
+        entries=entries,
+        ways=None if isinstance(ways, tuple) else ways,
+        ways_between=ways if isinstance(ways, tuple) else None,
+        source=source,
+        note=_NOTE_4M if page == "2m" else "",
     )
 
 

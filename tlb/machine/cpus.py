@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from tlb.machine import cpuid, microarchitecture, pmu
-from tlb.machine.cpuid import Cache, Reader
+from tlb.machine.cpuid import Cache, CacheKind, Reader
 from tlb.machine.facts import Facts
 from tlb.machine.microarchitecture import IMPLEMENTERS, UNKNOWN
 from tlb.system import procfs
@@ -21,6 +21,14 @@ from tlb.system import procfs
 # Cores of one kind differ by a tenth in their highest clock at most (favoured cores, two CCDs of
 # one package); cores of two kinds by a third and more, in clock or in capacity.
 _ALIKE = 0.9
+
+
+# By the words of sysfs, in small letters.
+_CACHE_KINDS: dict[str, CacheKind] = {
+    "data": "data",
+    "instruction": "instruction",
+    "unified": "unified",
+}
 
 
 class Core(Facts):
@@ -59,9 +67,10 @@ def caches(root: Path, cpu: int) -> tuple[Cache, ...]:
     """The caches of a CPU, as sysfs states them; () where it states none."""
     listed = []
     for _, index in procfs.numbered(_folder(root, cpu) / "cache", r"index([0-9]{1,3})"):
-        kind, level = procfs.word(index / "type").lower(), procfs.number(index / "level")
+        kind = _CACHE_KINDS.get(procfs.word(index / "type").lower())
+        level = procfs.number(index / "level")
         size_bytes = procfs.kib(procfs.text(index / "size"))
-        if kind not in ("data", "instruction", "unified") or level is None or size_bytes is None:
+        if kind is None or level is None or size_bytes is None:
             continue
         cache = Cache(
             level=level,
@@ -162,7 +171,7 @@ def arm_identity(info: Mapping[str, str]) -> dict[str, object]:
         _hex(info.get(f"CPU {key}")) for key in ("implementer", "part", "variant")
     )
     revision = procfs.leading_number(info.get("CPU revision", ""))
-    maker = IMPLEMENTERS.get(implementer, UNKNOWN)
+    maker = UNKNOWN if implementer is None else IMPLEMENTERS.get(implementer, UNKNOWN)
     name = microarchitecture.arm_name(implementer, part)
     model = UNKNOWN
     if implementer is not None and part is not None:

@@ -46,7 +46,8 @@ def ask(state: str, is_arm: bool, read: Reader | None, root: Path = Path("/")) -
     cpuinfo = procfs.text(root / "proc/cpuinfo", procfs.CPUINFO_BYTES)
     flags = cpus.cpuinfo_block(cpuinfo, 0).get("flags", "").split()
     words = procfs.word(root / MELTDOWN)
-    broadcasts, deferring = True, False
+    broadcasts: bool | None = True
+    deferring: bool | None = False
     if not is_arm:
         broadcasts = "invlpgb" in flags if flags else None
         deferring = defers(read) if read else None

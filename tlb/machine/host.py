@@ -276,7 +276,7 @@ def state_facts(host: Host) -> dict[str, object]:
     pool pages, counters, whether a guest runs. Nor is provenance: `background` and `boot_id`.
     """
     core, kvm = host.core, host.kvm
-    facts = {
+    facts: dict[str, object] = {
         "kernel_release": host.kernel_release,
         "microcode": host.microcode,
         "base_page_bytes": host.base_page_bytes,

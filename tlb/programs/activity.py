@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import median_high
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from tlb.system import procfs
 from tlb.system.page_sizes import BASE
@@ -28,6 +28,7 @@ PROC = Path("/proc")
 _ALL_PAGES = b"1"  # for clear_refs: Documentation/filesystems/proc.rst
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD, linux/sched.h
 
+Found = TypeVar("Found")
 Read = list[tuple[int, list[Mapping]]]  # PIDs with their mappings
 
 
@@ -43,11 +44,19 @@ class Used(NamedTuple):
     def cpu_s(self) -> float:
         return self.user_s + self.kernel_s
 
+    def _with(self, other: Used, sign: int) -> Used:
+        return Used(
+            self.minor_faults + sign * other.minor_faults,
+            self.major_faults + sign * other.major_faults,
+            self.user_s + sign * other.user_s,
+            self.kernel_s + sign * other.kernel_s,
+        )
+
     def __add__(self, other: Used) -> Used:  # type: ignore[override]
-        return Used(*(a + b for a, b in zip(self, other, strict=True)))
+        return self._with(other, 1)
 
     def __sub__(self, other: Used) -> Used:
-        return Used(*(a - b for a, b in zip(self, other, strict=True)))
+        return self._with(other, -1)
 
 
 class Sample(NamedTuple):
@@ -102,8 +111,8 @@ def sample(
     Unavailable: process-gone, process-denied or smaps-unread if none can be read."""
     failed: list[Unavailable] = []
 
-    def each(call: Callable[[int], object], pids: Iterable[int]) -> dict[int, object]:
-        done = {}
+    def each(call: Callable[[int], Found], pids: Iterable[int]) -> dict[int, Found]:
+        done = dict[int, Found]()
         for pid in pids:
             try:
                 done[pid] = call(pid)

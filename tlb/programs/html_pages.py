@@ -112,12 +112,13 @@ def flame_graph(walks: Counter[tuple[str, str, str]]) -> Markup:
 def where_page(made: Report) -> str:
     """Return the page as HTML."""
     verdict, *sentences = made.sentences()
-    curve = [
-        (f"{entries:,}", format_size(entries * made.geometry.page_bytes), f"{walks:,}")
-        for entries, walks in sorted(made.found.curve.items())
-    ]
     tables = made.tables()
-    if curve:
+    if made.geometry and made.found.curve:
+        page_bytes = made.geometry.page_bytes
+        curve: list[tuple[str, ...]] = [
+            (f"{entries:,}", format_size(entries * page_bytes), f"{walks:,}")
+            for entries, walks in sorted(made.found.curve.items())
+        ]
         head = "entries", "reach on base pages", "walks"
         tables["Second levels of other sizes (LRU, without sets)"] = head, curve
     shown = [

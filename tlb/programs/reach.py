@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING
 from tlb.machine import host as hosts
 from tlb.machine.host import Host, data_caches, data_tlbs
 from tlb.measure import kernels, rows
-from tlb.measure.measuring_setup import Rig
-from tlb.measure.record import Point
 from tlb.measure.store import Store
 from tlb.programs.activity import Sample
 from tlb.stats.campaigns import newest
 from tlb.stats.intervals import Interval, median_interval
-from tlb.stats.program_bounds import Gain, Prices, Tread, tread
+from tlb.stats.program_bounds import Gain, Points, Prices, Tread, tread
 from tlb.system import files, processes
 from tlb.system.page_sizes import BASE, page_bytes
 from tlb.system.reasons import Unavailable, if_available
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from tlb.measure.measuring_setup import Rig
 
 PRICES = "hugepages"  # the experiment with chases on base pages and on huge ones
 SURVEY = "geometry"  # measure.survey.NAME
@@ -86,6 +86,8 @@ class Reach:
     def timed(self, host: Host, store: Store, sample: Sample) -> Reach:
         """Return this with prices timed now, over what a sample touches, or why they were not. Holds
         the lock of measurements meanwhile."""
+        from tlb.measure.measuring_setup import Rig  # once the program has ended, for its memory
+
         pages = (sample.active_bytes - sample.huge_most) // self.base_page_bytes
         try:
             with files.measuring_lock():
@@ -198,6 +200,8 @@ _LEAST_PAGES, _STEP, MOST_BYTES = 256, 4, 256 << 20
 
 def timed_prices(rig: Rig, base_page_bytes: int, pages: int) -> Prices:
     """Return prices on base pages up to so many of them. Raises Unavailable as `Rig.measured`."""
+    from tlb.measure.record import Point
+
     most = max(min(pages, MOST_BYTES // base_page_bytes), 2)
     sizes, size = [most], _LEAST_PAGES
     while size < most:
@@ -217,6 +221,10 @@ def timed_prices(rig: Rig, base_page_bytes: int, pages: int) -> Prices:
                 raise result
             times[point.lines, point.layout].append(result.ns_per_access)
     both = {n: list(zip(times[n, "spread"], times[n, "packed"], strict=True)) for n in sizes}
-    walks = [(n, median_interval([far - near for far, near in each])) for n, each in both.items()]
-    ratios = [(n, median_interval([near / far for far, near in each])) for n, each in both.items()]
+    walks: Points = [
+        (n, median_interval([far - near for far, near in each])) for n, each in both.items()
+    ]
+    ratios: Points = [
+        (n, median_interval([near / far for far, near in each])) for n, each in both.items()
+    ]
     return Prices({BASE: walks}, ratios, "thp")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tlb.programs import children, snapshots
 from tlb.programs.children import Number, Stream, Written
@@ -24,6 +24,9 @@ from tlb.programs.levers import Lever
 from tlb.programs.snapshots import Snapshot
 from tlb.system import processes, procfs
 from tlb.system.reasons import Unavailable
+
+if TYPE_CHECKING:
+    import resource
 
 PADDING = "TLB_PADDING"  # a variable that no program reads
 
@@ -86,14 +89,14 @@ def run(
     before = lever.given_bytes()
     with processes.adopting(), lever.environment() as environment:
         start_s = time.monotonic()
-        padded, given = environment | {PADDING: "x" * padding_bytes}, conditions.input_file
+        padded, given = {**environment, PADDING: "x" * padding_bytes}, conditions.input_file
         try:
             with children.started(command, padded, lever.starting, input_file=given) as program:
                 streams = children.streams_of(program, conditions.is_shown)
                 with _observed(lever, mine, seen, collapsed, start_s, share, after_s):
                     done = _follow(program, streams, driver, mine, start_s, limit_s)
                 killed = driver is not None and stop_server(program)
-                *used, system_s = _reaped(program)
+                usage = _reaped(program)
                 left = processes.end(mine.all, children.GRACE_S)
                 status, elapsed_s, streams = done
                 if status is None:
@@ -102,15 +105,27 @@ def run(
         except BaseException:
             processes.end(mine.all, children.GRACE_S)
             raise
-    ends = tuple(seen), left, next(iter(collapsed), None), killed, lever.given_bytes() - before
-    return Run(elapsed_s, status, *_printed(streams, conditions), *used, *ends, system_s)
+    return Run(
+        elapsed_s,
+        status,
+        *_printed(streams, conditions),
+        minor_faults=usage.ru_minflt,
+        major_faults=usage.ru_majflt,
+        cpu_s=usage.ru_utime + usage.ru_stime,
+        snapshots=tuple(seen),
+        left=left,
+        collapsed=collapsed[0] if collapsed else None,
+        killed=killed,
+        given_bytes=lever.given_bytes() - before,
+        system_s=usage.ru_stime,
+    )
 
 
-def _reaped(program: subprocess.Popen[bytes]) -> tuple[int, int, float, float]:
-    """Wait for the end of a program; return faults and CPU times as a Run has them."""
-    _, status, used = os.wait4(program.pid, 0)
+def _reaped(program: subprocess.Popen[bytes]) -> resource.struct_rusage:
+    """Wait for the end of a program; return what it used."""
+    _, status, usage = os.wait4(program.pid, 0)
     program.returncode = os.waitstatus_to_exitcode(status)
-    return used.ru_minflt, used.ru_majflt, used.ru_utime + used.ru_stime, used.ru_stime
+    return usage
 
 
 def _printed(
@@ -169,15 +184,17 @@ def _observed(
     """Take snapshots of the program meanwhile, and let a lever act that acts from outside."""
     stop = threading.Event()
     has_lever = lever.has_reached or (lambda pid: False)
+    acts = lever.acts
 
     def act() -> None:
-        collapsed.append(lever.acts(mine, start_s, after_s, stop))
+        if acts:
+            collapsed.append(acts(mine, start_s, after_s, stop))
         # The next snapshot of the other thread may come too late.
         seen.append(snapshots.take(mine(), has_lever, start_s))
 
     recording = (seen, mine, has_lever, start_s, share, stop)
     threads = [threading.Thread(target=snapshots.record, args=recording)]
-    threads += [threading.Thread(target=act)] if lever.acts else []
+    threads += [threading.Thread(target=act)] if acts else []
     for thread in threads:
         thread.start()
     try:
@@ -307,7 +324,7 @@ def stop_server(server: subprocess.Popen[bytes]) -> bool:
     with children.pidfd(server.pid) as fd:
         if select.select([fd], [], [], 0)[0]:
             end = os.waitid(os.P_PID, server.pid, os.WEXITED | os.WNOWAIT)
-            if end.si_status:  # exit code, or the signal that ended it
+            if end and end.si_status:  # exit code, or the signal that ended it
                 name = None if end.si_code == os.CLD_EXITED else signal.strsignal(end.si_status)
                 raise Unavailable("server-ended", name or f"with status {end.si_status}")
             return False

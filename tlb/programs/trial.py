@@ -180,10 +180,17 @@ def _attempt(aim: Aim, tell: Callable[[Trial], None]) -> Trial:
     begin, seed, throttled = time.monotonic(), secrets.randbits(_SEED_BITS), background.throttled()
     end_s = begin + aim.minutes * 60
 
-    def take(lever: Lever, **how: float) -> Run:
-        limit_s = max(end_s - time.monotonic(), LEAST_LIMIT_S)
-        conditions, driver = aim.conditions, aim.driver
-        return run(aim.command, lever, driver=driver, limit_s=limit_s, conditions=conditions, **how)
+    def take(lever: Lever, share: float, after_s: float = 0.0, padding_bytes: int = 0) -> Run:
+        return run(
+            aim.command,
+            lever,
+            limit_s=max(end_s - time.monotonic(), LEAST_LIMIT_S),
+            share=share,
+            driver=aim.driver,
+            conditions=aim.conditions,
+            after_s=after_s,
+            padding_bytes=padding_bytes,
+        )
 
     rehearsal, after_s = _rehearsed(aim, take)
     trial = Trial(aim, rehearsal, seed, spent_s=time.monotonic() - begin)
@@ -192,8 +199,7 @@ def _attempt(aim: Aim, tell: Callable[[Trial], None]) -> Trial:
 
     def one(lever: bool) -> Run:
         chosen = aim.lever if lever else aim.against
-        again = {"share": SNAPSHOT_SHARE, "after_s": after_s, "padding_bytes": next(paddings)}
-        return aim.checked(take(chosen, **again))
+        return aim.checked(take(chosen, SNAPSHOT_SHARE, after_s, next(paddings)))
 
     left_s, clock = end_s - time.monotonic(), time.monotonic
     try:

@@ -20,9 +20,8 @@ from tlb.machine import background
 from tlb.programs import activity, children, folios
 from tlb.programs.activity import Sample, Used, after_start
 from tlb.programs.guard import guarded
-from tlb.programs.levers import LEVERS
 from tlb.programs.runs import listens
-from tlb.programs.snapshots import own_processes
+from tlb.programs.snapshots import own_processes, process_has_no_thp
 from tlb.system import processes
 from tlb.system.reasons import Unavailable
 
@@ -124,7 +123,7 @@ def watch(
     Raises Unavailable (process-gone, process-denied, program-killed) or KeyboardInterrupt before a first sample."""
     watched, begin = Watched(target, overhead), time.monotonic()
     throttled = partial(background.throttled, process=str(target.pid))
-    before, watched.thp_disabled = throttled(), LEVERS["no-thp"].has_reached(target.pid)
+    before, watched.thp_disabled = throttled(), process_has_no_thp(target.pid)
     first: dict[int, activity.Used] = {}  # other processes start later, from nothing
     try:
         first[target.pid] = activity.used(target.pid)
@@ -139,8 +138,9 @@ def watch(
                 break
     except (KeyboardInterrupt, Unavailable):  # earlier samples stay
         if not watched.samples:
-            if target.ended(0) and (target.status() or 0) < 0:
-                words = children.signal_words(target.status())
+            status = target.status() if target.ended(0) else None
+            if status is not None and status < 0:
+                words = children.signal_words(status)
                 raise Unavailable("program-killed", words) from None
             raise
     _use(watched, begin, first)

@@ -187,11 +187,16 @@ class Report:
                 return window_s
         return None
 
+    @property
+    def turns(self) -> Sequence[Mapping[str, Quantity]]:
+        """The counts of each pause; none if nothing was counted."""
+        return () if isinstance(self.counts, str) else self.counts
+
     def uncounted(self) -> dict[str, str]:
         """Return the reason's code for quantities of page walks that were never counted."""
         return {
             name: quantity.reason
-            for turn in self.counts
+            for turn in self.turns
             for name, quantity in turn.items()
             if name in ("walk", "walk_cycles")
             if quantity.reason and not self.rate(name, "instructions")
@@ -199,7 +204,7 @@ class Report:
 
     def rate(self, part: str, whole: str) -> Interval | None:
         """Return one count over another, over the turns with both; None without any."""
-        turns = [turn for turn in self.counts if {part, whole} <= {*turn}]
+        turns = [turn for turn in self.turns if {part, whole} <= {*turn}]
         both = [(turn[part].value, turn[whole].value) for turn in turns]
         shares = [a / b for a, b in both if a is not None and b]
         return median_interval(shares) if shares else None

@@ -30,8 +30,9 @@ MOST_ROUNDS = 25
 # How often a proof may name a set, or a loss, where huge pages change nothing: divided among its
 # comparisons (Bonferroni), since the best of many sets that change nothing looks like a gain.
 WRONG = 0.05
-NONE, ALL = (), ("all",)
 Sites = tuple[str, ...]
+NONE: Sites = ()
+ALL: Sites = ("all",)
 
 
 class Timed(NamedTuple):
@@ -75,7 +76,8 @@ class Proof:
 
     def ratio(self, sites: Sites) -> Interval:
         """Return the time with these sites advised over that with none."""
-        return paired_ratio(*self.seconds(sites, NONE), self.confidence)
+        with_sites, without = self.seconds(sites, NONE)
+        return paired_ratio(with_sites, without, self.confidence)
 
     def gains(self, sites: Sites) -> bool:
         """Whether these sites are known to gain; False with too few rounds to know."""
@@ -130,7 +132,8 @@ def prove(
     Unavailable as `runs.run` does, and lever-failed."""
     begin = time.monotonic()
     number = _affordable(len(candidates), (limit_s - begin) / max(native_s, 1e-3))
-    singles, proof = [(site,) for site in candidates[:number]], Proof()
+    singles: list[Sites] = [(site,) for site in candidates[:number]]
+    proof = Proof()
     proof.left_out = min(len(candidates), MOST_CANDIDATES) - number
     with sampling.scratch() as (file, proof.no_samples):
         timed = partial(_timed, command, file, limit_s, status)

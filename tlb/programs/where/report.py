@@ -107,8 +107,10 @@ class Report:
         sites = self.found.sites.values()
         if self.knows_sites:
             return self._ranked(sites, lambda site: site.counts)
-        made = [site for site in sites if self.proof and (site.id,) in self.proof.tried]
-        return sorted(made, key=lambda site: self.proof.ratio((site.id,)).value)
+        if (proof := self.proof) is None:
+            return []
+        tried = [site for site in sites if (site.id,) in proof.tried]
+        return sorted(tried, key=lambda site: proof.ratio((site.id,)).value)
 
     @property
     def most_saved_s(self) -> float:
@@ -182,7 +184,9 @@ class Report:
             yield row | {"allocated by": site.origin}
 
     def run_rows(self) -> Iterator[Row]:
-        for sites in self.proof.tried if self.proof else ():
+        if self.proof is None:
+            return
+        for sites in self.proof.tried:
             name = {NONE: "none", ALL: "all"}.get(sites, self.letters(*sites))
             seconds = median(*self.proof.seconds(sites))
             row = {"on huge pages": name, "time": format_ns(seconds * 1e9)}
@@ -218,8 +222,9 @@ class Report:
     @property
     def is_cheap(self) -> bool:
         """Whether huge pages can save next to nothing; False if that is unknown."""
-        is_known = self.geometry and self.native_s is not None and not self.found.is_cut
-        return bool(is_known and self.most_saved_s < NOTHING * self.native_s)
+        if self.geometry is None or self.native_s is None or self.found.is_cut:
+            return False
+        return self.most_saved_s < NOTHING * self.native_s
 
     @property
     def chosen(self) -> Sites:
