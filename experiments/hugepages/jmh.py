@@ -253,7 +253,7 @@ SIZES = (1_000, 10_000, 1_000_000, 10_000_000, 100_000_000)  # the published one
 
 def build() -> Path:
     """Return the benchmark's jar, built if sources or JDK changed. Raises Unavailable:
-    no-toolchain, maven-failed, disk-full, disk-read-only."""
+    no-toolchain, disk-full, disk-read-only."""
     version = java_version()
     if missing := [name for name in ("mvn", "javac") if shutil.which(name) is None]:
         raise Unavailable("no-toolchain", _JVM.lacking(" and ".join(missing)))
@@ -267,11 +267,12 @@ def _package(target: Path) -> None:
         try:
             done = run_whole([*command, *offline], timeout=BUILD_S)
         except subprocess.TimeoutExpired:
-            raise Unavailable("maven-failed", f"not finished in {BUILD_S:.0f} s") from None
+            raise Unavailable("no-toolchain", f"Maven took over {BUILD_S:.0f} s") from None
         if done.returncode == 0 and (target / "jmh-kernels.jar").exists():
             return
     # Maven's own messages contain the addresses of private repositories and mirrors.
-    raise Unavailable("maven-failed", "`mvn -f kernels/jmh/pom.xml package` says why")
+    why = "run `mvn -f kernels/jmh/pom.xml package` and fix what it reports; it needs JDK 17 or later"
+    raise Unavailable("no-toolchain", f"{why} and, the first time, a repository within reach")
 
 
 def java_version() -> str:

@@ -145,4 +145,4 @@ def test_what_is_not_installed_is_named(monkeypatch):
         with sampling.scratch() as (file, reason):
             assert file is None and "perf" in reason
         valgrind.tool()
-    assert why.value.code == "no-valgrind"
+    assert why.value.code == "no-toolchain"

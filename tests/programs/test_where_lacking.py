@@ -25,14 +25,14 @@ pytestmark = [
 @pytest.mark.endurance
 @pytest.mark.parametrize(
     ("code", "module", "function"),
-    [("no-valgrind", valgrind, "tool"), ("no-simulation", simulation, "simulate")],
+    [("no-toolchain", valgrind, "tool"), ("no-simulation", simulation, "simulate")],
 )
 def test_what_cannot_be_simulated_is_timed(code, module, function, known_walks, monkeypatch):
     def lacking(*given: object) -> None:
         raise Unavailable(code)
 
     monkeypatch.setattr(module, function, lacking)
-    if code == "no-valgrind":
+    if code == "no-toolchain":
         monkeypatch.setattr(command.shutil, "which", lambda name: None)  # nor Cachegrind
     monkeypatch.setattr(command, "_extra_ns", lambda rig, lines: 30.0)
     monkeypatch.setattr(proof, "MOST_ROUNDS", 2)
@@ -54,7 +54,7 @@ def test_what_cannot_be_simulated_is_timed(code, module, function, known_walks, 
 @pytest.mark.endurance
 def test_without_the_tool_cachegrind_counts_the_walks_of_lines(known_walks, monkeypatch):
     def lacking() -> None:
-        raise Unavailable("no-valgrind")
+        raise Unavailable("no-toolchain")
 
     monkeypatch.setattr(valgrind, "tool", lacking)
     monkeypatch.setattr(valgrind, "geometry", lambda host, surveyed: GEOMETRY)
@@ -71,7 +71,7 @@ def test_without_the_tool_cachegrind_counts_the_walks_of_lines(known_walks, monk
     assert heading == "Lines of code" and head == ("line", "all walks")
     proven = command.simulate_or_time(*arguments, True, False)
     assert any("allocate_chased" in site.origin for site in proven.sites)
-    assert str(Unavailable("no-valgrind")) in "".join(proven.sentences())
+    assert str(Unavailable("no-toolchain")) in "".join(proven.sentences())
 
 
 @pytest.mark.parametrize(("second", "ways", "simulated"), [(3072, 12, 3072), (1536, 8, 1024)])

@@ -94,12 +94,12 @@ def used(pid: int, proc: Path = PROC) -> Used:
 
 
 def check(pid: int, proc: Path = PROC) -> None:
-    """Raise Unavailable if a process cannot be watched: process-gone, process-kernel,
+    """Raise Unavailable if a process cannot be watched: process-gone, pid-refused,
     process-denied, no-referenced, smaps-unread."""
     if int(_stat(pid, proc)[6]) & _KERNEL_THREAD:
-        raise Unavailable("process-kernel", f"process {pid}")
+        raise Unavailable("pid-refused", f"process {pid} is a thread of Linux")
     if not all((proc / str(pid) / name).exists() for name in ("smaps", "clear_refs")):
-        raise Unavailable("no-referenced")
+        raise Unavailable("no-referenced", f"/proc/{pid} has no smaps or clear_refs")
     _clear(pid, b"", proc)
     of_process(pid, proc)
 

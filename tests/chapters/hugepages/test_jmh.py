@@ -300,7 +300,7 @@ def test_the_benchmark_is_built_and_measures_on_base_pages(tmp_path, monkeypatch
         with files.measuring_lock(wait=True):
             scores = jmh.run_jmh(jar, "4k", (1000, 100_000), **effort)
     except Unavailable as why:
-        if why.code in ("maven-failed", "memory-short"):
+        if why.code in ("no-toolchain", "memory-short"):
             lacking(str(why))
         raise
     measured = [(score.quantity, score.array_bytes) for score in scores]

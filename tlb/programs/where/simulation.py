@@ -343,7 +343,7 @@ def resolved(frame: str) -> str:
 # --- programs that cannot be simulated: why, and the allocations that runs of them can compare
 
 # Why a program is not simulated, of what leaves it to be timed.
-LACKING = {"no-valgrind", "no-compiler", "compile-failed", "no-geometry", "no-simulation"}
+LACKING = {"no-toolchain", "no-compiler", "compile-failed", "no-geometry", "no-simulation"}
 
 
 def check_sanitizer(command: str) -> None:

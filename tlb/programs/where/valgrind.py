@@ -21,6 +21,7 @@ from tlb.system.page_sizes import BASE, page_bytes
 from tlb.system.reasons import Unavailable
 
 TOOL = Path(__file__).parent / "tool" / "walks.c"
+LACKS_VALGRIND = "Valgrind with its libraries and headers; Debian, Ubuntu: apt install valgrind"
 _HEADERS = "/usr/include/valgrind"
 _FOLDERS = ("libexec/valgrind", "lib/{}-linux-gnu/valgrind", "lib/valgrind", "lib64/valgrind")
 # Valgrind's name, and an address where no program is loaded.
@@ -93,7 +94,7 @@ def geometry(host: Host, surveyed: Sequence[int] = ()) -> Geometry:
 
 def tool() -> Path:
     """Build the tool where it is not yet; return the folder that Valgrind takes it from. Raises
-    Unavailable: no-valgrind, no-compiler, compile-failed."""
+    Unavailable: no-toolchain, no-compiler, compile-failed."""
     machine = platform.machine()
     arch, address = _ARCHITECTURES.get(machine, ("", ""))
     folders = [Path("/usr", folder.format(machine)) for folder in _FOLDERS]
@@ -103,7 +104,7 @@ def tool() -> Path:
     )
     has_headers = Path(_HEADERS, "libvex.h").exists()
     if not (library and runtime and has_headers and shutil.which("valgrind")):
-        raise Unavailable("no-valgrind")
+        raise Unavailable("no-toolchain", LACKS_VALGRIND)
     if (cc := compiler()) is None:
         raise Unavailable("no-compiler")
     flags = _FLAGS.format(headers=_HEADERS, arch=arch, address=address).split()
