@@ -271,7 +271,9 @@ def _package(target: Path) -> None:
         if done.returncode == 0 and (target / "jmh-kernels.jar").exists():
             return
     # Maven's own messages contain the addresses of private repositories and mirrors.
-    why = "run `mvn -f kernels/jmh/pom.xml package` and fix what it reports; it needs JDK 17 or later"
+    why = (
+        "run `mvn -f kernels/jmh/pom.xml package` and fix what it reports; it needs JDK 17 or later"
+    )
     raise Unavailable("no-toolchain", f"{why} and, the first time, a repository within reach")
 
 

@@ -87,35 +87,41 @@ def attempt(
 
     Example: `tlb try -- ./program`. Exit 1: impossible; 2: usage; 3: others measure; 4: it failed."""
     _check_files(input_file, html, markdown, pid, sweep)
-    served = _driver(driver, ready)
-    template = Aim(
-        [],
-        levers.LEVERS["collapse"],
-        within / 100,
-        minutes,
-        higher,
-        conditions=Conditions(
-            input_file,
-            tuple(_words("--prepare", prepare)),
-            _pattern(metric, higher, quantile),
-            quantile,
-            shows,
-        ),
-        warmup=warmup,
-        ignore_failure=failing,
-        against=levers.lever(against, [], "--against"),
+    served, prepared = _driver(driver, ready), tuple(_words("--prepare", prepare))
+    conditions = Conditions(
+        input_file, prepared, _pattern(metric, higher, quantile), quantile, shows
     )
+    template = _template(within, minutes, higher, conditions, warmup, failing, against)
     if command and not pid:
-        chosen, commands = _lever(lever, env, only), _swept(command, sweep)
-        each = replace(
-            template, lever=chosen, minutes=minutes / len(commands), after_s=after, driver=served
-        )
-        aims = [replace(each, command=words) for words in commands]
-        return _paired(aims, wait, as_json, html, markdown)
+        template = replace(template, lever=_lever(lever, env, only), after_s=after, driver=served)
+        return _paired(_swept(template, command, sweep), wait, as_json, html, markdown)
     others = (ready, env, sweep, only, markdown, against != "none", after is not None)
     if command or not pid or not served or lever not in ("advise", "collapse") or any(others):
         raise Unavailable("bad-parameter", "give a COMMAND, or a --pid and for it a --driver")
     return _before_after(pid, replace(template, command=served.command), as_json, wait)
+
+
+def _template(
+    within_percent: float,
+    minutes: float,
+    higher: bool,
+    conditions: Conditions,
+    warmup: int,
+    ignore_failure: bool,
+    against: str,
+) -> Aim:
+    """Return an aim without a command, for a running process. Raises Unavailable."""
+    return Aim(
+        [],
+        levers.LEVERS["collapse"],
+        within_percent / 100,
+        minutes,
+        higher,
+        conditions=conditions,
+        warmup=warmup,
+        ignore_failure=ignore_failure,
+        against=levers.lever(against, [], "--against"),
+    )
 
 
 def _lever(name: str, env: list[str], only: str) -> levers.Lever:
@@ -139,9 +145,9 @@ def _check_files(
     terminal.check_input(given)
 
 
-def _swept(command: list[str], sweep: str) -> list[list[str]]:
-    """Return the command with each value of --sweep in it. Raises Unavailable: bad-parameter,
-    program-missing."""
+def _swept(template: Aim, command: list[str], sweep: str) -> list[Aim]:
+    """Return an aim for the command with each value of --sweep in it; they share the minutes.
+    Raises Unavailable: bad-parameter, program-missing."""
     name, _, values = sweep.partition("=")
     place = f"{{{name}}}"
     if sweep and (not values or not any(place in word for word in command)):
@@ -149,10 +155,13 @@ def _swept(command: list[str], sweep: str) -> list[list[str]]:
             "bad-parameter", f"--sweep NAME=A,B takes {{NAME}} in COMMAND, not {sweep}"
         )
     each = values.split(",") if sweep else [""]
-    swept = [[word.replace(place, value) if sweep else word for word in command] for value in each]
-    for made in swept:
-        executable.check(made)
-    return swept
+    commands = [
+        [word.replace(place, value) if sweep else word for word in command] for value in each
+    ]
+    for words in commands:
+        executable.check(words)
+    minutes = template.minutes / len(commands)
+    return [replace(template, command=words, minutes=minutes) for words in commands]
 
 
 def _trials(aims: list[Aim]) -> tuple[list[Trial], KeyboardInterrupt | Unavailable | None]:

@@ -96,29 +96,17 @@ def run(
                 with _observed(lever, mine, seen, collapsed, start_s, share, after_s):
                     done = _follow(program, streams, driver, mine, start_s, limit_s)
                 killed = driver is not None and stop_server(program)
-                usage = _reaped(program)
-                left = processes.end(mine.all, children.GRACE_S)
-                status, elapsed_s, streams = done
+                usage, left = _reaped(program), processes.end(mine.all, children.GRACE_S)
+                status, elapsed_s, output = done
                 if status is None:
                     status = program.returncode
                     children.read_rest(streams)
         except BaseException:
             processes.end(mine.all, children.GRACE_S)
             raise
-    return Run(
-        elapsed_s,
-        status,
-        *_printed(streams, conditions),
-        minor_faults=usage.ru_minflt,
-        major_faults=usage.ru_majflt,
-        cpu_s=usage.ru_utime + usage.ru_stime,
-        snapshots=tuple(seen),
-        left=left,
-        collapsed=collapsed[0] if collapsed else None,
-        killed=killed,
-        given_bytes=lever.given_bytes() - before,
-        system_s=usage.ru_stime,
-    )
+    given_bytes = lever.given_bytes() - before
+    of_memory = tuple(seen), left, next(iter(collapsed), None), killed, given_bytes
+    return _run_of(elapsed_s, status, output, conditions, usage, of_memory)
 
 
 def _reaped(program: subprocess.Popen[bytes]) -> resource.struct_rusage:
@@ -128,11 +116,27 @@ def _reaped(program: subprocess.Popen[bytes]) -> resource.struct_rusage:
     return usage
 
 
-def _printed(
-    streams: list[children.Stream], conditions: Conditions
-) -> tuple[Number | None, str, tuple[Written, Written]]:
-    written = streams[0].written, streams[1].written
-    return _number(streams, conditions), streams[1].last_lines, written
+def _run_of(
+    elapsed_s: float,
+    status: int,
+    output: list[children.Stream],
+    conditions: Conditions,
+    usage: resource.struct_rusage,
+    of_memory: tuple[tuple[Snapshot, ...], int, Collapsed | None, bool, int],
+) -> Run:
+    """Return a run. of_memory: its fields from snapshots to given_bytes."""
+    return Run(
+        elapsed_s,
+        status,
+        _number(output, conditions),
+        output[1].last_lines,
+        (output[0].written, output[1].written),
+        usage.ru_minflt,
+        usage.ru_majflt,
+        usage.ru_utime + usage.ru_stime,
+        *of_memory,
+        system_s=usage.ru_stime,
+    )
 
 
 def _prepare(command: tuple[str, ...], limit_s: float) -> None:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import ceil, inf, log, log1p, nan
 from typing import Literal
 
@@ -180,18 +181,7 @@ def _attempt(aim: Aim, tell: Callable[[Trial], None]) -> Trial:
     begin, seed, throttled = time.monotonic(), secrets.randbits(_SEED_BITS), background.throttled()
     end_s = begin + aim.minutes * 60
 
-    def take(lever: Lever, share: float, after_s: float = 0.0, padding_bytes: int = 0) -> Run:
-        return run(
-            aim.command,
-            lever,
-            limit_s=max(end_s - time.monotonic(), LEAST_LIMIT_S),
-            share=share,
-            driver=aim.driver,
-            conditions=aim.conditions,
-            after_s=after_s,
-            padding_bytes=padding_bytes,
-        )
-
+    take = partial(_take, aim, end_s)
     rehearsal, after_s = _rehearsed(aim, take)
     trial = Trial(aim, rehearsal, seed, spent_s=time.monotonic() - begin)
     tell(trial)
@@ -218,6 +208,22 @@ def _attempt(aim: Aim, tell: Callable[[Trial], None]) -> Trial:
     trial.spent_s = time.monotonic() - begin
     trial.throttled = background.throttled() - throttled
     return trial
+
+
+def _take(
+    aim: Aim, end_s: float, lever: Lever, share: float, after_s: float = 0.0, padding_bytes: int = 0
+) -> Run:
+    """Run the aim's command with a lever, until end_s of the monotonic clock at most."""
+    return run(
+        aim.command,
+        lever,
+        limit_s=max(end_s - time.monotonic(), LEAST_LIMIT_S),
+        share=share,
+        driver=aim.driver,
+        conditions=aim.conditions,
+        after_s=after_s,
+        padding_bytes=padding_bytes,
+    )
 
 
 def _rehearsed(aim: Aim, take: Callable[..., Run]) -> tuple[tuple[Run, Run], float]:
