@@ -27,7 +27,7 @@ from tlb.programs.runs import Conditions, run
 from tlb.programs.trial import Aim, Trial, attempt, would_have_shown
 from tlb.programs.trial_report import huge_share, side
 from tlb.programs.watch import Watched, attached, watch
-from tlb.programs.where.proof import ALL, NONE
+from tlb.programs.where.proof import ALL_SITES, NO_SITES
 from tlb.programs.where.report import Report
 from tlb.stats.intervals import Interval
 from tlb.stats.pairs import LEAST_PAIRS, paired_ratio
@@ -93,7 +93,7 @@ def _said(made: Report) -> tuple[str, str, str]:
     proof, chosen = made.proof, made.proof.smallest
     origins = [site.origin for site in made.sites if site.id in chosen]
     said = "; ".join(origins) or "everything" if chosen else made.verdict
-    ratios = [_text(proof.ratio(sites)) for sites in (chosen, ALL) if sites != NONE]
+    ratios = [_text(proof.ratio(sites)) for sites in (chosen, ALL_SITES) if sites != NO_SITES]
     return said, ratios[0] if chosen else "", ratios[-1]
 
 

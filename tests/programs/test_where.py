@@ -161,7 +161,7 @@ def test_the_chosen_allocation_alone_lies_on_huge_pages(known_walks):
     chosen = next(s for s in sites if "chased" in simulation.resolved(found.sites[s].stack[0]))
     huge = {
         each: at_peak(run(arguments, levers.sites_lever(each), limit_s=LONG_S, share=0.2).snapshots)
-        for each in (proof.NONE, (chosen,), proof.ALL)
+        for each in (proof.NO_SITES, (chosen,), proof.ALL_SITES)
     }
     sizes = [snapshot.pages.huge_bytes >> 20 for snapshot in huge.values()]
     # Linux gives fewer where memory is fragmented.
@@ -177,7 +177,7 @@ def test_the_smallest_set_that_keeps_the_gain_is_found(monkeypatch):
         for _ in range(10):
             load, each = 1 + noise.random(), {}
             for sites in settings:
-                chosen = saves if sites == proof.ALL else sites
+                chosen = saves if sites == proof.ALL_SITES else sites
                 saved = sum(saves[site] for site in chosen)
                 each[sites] = proof.Timed(load * (1 - saved) + noise.random() / 500)
             made.rounds.append(each)
@@ -204,7 +204,10 @@ def test_the_smallest_set_that_keeps_the_gain_is_found(monkeypatch):
 def test_runs_that_differ_too_much_leave_the_gain_open(walks, spread, verdict):
     noise = random.Random(1)
     rounds = [
-        {sites: proof.Timed(1 + spread * noise.random()) for sites in (proof.NONE, proof.ALL)}
+        {
+            sites: proof.Timed(1 + spread * noise.random())
+            for sites in (proof.NO_SITES, proof.ALL_SITES)
+        }
         for _ in range(8)
     ]
     found = Simulation(lines={Line("f", "x.c", 1, "x"): Counts(misses=walks, walks=walks)})

@@ -29,7 +29,7 @@ _ALL_PAGES = b"1"  # for clear_refs: Documentation/filesystems/proc.rst
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD, linux/sched.h
 
 Found = TypeVar("Found")
-Read = list[tuple[int, list[Mapping]]]  # PIDs with their mappings
+ProcessMappings = list[tuple[int, list[Mapping]]]  # PIDs with their mappings
 
 
 class Used(NamedTuple):
@@ -106,7 +106,7 @@ def check(pid: int, proc: Path = PROC) -> None:
 
 def sample(
     pids: Iterable[int], window_s: float, wait: Callable[[float], object], proc: Path = PROC
-) -> tuple[Sample, Read]:
+) -> tuple[Sample, ProcessMappings]:
     """Clear the bits, wait, and read them; without processes that end meanwhile. Raises
     Unavailable: process-gone, process-denied or smaps-unread if none can be read."""
     failed: list[Unavailable] = []

@@ -25,7 +25,7 @@ from tlb.system.reasons import Unavailable, if_available
 from tlb.system.units import format_size, parse_size
 
 SHIM = Path(__file__).parent / "shim" / "advise.c"
-SITES = Path(__file__).parent / "where" / "tool" / "sites.c"
+SITES_LIBRARY = Path(__file__).parent / "where" / "tool" / "sites.c"
 _PROC = Path("/proc")
 _SIZE_KIB = 64  # of the lever `64k`: what arm64 maps by one entry (contiguous bit)
 # glibc's malloc on huge pages (2.35). A thread's heap, and a heap of many blocks, grow by less than
@@ -283,7 +283,10 @@ def sites_lever(sites: Iterable[str]) -> Lever:
     """Return a lever that puts the allocations of these sites on huge pages, and no others. Heaps
     grow in the steps that a huge page needs, whatever is chosen. Without a compiler for the library
     that does so, all are those of glibc's malloc."""
-    chosen, preload = ",".join(sites), SITES if if_available(library, SITES) else None
+    chosen, preload = (
+        ",".join(sites),
+        SITES_LIBRARY if if_available(library, SITES_LIBRARY) else None,
+    )
     heaps = LEVERS["advise" if chosen and not preload else "advise-control"]
     return Lever(
         "sites",

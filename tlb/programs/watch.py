@@ -177,7 +177,7 @@ def _sample(watched: Watched, window_s: float, begin: float, first: dict[int, Us
     _draw_folios(watched, read)
 
 
-def _draw_folios(watched: Watched, read: activity.Read) -> None:
+def _draw_folios(watched: Watched, read: activity.ProcessMappings) -> None:
     """Look folios up, at first and then as rarely as the overhead asks. The program does not wait
     for it."""
     begin = time.monotonic()

@@ -31,8 +31,8 @@ MOST_ROUNDS = 25
 # comparisons (Bonferroni), since the best of many sets that change nothing looks like a gain.
 WRONG = 0.05
 Sites = tuple[str, ...]
-NONE: Sites = ()
-ALL: Sites = ("all",)
+NO_SITES: Sites = ()
+ALL_SITES: Sites = ("all",)
 
 
 class Timed(NamedTuple):
@@ -49,7 +49,7 @@ class Proof:
     there was no time to try. is_interrupted: by Ctrl-C."""
 
     rounds: list[dict[Sites, Timed]] = field(default_factory=list)
-    smallest: Sites = NONE
+    smallest: Sites = NO_SITES
     no_samples: str = ""
     left_out: int = 0
     is_interrupted: bool = False
@@ -58,7 +58,9 @@ class Proof:
     def tried(self) -> list[Sites]:
         """The sets: none, all, then the smaller ones first."""
         made = {sites for each in self.rounds for sites in each}
-        return sorted(made, key=lambda sites: (sites != NONE, sites != ALL, len(sites), sites))
+        return sorted(
+            made, key=lambda sites: (sites != NO_SITES, sites != ALL_SITES, len(sites), sites)
+        )
 
     @property
     def confidence(self) -> float:
@@ -76,7 +78,7 @@ class Proof:
 
     def ratio(self, sites: Sites) -> Interval:
         """Return the time with these sites advised over that with none."""
-        with_sites, without = self.seconds(sites, NONE)
+        with_sites, without = self.seconds(sites, NO_SITES)
         return paired_ratio(with_sites, without, self.confidence)
 
     def gains(self, sites: Sites) -> bool:
@@ -87,25 +89,25 @@ class Proof:
     @property
     def is_decisive(self) -> bool:
         """Whether there are rounds enough to show a gain of all sites."""
-        return self.ratio(ALL).coverage >= self.confidence
+        return self.ratio(ALL_SITES).coverage >= self.confidence
 
     def gain(self, sites: Sites) -> float:
         """Return the part of the time that these sites save, by medians."""
-        none, some = map(median, self.seconds(NONE, sites))
+        none, some = map(median, self.seconds(NO_SITES, sites))
         return 1 - some / none
 
     def share(self, sites: Sites) -> float:
         """Return the part of the gain of all sites that these bring; 0 if all gain nothing."""
-        every = self.gain(ALL)
+        every = self.gain(ALL_SITES)
         return self.gain(sites) / every if every > 0 else 0.0
 
     def enough(self) -> Sites:
         """Return the smallest set that is known to gain and keeps the largest gain; () if none is."""
-        gaining = [sites for sites in self.tried if sites != NONE and self.gains(sites)]
+        gaining = [sites for sites in self.tried if sites != NO_SITES and self.gains(sites)]
         least = KEPT * max(map(self.gain, gaining), default=0.0)
         kept = [sites for sites in gaining if self.gain(sites) >= least]
         return min(
-            kept, key=lambda sites: (sites == ALL, len(sites), -self.gain(sites)), default=()
+            kept, key=lambda sites: (sites == ALL_SITES, len(sites), -self.gain(sites)), default=()
         )
 
 
@@ -138,9 +140,11 @@ def prove(
     with sampling.scratch() as (file, proof.no_samples):
         timed = partial(_timed, command, file, limit_s, status)
         try:
-            _measure(proof, timed, [NONE, ALL, *singles], (begin + limit_s) / 2, limit_s, tell)
+            _measure(
+                proof, timed, [NO_SITES, ALL_SITES, *singles], (begin + limit_s) / 2, limit_s, tell
+            )
             if nested := _together(proof, singles):
-                _measure(proof, timed, [NONE, ALL, *nested], limit_s, limit_s, tell)
+                _measure(proof, timed, [NO_SITES, ALL_SITES, *nested], limit_s, limit_s, tell)
         except KeyboardInterrupt:
             proof.is_interrupted = True
     proof.smallest = proof.enough()
@@ -156,7 +160,7 @@ def _affordable(candidates: int, runs: float) -> int:
 def _together(proof: Proof, singles: list[Sites]) -> list[Sites]:
     """Return the sets to try next: the best candidates together, more and more of them; none if no
     set gains, or one alone keeps the gain."""
-    gaining = [sites for sites in (ALL, *singles) if proof.rounds and proof.gains(sites)]
+    gaining = [sites for sites in (ALL_SITES, *singles) if proof.rounds and proof.gains(sites)]
     best = sorted((s for s in singles if proof.rounds and proof.gain(s) > 0), key=proof.gain)
     if not gaining or proof.enough() in singles:
         return []
@@ -173,7 +177,7 @@ def _measure(
 ) -> None:
     """Time all settings in rounds: as many as can show a gain until limit_s, more until until_s,
     both of the monotonic clock. A round that is not finished then is dropped."""
-    least = least_rounds(len({*proof.tried, *settings} - {NONE}))
+    least = least_rounds(len({*proof.tried, *settings} - {NO_SITES}))
     shuffle, took_s = random.Random(len(settings)), 0.0
     for number in range(MOST_ROUNDS):
         begin = time.monotonic()

@@ -14,7 +14,7 @@ from tlb.programs.executable import why_no_preload
 from tlb.programs.runs import Run
 from tlb.programs.text import sentences
 from tlb.programs.where import advice
-from tlb.programs.where.proof import ALL, NONE, Proof, Sites
+from tlb.programs.where.proof import ALL_SITES, NO_SITES, Proof, Sites
 from tlb.programs.where.simulation import (
     IN_LINUX,
     OTHER_CODE,
@@ -133,7 +133,7 @@ class Report:
     @cached_property
     def times(self) -> dict[Line, tuple[float, Interval]]:
         """As `saved`, of the set that the proof found, or all if none gains."""
-        return self.saved(self.chosen or ALL)
+        return self.saved(self.chosen or ALL_SITES)
 
     def saved(self, sites: Sites) -> dict[Line, tuple[float, Interval]]:
         """Return the CPU time of each line in ms without huge pages, and what it saves if these
@@ -141,7 +141,7 @@ class Report:
         if self.proof is None or self.proof.no_samples:
             return {}
         rounds = [
-            tuple(self.found.milliseconds(each[key].samples) for key in (NONE, sites))
+            tuple(self.found.milliseconds(each[key].samples) for key in (NO_SITES, sites))
             for each in self.proof.rounds
             if sites in each
         ]
@@ -187,10 +187,10 @@ class Report:
         if self.proof is None:
             return
         for sites in self.proof.tried:
-            name = {NONE: "none", ALL: "all"}.get(sites, self.letters(*sites))
+            name = {NO_SITES: "none", ALL_SITES: "all"}.get(sites, self.letters(*sites))
             seconds = median(*self.proof.seconds(sites))
             row = {"on huge pages": name, "time": format_ns(seconds * 1e9)}
-            if sites != NONE:
+            if sites != NO_SITES:
                 row["ratio"] = f"{self.proof.ratio(sites):.3f}"
                 if saved := self.saved(sites):
                     row["CPU saved, ms"] = _range(saved[PROGRAM][1])
@@ -241,13 +241,13 @@ class Report:
             return Verdict.NO_GAIN
         if not self.proof:
             return Verdict.POSSIBLE
-        is_open = self.proof.ratio(ALL).low < 1 - UNSURE or not self.proof.is_decisive
+        is_open = self.proof.ratio(ALL_SITES).low < 1 - UNSURE or not self.proof.is_decisive
         return Verdict.UNDECIDED if is_open else Verdict.NO_GAIN_SHOWN
 
     @property
     def _chosen_sites(self) -> list[Site]:
         """The sites that matter of those for huge pages, without heaps that fill none."""
-        chosen = [site for site in self.sites if self.chosen == ALL or site.id in self.chosen]
+        chosen = [site for site in self.sites if self.chosen == ALL_SITES or site.id in self.chosen]
         least = advice.huge_page_bytes()
         return [site for site in chosen if not (site.is_heap and 0 < site.touched < least)]
 
@@ -256,7 +256,7 @@ class Report:
         if not self.chosen or self.verdict in (Verdict.NO_GAIN, Verdict.NO_GAIN_SHOWN):
             return
         huge_bytes, sites = advice.huge_page_bytes(), self._chosen_sites
-        only = ALL if self.chosen == ALL else advice.reachable(sites, huge_bytes)
+        only = ALL_SITES if self.chosen == ALL_SITES else advice.reachable(sites, huge_bytes)
         yield from advice.commands(self.command, sites, only, huge_bytes)
 
     def sentences(self) -> list[str]:
@@ -267,7 +267,7 @@ class Report:
             "where",
             report=self,
             found=self.found,
-            all=ALL,
+            all=ALL_SITES,
             verdicts=Verdict,
             larger=larger[:3],
             unnamed=why_no_preload(self.command[0]) or self.found.unnamed,

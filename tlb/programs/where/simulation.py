@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tlb.measure.build import library
 from tlb.programs.executable import line_before, line_of, sanitizer_of, why_no_preload
-from tlb.programs.levers import LEVERS, SITES, Lever, Variable
+from tlb.programs.levers import LEVERS, SITES_LIBRARY, Lever, Variable
 from tlb.programs.runs import Run, run
 from tlb.programs.where.sampling import LINUX, PERIOD_NS, Code, Samples
 from tlb.programs.where.valgrind import Geometry, tool
@@ -248,7 +248,7 @@ def run_naming_sites(
             Variable("TLB_SITES", str(log)),
             *variables,
         ),
-        preload=SITES,
+        preload=SITES_LIBRARY,
     )
     done = run_until(command, lever, seconds)
     found = Simulation(is_cut=done is None)
@@ -363,7 +363,7 @@ def sites_of(command: list[str], seconds: float, why: Unavailable) -> Simulation
         raise why
     found = Simulation()
     try:
-        library(SITES)
+        library(SITES_LIBRARY)
     except Unavailable as lacking:
         found.unnamed = str(lacking)
     else:
