@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Column, Table
 
-from experiments import advice
+from experiments import program_benchmarks
 from experiments.overview import prefixes, rule
 from experiments.page_faults import grid as faults
 from experiments.strides import grid as grids
@@ -27,7 +27,6 @@ from tlb.measure.perf_stat import Plan
 from tlb.measure.record import Point, Quantity
 from tlb.measure.session import Session
 from tlb.measure.store import Store
-from tlb.programs import benchmarks
 from tlb.system.files import measuring_lock
 from tlb.system.page_sizes import BASE
 from tlb.system.processes import pinned
@@ -41,9 +40,9 @@ Rows = Iterator[Cells]
 TABLES: dict[Callable[[], Rows], tuple[str, Cells]] = {  # title and columns
     rule.rule: (rule.TITLE, rule.COLUMNS),
     prefixes.prefixes: (prefixes.TITLE, prefixes.COLUMNS),
-    advice.advice: (advice.TITLE, advice.COLUMNS),
-    benchmarks.overhead: benchmarks.OVERHEAD,
-    benchmarks.known: benchmarks.KNOWN,
+    program_benchmarks.advice: program_benchmarks.ADVICE,
+    program_benchmarks.overhead: program_benchmarks.OVERHEAD,
+    program_benchmarks.known: program_benchmarks.KNOWN,
 }
 _point = grid.Scope(grid.profile("full"), base_page_bytes=host.base_page_bytes()).point
 

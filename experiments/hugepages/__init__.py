@@ -2,7 +2,7 @@
 
 from experiments.hugepages import calculator, claims, figures, grid
 from experiments.hugepages.analysis import Analysis
+from experiments.hugepages.jmh import Jmh
 from experiments.hugepages.quantities import Quantities
-from tlb.programs.jmh import Jmh
 
 DOCUMENTS = {"jmh": Jmh}  # name in data/<machine>/ -> model

@@ -8,7 +8,7 @@ from typing import Self
 
 import pandas as pd
 
-from tlb.programs import jmh
+from experiments.hugepages import jmh
 from tlb.report import analysis
 from tlb.stats import curves, splinter
 from tlb.stats.curves import Curve, median_over_points, select

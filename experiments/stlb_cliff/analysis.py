@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from tlb.machine.cpuid import ways_of
 from tlb.machine.host import data_tlbs
-from tlb.machine.tlb import ways_of
 from tlb.report import analysis
 from tlb.report.chapter import literature, published
 from tlb.stats import counts, curves, misses

@@ -8,8 +8,8 @@ from functools import cached_property
 import pandas as pd
 
 from experiments.walk_anatomy.grid import ENTRY_BYTES, HOT_ONE_PAGE_IN, TABLES, fewest_tables
+from tlb.machine.cpuid import ways_of
 from tlb.machine.host import data_tlbs
-from tlb.machine.tlb import ways_of
 from tlb.report import analysis
 from tlb.stats import replacement
 from tlb.stats.curves import select

@@ -8,8 +8,8 @@ import pandas as pd
 from markupsafe import Markup
 
 from experiments.your_machine.analysis import Analysis
+from tlb.machine.cpuid import Tlb
 from tlb.machine.doctor import advice, describe
-from tlb.machine.tlb import Tlb
 from tlb.report.render import Html, data_table, inline, lacking_note
 from tlb.stats import geometry_words
 from tlb.system.prose import listed

@@ -22,10 +22,8 @@ from tlb.measure.record import Count, Positive
 from tlb.measure.resident import Survey, met
 from tlb.measure.toolchains import Tool, built, environment, first_line, in_folder
 from tlb.programs.levers import lever
-from tlb.programs.pairing import Verdict
-from tlb.programs.runs import Conditions
-from tlb.programs.servers import Driver
-from tlb.programs.trial import Aim, Trial, attempt
+from tlb.programs.runs import Conditions, Driver
+from tlb.programs.trial import Aim, Trial, Verdict, attempt
 from tlb.programs.trial_report import side
 from tlb.stats.intervals import Interval
 from tlb.stats.pairs import LEAST_PAIRS

@@ -1,5 +1,5 @@
 /* Random single-byte reads over a byte array in the JVM, and the random draw alone: a JMH benchmark of the shape that
- * Shipilev published ("Transparent Huge Pages", JVM Anatomy Quarks). Run through tlb/programs/jmh.py. */
+ * Shipilev published ("Transparent Huge Pages", JVM Anatomy Quarks). Run through experiments/hugepages/jmh.py. */
 
 package tlb;
 

@@ -190,7 +190,7 @@ def test_bad_arguments_and_a_lack_of_packages_are_one_sentence(monkeypatch, caps
     for name in ("tls", "worker", "client"):
         monkeypatch.delitem(sys.modules, f"tlb.fleet.{name}", raising=False)
     status, sentence = tlb(monkeypatch, capsys, "--scheduler", "tls://a:1")
-    assert status == 1 and sentence.endswith(REASONS["no-fleet"].remedy + "\n")
+    assert status == 1 and sentence.endswith(REASONS["no-extra"].remedy + "\n")
 
 
 def test_every_tlb_command_of_the_guide_is_understood():

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from support.host import ICE_LAKE, SILVERMONT, SKYLAKE, ZEN_2, ZHAOXIN, reader
 
 from tlb.machine import cpuid
-from tlb.machine.cpuid import Cache, Registers
-from tlb.machine.tlb import Tlb, tlbs
+from tlb.machine.cpuid import Cache, Registers, Tlb, tlbs
 from tlb.system.reasons import Unavailable
 
 

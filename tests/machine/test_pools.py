@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tlb.cli import pool as command
+from tlb.cli import computer
 from tlb.machine import changed_settings, pools
 from tlb.machine.settings import Pool
 from tlb.system.reasons import REASONS, Unavailable
@@ -286,7 +286,7 @@ def test_as_json_a_pool_has_the_bytes_of_all_its_pages(monkeypatch, capsys):
     pool = Pool(page="2m", total=6, free=2, reserved=1, surplus=0)
     monkeypatch.setattr(pools, "look", lambda: {"2m": pool})
     monkeypatch.setattr(pools, "changes", dict)
-    command.look(SimpleNamespace(invoked_subcommand=None), as_json=True)
+    computer.pools_now(SimpleNamespace(invoked_subcommand=None), as_json=True)
     (shown,) = json.loads(capsys.readouterr().out)["pools"]
     assert (shown["total"], shown["bytes"]) == (6, 12 * MIB)
 

@@ -26,7 +26,7 @@ from experiments.overview.compare import (
     compare,
     compared,
 )
-from tlb.cli import shown
+from tlb.cli import terminal
 from tlb.machine import host as hosts
 from tlb.measure import states
 from tlb.measure.record import Record
@@ -310,7 +310,7 @@ def test_what_cannot_be_compared_is_one_sentence(
 
 
 def run(monkeypatch, capsys, *arguments: str) -> tuple[int, str, str]:
-    monkeypatch.setattr(shown, "out", Console(soft_wrap=True, width=300))
+    monkeypatch.setattr(terminal, "out", Console(soft_wrap=True, width=300))
     return ended(monkeypatch, "compare", *arguments), *capsys.readouterr()
 
 

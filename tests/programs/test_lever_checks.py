@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from support.common import refusal
 
+from experiments.hugepages import jmh
 from tlb.machine import pools, settings
 from tlb.measure import session
-from tlb.programs import collapse, jvm, levers
+from tlb.programs import collapse, levers
 from tlb.programs.levers import LEVERS
 
 THP = "sys/kernel/mm/transparent_hugepage/enabled"
@@ -74,7 +75,7 @@ def test_a_kernel_without_transparent_pages_gets_no_command_for_a_file_that_is_a
 ):
     root = computer(tmp_path, files)
     assert refusal(settings.check_thp, root) == code
-    assert refusal(jvm.check, "thp", [1 << 20], root) == code
+    assert refusal(jmh.check_heap, "thp", [1 << 20], root) == code
 
 
 def test_a_measuring_program_that_madvise_is_refused_is_on_such_a_kernel(monkeypatch):
@@ -94,7 +95,7 @@ def test_a_measuring_program_that_a_cgroup_keeps_from_the_pool_has_a_limit_and_n
 
 def test_the_pool_of_a_jvm_is_under_the_limit_of_its_cgroup(tmp_path):
     files = pages_of(2048, **{"2MB.max": "16777216"}) | pool(2048, 512)
-    assert refusal(jvm.check, "2m", [1 << 20], computer(tmp_path, files)) == "pool-limited"
+    assert refusal(jmh.check_heap, "2m", [1 << 20], computer(tmp_path, files)) == "pool-limited"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="collapses in Linux")

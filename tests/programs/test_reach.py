@@ -10,8 +10,8 @@ from support.geometry import rows as surveyed
 from support.synthetic import Truth, frame, scope
 
 from tlb.machine import host as hosts
+from tlb.machine.cpuid import Tlb
 from tlb.machine.host import Host
-from tlb.machine.tlb import Tlb
 from tlb.measure import survey
 from tlb.programs import reach
 from tlb.programs.reach import PRICES

@@ -9,10 +9,9 @@ import time
 import pytest
 from support.common import LONG_S, alive, refusal
 
-from tlb.programs import children, servers
+from tlb.programs import children, runs
 from tlb.programs.levers import LEVERS
-from tlb.programs.runs import Conditions, Run, run
-from tlb.programs.servers import Driver, listens
+from tlb.programs.runs import Conditions, Driver, Run, listens, run
 from tlb.programs.snapshots import at_peak
 from tlb.programs.trial import Aim, Trial
 from tlb.programs.trial_report import remarks
@@ -103,16 +102,14 @@ def test_a_server_that_a_look_misses_on_its_way_into_the_background_has_not_ende
     unseen, ends, monkeypatch
 ):
     """A list of processes is no snapshot."""
-    monkeypatch.setattr(servers, "listens", lambda pid: True)
+    monkeypatch.setattr(runs, "listens", lambda pid: True)
     looks = iter([{}] * unseen + [{4321: True}] * 9)
     if not ends:
-        servers.wait_until_ready(
-            [], Driver(["true"]), lambda: next(looks), time.monotonic() + LONG_S
-        )
+        runs.wait_until_ready([], Driver(["true"]), lambda: next(looks), time.monotonic() + LONG_S)
         return
     assert (
         refusal(
-            lambda: servers.wait_until_ready(
+            lambda: runs.wait_until_ready(
                 [], Driver(["true"]), lambda: next(looks), time.monotonic() + LONG_S
             )
         )

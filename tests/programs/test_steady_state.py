@@ -2,8 +2,7 @@
 
 import pytest
 
-from tlb.programs.activity import Sample
-from tlb.programs.steady_state import after_start, contradiction
+from tlb.programs.activity import Sample, after_start, contradiction
 
 MIB = 1 << 20
 

@@ -11,9 +11,8 @@ from support.programs import look, made
 
 from tlb.programs import trial
 from tlb.programs.levers import LEVERS
-from tlb.programs.pairing import orders, paired, verdict, would_have_shown
 from tlb.programs.runs import Run
-from tlb.programs.trial import Aim, attempt
+from tlb.programs.trial import Aim, attempt, orders, paired, verdict, would_have_shown
 from tlb.programs.trial_report import document, remarks, verdict_sentence
 from tlb.stats.intervals import Interval
 from tlb.stats.pairs import paired_ratio

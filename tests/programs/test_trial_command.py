@@ -17,8 +17,8 @@ from support.programs import built, look, made, trial
 
 from tlb.cli import trial as command
 from tlb.programs import trial as trials
+from tlb.programs.html_pages import trial_page
 from tlb.programs.trial import Aim, Trial, Verdict
-from tlb.programs.trial_page import page
 from tlb.system import files
 from tlb.system.reasons import Unavailable
 
@@ -133,8 +133,8 @@ def test_a_page_loads_nothing_and_escapes_what_is_not_ours(monkeypatch, aims, tm
     assert len(told.read_bytes()) < 400_000
     hostile = trial(made(), made())
     hostile.aim.command[0], hostile.ended = "<b>bold</b>", "<script>alert()</script>"
-    assert "<b>" not in page(hostile) and "<script>a" not in page(hostile)
-    assert page(trial(made(), made(), pairs=0)).count("<figure>") == 0
+    assert "<b>" not in trial_page(hostile) and "<script>a" not in trial_page(hostile)
+    assert trial_page(trial(made(), made(), pairs=0)).count("<figure>") == 0
 
 
 @pytest.mark.measures

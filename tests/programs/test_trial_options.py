@@ -18,9 +18,8 @@ from tlb.machine import doctor
 from tlb.programs import prometheus
 from tlb.programs.activity import Sample
 from tlb.programs.children import Stream
-from tlb.programs.targets import Target
 from tlb.programs.trial_report import markdown
-from tlb.programs.watch import Watched
+from tlb.programs.watch import Target, Watched
 from tlb.system import files
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are looked at in /proc")

@@ -32,6 +32,12 @@ def test_a_different_output_is_reported(stream, without, with_lever, part):
     assert [f"std{stream}" in line and part in line for line in found] == ([True] if part else [])
 
 
+@pytest.mark.parametrize(("left", "words"), [(0, ""), (1, "1 process "), (2, "up to 2 processes ")])
+def test_processes_that_a_program_left_are_counted(left, words):
+    found = remarks(trial(made(), made(left=left, looks=ON_HUGE)))
+    assert any(words in line for line in found if "running" in line) is bool(left)
+
+
 @pytest.mark.parametrize(("huge_mib", "nothing"), [(0, True), (1, True), (2, False), (90, False)])
 def test_a_lever_that_moved_no_pages_is_reported(huge_mib, nothing):
     found = remarks(trial(made(2.0), made(1.0, looks=(look(huge_mib=huge_mib, reached=1),))))

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tlb.programs import walk_prices
+from tlb.programs import reach
 from tlb.system.page_sizes import BASE
 from tlb.system.reasons import Unavailable
 
@@ -27,7 +27,7 @@ class Rig:
 @pytest.mark.parametrize("pages", [0, 3, 256, 1829, 50_000])
 def test_prices_reach_from_the_first_level_to_what_the_program_touches(pages):
     rig = Rig()
-    prices = walk_prices.timed(rig, PAGE, pages)
+    prices = reach.timed_prices(rig, PAGE, pages)
     assert max(rig.lines) == max(pages, 2)
     gain = prices.gain(pages * PAGE, 0, PAGE)
     far = pages >= 1000
@@ -39,12 +39,12 @@ def test_prices_reach_from_the_first_level_to_what_the_program_touches(pages):
 @pytest.mark.parametrize("base_page_bytes", [PAGE, 65536])
 def test_no_more_memory_is_filled_than_a_tenth_of_a_second_takes(base_page_bytes):
     rig = Rig()
-    prices = walk_prices.timed(rig, base_page_bytes, 10**9)
-    assert max(rig.lines) * base_page_bytes == walk_prices.MOST_BYTES
+    prices = reach.timed_prices(rig, base_page_bytes, 10**9)
+    assert max(rig.lines) * base_page_bytes == reach.MOST_BYTES
     assert prices.loads[BASE][-1][0] == max(rig.lines)
 
 
 def test_a_computer_that_cannot_be_timed_says_why():
     rig = SimpleNamespace(measured=lambda points, repeat: [(points[0], Unavailable("no-compiler"))])
     with pytest.raises(Unavailable, match="compiler"):
-        walk_prices.timed(rig, PAGE, 1000)
+        reach.timed_prices(rig, PAGE, 1000)

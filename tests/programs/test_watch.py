@@ -11,11 +11,10 @@ import pytest
 from support.common import alive, wait_until
 from support.synthetic import Truth, frame, scope
 
-from tlb.programs import activity, levers, targets, watch, watch_report
-from tlb.programs.activity import Read, Sample, Used
+from tlb.programs import activity, levers, watch, watch_report
+from tlb.programs.activity import ProcessMappings, Sample, Used
 from tlb.programs.reach import Reach
-from tlb.programs.targets import Target
-from tlb.programs.watch import PRICE, WINDOWS_S, Watched
+from tlb.programs.watch import PRICE, WINDOWS_S, Target, Watched
 from tlb.programs.watch_report import Report
 from tlb.stats.program_bounds import Prices
 from tlb.system.reasons import Unavailable
@@ -64,7 +63,9 @@ class Clock:
         self.now = min(self.now + wait_s, max(self.ends_s, self.now))
         return self.now >= self.ends_s
 
-    def sample(self, pids: list[int], window_s: float, wait: object) -> tuple[Sample, Read]:
+    def sample(
+        self, pids: list[int], window_s: float, wait: object
+    ) -> tuple[Sample, ProcessMappings]:
         self.begun.append((self.now, window_s))
         if self.now >= self.ends_s:
             raise Unavailable("process-gone")
@@ -86,9 +87,7 @@ def test_samples_are_as_rare_as_asked_and_no_window_is_shorter_than_its_sample(
     assert all(window_s >= took_s for _, window_s in clock.begun)
     within = watched.cost <= overhead * (1 + 1e-9)
     assert len(watched.samples) == 1 or within
-    assert (
-        any("That exceeds" in line for line in Report(watched, reach()).sentences()) is not within
-    )
+    assert watched.within_overhead is within and Report(watched, reach()).sentences()
     assert watched.elapsed_s <= seconds + took_s + 1e-9
     for n, (begun_s, _) in enumerate(clock.begun):
         assert n == 0 or PRICE * (n + 1 / (2 * PRICE)) * took_s <= overhead * begun_s * (1 + 1e-9)
@@ -121,7 +120,7 @@ def test_the_first_sample_waits_until_memory_stands_still_or_half_of_the_time_is
 @pytest.mark.usefixtures("nothing_is_left")
 def test_a_command_is_watched_with_all_that_it_started_and_ends_with_the_watching():
     script = "trap '' TERM; sleep 94.5 & setsid sleep 94.5 & yes & wait"
-    with targets.started(["sh", "-c", script]) as target:
+    with watch.started(["sh", "-c", script]) as target:
         assert wait_until(lambda: len(target.pids()) == 4)
         done = watch.watch(target, 0.5, 0.5, lambda watched: None)
     assert done.samples[-1].processes == 4 and not done.has_ended and not alive("sleep 94.5")
@@ -133,14 +132,14 @@ def test_a_command_is_watched_with_all_that_it_started_and_ends_with_the_watchin
 def test_a_process_that_runs_already_is_left_running_and_its_end_is_noticed():
     command = [sys.executable, "-c", "import time; time.sleep(93.5)"]
     with subprocess.Popen(command) as child:
-        with targets.attached(child.pid) as target:
+        with watch.attached(child.pid) as target:
             assert not watch.watch(target, 0.3, 0.5, lambda watched: None).has_ended
             assert child.poll() is None and target.command == command
             threading.Timer(0.5, child.kill).start()
             done = watch.watch(target, 60, 0.5, lambda watched: None)
         assert done.has_ended and done.elapsed_s < 50
     for pid in (child.pid, (1 << 22) + 1):
-        with pytest.raises(Unavailable) as why, targets.attached(pid):
+        with pytest.raises(Unavailable) as why, watch.attached(pid):
             pass
         assert why.value.code == "process-gone"
 
@@ -174,23 +173,23 @@ def watched(
 def test_the_advice_is_what_may_show_and_a_line_to_copy(monkeypatch):
     monkeypatch.setattr(watch_report, "lever_for", lambda program: levers.LEVERS["advise"])
 
-    def last_lines(*samples: Sample, rows: object = None, **how: object) -> list[str]:
-        found = Report(watched(*samples, **how), reach(rows)).sentences()
-        return found[next(n for n, line in enumerate(found) if line.startswith("Advice")) :]
+    def made(*samples: Sample, rows: object = None, **how: object) -> Report:
+        return Report(watched(*samples, **how), reach(rows))
 
-    far = last_lines(sample(mib=64))
-    assert far[-1] == "tlb try --lever advise -- /bin/true" and f"{1 / 12:.2f} and 1.00" in far[0]
+    far = made(sample(mib=64))
+    assert far.line == far.sentences()[-1] == "tlb try --lever advise -- /bin/true"
+    assert far.gain().ratio.low == pytest.approx(1 / 12, abs=0.005)
     assert watch_report.try_line("x", ["--", "a b", "$c"]) == "tlb try --lever x -- 'a b' '$c'"
     assert watch_report.try_line("x", ["--", "a"], "/") == "cd / && tlb try --lever x -- a"
     for little in (sample(mib=0.2), sample(mib=64, huge_mib=64), sample(mib=5)):
-        (nothing,) = last_lines(little)
-        assert nothing.startswith("Advice: nothing")
-    faults = last_lines(sample(mib=0.2), used=Used(10**6, 0, 1.0, 1.0))
-    assert len(faults) == 2 and "0.50 and" in faults[0]
-    (idle,) = last_lines(sample(mib=64), used=Used(user_s=0.05))
-    assert "idle" in idle
-    unknown = last_lines(sample(mib=64), rows=Unavailable("no-data"))
-    assert unknown[-1] == far[-1] and "0.0" not in unknown[0]
+        nothing = made(little)
+        assert nothing.is_small and not nothing.line
+    faults = made(sample(mib=0.2), used=Used(10**6, 0, 1.0, 1.0))
+    assert faults.line and faults.gain().ratio.low == pytest.approx(0.5, abs=0.005)
+    idle = made(sample(mib=64), used=Used(user_s=0.05))
+    assert idle.is_idle and not idle.line
+    unknown = made(sample(mib=64), rows=Unavailable("no-data"))
+    assert unknown.line == far.line and isinstance(unknown.gain_or_reason, Unavailable)
 
 
 def test_a_program_that_frees_its_input_is_reported_at_work():
@@ -202,7 +201,7 @@ def test_a_program_that_frees_its_input_is_reported_at_work():
     report = Report(watched(start, *work, used=Used(9001, 0, 9.0, 0.5)), reach())
     assert report.largest == work[1] and report.level == "second level"
     assert report.used == Used(1, 0, 5.0, 0.0) and report.window_rows()
-    assert any("1 sample before 4 s" in line for line in report.sentences())
+    assert report.watched.samples_after_start == work
 
 
 @pytest.mark.parametrize("kernel_share", [0.0, 0.59, 0.9])
@@ -280,11 +279,11 @@ def test_a_command_line_that_a_program_has_overwritten_is_replaced_by_its_file(
     words, again, tmp_path
 ):
     linked(tmp_path, words)
-    assert targets.command_again(7, tmp_path) == (again, "/")
+    assert watch.command_again(7, tmp_path) == (again, "/")
 
 
 @linux
 def test_a_program_whose_file_is_not_here_has_no_command(tmp_path):
     linked(tmp_path, ["program", "9"], file=str(tmp_path / "elsewhere"))
-    assert targets.command_again(7, tmp_path) == ([], "/")
-    assert targets.command_again(8, tmp_path)[0] == []
+    assert watch.command_again(7, tmp_path) == ([], "/")
+    assert watch.command_again(8, tmp_path)[0] == []

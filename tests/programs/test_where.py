@@ -14,15 +14,15 @@ from support.common import LONG_S, needs_c
 from support.where import GEOMETRY, SECOND, SOURCE, line_of
 
 from tlb.machine import settings
-from tlb.machine.tlb import Tlb
-from tlb.programs import levers, sampling
+from tlb.machine.cpuid import Tlb
+from tlb.programs import levers
+from tlb.programs.html_pages import flame_graph
 from tlb.programs.runs import run
-from tlb.programs.sampling import LINUX
 from tlb.programs.snapshots import at_peak
-from tlb.programs.where import proof, report, simulation, valgrind
-from tlb.programs.where.page import flame_graph
-from tlb.programs.where.simulation import HEAP, OTHER_CODE, Counts, Line, Simulated
-from tlb.programs.where.verdict import FAULT_NS, Verdict, most_faults_s
+from tlb.programs.where import proof, report, sampling, simulation, valgrind
+from tlb.programs.where.report import FAULT_NS, Verdict, most_faults_s
+from tlb.programs.where.sampling import LINUX
+from tlb.programs.where.simulation import HEAP, OTHER_CODE, Counts, Line, Simulation, Site
 
 pytestmark = [
     needs_c,
@@ -161,7 +161,7 @@ def test_the_chosen_allocation_alone_lies_on_huge_pages(known_walks):
     chosen = next(s for s in sites if "chased" in simulation.resolved(found.sites[s].stack[0]))
     huge = {
         each: at_peak(run(arguments, levers.sites_lever(each), limit_s=LONG_S, share=0.2).snapshots)
-        for each in (proof.NONE, (chosen,), proof.ALL)
+        for each in (proof.NO_SITES, (chosen,), proof.ALL_SITES)
     }
     sizes = [snapshot.pages.huge_bytes >> 20 for snapshot in huge.values()]
     # Linux gives fewer where memory is fragmented.
@@ -177,7 +177,7 @@ def test_the_smallest_set_that_keeps_the_gain_is_found(monkeypatch):
         for _ in range(10):
             load, each = 1 + noise.random(), {}
             for sites in settings:
-                chosen = saves if sites == proof.ALL else sites
+                chosen = saves if sites == proof.ALL_SITES else sites
                 saved = sum(saves[site] for site in chosen)
                 each[sites] = proof.Timed(load * (1 - saved) + noise.random() / 500)
             made.rounds.append(each)
@@ -204,10 +204,13 @@ def test_the_smallest_set_that_keeps_the_gain_is_found(monkeypatch):
 def test_runs_that_differ_too_much_leave_the_gain_open(walks, spread, verdict):
     noise = random.Random(1)
     rounds = [
-        {sites: proof.Timed(1 + spread * noise.random()) for sites in (proof.NONE, proof.ALL)}
+        {
+            sites: proof.Timed(1 + spread * noise.random())
+            for sites in (proof.NO_SITES, proof.ALL_SITES)
+        }
         for _ in range(8)
     ]
-    found = Simulated(lines={Line("f", "x.c", 1, "x"): Counts(misses=walks, walks=walks)})
+    found = Simulation(lines={Line("f", "x.c", 1, "x"): Counts(misses=walks, walks=walks)})
     made = report.Report(["x"], GEOMETRY, found, 1.0, 30.0, proof.Proof(rounds, no_samples="none"))
     assert made.verdict is verdict and not [*made.commands()]
     assert made.document()["verdict"] == verdict
@@ -225,7 +228,7 @@ def test_runs_that_differ_too_much_leave_the_gain_open(walks, spread, verdict):
 )
 def test_what_huge_pages_may_save_has_faults_and_all_misses(prices, is_cut, verdict, saved_s):
     counts = Counts(misses=10**8 + 10**5, walks=10**5)
-    found = Simulated(lines={Line("f", "x.c", 1, "x"): counts}, is_cut=is_cut)
+    found = Simulation(lines={Line("f", "x.c", 1, "x"): counts}, is_cut=is_cut)
     made = report.Report(["x"], GEOMETRY, found, 1.0, **prices)
     assert made.verdict is verdict and made.most_saved_s == pytest.approx(saved_s)
     assert "nothing" in made.sentences()[0].lower() or is_cut
@@ -252,10 +255,37 @@ def test_a_survey_comes_before_cpuid_but_does_not_blur_it(monkeypatch):
         for n, entries in ((1, 64), (2, 512))
     ]
     monkeypatch.setattr(valgrind, "data_tlbs", lambda host, page: levels)
-    host = SimpleNamespace(base_page_bytes=4096)
+    host = SimpleNamespace(base_page_bytes=4096, thp=SimpleNamespace(page_bytes=2 << 20))
     assert valgrind.geometry(host).base[:2] == (64, 512)
     assert valgrind.geometry(host, (66, 500)).base[:2] == (64, 512)
     assert valgrind.geometry(host, (66, 1030)).base[:2] == (66, 1030)
+
+
+@pytest.mark.parametrize(
+    ("base_kib", "stated", "huge_mib"), [(4, 2 << 20, 2), (16, None, 32), (64, 512 << 20, 512)]
+)
+def test_the_simulated_huge_page_is_the_machine_s(base_kib, stated, huge_mib, monkeypatch):
+    levels = [
+        Tlb(level=n, kind="data", pages=("4k",), entries=64, ways=0, source="CPUID") for n in (1, 2)
+    ]
+    monkeypatch.setattr(valgrind, "data_tlbs", lambda host, page: levels)
+    thp = SimpleNamespace(page_bytes=stated)
+    found = valgrind.geometry(SimpleNamespace(base_page_bytes=base_kib << 10, thp=thp))
+    assert found.huge_page_bytes == huge_mib << 20
+    shifts = [base_kib.bit_length() + 9, huge_mib.bit_length() + 19]
+    assert found.option.startswith(f"--machine={shifts[0]},{shifts[1]},")
+
+
+def test_a_site_inside_an_interpreter_is_said_to_stand_for_many():
+    frames = ["/lib/numpy/_multiarray.cpython-311.so+0x1", "/usr/bin/python3.11+0x2"]
+    sites = {
+        "a": Site("a", "malloc", frames, 1 << 24, counts=Counts(9, 9, 9)),
+        "b": Site("b", "malloc", ["/usr/bin/pythonic+0x1"], 1 << 24, counts=Counts(5, 5, 5)),
+    }
+    lines = {Line("f", "x.c", 1, "x"): Counts(14, 14, 14)}
+    made = report.Report(["x"], GEOMETRY, Simulation(lines=lines, sites=sites), 1.0, 30.0)
+    assert [*made.interpreted()] == [("A", "python")]
+    assert any("python" in sentence for sentence in made.sentences())
 
 
 def test_counts_add_up():
@@ -285,9 +315,9 @@ def test_a_sample_after_a_load_that_walked_is_of_the_load():
     assert seconds == 1.0
     assert found == {first: 1, second: 1, LINUX: 1, ("?", 0): 1}
     load = Line("follow", "x.c", 7, "/tmp/a program")
-    made = Simulated()
+    made = Simulation()
     where = f"1\t{first[1]}\t4\t{first[0]}\tfollow\tx.c\t7"
-    simulation.add(made, ["R\t1\t0\t8\t1\t0\t0", f"P\t{where}\t1\t1\t0\t1\t0"])
+    simulation.add_tool_counts(made, ["R\t1\t0\t8\t1\t0\t0", f"P\t{where}\t1\t1\t0\t1\t0"])
     times = made.milliseconds(found)
     assert times[load] == 2 * times[OTHER_CODE] == sampling.PERIOD_NS * 2e-6
 

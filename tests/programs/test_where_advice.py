@@ -17,7 +17,7 @@ from tlb.programs.levers import LEVERS, Lever, Variable
 from tlb.programs.runs import Conditions, Run, run
 from tlb.programs.where import advice, simulation
 from tlb.programs.where.report import Report
-from tlb.programs.where.simulation import REFUSED, Counts, Simulated, Site
+from tlb.programs.where.simulation import REFUSED, Counts, Simulation, Site
 from tlb.system.reasons import Unavailable
 
 HEAPS = "small", "thread"  # kinds of small objects
@@ -116,8 +116,8 @@ def ran(command: list[str], lever: Lever = LEVERS["none"]) -> Run:
 def report_of(command: list[str], folder: Path, of_heaps: bool) -> Report:
     """A report that finds as many walks in each of a program's heaps, or else in each of its other
     allocations."""
-    found = Simulated()
-    _, named = simulation.named(command, str(folder), 100)
+    found = Simulation()
+    _, named = simulation.run_naming_sites(command, str(folder), 100)
     for site in named.sites.values():
         if site.id != REFUSED and site.is_heap == of_heaps:
             found.sites[site.id] = site
@@ -259,7 +259,7 @@ def test_nothing_is_advised_without_huge_pages_or_for_mappings_that_hold_none(mo
 def test_a_heap_that_fills_no_huge_page_has_no_advice(touched, is_advised):
     counts = Counts(walks=10**8, alone=10**8)
     site = Site(simulation.HEAP, "malloc", [], touched=touched, counts=counts)
-    found = Simulated(sites={site.id: site}, lines={simulation.Line("f", "x.c", 1, "x"): counts})
+    found = Simulation(sites={site.id: site}, lines={simulation.Line("f", "x.c", 1, "x"): counts})
     assert bool([*Report(["x"], GEOMETRY, found, 100.0, 30.0).commands()]) == is_advised
 
 

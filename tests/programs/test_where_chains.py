@@ -9,7 +9,7 @@ from support.common import SUPPORT, compiled, needs_c
 from support.where import GEOMETRY, SECOND
 
 from tlb.programs.where import simulation
-from tlb.programs.where.simulation import HEAP, Counts, Simulated
+from tlb.programs.where.simulation import HEAP, Counts, Simulation
 
 pytestmark = [
     needs_c,
@@ -36,11 +36,11 @@ def structures(tmp_path_factory) -> dict[str, str]:
     }
 
 
-def simulated(*command: str) -> Simulated:
+def simulated(*command: str) -> Simulation:
     return simulation.simulate([*command], GEOMETRY.option, 120)
 
 
-def by_function(found: Simulated) -> dict[str, Counts]:
+def by_function(found: Simulation) -> dict[str, Counts]:
     made: dict[str, Counts] = defaultdict(Counts)
     for line, counts in found.lines.items():
         made[line.function] += counts

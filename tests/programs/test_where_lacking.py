@@ -11,8 +11,8 @@ from support.where import GEOMETRY, SECOND, line_of
 
 from tlb.cli import where as command
 from tlb.programs import levers
-from tlb.programs.where import cachegrind, proof, simulation, valgrind
-from tlb.programs.where.page import page
+from tlb.programs.html_pages import where_page
+from tlb.programs.where import proof, simulation, valgrind
 from tlb.programs.where.valgrind import Geometry, Levels
 from tlb.system.reasons import Unavailable
 
@@ -25,14 +25,14 @@ pytestmark = [
 @pytest.mark.endurance
 @pytest.mark.parametrize(
     ("code", "module", "function"),
-    [("no-valgrind", valgrind, "tool"), ("no-simulation", simulation, "simulate")],
+    [("no-toolchain", valgrind, "tool"), ("no-simulation", simulation, "simulate")],
 )
 def test_what_cannot_be_simulated_is_timed(code, module, function, known_walks, monkeypatch):
     def lacking(*given: object) -> None:
         raise Unavailable(code)
 
     monkeypatch.setattr(module, function, lacking)
-    if code == "no-valgrind":
+    if code == "no-toolchain":
         monkeypatch.setattr(command.shutil, "which", lambda name: None)  # nor Cachegrind
     monkeypatch.setattr(command, "_extra_ns", lambda rig, lines: 30.0)
     monkeypatch.setattr(proof, "MOST_ROUNDS", 2)
@@ -43,8 +43,8 @@ def test_what_cannot_be_simulated_is_timed(code, module, function, known_walks, 
     assert {(site.id,) for site in made.sites} < {*made.proof.tried}
     assert any(str(Unavailable(code)) in sentence for sentence in made.sentences())
     heads = {word for head, _ in made.tables().values() for word in head}
-    assert {"site", "ratio"} < heads and not {"all walks", "left with 2 MiB"} & heads
-    assert json.dumps(made.document()) and "Not simulated" in page(made)
+    assert {"site", "ratio"} < heads and not {"all walks", "left with 2 MiB pages"} & heads
+    assert json.dumps(made.document()) and "Not simulated" in where_page(made)
     with pytest.raises(Unavailable) as why:
         command.simulate_or_time(*arguments, True)  # a file of walks
     assert why.value.code == code
@@ -54,7 +54,7 @@ def test_what_cannot_be_simulated_is_timed(code, module, function, known_walks, 
 @pytest.mark.endurance
 def test_without_the_tool_cachegrind_counts_the_walks_of_lines(known_walks, monkeypatch):
     def lacking() -> None:
-        raise Unavailable("no-valgrind")
+        raise Unavailable("no-toolchain")
 
     monkeypatch.setattr(valgrind, "tool", lacking)
     monkeypatch.setattr(valgrind, "geometry", lambda host, surveyed: GEOMETRY)
@@ -71,13 +71,15 @@ def test_without_the_tool_cachegrind_counts_the_walks_of_lines(known_walks, monk
     assert heading == "Lines of code" and head == ("line", "all walks")
     proven = command.simulate_or_time(*arguments, True, False)
     assert any("allocate_chased" in site.origin for site in proven.sites)
-    assert str(Unavailable("no-valgrind")) in "".join(proven.sentences())
+    assert str(Unavailable("no-toolchain")) in "".join(proven.sentences())
 
 
 @pytest.mark.parametrize(("second", "ways", "simulated"), [(3072, 12, 3072), (1536, 8, 1024)])
 def test_cachegrind_s_caches_have_a_power_of_two_of_sets(second, ways, simulated):
-    geometry = cachegrind.rounded(Geometry(4096, Levels(64, second, ways), Levels(64, 64, 8)))
-    *_, last = cachegrind.options(geometry)
+    geometry = simulation.rounded_for_cachegrind(
+        Geometry(4096, 2 << 20, Levels(64, second, ways), Levels(64, 64, 8))
+    )
+    *_, last = simulation.cachegrind_options(geometry)
     assert last == f"--LL={simulated * 4096},{ways},4096"
 
 
@@ -87,8 +89,10 @@ def test_without_a_compiler_all_allocations_are_those_of_malloc(monkeypatch):
 
     monkeypatch.setattr(levers, "library", lacking)
     none, every = (
-        levers.sites_lever(sites).variables[0].value for sites in (proof.NONE, proof.ALL)
+        levers.sites_lever(sites).variables[0].value for sites in (proof.NO_SITES, proof.ALL_SITES)
     )
     assert (
-        "hugetlb=1" in every and "hugetlb" not in none and not levers.sites_lever(proof.ALL).preload
+        "hugetlb=1" in every
+        and "hugetlb" not in none
+        and not levers.sites_lever(proof.ALL_SITES).preload
     )

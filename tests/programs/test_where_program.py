@@ -14,7 +14,16 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support.common import STRICT, SUPPORT, compiled, descendants_with, lacking, living, needs_c
+from support.common import (
+    LONG_S,
+    STRICT,
+    SUPPORT,
+    compiled,
+    descendants_with,
+    lacking,
+    living,
+    needs_c,
+)
 from support.where import GEOMETRY, SOURCE
 
 from tlb.cli import where as command
@@ -22,7 +31,7 @@ from tlb.programs.executable import sanitizer_of, why_no_preload
 from tlb.programs.levers import sites_lever
 from tlb.programs.runs import run
 from tlb.programs.where import proof, simulation
-from tlb.programs.where.proof import ALL, NONE, Timed
+from tlb.programs.where.proof import ALL_SITES, NO_SITES, Timed
 from tlb.programs.where.simulation import HEAP
 from tlb.system.reasons import Unavailable
 
@@ -38,7 +47,7 @@ def odd(tmp_path_factory) -> str:
     return str(compiled(SUPPORT / "odd_programs.c", target, "-O1", "-g", *STRICT))
 
 
-def simulated(*words: str, status: int = 0) -> simulation.Simulated:
+def simulated(*words: str, status: int = 0) -> simulation.Simulation:
     return simulation.simulate([*words], GEOMETRY.option, 120, status)
 
 
@@ -108,7 +117,7 @@ def test_a_program_with_another_allocator_runs_as_by_itself(
     if is_preloaded:
         monkeypatch.setenv("LD_PRELOAD", library)
     for kind in ("small", "realloc", "posix_memalign", "thread"):
-        done = run([str(program), kind], sites_lever(ALL), limit_s=60, share=0.05)
+        done = run([str(program), kind], sites_lever(ALL_SITES), limit_s=60, share=0.05)
         assert (done.status, done.last_lines) == (0, "")
     if shutil.which("valgrind"):
         assert simulated(str(program), "thread").instructions > 10_000
@@ -123,7 +132,7 @@ def proven(
     draws = random.Random(seed)
 
     def timed(command, file, limit_s, status, sites, padding):
-        chosen = saves if sites == ALL else sites
+        chosen = saves if sites == ALL_SITES else sites
         return Timed((1 - sum(saves[site] for site in chosen)) * draws.lognormvariate(0, noise))
 
     @contextmanager
@@ -139,13 +148,15 @@ def test_a_proof_of_what_changes_nothing_seldom_names_a_set(monkeypatch):
     """In one of 40 proofs by its confidence, since half of the wrong sets would be losses."""
     monkeypatch.setattr(proof, "MOST_ROUNDS", 8)
     saves, proofs = dict.fromkeys("ABCD", 0.0), 200
-    named = sum(proven(monkeypatch, saves, 0.03, seed).smallest != NONE for seed in range(proofs))
+    named = sum(
+        proven(monkeypatch, saves, 0.03, seed).smallest != NO_SITES for seed in range(proofs)
+    )
     assert named <= proofs * 0.05
 
 
 def test_a_set_that_gains_where_all_together_do_not_is_named(monkeypatch):
     done = proven(monkeypatch, {"A": 0.2, "B": -0.28}, 0.005, 1)
-    assert done.smallest == ("A",) and done.gain(ALL) < 0 < 0.15 < done.gain(("A",))
+    assert done.smallest == ("A",) and done.gain(ALL_SITES) < 0 < 0.15 < done.gain(("A",))
 
 
 @pytest.mark.parametrize(("runs", "candidates"), [(10, 0), (22, 1), (48, 4)])
@@ -166,10 +177,18 @@ def test_a_proof_that_ctrl_c_ends_keeps_its_rounds(monkeypatch):
     assert done.is_interrupted and len(done.rounds) == 3 and not done.is_decisive
 
 
+@pytest.mark.parametrize("sites", [proof.NO_SITES, proof.ALL_SITES])
+def test_a_program_that_fails_under_the_lever_alone_is_not_blamed(sites):
+    command = ["sh", "-c", 'test -z "$TLB_ONLY$NUMPY_MADVISE_HUGEPAGE"']  # ends with 0 by itself
+    with pytest.raises(Unavailable) as why:
+        proof._timed(command, None, time.monotonic() + LONG_S, 0, sites, 0)
+    assert why.value.code == "lever-failed"
+
+
 def test_no_run_of_a_proof_outlives_its_limit():
     begin = time.monotonic()
     done = proof.prove(["sleep", "88.25"], ["A"], 0.1, begin + 1)
-    assert not done.rounds and done.smallest == NONE
+    assert not done.rounds and done.smallest == NO_SITES
     assert not descendants_with("88.25", os.getpid())
 
 

@@ -7,7 +7,7 @@ import pytest
 from support.common import needs_c
 from support.where import built
 
-from tlb.machine.tlb import Tlb
+from tlb.machine.cpuid import Tlb
 from tlb.programs.where import valgrind
 from tlb.programs.where.valgrind import Levels
 

@@ -13,7 +13,7 @@ from experiments.code import Analysis, grid
 from support import page_sizes
 from support.common import About
 from support.synthetic import GIB, Stated, processes, scope
-from tlb.machine.tlb import Tlb
+from tlb.machine.cpuid import Tlb
 from tlb.measure.record import Point
 
 STATED = (64, 2048)

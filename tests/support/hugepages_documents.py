@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from experiments.hugepages import jmh
+from experiments.hugepages.jmh import HEAP_PAGES, Score
 from support.hugepages import analysis
-from tlb.programs import jmh
-from tlb.programs.jvm import HEAP_PAGES, Score
 
 WHEN = {"measured_at": "2025-01-31T12:00:00Z", "state": "00112233aabb"}
 

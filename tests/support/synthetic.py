@@ -12,8 +12,8 @@ import pandas as pd
 
 from experiments.stlb_cliff import grid as cliff_grid
 from support.common import make_record
+from tlb.machine.cpuid import Tlb
 from tlb.machine.host import Host
-from tlb.machine.tlb import Tlb
 from tlb.measure import kernels
 from tlb.measure.grid import Profile, Scope
 from tlb.measure.record import Point

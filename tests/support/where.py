@@ -7,7 +7,7 @@ from tlb.programs.where.valgrind import Geometry, Levels
 
 SOURCE = SUPPORT / "known_walks.c"
 FIRST, SECOND, WAYS = 64, 512, 8
-GEOMETRY = Geometry(4096, Levels(FIRST, SECOND, WAYS), Levels(64, 512, 8))
+GEOMETRY = Geometry(4096, 2 << 20, Levels(FIRST, SECOND, WAYS), Levels(64, 512, 8))
 
 
 def built(tmp_path, source: Path, *flags: str) -> str:

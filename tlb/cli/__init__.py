@@ -22,39 +22,6 @@ from tlb.system.optional import lacking
 from tlb.system.processes import restore_signals_for_children
 from tlb.system.reasons import Unavailable
 
-# A command, its function or typer below tlb.cli, and the first sentence of its help, by group.
-_TABLE = """
-Start here
-doctor computer.doctor Show what disturbs measurements on this computer, with remedies.
-inspect computer.inspect Show CPU, caches, TLBs, page sizes, counters and limits.
-Your program
-try trial.attempt Measure a program with and without huge pages, in interleaved pairs.
-where where.where Find which lines and allocations cost a program page walks, and what huge pages gain.
-watch watch.watch Watch how much memory a running program touches and what translation can cost it.
-Measure
-measure measure.measure Measure one point and print its record as JSON.
-geometry computer.geometry Infer the TLB's entries, ways and costs in half a minute.
-run book.run Run one chapter on this computer.
-Huge pages
-pool pool.app Show the pools of huge pages, reserve pages and put them back.
-housekeeping housekeeping.app Measure what Linux's background work on memory costs.
-The book
-book book.book Measure this computer and build the book about it.
-site book.site Build the site from the published data.
-pdf book.pdf Print the book as PDF, with Chromium.
-refresh book.refresh Execute committed chapters again, on the published data.
-publish book.publish Add rows measured here to the published data.
-compare book.compare Compare two machines, or two states of one.
-Share
-bundle bundle.bundle Pack a machine's data into a file, to contribute it.
-check-bundle bundle.check_bundle Check a bundle and show its content; exit 1 if it cannot be added.
-add-bundle bundle.add_bundle Add a bundle to data/, with new cards, profiles and verdicts.
-fleet fleet.app Measure the book's campaign on many computers.
-atlas atlas.app Query the data of many machines with SQL.
-Development
-bench book.bench Compare the instrument with independent programs.
-release book.release Make the release of this commit, in a folder.
-"""
 # What follows a program's name is the program's, also without a --; a kernel has its own options.
 _PROGRAM = {"allow_interspersed_args": False}
 _SETTINGS = {
@@ -78,7 +45,8 @@ RESUMABLE = ("run", "book", "fleet")
 
 
 class Entry(NamedTuple):
-    """A command that is not imported yet."""
+    """A command that is not imported yet. module: below tlb.cli; function: or typer in it; help:
+    the first sentence of its help."""
 
     name: str
     module: str
@@ -93,7 +61,7 @@ class Entry(NamedTuple):
             parent.add_typer(target, name=self.name)
         else:
             parent.command(self.name, context_settings=_SETTINGS.get(self.name))(target)
-        return typer.main.get_command(parent).commands[self.name]
+        return typer.main.get_group(parent).commands[self.name]
 
     @property
     def is_refused(self) -> bool:
@@ -105,19 +73,97 @@ class Entry(NamedTuple):
         return TyperCommand(self.name, help=self.help)
 
 
-def _groups() -> dict[str, list[Entry]]:
-    """Return the commands by group."""
-    groups: dict[str, list[Entry]] = {}
-    for line in _TABLE.strip().splitlines():
-        if line[0].isupper():
-            groups[line] = entries = []
-        else:
-            name, place, says = line.split(" ", 2)
-            entries.append(Entry(name, *place.split("."), says))
-    return groups
-
-
-GROUPS = _groups()
+GROUPS = {
+    "Start here": [
+        Entry(
+            "doctor",
+            "computer",
+            "doctor",
+            "Show what disturbs measurements on this computer, with remedies.",
+        ),
+        Entry(
+            "inspect",
+            "computer",
+            "inspect",
+            "Show CPU, caches, TLBs, page sizes, counters and limits.",
+        ),
+    ],
+    "Your program": [
+        Entry(
+            "try",
+            "trial",
+            "attempt",
+            "Measure a program with and without huge pages, in interleaved pairs.",
+        ),
+        Entry(
+            "where",
+            "where",
+            "where",
+            "Find which lines and allocations cost a program page walks, and what huge pages gain.",
+        ),
+        Entry(
+            "watch",
+            "watch",
+            "watch",
+            "Watch how much memory a running program touches and what translation can cost it.",
+        ),
+    ],
+    "Measure": [
+        Entry("measure", "measure", "measure", "Measure one point and print its record as JSON."),
+        Entry(
+            "geometry",
+            "computer",
+            "geometry",
+            "Infer the TLB's entries, ways and costs in half a minute.",
+        ),
+        Entry("run", "book", "run", "Run one chapter on this computer."),
+    ],
+    "Huge pages": [
+        Entry(
+            "pool",
+            "computer",
+            "pool_app",
+            "Show the pools of huge pages, reserve pages and put them back.",
+        ),
+        Entry(
+            "housekeeping",
+            "housekeeping",
+            "app",
+            "Measure what Linux's background work on memory costs.",
+        ),
+    ],
+    "The book": [
+        Entry("book", "book", "book", "Measure this computer and build the book about it."),
+        Entry("site", "book", "site", "Build the site from the published data."),
+        Entry("pdf", "book", "pdf", "Print the book as PDF, with Chromium."),
+        Entry(
+            "refresh", "book", "refresh", "Execute committed chapters again, on the published data."
+        ),
+        Entry("publish", "book", "publish", "Add rows measured here to the published data."),
+        Entry("compare", "book", "compare", "Compare two machines, or two states of one."),
+    ],
+    "Share": [
+        Entry("bundle", "bundle", "bundle", "Pack a machine's data into a file, to contribute it."),
+        Entry(
+            "check-bundle",
+            "bundle",
+            "check_bundle",
+            "Check a bundle and show its content; exit 1 if it cannot be added.",
+        ),
+        Entry(
+            "add-bundle",
+            "bundle",
+            "add_bundle",
+            "Add a bundle to data/, with new cards, profiles and verdicts.",
+        ),
+        Entry("fleet", "fleet", "app", "Measure the book's campaign on many computers."),
+        Entry("atlas", "atlas", "app", "Query the data of many machines with SQL."),
+    ],
+    "Development": [
+        Entry("bench", "book", "bench", "Compare the instrument with independent programs."),
+        Entry("release", "book", "release", "Make the release of this commit, in a folder."),
+    ],
+}
 ENTRIES = {entry.name: entry for entries in GROUPS.values() for entry in entries}
 
 
@@ -151,8 +197,9 @@ class Grouped(TyperGroup):
 
     def shell_complete(self, context: Any, incomplete: str) -> list[Any]:
         """Offer the commands of the table that work here, without importing them."""
-        usable = {name: entry.unloaded() for name, entry in ENTRIES.items() if not entry.is_refused}
-        self.commands = usable  # nothing runs after a completion
+        self.commands = {  # nothing runs after a completion
+            name: entry.unloaded() for name, entry in ENTRIES.items() if not entry.is_refused
+        }
         return super().shell_complete(context, incomplete)
 
     def resolve_command(self, context: Any, words: list[str]) -> Any:
@@ -278,10 +325,11 @@ def _status(arguments: list[str]) -> Any:
         # A usage error of click, of which typer may carry its own copy.
         if not hasattr(error, "format_message"):
             raise
+        context: Any = getattr(error, "ctx", None)
         if type(error).__name__ == "NoArgsIsHelpError":
-            print(error.ctx.get_help())
+            print(context.get_help())
             raise SystemExit(0) from None
-        command = error.ctx.command_path if error.ctx else _named(arguments)
+        command = context.command_path if context else _named(arguments)
         print(_with_help(error.format_message(), command), file=sys.stderr)
         raise SystemExit(2) from None
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from tlb import fleet
-from tlb.cli import shown
+from tlb.cli import terminal
 from tlb.system.files import ROOT
 from tlb.system.prose import count
 
@@ -36,7 +36,7 @@ def build(
     ] = DEFAULT,
 ) -> None:
     """Build the atlas, as Parquet, from bundles and folders; exit 1 if one is refused."""
-    shown.check_output(output)
+    terminal.check_output(output)
     built = fleet.module("atlas").build(output, inputs)
     print(f"{output}: {count(built.rows)} rows of {count(built.machines)} machines.")
     for why in built.refused:
@@ -51,7 +51,7 @@ def ask(
         str, typer.Argument(help="A name, or a SELECT; none: list the names.")
     ] = "",
     atlas: Folder = DEFAULT,
-    as_json: shown.Json = False,
+    as_json: terminal.Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="As CSV.")] = False,
 ) -> None:
     """Ask a named question, or SQL over rows, machines, profile and verdicts."""
@@ -92,7 +92,7 @@ def _print_table(answer: Any) -> None:
     if not first:
         print(f"No row answers this ({', '.join(answer.columns)}).")
         return
-    shown.parts([pd.DataFrame(first, columns=answer.columns)])
+    terminal.parts([pd.DataFrame(first, columns=answer.columns)])
     if next(rows, None) is not None:
         print(f"These are the first {MOST_SHOWN} rows; --csv and --json give all.")
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from tlb.cli import shown
+from tlb.cli import terminal
 from tlb.measure import grid
 from tlb.measure.store import OWN
 from tlb.report import discovery
@@ -35,7 +35,7 @@ def run(
     chapter: str,
     parameter: Parameters = [],  # noqa: B006
     output: Output = None,
-    as_json: shown.Json = False,
+    as_json: terminal.Json = False,
 ) -> None:
     """Run one chapter on this computer.
 
@@ -44,7 +44,7 @@ def run(
     `tlb run stlb_cliff -p max_working_set 256MiB`."""
     from tlb.report import parameters, publish
 
-    shown.check_output(output)
+    terminal.check_output(output)
     target = output or BUILD / "runs" / f"{chapter}.ipynb"
     given = {"machine": "this"} | parameters.values(chapter, _texts(parameter))
     publish.execute(chapter, target, given)
@@ -106,7 +106,7 @@ def compare(
     ],
     b: Annotated[str, Argument(help="Another one.")],
     chapter: Annotated[str | None, Argument(help="One chapter; default: all.")] = None,
-    as_json: shown.Json = False,
+    as_json: terminal.Json = False,
 ) -> None:
     """Compare two machines, or two states of one."""
     compare = discovery.load("overview.compare")
@@ -115,7 +115,7 @@ def compare(
     if as_json:
         print(json.dumps(words.as_json(comparison), indent=1))
     else:
-        shown.parts(words.told(comparison))
+        terminal.parts(words.told(comparison))
 
 
 def refresh(
@@ -134,7 +134,7 @@ def refresh(
     for machine in profile.refresh() if profile.PAGE in chapters else ():
         print(f"Wrote the profile of {machine} again.")
     for name in chapters:
-        shown.stage(f"Executing {name}.")
+        terminal.stage(f"Executing {name}.")
         print(publish.refresh(name))
 
 
@@ -142,7 +142,7 @@ def site(output: Output = None) -> None:
     """Build the site from the published data."""
     from tlb.report.publish import build_site
 
-    shown.check_output(output)
+    terminal.check_output(output)
     print(build_site(ROOT, output or BUILD / "site"))
 
 
@@ -150,8 +150,8 @@ def pdf(output: Output = None) -> None:
     """Print the book as PDF, with Chromium."""
     from tlb.report import publish
 
-    shown.check_output(output)
-    shown.stage("Building and printing the book, about 45 s.")
+    terminal.check_output(output)
+    terminal.stage("Building and printing the book, about 45 s.")
     print(publish.pdf(output or BUILD / "book.pdf"))
 
 
@@ -159,7 +159,7 @@ def release(output: Output = None) -> None:
     """Make the release of this commit, in a folder."""
     from tlb.report import publish
 
-    shown.check_output(output)
+    terminal.check_output(output)
     print(publish.release(output or BUILD / "release"))
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 import typer
 import yaml
 
-from tlb.cli import shown
+from tlb.cli import terminal
 from tlb.cli.book import refresh_summaries
 from tlb.machine import doctor
 from tlb.machine import host as hosts
@@ -24,6 +24,7 @@ from tlb.system.units import format_size
 
 if TYPE_CHECKING:
     from tlb.fleet.check import Bundle
+    from tlb.measure.record import Record
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A file that `tlb bundle` wrote.")]
 BACK = "began before the row before them: a clock was set back, or bundles were added out of order"
@@ -44,7 +45,7 @@ def bundle(
     Words that may identify somebody are refused unless --allow permits them."""
     from tlb.fleet import check, pack
 
-    shown.check_output(output)
+    terminal.check_output(output)
     data, this = Store(data_root()), hosts.machine_id(hosts.inspect()) if machine == "this" else ""
     asked = machine.removeprefix(OWN)
     is_own = this or machine.startswith(OWN) or machine in data.own.machines()
@@ -70,7 +71,7 @@ def check_bundle(file: File) -> None:
     data, accepted = Store(data_root()), check.opened(archive.read(file))
     host = pd.DataFrame(doctor.describe(accepted.host), columns=["", "it says"])
     kernels, title = pd.DataFrame(_kernels(data, accepted)), "as it describes itself:"
-    shown.parts([f"{accepted.machine}, {title}", host, kernels, *remarks(accepted)])
+    terminal.parts([f"{accepted.machine}, {title}", host, kernels, *remarks(accepted)])
     if not accept.review(data, accepted, accept.Known(data)):
         raise Unavailable("bundle-known", f"no row of {accepted.machine} is new")
     rows = count(accepted.states.total())
@@ -123,10 +124,10 @@ def remarks(accepted: Bundle) -> Iterator[str]:
     odd = Counter[str]()
     for state in accepted.states.keys() - accepted.hosts.keys():
         odd[f"are of the state {state}, which nothing describes"] = accepted.states[state]
-    before = None
+    before: Record | None = None
     for record in accepted.records():
-        is_after = before is not None and before.kernel == record.kernel
-        odd[BACK] += is_after and before.started_at > record.started_at
+        if before and before.kernel == record.kernel:
+            odd[BACK] += before.started_at > record.started_at
         odd[SHORT] += record.elapsed_ns < record.region_ms * 1e6 / 2
         before = record
     yield from (f"{number:,} rows {words}." for words, number in odd.items() if number)

@@ -1,4 +1,4 @@
-"""`tlb inspect`, `tlb doctor` and `tlb geometry`: what this computer is."""
+"""`tlb inspect`, `tlb doctor`, `tlb geometry` and `tlb pool`: what this computer is and has."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from tlb.cli import shown
+from tlb.cli import terminal
 from tlb.machine import doctor as doctors
 from tlb.machine import host as hosts
 from tlb.machine import pools
 from tlb.system.page_sizes import BASE
 from tlb.system.reasons import Unavailable
+from tlb.system.units import format_size, parse_size
 
 
-def inspect(as_json: shown.Json = False) -> None:
+def inspect(as_json: terminal.Json = False) -> None:
     """Show CPU, caches, TLBs, page sizes, counters and limits."""
     host = hosts.inspect()
     if as_json:
@@ -26,7 +27,7 @@ def inspect(as_json: shown.Json = False) -> None:
         return
     # no table, which would pad all lines to the longest
     for label, value in doctors.describe(host):
-        shown.out.print(f"[bold]{escape(label):24}[/bold] {escape(value)}", highlight=False)
+        terminal.out.print(f"[bold]{escape(label):24}[/bold] {escape(value)}", highlight=False)
 
 
 def doctor(
@@ -47,7 +48,7 @@ def doctor(
             print(command)
         return
     for topic, finding, remedy in advice:
-        shown.out.print(
+        terminal.out.print(
             f"[bold]{escape(topic)}[/bold]  {escape(finding)}\n    {escape(remedy)}",
             highlight=False,
         )
@@ -55,7 +56,7 @@ def doctor(
 
 def geometry(
     pages: Annotated[str, typer.Option(help="4k, or 2m, which needs a pool of huge pages.")] = "4k",
-    as_json: shown.Json = False,
+    as_json: terminal.Json = False,
 ) -> None:
     """Infer the TLB's entries, ways and costs in half a minute."""
     if pages not in (BASE, "2m"):
@@ -92,4 +93,59 @@ def geometry(
         print(inferred.model_dump_json(indent=1))
         return
     tables = geometry_words.levels_table(inferred), geometry_words.walks_table(inferred)
-    shown.parts([*tables, *geometry_words.sentences(inferred)])
+    terminal.parts([*tables, *geometry_words.sentences(inferred)])
+
+
+# --- tlb pool
+
+pool_app = typer.Typer(invoke_without_command=True)
+
+
+@pool_app.callback()
+def pools_now(context: typer.Context, as_json: terminal.Json = False) -> None:
+    """Show the pools of huge pages, reserve pages and put them back."""
+    if context.invoked_subcommand:
+        return
+    by_page, changed = pools.look(), pools.changes()
+    if as_json:
+        rows = [
+            {**state.model_dump(), "bytes": state.total * parse_size(page)}
+            for page, state in by_page.items()
+        ]
+        changes = {page: change.model_dump() for page, change in changed.items()}
+        print(json.dumps({"pools": rows, "changed": changes}, indent=1))
+        return
+    if not by_page:
+        print("This Linux kernel has no pools of huge pages.")
+    for page, state in by_page.items():
+        print(
+            f"{page}: {state.total} pages ({format_size(state.total * parse_size(page))}), "
+            f"{state.free} free, {state.reserved} reserved, {state.surplus} surplus"
+        )
+    for page, change in changed.items():
+        print(
+            f"{page}: {change.before} pages before, set to {change.written[-1]} since. "
+            "`tlb pool restore` restores the old number."
+        )
+
+
+@pool_app.command("reserve")
+def reserve_pages(
+    page: Annotated[str, typer.Option("--pages", help="2m, 1g, or another size in `tlb pool`.")],
+    size: Annotated[str, typer.Option(help="Free afterwards, such as 4GiB.")],
+) -> None:
+    """Grow a pool until a size is free (root); exit 1 if Linux gives less."""
+    got = pools.reserve(page, terminal.parsed_size("--size", size))
+    print(
+        f"{page}: {got.free} pages are free ({got.wanted} requested); {got.added} were added, "
+        f"the pool has {got.total}."
+    )
+    if got.why:
+        raise SystemExit(got.why)
+
+
+@pool_app.command("restore")
+def restore_pools() -> None:
+    """Restore pools that `reserve` changed, unless others changed them since (root)."""
+    line = "{page}: from {found} pages to {total}."
+    terminal.restored(pools.restore(), line, "No pool was changed.")

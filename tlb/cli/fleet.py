@@ -14,7 +14,7 @@ import pandas as pd
 import typer
 
 from tlb import fleet as fleets
-from tlb.cli import shown
+from tlb.cli import terminal
 from tlb.measure.store import Store, data_root
 from tlb.system.reasons import Unavailable
 from tlb.system.units import DAY_MINUTES
@@ -82,12 +82,12 @@ def fleet(
     pem = _pem(certificate, insecure)
     worker.configure()
     store = Store(output) if output else Store(data_root()).own
-    run = client.Fleet(store, campaign, workers, 60 * patience, _notice, shown.stage)
-    shown.stage(run.connected)
+    run = client.Fleet(store, campaign, workers, 60 * patience, _notice, terminal.stage)
+    terminal.stage(run.connected)
     try:
         asyncio.run(run.run(address, pem))
     finally:
-        shown.parts([_table(run)])
+        terminal.parts([_table(run)])
     if any(computer.why for computer in run.computers.values()):
         raise typer.Exit(1)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tlb.cli import shown
+from tlb.cli import terminal
 from tlb.machine import changed_settings
 from tlb.machine import host as hosts
 from tlb.measure import housekeeping, housekeeping_costs, states
@@ -44,7 +44,7 @@ def measure(
     leave: Annotated[str, typer.Option(help="Left to others; default: 15 %, at least 1GiB.")] = "",
 ) -> None:
     """Measure compaction, short programs, KSM, swap and khugepaged, and store it (root)."""
-    leave_bytes = shown.parsed_size("--leave", leave) if leave else None
+    leave_bytes = terminal.parsed_size("--leave", leave) if leave else None
     changed_settings.check_namespace(
         Path("/"), "compaction, KSM, swap and khugepaged cannot be set, so nothing is measured"
     )
@@ -69,4 +69,4 @@ def measure(
 def restore() -> None:
     """Restore settings that a killed `measure` or `tlb try` left, unless changed since (root)."""
     restored = [*changed_settings.restore(), *changed_settings.restore(owner="try")]
-    shown.restored(restored, "/{name}: from {found} to {now}.", "No setting was changed.")
+    terminal.restored(restored, "/{name}: from {found} to {now}.", "No setting was changed.")

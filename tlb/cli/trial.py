@@ -9,21 +9,19 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Argument, Option
 
-from tlb.cli import shown
-from tlb.programs import executable, levers
-from tlb.programs.pairing import MOST_WITHIN
+from tlb.cli import terminal
+from tlb.programs import executable, levers, trial
+from tlb.programs.runs import Conditions, Driver
+from tlb.programs.trial import MOST_WITHIN, Aim, Trial
 from tlb.system.files import measuring_lock
 from tlb.system.reasons import Unavailable
 from tlb.system.units import DAY_MINUTES, DAY_S, format_ns
-
-if TYPE_CHECKING:
-    from tlb.programs.servers import Driver
-    from tlb.programs.trial import Aim, Trial
 
 INTERRUPTED = 130  # the exit code
 PID_MAX = 1 << 22  # of Linux (PID_MAX_LIMIT)
@@ -81,30 +79,49 @@ def attempt(
     warmup: Warmup = 0,
     failing: Annotated[bool, Option("--ignore-failure", help="Compare failing runs.")] = False,
     shows: Annotated[bool, Option("--show-output", help="Copy its output to stderr.")] = False,
-    wait: shown.Wait = 0,
-    as_json: shown.Json = False,
-    html: shown.Html = None, markdown: Markdown = None,
+    wait: terminal.Wait = 0,
+    as_json: terminal.Json = False,
+    html: terminal.Html = None, markdown: Markdown = None,
 ) -> None:  # fmt: skip
     """Measure a program with and without huge pages, in interleaved pairs.
 
     Example: `tlb try -- ./program`. Exit 1: impossible; 2: usage; 3: others measure; 4: it failed."""
     _check_files(input_file, html, markdown, pid, sweep)
-    pattern, prepared = _pattern(metric, higher, quantile), tuple(_words("--prepare", prepare))
-    served = _driver(driver, ready)
-    more = ((input_file, prepared, pattern, quantile, shows), warmup, failing, against)
+    served, prepared = _driver(driver, ready), tuple(_words("--prepare", prepare))
+    conditions = Conditions(
+        input_file, prepared, _pattern(metric, higher, quantile), quantile, shows
+    )
+    template = _template(within, minutes, higher, conditions, warmup, failing, against)
     if command and not pid:
-        chosen, goal = _lever(lever, env, only), (within / 100, minutes, higher, after, served)
-        aims = _aims(_swept(command, sweep), chosen, goal, more)
-        return _paired(aims, wait, as_json, html, markdown)
+        template = replace(template, lever=_lever(lever, env, only), after_s=after, driver=served)
+        return _paired(_swept(template, command, sweep), wait, as_json, html, markdown)
     others = (ready, env, sweep, only, markdown, against != "none", after is not None)
-    _check_pid(not command and pid and served, lever, others)
-    goal, chosen = (within / 100, minutes, higher, None, None), levers.LEVERS["collapse"]
-    return _before_after(pid, *_aims([served.command], chosen, goal, more), as_json, wait)
-
-
-def _check_pid(is_given: object, lever: str, others: tuple[object, ...]) -> None:
-    if not is_given or lever not in ("advise", "collapse") or any(others):
+    if command or not pid or not served or lever not in ("advise", "collapse") or any(others):
         raise Unavailable("bad-parameter", "give a COMMAND, or a --pid and for it a --driver")
+    return _before_after(pid, replace(template, command=served.command), as_json, wait)
+
+
+def _template(
+    within_percent: float,
+    minutes: float,
+    higher: bool,
+    conditions: Conditions,
+    warmup: int,
+    ignore_failure: bool,
+    against: str,
+) -> Aim:
+    """Return an aim without a command, for a running process. Raises Unavailable."""
+    return Aim(
+        [],
+        levers.LEVERS["collapse"],
+        within_percent / 100,
+        minutes,
+        higher,
+        conditions=conditions,
+        warmup=warmup,
+        ignore_failure=ignore_failure,
+        against=levers.lever(against, [], "--against"),
+    )
 
 
 def _lever(name: str, env: list[str], only: str) -> levers.Lever:
@@ -117,23 +134,6 @@ def _lever(name: str, env: list[str], only: str) -> levers.Lever:
     return levers.sites_lever(sites)
 
 
-def _aims(
-    commands: list[list[str]],
-    lever: levers.Lever,
-    goal: tuple[float, float, bool, float | None, Driver | None],
-    more: tuple[tuple, int, bool, str],
-) -> list[Aim]:
-    """Return an aim for each command. goal: within, the minutes that they share, higher, after,
-    driver; more: conditions, warmup, ignore_failure, against."""
-    from tlb.programs.runs import Conditions
-    from tlb.programs.trial import Aim
-
-    (within, minutes, *how), (conditions, warmup, failing, against) = goal, more
-    against_lever, minutes = levers.lever(against, [], "--against"), minutes / len(commands)
-    made_of = (Conditions(*conditions), warmup, failing, against_lever)
-    return [Aim(command, lever, within, minutes, *how, *made_of) for command in commands]
-
-
 def _check_files(
     given: Path, html: Path | None, markdown: Path | None, pid: int | None, sweep: str
 ) -> None:
@@ -141,13 +141,13 @@ def _check_files(
     no-book."""
     if html and (pid or sweep):
         raise Unavailable("bad-parameter", "--html takes a COMMAND and no --sweep")
-    shown.check_files(html=html, markdown=markdown)
-    shown.check_input(given)
+    terminal.check_files(html=html, markdown=markdown)
+    terminal.check_input(given)
 
 
-def _swept(command: list[str], sweep: str) -> list[list[str]]:
-    """Return the command with each value of --sweep in it. Raises Unavailable: bad-parameter,
-    program-missing."""
+def _swept(template: Aim, command: list[str], sweep: str) -> list[Aim]:
+    """Return an aim for the command with each value of --sweep in it; they share the minutes.
+    Raises Unavailable: bad-parameter, program-missing."""
     name, _, values = sweep.partition("=")
     place = f"{{{name}}}"
     if sweep and (not values or not any(place in word for word in command)):
@@ -155,17 +155,18 @@ def _swept(command: list[str], sweep: str) -> list[list[str]]:
             "bad-parameter", f"--sweep NAME=A,B takes {{NAME}} in COMMAND, not {sweep}"
         )
     each = values.split(",") if sweep else [""]
-    swept = [[word.replace(place, value) if sweep else word for word in command] for value in each]
-    for made in swept:
-        executable.check(made)
-    return swept
+    commands = [
+        [word.replace(place, value) if sweep else word for word in command] for value in each
+    ]
+    for words in commands:
+        executable.check(words)
+    minutes = template.minutes / len(commands)
+    return [replace(template, command=words, minutes=minutes) for words in commands]
 
 
 def _trials(aims: list[Aim]) -> tuple[list[Trial], KeyboardInterrupt | Unavailable | None]:
     """Return a trial of each aim, and what ended them early: those before it stay. Raises what ends
     the first without a pair."""
-    from tlb.programs import trial
-
     done: list[Trial] = []
     try:
         for aim in aims:
@@ -192,20 +193,20 @@ def _paired(
     if as_json:
         print(json.dumps(documents[0] if len(aims) == 1 else documents, indent=1))
     elif len(aims) > 1:
-        shown.table(trial_report.sweep_head(trials[0]), map(trial_report.sweep_row, trials))
+        terminal.table(trial_report.sweep_head(trials[0]), map(trial_report.sweep_row, trials))
         for done in trials:
-            shown.parts([f"{shlex.join(done.aim.command)}:", *trial_report.remarks(done)])
+            terminal.parts([f"{shlex.join(done.aim.command)}:", *trial_report.remarks(done)])
     else:
         (done,) = trials
-        shown.table(("", *done.aim.sides), trial_report.rows(done))
+        terminal.table(("", *done.aim.sides), trial_report.rows(done))
         took = f"It took {format_ns(done.spent_s * 1e9)}."
-        shown.parts([trial_report.verdict_sentence(done), *trial_report.remarks(done), took])
+        terminal.parts([trial_report.verdict_sentence(done), *trial_report.remarks(done), took])
     if html:  # last, so that a full disk hides nothing
-        from tlb.programs.trial_page import page
+        from tlb.programs.html_pages import trial_page
 
-        shown.write(html, page(trials[0]))
+        terminal.write(html, trial_page(trials[0]))
     if markdown:
-        shown.write(markdown, trial_report.markdown(trials))
+        terminal.write(markdown, trial_report.markdown(trials))
     if isinstance(ended, Unavailable):
         raise ended
     if ended and not (len(aims) == 1 and trials[0].has_verdict):
@@ -222,8 +223,8 @@ def _before_after(pid: int, aim: Aim, as_json: bool, wait: float) -> None:
     if as_json:
         print(json.dumps(before_after.document(done), indent=1))
     else:
-        shown.table(("", "before", "after collapsing"), before_after.rows(done))
-        shown.parts(before_after.remarks(done))
+        terminal.table(("", "before", "after collapsing"), before_after.rows(done))
+        terminal.parts(before_after.remarks(done))
     if done.is_interrupted:
         raise SystemExit(INTERRUPTED)
 
@@ -241,8 +242,6 @@ def measuring(interrupted: str, wait: float) -> Iterator[None]:
 
 def _driver(driver: str, ready: str) -> Driver | None:
     """Return --driver and --ready, parsed. Raises Unavailable("bad-parameter")."""
-    from tlb.programs.servers import Driver
-
     words = _words("--driver", driver)
     pattern = _compiled("--ready", ready)
     if ready and not words:
@@ -285,8 +284,8 @@ def _compiled(option: str, expression: str) -> re.Pattern[str] | None:
 def _progress(trial: Trial) -> None:
     """Print what a pair takes, and in a terminal the ratio so far."""
     if trial.pairs:
-        return shown.progress(f"{len(trial.pairs)} pairs: {trial.ratio():.3f}")
+        return terminal.progress(f"{len(trial.pairs)} pairs: {trial.ratio():.3f}")
     pair = format_ns(sum(run.elapsed_s for run in trial.rehearsal) * 1e9)
     minutes, needed = trial.aim.minutes, trial.minutes_needed
     short = f"; a verdict takes about {needed:g} (--minutes)" if needed > minutes else ""
-    shown.stage(f"A pair takes {pair}; pairs are made for {minutes:g} minutes at most{short}.")
+    terminal.stage(f"A pair takes {pair}; pairs are made for {minutes:g} minutes at most{short}.")

@@ -14,7 +14,7 @@ from rich.console import Group
 from rich.live import Live
 from typer import Argument, Option
 
-from tlb.cli import shown
+from tlb.cli import terminal
 from tlb.programs import executable
 from tlb.system.reasons import Unavailable
 from tlb.system.units import DAY_S
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from tlb.measure.perf_stat import Plan
     from tlb.measure.record import Quantity
     from tlb.programs.reach import Reach
-    from tlb.programs.targets import Target
-    from tlb.programs.watch import Watched
+    from tlb.programs.watch import Target, Watched
     from tlb.programs.watch_report import Report
 
 _PID_DIGITS = 7  # of the largest PID in Linux, 4,194,304 (PID_MAX_LIMIT)
@@ -42,7 +41,7 @@ def watch(
     target: Words,
     seconds: Seconds = 60,
     overhead: Overhead = 1,
-    as_json: shown.Json = False,
+    as_json: terminal.Json = False,
     prometheus: Annotated[
         str, Option(metavar="[HOST:]PORT", help="Serve metrics, on the loopback interface.")
     ] = "",
@@ -74,20 +73,20 @@ def watch(
             raise SystemExit(130) from None
     report = Report(watched, reach, counting.counts, counting.loads)
     if not report.is_idle and isinstance(reach.prices, Unavailable):
-        shown.stage("Timing page walks on this computer.")
+        terminal.stage("Timing page walks on this computer.")
         with suppress(KeyboardInterrupt):  # what was seen is shown without prices
             report = replace(report, reach=reach.timed(host, store, report.largest))
     _show(report, as_json)
 
 
 def _show(report: Report, as_json: bool) -> None:
-    from tlb.programs.watch_document import document
+    from tlb.programs.watch_report import document
 
     if as_json:
         print(json.dumps(document(report), indent=1))
     else:
-        shown.out.print(_tables(report))
-        shown.parts(report.sentences())
+        terminal.out.print(_tables(report))
+        terminal.parts(report.sentences())
 
 
 class _Counting:
@@ -117,7 +116,7 @@ class _Counting:
 
 def _target(words: list[str]) -> AbstractContextManager[Target]:
     """Return the process or the program to watch. Raises Unavailable("bad-parameter")."""
-    from tlb.programs.targets import attached, started
+    from tlb.programs.watch import attached, started
 
     pid = words[0]
     if not pid:
@@ -164,7 +163,7 @@ def _both(
 
 
 def _tables(report: Report) -> Group:
-    pages = shown.rows(("", ""), report.page_rows())
+    pages = terminal.rows(("", ""), report.page_rows())
     on_huge = f"of it on {report.large_size} pages"
     head = ("in", "it touches", on_huge, "TLB level", "samples", "a sample takes")
-    return Group(pages, "", shown.rows(head, report.window_rows()), "")
+    return Group(pages, "", terminal.rows(head, report.window_rows()), "")

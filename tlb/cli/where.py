@@ -13,11 +13,11 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from tlb.cli import shown
+from tlb.cli import terminal
 from tlb.cli.trial import measuring
 from tlb.machine import host as hosts
 from tlb.measure.measuring_setup import Rig
-from tlb.measure.record import Point
+from tlb.measure.record import Layout, Point
 from tlb.measure.store import Store, data_root
 from tlb.programs import executable
 from tlb.programs.executable import why_no_preload
@@ -26,7 +26,7 @@ from tlb.programs.levers import LEVERS
 from tlb.programs.reach import Reach
 from tlb.programs.runs import Run
 from tlb.programs.trial import Aim
-from tlb.programs.where import cachegrind, proof, report, simulation, unsimulated, valgrind, verdict
+from tlb.programs.where import proof, report, simulation, valgrind
 from tlb.system.page_sizes import BASE
 from tlb.system.reasons import Unavailable
 from tlb.system.units import DAY_MINUTES, DAY_S
@@ -52,13 +52,13 @@ def where(
     failing: Annotated[
         bool, Option("--ignore-failure", help="Accept an exit code other than 0.")
     ] = False,
-    as_json: shown.Json = False,
-    html: shown.Html = None,
+    as_json: terminal.Json = False,
+    html: terminal.Html = None,
     callgrind: Annotated[Path | None, Option(help="Also write a file for KCachegrind.")] = None,
     collapsed: Annotated[
         Path | None, Option(help="Also write stacks for flame-graph tools.")
     ] = None,
-    wait: shown.Wait = 0,
+    wait: terminal.Wait = 0,
 ) -> None:
     """Find which lines and allocations cost a program page walks, and what huge pages gain.
 
@@ -67,19 +67,19 @@ def where(
     simulate it. Ctrl-C during these runs shows what is finished. Exit codes as of `tlb try`."""
     if sys.platform != "linux":
         raise Unavailable("not-linux")
-    shown.check_files(html, callgrind=callgrind, collapsed=collapsed)
+    terminal.check_files(html, callgrind=callgrind, collapsed=collapsed)
     executable.check(command)
     needs_walks = bool(callgrind or collapsed)
     with measuring("Interrupted; the program has ended.", wait), guarded():
         made = simulate_or_time(command, seconds, minutes, prove, needs_walks, failing)
     _print(made, as_json)
     if html:
-        from tlb.programs.where.page import page
+        from tlb.programs.html_pages import where_page
 
-        shown.write(html, page(made))
+        terminal.write(html, where_page(made))
     for file, text in ((callgrind, made.found.callgrind), (collapsed, made.found.collapsed)):
         if file:
-            shown.write(file, text())
+            terminal.write(file, text())
     if made.is_interrupted:
         raise SystemExit(130)
 
@@ -89,8 +89,8 @@ def _print(made: report.Report, as_json: bool) -> None:
         print(json.dumps(made.document(), indent=1))
         return
     for head, rows in made.tables().values():
-        shown.table(head, rows)
-    shown.parts([*made.sentences(), *made.commands()])
+        terminal.table(head, rows)
+    terminal.parts([*made.sentences(), *made.commands()])
 
 
 def simulate_or_time(
@@ -113,17 +113,17 @@ def simulate_or_time(
         raise Unavailable("program-endless", "--prove runs it to its end")
     if prove and (why := why_no_preload(command[0])):
         raise Unavailable("lever-absent", why)
-    unsimulated.check_sanitizer(command[0])
+    simulation.check_sanitizer(command[0])
     try:
         made = _simulated(command, seconds, alone)
     except Unavailable as lacking:
         if needs_walks or alone is None:
             raise
-        shown.stage(f"{lacking} Its runs are timed instead, for up to {minutes:g} minutes.")
+        terminal.stage(f"{lacking} Its runs are timed instead, for up to {minutes:g} minutes.")
         made = report.Report(
-            command, None, unsimulated.sites_of(command, seconds, lacking), alone.elapsed_s, 0.0
+            command, None, simulation.sites_of(command, seconds, lacking), alone.elapsed_s, 0.0
         )
-    if made.geometry and not prove:
+    if alone is None or (made.geometry and not prove):
         return made
     return _proved(made, alone, limit_s)
 
@@ -131,7 +131,7 @@ def simulate_or_time(
 def _proved(made: report.Report, alone: Run, limit_s: float) -> report.Report:
     """Return the report with a proof, if a round of it was finished. Raises Unavailable, and
     KeyboardInterrupt if there is nothing to show."""
-    shown.stage("Timing it with none, some and all allocations on huge pages.")
+    terminal.stage("Timing it with none, some and all allocations on huge pages.")
     found = made.found
     sites = [site.id for site in made.sites] if made.knows_sites else [*found.sites]
     done = proof.prove(
@@ -153,7 +153,7 @@ def _proved(made: report.Report, alone: Run, limit_s: float) -> report.Report:
 
 def _show(limit_s: float, done: proof.Proof) -> None:
     left_s = max(limit_s - time.monotonic(), 0)
-    shown.progress(f"round {len(done.rounds)}, at most {left_s:.0f} s left")
+    terminal.progress(f"round {len(done.rounds)}, at most {left_s:.0f} s left")
 
 
 def _simulated(command: list[str], seconds: float, alone: Run | None) -> report.Report:
@@ -173,13 +173,13 @@ def _simulated(command: list[str], seconds: float, alone: Run | None) -> report.
     walk_ns, hit_ns = _extra_ns(rig, TIMES_THE_ENTRIES * second), _extra_ns(rig, second // 2)
     native_s, status = (alone.elapsed_s, alone.status) if alone else (None, 0)
     took = "did not end" if native_s is None else f"takes {native_s:.2g} s"
-    shown.stage(f"Simulating; by itself the program {took}.")
+    terminal.stage(f"Simulating; by itself the program {took}.")
     if lacking:
-        geometry = cachegrind.rounded(geometry)
-        counted = cachegrind.count(command, geometry, seconds, lacking, status)
+        geometry = simulation.rounded_for_cachegrind(geometry)
+        counted = simulation.count_by_cachegrind(command, geometry, seconds, lacking, status)
     else:
         counted = simulation.simulate(command, geometry.option, seconds, status)
-    faults_s = verdict.most_faults_s(alone) if alone else 0.0
+    faults_s = report.most_faults_s(alone) if alone else 0.0
     return report.Report(
         command, geometry, counted, native_s, walk_ns, hit_ns=hit_ns, faults_s=faults_s
     )
@@ -189,10 +189,11 @@ def _extra_ns(rig: Rig, lines: int) -> float:
     """Return the most that translation adds now to a load that overlaps with nothing: of two chases
     over so many lines, one line a page less the same lines packed. With half as many lines as the
     second level has entries that level answers, with many times as many a walk does."""
-    shape = {"lines": lines, "region_ms": REGION_MS}
 
-    def chase_ns(layout: str, repeat: int) -> float:
-        point = Point(kernel="page_chase", pages=BASE, layout=layout, **shape)
+    def chase_ns(layout: Layout, repeat: int) -> float:
+        point = Point(
+            kernel="page_chase", pages=BASE, layout=layout, lines=lines, region_ms=REGION_MS
+        )
         return rig.take(point, repeat).ns_per_access
 
     extra = (chase_ns("spread", repeat) - chase_ns("packed", repeat) for repeat in range(REPEATS))

@@ -10,11 +10,11 @@ from tlb.system.reasons import Unavailable
 
 
 def module(name: str) -> ModuleType:
-    """Return a module that needs the packages of a fleet. Raises Unavailable("no-fleet")
+    """Return a module that needs the packages of a fleet. Raises Unavailable("no-extra")
     without them."""
     try:
         return import_module(f"{__name__}.{name}")
     except ModuleNotFoundError as lacking:
         if (lacking.name or "").startswith(("tlb", "experiments")):
             raise
-        raise Unavailable("no-fleet", lacking.name or "") from None
+        raise Unavailable("no-extra", f"{lacking.name} is of the extra fleet") from None

@@ -22,7 +22,7 @@ from tlb.system.reasons import Unavailable
 VERSION_FILE, VERSION = "version", "5"
 MEMORY = "2GiB"  # that a question may take
 BATCH = 10_000  # rows that are fetched at once
-_SETTINGS = {
+_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "allow_community_extensions": "false",

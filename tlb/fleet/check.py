@@ -169,8 +169,10 @@ def _grids(content: bytes) -> Grids:
         grids = GRIDS_SCHEMA.validate_json(content)
     except ValidationError:
         raise Unavailable("bundle-foreign", f"{GRIDS_FILE} asks for what is no point") from None
-    known = {kernel for grid in grids.values() for kernel in grid} - kernels.CATALOGUE.keys()
-    if unknown := (grids.keys() - experiments()) | known:
+    unknown_kernels = {
+        kernel for grid in grids.values() for kernel in grid
+    } - kernels.CATALOGUE.keys()
+    if unknown := (grids.keys() - experiments()) | unknown_kernels:
         why = f"{GRIDS_FILE}: there is no experiment or kernel {plain(min(unknown))}"
         raise Unavailable("bundle-foreign", why)
     return grids

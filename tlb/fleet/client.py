@@ -152,8 +152,8 @@ class Fleet:
         except Exception as error:  # of Dask, or for what is no bundle
             computer.failures += 1
             if computer.failures >= TRIES:
-                why = f"{type(error).__name__}: {error}"[:200]
-                self._end(computer, Unavailable("fleet-garbage", why))
+                detail = f"{type(error).__name__}: {error}"[:200]
+                self._end(computer, Unavailable("fleet-garbage", detail))
         finally:
             future.release()
 
@@ -167,7 +167,7 @@ class Fleet:
         try:
             added = await asyncio.to_thread(accept.add, self.data, bundle, self._known)
         except Unavailable as why:
-            self._full = why if why.code.startswith("disk-") else self._full
+            self._full = why if why.code in ("disk-full", "disk-read-only") else self._full
             raise
         computer.machine, computer.rows = bundle.machine, computer.rows + added.rows
         computer.lacking, computer.left = measured.lacking, measured.left

@@ -44,7 +44,11 @@ PLAIN = re.compile(r"[ -%'-;=?-\[\]-_a-~]*")
 @cache
 def models() -> dict[str, type[BaseModel]]:
     """Return the model of each document by name: those of the machine, and those of chapters."""
-    own = {"flags": Flags, "flushes": Flushes, "housekeeping": Housekeeping}
+    own: dict[str, type[BaseModel]] = {
+        "flags": Flags,
+        "flushes": Flushes,
+        "housekeeping": Housekeeping,
+    }
     return own | discovery.documents()
 
 
@@ -127,7 +131,8 @@ def modelled(name: str, document: dict[str, Any], kind: type[Model]) -> Model:
 @cache
 def phrases() -> frozenset[str]:
     """Return the project's own texts: fields and their choices, programs, reasons."""
-    schemas = [kind.model_json_schema() for kind in (*models().values(), Host)]
+    kinds: list[type[BaseModel]] = [*models().values(), Host]
+    schemas = [kind.model_json_schema() for kind in kinds]
     tools = [f"{tool} {variant}" for tool in TOOLS for variant in ("plain", "huge", "pool")]
     texts = [*_named(schemas), *tools, *TOOLS, *REASONS, *JAVA_FLAGS, *LARGE_FLAGS, *PAGES, MEANS]
     for chapter in discovery.chapters():

@@ -83,8 +83,8 @@ def pack(store: Store, machine: str, allowed: Collection[str] = ()) -> Packed:
             reason = f"for {why.detail}" if why.code == "bundle-private" else "of another version"
             left_out.append(f"{path.name}, {reason}")
     files |= _rows(machine, [record for record, _ in rows], allow)
-    content = check.sealed(machine, files)
-    return Packed(content, check.opened(content), left_out)
+    sealed = check.sealed(machine, files)
+    return Packed(sealed, check.opened(sealed), left_out)
 
 
 def _rows(machine: str, records: list[Record], allow: set[str]) -> dict[str, bytes]:

@@ -39,7 +39,7 @@ from tlb.system.reasons import Unavailable
 book = discovery.load("overview.campaign")
 
 AGAIN_S = 1.0  # between two tries to find a scheduler
-QUIET = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
+QUIET: dict[str, Any] = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
 SETTINGS: dict[str, Any] = {
     "distributed.worker.profile.enabled": False,
     "distributed.worker.http.routes": [],
@@ -121,7 +121,9 @@ class QuietWorker(Worker):
             callback.stop()
         return started
 
-    async def close(self, *given: Any, reason: str = "worker-close", **how: Any) -> str | None:
+    async def close(  # type: ignore[override]  # Dask's own worker differs from its bases too
+        self, *given: Any, reason: str = "worker-close", **how: Any
+    ) -> str | None:
         """Close without waiting for the thread: its rows go into the ledger, and the next worker's
         task waits for it."""
         self.sent_home = self.sent_home or reason == "scheduler-close"

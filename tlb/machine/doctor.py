@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tlb.machine import background, kvm
+from tlb.machine.cpuid import Tlb
 from tlb.machine.cpus import Core
 from tlb.machine.host import Host
-from tlb.machine.tlb import Tlb
 from tlb.system.files import PREBUILT
 from tlb.system.reasons import REASONS, explain
 from tlb.system.units import format_size, page_name, parse_size

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from tlb.machine import cpuid, host, identity
+from tlb.machine import cpuid, cpus, host
 from tlb.machine.cpuid import Reader
 from tlb.system import procfs
 
@@ -44,9 +44,10 @@ def make(profile: str) -> dict[str, Any]:
 def ask(state: str, is_arm: bool, read: Reader | None, root: Path = Path("/")) -> Flushes:
     """The words of the computer whose /proc and /sys lie under `root`."""
     cpuinfo = procfs.text(root / "proc/cpuinfo", procfs.CPUINFO_BYTES)
-    flags = identity.block(cpuinfo, 0).get("flags", "").split()
+    flags = cpus.cpuinfo_block(cpuinfo, 0).get("flags", "").split()
     words = procfs.word(root / MELTDOWN)
-    broadcasts, deferring = True, False
+    broadcasts: bool | None = True
+    deferring: bool | None = False
     if not is_arm:
         broadcasts = "invlpgb" in flags if flags else None
         deferring = defers(read) if read else None

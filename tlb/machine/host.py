@@ -9,33 +9,28 @@ is None, "absent" or "unknown": never an error.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import mmap
 import os
 import platform
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tlb.machine import background, cpuid, cpus, identity, kvm, pmu, settings
+from tlb.machine import background, cpuid, cpus, kvm, pmu, settings
 from tlb.machine.compiler import compiler
-from tlb.machine.cpuid import Cache, Reader
+from tlb.machine.cpuid import Cache, Reader, Tlb, tlbs
 from tlb.machine.cpus import Core, measuring_cpu
 from tlb.machine.facts import Facts
 from tlb.machine.kvm import Kvm
 from tlb.machine.memory import Memory, Rlimits, usable_memory
+from tlb.machine.microarchitecture import IMPLEMENTERS, UNKNOWN, VENDORS
 from tlb.machine.pmu import Pmu
 from tlb.machine.settings import Noise, Pool, Thp
-from tlb.machine.stated import LOADS as LOADS
-from tlb.machine.stated import data_caches as data_caches
-from tlb.machine.stated import data_tlbs as data_tlbs
-from tlb.machine.stated import identity_facts as identity_facts
-from tlb.machine.stated import machine_id as machine_id
-from tlb.machine.stated import state as state
-from tlb.machine.stated import state_facts as state_facts
-from tlb.machine.stated import tlb_entries as tlb_entries
-from tlb.machine.tlb import Tlb, tlbs
 from tlb.system import procfs
 from tlb.system.processes import pinned
 from tlb.system.reasons import Unavailable
@@ -101,9 +96,9 @@ class Host(Facts):
     @property
     def has_nested_walks(self) -> bool | None:
         """Whether a page walk here has two dimensions; None where nothing tells (see
-        identity.nested_walks)."""
+        cpus.nested_walks)."""
         offered = self.nested_paging or bool(self.kvm and self.kvm.tables in ("EPT", "NPT"))
-        return identity.nested_walks(self.hypervisor, offered, self.xen_guest, is_arm(self))
+        return cpus.nested_walks(self.hypervisor, offered, self.xen_guest, is_arm(self))
 
     @property
     def thp_setting(self) -> str:
@@ -184,12 +179,12 @@ def inspect(
         os=computer.os,
         arch=computer.arch,
         c_compiler=computer.find_compiler(),
-        installation=identity.installation(root),
+        installation=cpus.installation(root),
         xen_guest=procfs.word(root / "sys/hypervisor/guest_type"),
         fifo=computer.may_use_fifo(),
         boot=settings.boot(root),
         background=background.look(root),
-        boot_id=identity.boot_id(root),
+        boot_id=cpus.boot_id(root),
     )
 
 
@@ -197,21 +192,21 @@ def _of_cpu(root: Path, computer: Platform, cpu: int) -> dict[str, Any]:
     """The fields of a Host that one CPU states of itself: in its block of cpuinfo, in its folder of
     sysfs, by CPUID executed on it."""
     arm, read = is_arm(computer), computer.cpuid
-    info = identity.block(procfs.text(root / "proc/cpuinfo", procfs.CPUINFO_BYTES), cpu)
+    info = cpus.cpuinfo_block(procfs.text(root / "proc/cpuinfo", procfs.CPUINFO_BYTES), cpu)
     flags = frozenset(info.get("flags", "").split())
     try:
         with computer.pinned(cpu) if read else nullcontext():
             stated, unknown = tlbs(read) if read else ((), ())
             caches = cpus.caches(root, cpu) or (cpuid.caches(read) if read else ())
             la57 = cpuid.has_la57(read) if read else None
-            runs_on = identity.hypervisor(root, flags, read)
-            info = info or identity.elsewhere(root, cpu, read)
+            runs_on = cpus.hypervisor(root, flags, read)
+            info = info or cpus.cpuinfo_elsewhere(root, cpu, read)
     except OSError as error:
         raise Unavailable("cpu-gone", f"CPU {cpu}: {error.strerror}") from error
     if arm:
-        named, levels = identity.arm(info), identity.arm_levels(root, computer.kernel_release)
+        named, levels = cpus.arm_identity(info), cpus.arm_levels(root, computer.kernel_release)
     else:
-        named, levels = identity.x86(info), identity.x86_levels(info, flags)
+        named, levels = cpus.x86_identity(info), cpus.x86_levels(info, flags)
     return named | {
         "caches": caches,
         "la57": la57,
@@ -223,14 +218,135 @@ def _of_cpu(root: Path, computer: Platform, cpu: int) -> dict[str, Any]:
         "pcid": True if arm else "pcid" in flags if flags else None,
         "gigabyte_pages": None if arm or not flags else "pdpe1gb" in flags,
         "hypervisor": runs_on,
-        "nested_paging": identity.offers_nested_paging(info, flags),
+        "nested_paging": cpus.offers_nested_paging(info, flags),
         "kvm": kvm.look(root, flags),
     }
 
 
 def is_x86(host: Host | Platform) -> bool:
-    return host.arch in identity.X86
+    return host.arch in cpus.X86
 
 
 def is_arm(host: Host | Platform) -> bool:
-    return host.arch in identity.ARM
+    return host.arch in cpus.ARM
+
+
+# --- what a description says: the id, the state, TLBs and caches
+
+LOADS = ("data", "unified", "load")  # the kinds of TLB that translate a load
+
+
+def machine_id(host: Host) -> str:
+    """An id such as "zen-4-1a2b3c4d" ([a-z0-9-]{1,64}): the microarchitecture, and a hash of what
+    stays.
+
+    Kernel, microcode, limits and load are left out: they change on one computer. See `state`. A
+    computer whose CPUs differ has an id for each kind that is measured, since each has a
+    description of its own. Raises Unavailable: arch-unsupported; machine-unknown where a Linux
+    states too little.
+    """
+    if host.arch not in (*cpus.X86, *cpus.ARM):
+        raise Unavailable("arch-unsupported", host.arch)
+    if host.os == "Linux" and (host.cpu_model == UNKNOWN or not host.memory.total_bytes):
+        raise Unavailable("machine-unknown")
+    name = host.microarchitecture
+    if name == UNKNOWN:
+        name = (VENDORS | {maker: maker for maker in IMPLEMENTERS.values()}).get(host.vendor, "cpu")
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    return f"{slug}-{cpus.hashed(json.dumps(identity_facts(host)))[:8]}"
+
+
+def identity_facts(host: Host) -> list[Any]:
+    """What stays on one computer, and tells it from others."""
+    signature = [host.family, host.model, host.stepping, host.logical_cpus]
+    return [
+        host.cpu_model,
+        [*signature, host.hypervisor, host.installation],
+        [[c.level, c.kind, c.size_bytes, c.line_bytes, c.ways, c.sets] for c in host.caches],
+        # the kernel keeps some for itself, by version more or less
+        round(host.memory.total_bytes / 2**30),
+    ]
+
+
+def state_facts(host: Host) -> dict[str, object]:
+    """Return the settings and versions that change on one computer, and its numbers with it: rows
+    are compared and reused within one such state.
+
+    What fluctuates by itself is no part of it: the clock of the moment, the load, free memory and
+    pool pages, counters, whether a guest runs. Nor is provenance: `background` and `boot_id`.
+    """
+    core, kvm = host.core, host.kvm
+    facts: dict[str, object] = {
+        "kernel_release": host.kernel_release,
+        "microcode": host.microcode,
+        "base_page_bytes": host.base_page_bytes,
+        "page_table_levels": host.page_table_levels,  # Linux's own choice (no5lvl)
+        "la57": host.la57,
+        "thp": host.thp.model_dump(),
+        "mthp": host.mthp,
+        "numa_balancing": host.numa_balancing,  # unmaps pages, to see who touches them
+        "governor": host.noise.governor,
+        "turbo": host.noise.turbo,
+        "smt": host.noise.smt,  # a sibling thread shares the core's TLB
+        "mitigations": host.mitigations,  # page-table isolation and other costs of a fault
+        # A module that is loaded later is no other state; one that shadows page tables, or splits
+        # pages, gives guests other numbers.
+        "guests_are_shadowed": bool(kvm and kvm.tables == "shadow"),
+        "nx_huge_pages": bool(kvm and kvm.nx_huge_pages),
+        "core": core and _core_facts(host, core),
+    }
+    # Only where they differ from the default, so that older rows keep their state.
+    if host.pcid is False:
+        facts["pcid"] = False
+    if host.fifo:
+        facts["fifo"] = True
+    if host.boot:
+        facts["boot"] = list(host.boot)
+    # A quota or a switched-off THP changes what is measured, unlike the other background tasks.
+    for name in (background.CPU_QUOTA, background.THP_OF_PROCESS):
+        if (words := host.background.get(name, "none")) != "none":
+            facts[name] = words
+    return facts
+
+
+def _core_facts(host: Host, core: Core) -> dict[str, object]:
+    l3_bytes = data_caches(host).get(3)
+    return {"kind": core.kind, "highest_khz": core.highest_khz, "l3_bytes": l3_bytes}
+
+
+def state(host: Host) -> str:
+    """12 hex digits of `state_facts`."""
+    return hashlib.sha256(json.dumps(state_facts(host), sort_keys=True).encode()).hexdigest()[:12]
+
+
+def data_tlbs(host: Host, page: str = "4k") -> list[Tlb]:
+    """The TLB levels that translate loads of a page size, as CPUID states them; one a level, empty
+    where it is silent.
+
+    Two parts of one level that both hold 4 KiB pages (Ice Lake: one shares with 2 MiB, one with 1
+    GiB) are one capacity.
+    """
+    by_level: dict[int, Tlb] = {}
+    for tlb in host.tlb:
+        if page in tlb.pages and tlb.kind in LOADS and tlb.entries:
+            if before := by_level.get(tlb.level):
+                entries = before.entries + tlb.entries
+                both = {"entries": entries, "ways": None, "ways_between": None}
+                tlb = tlb.model_copy(update=both)
+            by_level[tlb.level] = tlb
+    return [by_level[level] for level in sorted(by_level)]
+
+
+def tlb_entries(host: Host) -> list[int]:
+    """4 KiB data entries of each TLB level as CPUID states them, ascending; empty where it is
+    silent."""
+    return [tlb.entries for tlb in data_tlbs(host)]
+
+
+def data_caches(host: Host) -> dict[int, int]:
+    """Level -> bytes of the data caches that sysfs or CPUID state; of two of a level the first."""
+    return {
+        cache.level: cache.size_bytes
+        for cache in reversed(host.caches)
+        if cache.kind != "instruction"
+    }

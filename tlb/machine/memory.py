@@ -129,7 +129,7 @@ def cgroup_limits(root: Path, controller: str) -> dict[str, int]:
     for version, folder in cgroup_folders(root, controller):
         names = sorted(version.limits)
         if controller == "hugetlb":
-            names = filter(_HUGETLB.fullmatch, procfs.names(folder))
+            names = [name for name in procfs.names(folder) if _HUGETLB.fullmatch(name)]
         for name in names:
             if (limit := _limit(folder / name)) is not None:
                 limits[name] = min(limit, limits.get(name, limit))

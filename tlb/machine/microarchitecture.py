@@ -195,6 +195,8 @@ def x86_name(vendor: str, family: int | None, model: int | None, stepping: int |
 def arm_name(implementer: int | None, part: int | None) -> str:
     """The microarchitecture of an arm64 CPU, from "CPU implementer" and "CPU part" of
     /proc/cpuinfo."""
+    if implementer is None or part is None:
+        return UNKNOWN
     return _ARM.get((implementer, part), UNKNOWN)
 
 

@@ -25,7 +25,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import IO, Any
 
-from tlb.machine import identity, pmu
+from tlb.machine import cpus, pmu
 from tlb.measure.events import PROGRAMMABLE, SOFTWARE, Event
 from tlb.measure.record import Quantity
 from tlb.system.processes import PROBE_S, run_whole, status_within
@@ -323,7 +323,7 @@ def page_sizes(plan: Plan, pid: int, seconds: float) -> dict[int, int] | str:
     or a reason code."""
     if plan.perf is None or "walk" in plan.lacking:
         return plan.lacking.get("walk", "no-perf")
-    if platform.machine() not in identity.X86:
+    if platform.machine() not in cpus.X86:
         return "no-events"  # Arm's SPE samples loads too, which is not read here
     refused = "not-supported"
     with tempfile.TemporaryDirectory(prefix="tlb-watch-") as folder:

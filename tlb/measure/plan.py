@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from tlb.machine.identity import boot_id
+from tlb.machine.cpus import boot_id
 from tlb.measure import build, kernels, noise, perf_stat, resident
 from tlb.measure.record import (
     Build,

@@ -254,7 +254,7 @@ class Record(KernelReport):
     tries: Annotated[int, Field(ge=1, le=100)] = 1  # this is the first quiet one, or the last
     noisy: Disturbance = ""
     boot_id: Annotated[str, Field(pattern=r"^([0-9a-f]{16})?$")] = (
-        ""  # of Linux: identity.boot_id(); "" in rows from before it was kept
+        ""  # of Linux: machine.cpus.boot_id(); "" in rows from before it was kept
     )
 
     @property

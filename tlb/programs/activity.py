@@ -13,9 +13,10 @@ import mmap
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from statistics import median_high
+from typing import NamedTuple, TypeVar
 
 from tlb.system import procfs
 from tlb.system.page_sizes import BASE
@@ -27,7 +28,8 @@ PROC = Path("/proc")
 _ALL_PAGES = b"1"  # for clear_refs: Documentation/filesystems/proc.rst
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD, linux/sched.h
 
-Read = list[tuple[int, list[Mapping]]]  # PIDs with their mappings
+Found = TypeVar("Found")
+ProcessMappings = list[tuple[int, list[Mapping]]]  # PIDs with their mappings
 
 
 class Used(NamedTuple):
@@ -42,17 +44,25 @@ class Used(NamedTuple):
     def cpu_s(self) -> float:
         return self.user_s + self.kernel_s
 
+    def _with(self, other: Used, sign: int) -> Used:
+        return Used(
+            self.minor_faults + sign * other.minor_faults,
+            self.major_faults + sign * other.major_faults,
+            self.user_s + sign * other.user_s,
+            self.kernel_s + sign * other.kernel_s,
+        )
+
     def __add__(self, other: Used) -> Used:  # type: ignore[override]
-        return Used(*(a + b for a, b in zip(self, other, strict=True)))
+        return self._with(other, 1)
 
     def __sub__(self, other: Used) -> Used:
-        return Used(*(a - b for a, b in zip(self, other, strict=True)))
+        return self._with(other, -1)
 
 
 class Sample(NamedTuple):
     """What processes touched in a window. took_s: for clearing and reading, while they may wait.
     mapped: bytes by page size, a key of PAGES or page_name. active_bytes: touched, in whole pages
-    as they are mapped; of it on 2 MiB pages at least huge_least and at most huge_most, because
+    as they are mapped; of it on huge pages at least huge_least and at most huge_most, because
     Linux gives one number for all pages of a mapping. unread: processes that could not be read, by
     the reason's code. at_s: when it began, since watching did; used: what the processes had used by
     then; cpu_share: CPU time over time from then to its end."""
@@ -84,25 +94,25 @@ def used(pid: int, proc: Path = PROC) -> Used:
 
 
 def check(pid: int, proc: Path = PROC) -> None:
-    """Raise Unavailable if a process cannot be watched: process-gone, process-kernel,
+    """Raise Unavailable if a process cannot be watched: process-gone, pid-refused,
     process-denied, no-referenced, smaps-unread."""
     if int(_stat(pid, proc)[6]) & _KERNEL_THREAD:
-        raise Unavailable("process-kernel", f"process {pid}")
+        raise Unavailable("pid-refused", f"process {pid} is a thread of Linux")
     if not all((proc / str(pid) / name).exists() for name in ("smaps", "clear_refs")):
-        raise Unavailable("no-referenced")
+        raise Unavailable("no-referenced", f"/proc/{pid} has no smaps or clear_refs")
     _clear(pid, b"", proc)
     of_process(pid, proc)
 
 
 def sample(
     pids: Iterable[int], window_s: float, wait: Callable[[float], object], proc: Path = PROC
-) -> tuple[Sample, Read]:
+) -> tuple[Sample, ProcessMappings]:
     """Clear the bits, wait, and read them; without processes that end meanwhile. Raises
     Unavailable: process-gone, process-denied or smaps-unread if none can be read."""
     failed: list[Unavailable] = []
 
-    def each(call: Callable[[int], object], pids: Iterable[int]) -> dict[int, object]:
-        done = {}
+    def each(call: Callable[[int], Found], pids: Iterable[int]) -> dict[int, Found]:
+        done = dict[int, Found]()
         for pid in pids:
             try:
                 done[pid] = call(pid)
@@ -189,3 +199,64 @@ def _clear(pid: int, value: bytes, proc: Path) -> None:
                 file.write(value)
     except OSError as error:
         raise unreadable(pid, error) from None
+
+
+# --- samples of the program at work, and those of its start-up
+
+_RESIZED = 2.0  # memory of another phase is so many times as large or as small
+_FAR_LESS = 1.5  # so many times less than before is another phase, and no scatter of samples
+_AS_BUSY = 0.5  # of the CPU time a second: a program that idles touches less in any phase
+
+
+def after_start(samples: Sequence[Sample]) -> list[Sample]:
+    """Return the samples of the program at work, in order. A start-up takes at most the first half
+    of the time, so the later half always stays.
+
+    A sample is of the start-up if the program's memory was far larger or smaller than in the later
+    half, or if it touches far more than any later sample of a window as long: in one phase, more
+    time touches more."""
+    if not samples:
+        return []
+    middle_s = (samples[0].at_s + samples[-1].at_s) / 2
+    later = [sample.resident_bytes for sample in samples if sample.at_s >= middle_s]
+    level = median_high(later)
+    after = list[Sample]()  # the later samples but for those that another one outdoes
+    for n in range(len(samples) - 1, -1, -1):
+        sample = samples[n]
+        is_resized = not level / _RESIZED <= sample.resident_bytes <= level * _RESIZED
+        if sample.at_s < middle_s and (is_resized or _is_contradicted(sample, after)):
+            return [*samples[n + 1 :]]
+        if not any(_outdoes(other, sample) for other in after):
+            after = [other for other in after if not _outdoes(sample, other)] + [sample]
+    return [*samples]
+
+
+def contradiction(samples: Sequence[Sample]) -> tuple[float, float] | None:
+    """Return two windows in s, of which the longer touched far less, so that the samples are of
+    several phases; None without any."""
+    for sample in samples:
+        if _is_contradicted(sample, [each for each in samples if each is not sample]):
+            longer = [each.window_s for each in samples if each.window_s > sample.window_s]
+            return (sample.window_s, min(longer)) if longer else None
+    return None
+
+
+def _outdoes(one: Sample, other: Sample) -> bool:
+    """Whether one sample is as long and as busy as the other and touches as much, so that it is the
+    stronger evidence of what later windows touch."""
+    return (
+        one.window_s >= other.window_s
+        and one.cpu_share >= other.cpu_share
+        and one.active_bytes >= other.active_bytes
+    )
+
+
+def _is_contradicted(sample: Sample, others: Sequence[Sample]) -> bool:
+    """Whether a sample touches far more than all others of windows as long or longer in which the
+    program was as busy."""
+    comparable = [
+        other.active_bytes
+        for other in others
+        if other.window_s >= sample.window_s and other.cpu_share >= _AS_BUSY * sample.cpu_share
+    ]
+    return bool(comparable) and sample.active_bytes > _FAR_LESS * max(comparable)

@@ -22,10 +22,10 @@ from tlb.programs.guard import guarded
 from tlb.programs.levers import LEVERS
 from tlb.programs.runs import Run, run
 from tlb.programs.snapshots import Snapshot
-from tlb.programs.targets import Target, attached
 from tlb.programs.text import sentences
 from tlb.programs.trial import LEAST_LIMIT_S, SNAPSHOT_SHARE, Aim
 from tlb.programs.trial_report import huge_share, pages_document
+from tlb.programs.watch import Target, attached
 from tlb.stats.intervals import Interval, median_interval
 from tlb.system.processes import descendants
 from tlb.system.reasons import Unavailable
@@ -87,7 +87,7 @@ def compare(
 
     Raises Unavailable: what `check`, `run` and `Aim.checked` raise."""
     check(pid)
-    comparison = Comparison(pid, aim, thp_disabled=LEVERS["no-thp"].has_reached(pid))
+    comparison = Comparison(pid, aim, thp_disabled=snapshots.process_has_no_thp(pid))
     begin = time.monotonic()
     end_s = begin + aim.minutes * 60
     with guarded(), attached(pid) as target:
@@ -136,9 +136,14 @@ def _check_runs(target: Target) -> None:
 
 
 def _window(aim: Aim, end_s: float) -> Run:
-    limit_s = max(end_s - time.monotonic(), LEAST_LIMIT_S)
-    how = {"limit_s": limit_s, "share": SNAPSHOT_SHARE, "conditions": aim.conditions}
-    return aim.checked(run(aim.command, LEVERS["none"], **how))
+    done = run(
+        aim.command,
+        LEVERS["none"],
+        limit_s=max(end_s - time.monotonic(), LEAST_LIMIT_S),
+        share=SNAPSHOT_SHARE,
+        conditions=aim.conditions,
+    )
+    return aim.checked(done)
 
 
 def family(pid: int) -> dict[int, bool]:

@@ -174,13 +174,15 @@ def signal_words(status: int) -> str:
     """Return which signal has ended a program, by its negative exit code, with the limits for which
     Linux sends it: SIGKILL where memory runs out, SIGBUS where pages of a pool do."""
     name = signal.strsignal(-status) or f"signal {-status}"
-    controller = {signal.SIGKILL: "memory", signal.SIGBUS: "hugetlb"}.get(-status)
+    controllers: dict[int, str] = {signal.SIGKILL: "memory", signal.SIGBUS: "hugetlb"}
+    controller = controllers.get(-status)
     limits = cgroup_limits(Path("/"), controller) if controller else {}
     return ", ".join([name, *(f"{file} is {format_size(most)}" for file, most in limits.items())])
 
 
 def streams_of(child: subprocess.Popen[bytes], are_shown: bool = False) -> list[Stream]:
-    return [Stream(pipe.fileno(), are_shown) for pipe in (child.stdout, child.stderr)]
+    pipes = [pipe for pipe in (child.stdout, child.stderr) if pipe]
+    return [Stream(pipe.fileno(), are_shown) for pipe in pipes]
 
 
 def drain(pid: int, streams: list[Stream], limit_s: float) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 from collections.abc import Callable
@@ -11,13 +10,16 @@ from threading import Event
 from typing import NamedTuple
 
 from tlb.system import procfs
-from tlb.system.processes import collapse_range, refused_calls
+from tlb.system.processes import collapse_range, error_name, refused_calls
 from tlb.system.reasons import Unavailable
 from tlb.system.smaps import of_process
 
 _PROC = Path("/proc")
 _HUGE = Path("/sys/kernel/mm/transparent_hugepage")
 _CHUNK_BYTES = 64 << 20  # per call, a fifth of a second: afterwards `stop` is looked at again
+
+
+Processes = Callable[[], dict[int, bool]]  # a program's, by PID, and whether each runs
 
 
 class Collapsed(NamedTuple):
@@ -44,9 +46,7 @@ def check() -> None:
         raise Unavailable("collapse-denied", "process_madvise is refused")
 
 
-def collapse_all(
-    processes: Callable[[], dict[int, bool]], start_s: float, after_s: float, stop: Event
-) -> Collapsed:
+def collapse_all(processes: Processes, start_s: float, after_s: float, stop: Event) -> Collapsed:
     """Collapse the memory of all processes that run after_s after start_s (monotonic clock)."""
     stop.wait(max(start_s + after_s - time.monotonic(), 0))
     begin, size_bytes, errors = time.monotonic(), 0, set[str]()
@@ -107,7 +107,7 @@ def refusal(pid: int) -> str:
     try:
         pidfd = os.pidfd_open(pid)
     except OSError as error:
-        return errno.errorcode[error.errno]
+        return error_name(error)
     try:
         return collapse_range(pidfd, 0, 0)
     finally:

@@ -1,7 +1,7 @@
 """Find in which folios the base pages of processes lie: draw some pages, and look them up in
 /proc/PID/pagemap and /proc/kpageflags.
 
-smaps tells base pages from 2 MiB pages and nothing between. Linux maps a folio of 16 KiB to 1 MiB
+smaps tells base pages from huge pages and nothing between. Linux maps a folio of 16 KiB to 1 MiB
 with as many entries as it has base pages; a TLB that coalesces neighbours holds them in fewer.
 """
 
@@ -62,7 +62,7 @@ def shares(
         if size.source == "mthp"
     }
     names = larger | {0: BASE, 1: BASE}
-    # smaps has counted 2 MiB pages; a size without a name is of a folio that begins outside.
+    # smaps has counted huge pages; a size without a name is of a folio that begins outside.
     known = Counter(names.get(size, BASE) for size in sizes if size < _TABLE)
     return {name: known[name] / known.total() for name in PAGES if name in known}
 

@@ -43,6 +43,7 @@ def guarded() -> Iterator[None]:
         bufsize=0,
         start_new_session=True,
     ) as process:  # no signal of the terminal reaches it
+        assert process.stdin is not None  # a pipe
         _guards.append(process.stdin)
         try:
             yield

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
+from threading import Event
 
 from tlb.machine import changed_settings, pools
 from tlb.machine.settings import check_thp
@@ -24,7 +25,7 @@ from tlb.system.reasons import Unavailable, if_available
 from tlb.system.units import format_size, parse_size
 
 SHIM = Path(__file__).parent / "shim" / "advise.c"
-SITES = Path(__file__).parent / "where" / "tool" / "sites.c"
+SITES_LIBRARY = Path(__file__).parent / "where" / "tool" / "sites.c"
 _PROC = Path("/proc")
 _SIZE_KIB = 64  # of the lever `64k`: what arm64 maps by one entry (contiguous bit)
 # glibc's malloc on huge pages (2.35). A thread's heap, and a heap of many blocks, grow by less than
@@ -79,22 +80,24 @@ class Lever:
     setting: Callable[[], AbstractContextManager[object]] = nullcontext
     given_bytes: Callable[[], int] = lambda: 0
     takes_pool: bool = False
-    acts: Callable[..., collapse.Collapsed] | None = None
+    acts: Callable[[collapse.Processes, float, float, Event], collapse.Collapsed] | None = None
     has_reached: Callable[[int], bool] | None = None
 
     @contextmanager
     def environment(self) -> Iterator[Mapping[str, str]]:
         """Yield what is added to the program's environment while it runs."""
         added = {variable.name: variable.added() for variable in self.variables}
-        preloading = _preloaded(self.preload) if self.preload else nullcontext({})
-        with preloading as preload, self.setting():
-            yield added | preload
+        with _preloaded(self.preload) as preload, self.setting():
+            yield {**added, **preload}
 
 
 @contextmanager
-def _preloaded(source: Path) -> Iterator[Mapping[str, str]]:
-    """Yield LD_PRELOAD with the shim. Spaces and colons end a path there, so a shim under such a
+def _preloaded(source: Path | None) -> Iterator[Mapping[str, str]]:
+    """Yield LD_PRELOAD with the shim, or nothing without a source. Spaces and colons end a path there, so a shim under such a
     path is reached through a link."""
+    if source is None:
+        yield {}
+        return
     shim = library(source)
     with tempfile.TemporaryDirectory(prefix="tlb-try-") as folder:
         if set(" :") & set(str(shim)):
@@ -110,12 +113,8 @@ def _maps_shim(pid: int) -> bool:
     return any(map(is_shim, procfs.lines(_PROC / str(pid) / "maps")))
 
 
-def _has_no_thp(pid: int) -> bool:
-    return snapshots.has_no_thp(procfs.fields(procfs.text(_PROC / str(pid) / "status")))
-
-
 def _thp_not_disabled() -> None:
-    if _has_no_thp(os.getpid()):
+    if snapshots.process_has_no_thp(os.getpid()):
         raise Unavailable("thp-disabled")
 
 
@@ -179,7 +178,7 @@ def _given_bytes(root: Path = Path("/")) -> int:
     return (procfs.number(folder / "stats/anon_fault_alloc") or 0) * (_SIZE_KIB << 10)
 
 
-LEVERS = {
+LEVERS: dict[str, Lever] = {
     lever.name: lever
     for lever in (
         Lever("none", "nothing changed"),
@@ -193,7 +192,7 @@ LEVERS = {
         ),
         Lever(
             "64k",
-            "what advise requests, on pages of 64 KiB instead of 2 MiB (root; changes settings of "
+            "what advise requests, on pages of 64 KiB instead of huge ones (root; changes settings of "
             "Linux meanwhile)",
             _size_allowed,
             _tunables(f"{_MALLOC}:{GROWTH}"),
@@ -226,11 +225,12 @@ LEVERS = {
             "transparent huge pages disabled for it",
             _thp_not_disabled,
             starting=without_thp,
-            has_reached=_has_no_thp,
+            has_reached=snapshots.process_has_no_thp,
         ),
         Lever(
             "jvm",
-            "a JVM's heap on transparent huge pages (with ZGC, if shmem_enabled is advise)",
+            "a JVM's heap on transparent huge pages (ZGC's, which is shared memory, only with "
+            "shmem_enabled at advise)",
             _thp_allowed,
             (Variable("JAVA_TOOL_OPTIONS", "-XX:+UseTransparentHugePages", " "),),
         ),
@@ -283,7 +283,10 @@ def sites_lever(sites: Iterable[str]) -> Lever:
     """Return a lever that puts the allocations of these sites on huge pages, and no others. Heaps
     grow in the steps that a huge page needs, whatever is chosen. Without a compiler for the library
     that does so, all are those of glibc's malloc."""
-    chosen, preload = ",".join(sites), SITES if if_available(library, SITES) else None
+    chosen, preload = (
+        ",".join(sites),
+        SITES_LIBRARY if if_available(library, SITES_LIBRARY) else None,
+    )
     heaps = LEVERS["advise" if chosen and not preload else "advise-control"]
     return Lever(
         "sites",

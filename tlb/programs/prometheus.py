@@ -21,9 +21,13 @@ def metrics(watched: Watched | None) -> str:
         return ""
     last, used = watched.samples[-1], watched.used
     windows = {sample.window_s: sample for sample in watched.samples}  # the latest of each
-    pages = [(f'{{pages="{page}"}}', size) for page, size in last.mapped.items()]
-    active = [(f'{{window="{s:g}"}}', sample.active_bytes) for s, sample in windows.items()]
-    rows = [
+    pages: list[tuple[str, float]] = [
+        (f'{{pages="{page}"}}', size) for page, size in last.mapped.items()
+    ]
+    active: list[tuple[str, float]] = [
+        (f'{{window="{s:g}"}}', sample.active_bytes) for s, sample in windows.items()
+    ]
+    rows: list[tuple[str, str, str, list[tuple[str, float]]]] = [
         ("resident_bytes", "gauge", "Resident memory by page size.", pages),
         ("page_table_bytes", "gauge", "Page tables.", [("", last.table_bytes)]),
         ("active_bytes", "gauge", "Memory touched in a window, in whole pages.", active),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import mmap
 import os
 import time
+from collections import defaultdict
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -16,14 +17,16 @@ from tlb.measure import kernels, rows
 from tlb.measure.store import Store
 from tlb.programs.activity import Sample
 from tlb.stats.campaigns import newest
-from tlb.stats.intervals import Interval
-from tlb.stats.program_bounds import Gain, Prices, Tread, tread
+from tlb.stats.intervals import Interval, median_interval
+from tlb.stats.program_bounds import Gain, Points, Prices, Tread, tread
 from tlb.system import files, processes
 from tlb.system.page_sizes import BASE, page_bytes
 from tlb.system.reasons import Unavailable, if_available
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from tlb.measure.measuring_setup import Rig
 
 PRICES = "hugepages"  # the experiment with chases on base pages and on huge ones
 SURVEY = "geometry"  # measure.survey.NAME
@@ -83,14 +86,13 @@ class Reach:
     def timed(self, host: Host, store: Store, sample: Sample) -> Reach:
         """Return this with prices timed now, over what a sample touches, or why they were not. Holds
         the lock of measurements meanwhile."""
-        from tlb.measure.measuring_setup import Rig
-        from tlb.programs import walk_prices
+        from tlb.measure.measuring_setup import Rig  # once the program has ended, for its memory
 
         pages = (sample.active_bytes - sample.huge_most) // self.base_page_bytes
         try:
             with files.measuring_lock():
                 rig = Rig.of(host, store.own, counters=False)
-                return replace(self, prices=walk_prices.timed(rig, self.base_page_bytes, pages))
+                return replace(self, prices=timed_prices(rig, self.base_page_bytes, pages))
         except Unavailable as why:
             return replace(self, prices=why)
 
@@ -186,3 +188,43 @@ def _surveyed(host: Host, store: Store) -> tuple[int, ...]:
     if any(level.is_alone for level in levels):
         raise Unavailable("one-level")
     return tuple(round(level.entries.value) for level in levels)
+
+
+# --- prices timed now: half a second of chases, each with its packed control
+
+PRICE_REPEATS, PRICE_REGION_MS = 3, 10
+# Pages: from where the first level of the TLB ends to where any second one does; by what they hold,
+# what takes a tenth of a second to fill.
+_LEAST_PAGES, _STEP, MOST_BYTES = 256, 4, 256 << 20
+
+
+def timed_prices(rig: Rig, base_page_bytes: int, pages: int) -> Prices:
+    """Return prices on base pages up to so many of them. Raises Unavailable as `Rig.measured`."""
+    from tlb.measure.record import Point
+
+    most = max(min(pages, MOST_BYTES // base_page_bytes), 2)
+    sizes, size = [most], _LEAST_PAGES
+    while size < most:
+        sizes.insert(-1, size)
+        size *= _STEP
+    points = [
+        Point(
+            kernel="page_chase", pages=BASE, layout=layout, lines=lines, region_ms=PRICE_REGION_MS
+        )
+        for lines in sizes
+        for layout in ("spread", "packed")
+    ]
+    times = defaultdict[tuple[int, str], list[float]](list)
+    for repeat in range(PRICE_REPEATS):
+        for point, result in rig.measured(points, repeat):
+            if isinstance(result, Unavailable):
+                raise result
+            times[point.lines, point.layout].append(result.ns_per_access)
+    both = {n: list(zip(times[n, "spread"], times[n, "packed"], strict=True)) for n in sizes}
+    walks: Points = [
+        (n, median_interval([far - near for far, near in each])) for n, each in both.items()
+    ]
+    ratios: Points = [
+        (n, median_interval([near / far for far, near in each])) for n, each in both.items()
+    ]
+    return Prices({BASE: walks}, ratios, "thp")

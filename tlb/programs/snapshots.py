@@ -47,6 +47,11 @@ def has_no_thp(status: Mapping[str, str]) -> bool:
     return status.get("THP_enabled") == "0"
 
 
+def process_has_no_thp(pid: int, proc: Path = Path("/proc")) -> bool:
+    """Return whether prctl has disabled transparent huge pages for a process."""
+    return has_no_thp(procfs.fields(procfs.text(proc / str(pid) / "status")))
+
+
 def take(
     pids: Iterable[int], has_lever: HasLever, start_s: float, proc: Path = Path("/proc")
 ) -> Snapshot:
@@ -72,7 +77,8 @@ def take(
 def at_peak(snapshots: Iterable[Snapshot]) -> Snapshot | None:
     """Return the last snapshot of a run near the largest resident size that lasted; None without
     any."""
-    return (_near(snapshots, _FULL) or [None])[-1]
+    near = _near(snapshots, _FULL)
+    return near[-1] if near else None
 
 
 def typical(peaks: Iterable[Snapshot]) -> Snapshot | None:

@@ -11,7 +11,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from math import ceil, inf, nan
+from functools import partial
+from math import ceil, inf, log, log1p, nan
+from typing import Literal
 
 from tlb.machine import background
 from tlb.programs import snapshots
@@ -19,11 +21,10 @@ from tlb.programs.children import Number, signal_words
 from tlb.programs.executable import why_no_preload
 from tlb.programs.guard import guarded
 from tlb.programs.levers import LEVERS, Lever, pool_limits
-from tlb.programs.pairing import MOST_WITHIN, Verdict, paired, verdict
-from tlb.programs.runs import Conditions, Run, run
-from tlb.programs.servers import Driver
+from tlb.programs.runs import Conditions, Driver, Run, run
+from tlb.stats.effects import Effect
 from tlb.stats.intervals import Interval
-from tlb.stats.pairs import LEAST_PAIRS, paired_ratio
+from tlb.stats.pairs import LEAST_PAIRS, is_look, paired_ratio
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_ns
 
@@ -180,11 +181,7 @@ def _attempt(aim: Aim, tell: Callable[[Trial], None]) -> Trial:
     begin, seed, throttled = time.monotonic(), secrets.randbits(_SEED_BITS), background.throttled()
     end_s = begin + aim.minutes * 60
 
-    def take(lever: Lever, **how: float) -> Run:
-        limit_s = max(end_s - time.monotonic(), LEAST_LIMIT_S)
-        conditions, driver = aim.conditions, aim.driver
-        return run(aim.command, lever, driver=driver, limit_s=limit_s, conditions=conditions, **how)
-
+    take = partial(_take, aim, end_s)
     rehearsal, after_s = _rehearsed(aim, take)
     trial = Trial(aim, rehearsal, seed, spent_s=time.monotonic() - begin)
     tell(trial)
@@ -192,8 +189,7 @@ def _attempt(aim: Aim, tell: Callable[[Trial], None]) -> Trial:
 
     def one(lever: bool) -> Run:
         chosen = aim.lever if lever else aim.against
-        again = {"share": SNAPSHOT_SHARE, "after_s": after_s, "padding_bytes": next(paddings)}
-        return aim.checked(take(chosen, **again))
+        return aim.checked(take(chosen, SNAPSHOT_SHARE, after_s, next(paddings)))
 
     left_s, clock = end_s - time.monotonic(), time.monotonic
     try:
@@ -214,6 +210,22 @@ def _attempt(aim: Aim, tell: Callable[[Trial], None]) -> Trial:
     return trial
 
 
+def _take(
+    aim: Aim, end_s: float, lever: Lever, share: float, after_s: float = 0.0, padding_bytes: int = 0
+) -> Run:
+    """Run the aim's command with a lever, until end_s of the monotonic clock at most."""
+    return run(
+        aim.command,
+        lever,
+        limit_s=max(end_s - time.monotonic(), LEAST_LIMIT_S),
+        share=share,
+        driver=aim.driver,
+        conditions=aim.conditions,
+        after_s=after_s,
+        padding_bytes=padding_bytes,
+    )
+
+
 def _rehearsed(aim: Aim, take: Callable[..., Run]) -> tuple[tuple[Run, Run], float]:
     """Make the runs that do not count: warm-ups, one without the lever and one with it. Return
     these two, and when a lever that acts from outside is to act."""
@@ -230,12 +242,12 @@ def _rehearsed(aim: Aim, take: Callable[..., Run]) -> tuple[tuple[Run, Run], flo
     try:
         with_lever = aim.checked(take(aim.lever, share=REHEARSAL_SHARE, after_s=after_s))
     except Unavailable as why:
-        raise _by_lever(aim.lever, why) from None
+        raise by_lever(aim.lever, why) from None
     _check_lever(aim, aim.lever, with_lever)
     return (plain, with_lever), after_s
 
 
-def _by_lever(lever: Lever, why: Unavailable) -> Unavailable:
+def by_lever(lever: Lever, why: Unavailable) -> Unavailable:
     """Return why a program fails with a lever that runs without it: pool-limited, lever-failed, or
     what says nothing of the program."""
     if why.code not in _FAILURES:
@@ -265,3 +277,73 @@ def _check_lever(aim: Aim, lever: Lever, run: Run) -> None:
         raise Unavailable("lever-absent", why_no_preload(aim.command[0]))
     if run.collapsed and "EPERM" in run.collapsed.errors and not run.collapsed.bytes:
         raise Unavailable("collapse-denied")
+
+
+# --- the rule: the order of runs, when their pairs are enough, and what their ratio means
+
+Verdict = Literal["helps", "hurts", "differs, by less than asked", "no difference", "cannot tell"]
+MOST_WITHIN = 50  # %: a ratio that is known less well says nothing
+
+
+def verdict(ratio: Interval, pairs: int, within: float, higher: bool = False) -> Verdict:
+    """Return what a ratio of with to without means.
+
+    An interval inside 1 ± within is "no difference" if it contains 1, and "differs, by less than
+    asked" if not. Less is better, or more where `higher`."""
+    if pairs < LEAST_PAIRS:
+        return "cannot tell"
+    is_small = Effect(ratio, 1 / (1 + within), 1 + within).decided() is True
+    contains_one = Effect(ratio, 1, 1).decided() is not False
+    if contains_one:
+        return "no difference" if is_small else "cannot tell"
+    if is_small:
+        return "differs, by less than asked"
+    return "helps" if (ratio.value > 1) is higher else "hurts"
+
+
+def is_narrow(ratio: Interval, within: float) -> bool:
+    """Return whether more pairs would add nothing: the interval is within 1 ± `within`, or it
+    excludes 1 and is within `within` of its own value, or within a tenth of a large effect."""
+    middle, low, high = (log(bound) for bound in ratio[:3])
+    wanted = max(log1p(within), abs(middle) / 10)
+    is_decided = (low > 0 or high < 0) and max(high - middle, middle - low) <= wanted
+    return is_decided or max(high, -low) <= log1p(within)
+
+
+def orders(seed: int) -> Iterator[bool]:
+    """Yield for each pair whether the lever runs first: in one of every two pairs, which one is
+    random. So the cost of running second is added to both sides alike."""
+    drawn = random.Random(seed)
+    while True:
+        first = drawn.random() < 0.5
+        yield from (first, not first)
+
+
+def paired(
+    take: Callable[[bool], object],
+    values: Callable[[list], list[float]],
+    within: float,
+    limit_s: float,
+    seed: int,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[tuple]:
+    """Yield pairs of what `take` returns without and with a lever, until six or more have a ratio
+    that is narrow enough, or the next pair would end after limit_s. seed: of `orders`."""
+    start, pairs = clock(), []
+    for first in orders(seed):
+        begin = clock()
+        taken = {lever: take(lever) for lever in (first, not first)}
+        pairs.append((taken[False], taken[True]))
+        yield pairs[-1]
+        if is_look(len(pairs)):
+            compared = values([run for pair in pairs for run in pair])
+            if is_narrow(paired_ratio(compared[1::2], compared[::2]), within):
+                return
+        if 2 * clock() - begin - start > limit_s:
+            return
+
+
+def would_have_shown(ratio: Interval) -> float:
+    """Return the smallest relative difference that the interval rules out; inf if it is unknown."""
+    return max(ratio.high - 1, 1 / ratio.low - 1) if ratio.low > 0 else inf

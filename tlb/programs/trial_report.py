@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 
 from tlb.programs import snapshots
 from tlb.programs.collapse import Collapsed
-from tlb.programs.pairing import would_have_shown
 from tlb.programs.runs import Run
 from tlb.programs.snapshots import Snapshot
 from tlb.programs.text import sentences
-from tlb.programs.trial import Trial
+from tlb.programs.trial import Trial, would_have_shown
 from tlb.stats.intervals import Interval, median_interval
 from tlb.stats.pairs import LEAST_PAIRS, paired_ratio
 from tlb.system import procfs
@@ -62,7 +61,7 @@ def verdict_sentence(trial: Trial) -> str:
     ratio, whose = trial.ratio(), "the driver" if trial.aim.driver else "the program"
     what = f"{whose}'s time" if trial.aim.metric is None else f"the number that {whose} prints"
     first, second = trial.aim.sides
-    other = "without" if first == "as it is" else first
+    other = "without" if trial.aim.against.name == "none" else first
     if not trial.has_verdict:
         found = f"{second}, {what} was {ratio.value:.3f} times what it is {other}"
         pairs = f"{len(trial.pairs)} pair{'s' * (len(trial.pairs) > 1)}"
@@ -153,19 +152,22 @@ def huge_share(snapshot: Snapshot) -> str:
 
 def rows(trial: Trial) -> list[tuple[str, str, str]]:
     """Return the rows of a table: quantity, without the lever, with it."""
-    sides = [side(trial, lever) for lever in (False, True)]
+    without, with_lever = side(trial, False), side(trial, True)
 
-    def at_peak(show: Callable[[Snapshot], str]) -> list[str]:
-        return [show(side.peak) if side.peak else "ended too soon" for side in sides]
+    def row(name: str, show: Callable[[Side], str]) -> tuple[str, str, str]:
+        return name, show(without), show(with_lever)
+
+    def at_peak(name: str, show: Callable[[Snapshot], str]) -> tuple[str, str, str]:
+        return row(name, lambda each: show(each.peak) if each.peak else "ended too soon")
 
     return [
-        (trial.aim.value_name, *(trial.aim.format(side.value.value) for side in sides)),
-        ("CPU time", *(format_ns(side.cpu_s * 1e9) for side in sides)),
-        ("on huge pages, at work", *at_peak(huge_share)),
-        ("resident, at work", *at_peak(lambda peak: format_size(peak.pages.resident_bytes))),
-        ("page tables, at work", *at_peak(lambda peak: format_size(peak.table_bytes))),
-        ("page faults", *(f"{side.minor_faults:,.0f}" for side in sides)),
-        ("page faults that read a disk", *(f"{side.major_faults:,.0f}" for side in sides)),
+        row(trial.aim.value_name, lambda each: trial.aim.format(each.value.value)),
+        row("CPU time", lambda each: format_ns(each.cpu_s * 1e9)),
+        at_peak("on huge pages, at work", huge_share),
+        at_peak("resident, at work", lambda peak: format_size(peak.pages.resident_bytes)),
+        at_peak("page tables, at work", lambda peak: format_size(peak.table_bytes)),
+        row("page faults", lambda each: f"{each.minor_faults:,.0f}"),
+        row("page faults that read a disk", lambda each: f"{each.major_faults:,.0f}"),
     ]
 
 
@@ -175,9 +177,11 @@ def sweep_head(trial: Trial) -> tuple[str, str, str, str, str]:
 
 def sweep_row(trial: Trial) -> tuple[str, str, str, str, str]:
     """Return a trial as a row under `sweep_head`."""
-    values = [trial.aim.format(side(trial, lever).value.value) for lever in (False, True)]
+    without, with_lever = (
+        trial.aim.format(side(trial, lever).value.value) for lever in (False, True)
+    )
     ratio = f"{trial.ratio():.3f}" if trial.pairs else "none"
-    return shlex.join(trial.aim.command), *values, ratio, trial.verdict
+    return shlex.join(trial.aim.command), without, with_lever, ratio, trial.verdict
 
 
 def markdown(trials: Sequence[Trial]) -> str:
@@ -192,6 +196,7 @@ def document(trial: Trial) -> dict[str, Any]:
     """Return everything as JSON has it: bytes, seconds, the ratio of with to without, and `values`
     in pairs of without and with."""
     aim, ratio = trial.aim, trial.ratio() if trial.pairs else None
+    shown = would_have_shown(ratio) if ratio and trial.verdict == "no difference" else None
     return {
         "command": aim.command,
         "driver": aim.driver and aim.driver.command,
@@ -204,7 +209,7 @@ def document(trial: Trial) -> dict[str, Any]:
         "verdict": trial.verdict,
         "ratio": ratio and ratio._asdict(),
         "pairs": len(trial.pairs),
-        "would_have_shown": would_have_shown(ratio) if trial.verdict == "no difference" else None,
+        "would_have_shown": shown,
         "seed": trial.seed,
         "remarks": remarks(trial),
         "spent_s": trial.spent_s,

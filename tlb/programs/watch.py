@@ -4,19 +4,25 @@ the allowed overhead asks, until it ends or the time is over."""
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import select
+import shutil
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 from tlb.machine import background
 from tlb.programs import activity, children, folios
-from tlb.programs.activity import Sample, Used
-from tlb.programs.levers import LEVERS
-from tlb.programs.servers import listens
-from tlb.programs.steady_state import after_start
-from tlb.programs.targets import Target
+from tlb.programs.activity import Sample, Used, after_start
+from tlb.programs.guard import guarded
+from tlb.programs.runs import listens
+from tlb.programs.snapshots import own_processes, process_has_no_thp
+from tlb.system import processes
 from tlb.system.reasons import Unavailable
 
 WINDOWS_S = (0.01, 0.1, 1.0, 10.0)
@@ -117,7 +123,7 @@ def watch(
     Raises Unavailable (process-gone, process-denied, program-killed) or KeyboardInterrupt before a first sample."""
     watched, begin = Watched(target, overhead), time.monotonic()
     throttled = partial(background.throttled, process=str(target.pid))
-    before, watched.thp_disabled = throttled(), LEVERS["no-thp"].has_reached(target.pid)
+    before, watched.thp_disabled = throttled(), process_has_no_thp(target.pid)
     first: dict[int, activity.Used] = {}  # other processes start later, from nothing
     try:
         first[target.pid] = activity.used(target.pid)
@@ -132,8 +138,9 @@ def watch(
                 break
     except (KeyboardInterrupt, Unavailable):  # earlier samples stay
         if not watched.samples:
-            if target.ended(0) and (target.status() or 0) < 0:
-                words = children.signal_words(target.status())
+            status = target.status() if target.ended(0) else None
+            if status is not None and status < 0:
+                words = children.signal_words(status)
                 raise Unavailable("program-killed", words) from None
             raise
     _use(watched, begin, first)
@@ -170,7 +177,7 @@ def _sample(watched: Watched, window_s: float, begin: float, first: dict[int, Us
     _draw_folios(watched, read)
 
 
-def _draw_folios(watched: Watched, read: activity.Read) -> None:
+def _draw_folios(watched: Watched, read: activity.ProcessMappings) -> None:
     """Look folios up, at first and then as rarely as the overhead asks. The program does not wait
     for it."""
     begin = time.monotonic()
@@ -220,3 +227,95 @@ def _rest(
         if watched.target.ended(0 if pause else min(left_s, _STEP_S)):
             return False
     return due_s < begin + seconds
+
+
+# --- what is watched: a process that runs already, or a command that is started
+
+
+@dataclass
+class Target:
+    """The program. pids: its processes now. ended: waits so many seconds for its end, and returns
+    whether it has ended. command: starts it again, in the folder `cwd`; [] if none is known.
+    status: its exit code if it was started here and has ended."""
+
+    pid: int
+    pids: Callable[[], list[int]]
+    ended: Callable[[float], bool]
+    command: list[str]
+    status: Callable[[], int | None] = lambda: None
+    cwd: str = "."
+    was_started: bool = False
+
+
+@contextlib.contextmanager
+def attached(pid: int, proc: Path = activity.PROC) -> Iterator[Target]:
+    """Yield a process that runs already, and is left running. Raises Unavailable: not-linux, and
+    what `activity.check` raises."""
+    if sys.platform != "linux":
+        raise Unavailable("not-linux")
+    try:
+        fd = os.pidfd_open(pid)  # so that no later process with the same PID is taken for it
+    except OSError as error:
+        activity.check(pid, proc)  # says more, except of a thread's number
+        if error.errno in (errno.EPERM, errno.EACCES, errno.ENOSYS):
+            raise Unavailable("no-pidfd", str(error.strerror)) from None
+        raise Unavailable("process-gone", f"process {pid}") from None
+    try:
+        activity.check(pid, proc)
+        command, cwd = command_again(pid, proc)
+
+        def ended(wait_s: float) -> bool:
+            return bool(select.select([fd], [], [], wait_s)[0])
+
+        yield Target(pid, lambda: [pid], ended, command, cwd=cwd)
+    finally:
+        os.close(fd)
+
+
+def command_again(pid: int, proc: Path = activity.PROC) -> tuple[list[str], str]:
+    """Return a command that starts a process's program again, and the folder to start it in; [] if
+    that is not known, as of another container's.
+
+    A program may have overwritten its command line (setproctitle): then its file takes the place of
+    the first word, and words without a character are left out."""
+    folder = proc / str(pid)
+    try:
+        words = os.fsdecode((folder / "cmdline").read_bytes()).removesuffix("\0").split("\0")
+        file, cwd = os.readlink(folder / "exe"), os.readlink(folder / "cwd")
+    except OSError:
+        return [], "."
+    # A link to the file may have another name, which tells the program what to do (busybox).
+    named = shutil.which(os.path.join(cwd, words[0]) if "/" in words[0] else words[0])
+    if named and os.path.samefile(named, folder / "exe"):
+        while words[-1:] == [""]:
+            words.pop()
+        return [named if "/" in words[0] else words[0], *words[1:]], cwd
+    return [file, *filter(None, words[1:])] if os.path.exists(file) else [], cwd
+
+
+@contextlib.contextmanager
+def started(command: list[str]) -> Iterator[Target]:
+    """Start a command without a shell, with empty input, and drop its output. On exit, it and all
+    that it started are ended. Raises Unavailable: not-linux, program-missing."""
+    if sys.platform != "linux":
+        raise Unavailable("not-linux")
+    with guarded(), processes.adopting():
+        before = set(processes.descendants(os.getpid()))
+
+        def running() -> list[int]:
+            return [pid for pid, runs in own_processes(before).items() if runs]
+
+        with children.started(command, {}, output=subprocess.DEVNULL) as child:
+
+            def ended(wait_s: float) -> bool:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    child.wait(wait_s)
+                return child.returncode is not None
+
+            try:
+                yield Target(
+                    child.pid, running, ended, command, lambda: child.returncode, was_started=True
+                )
+            finally:
+                ended(0)  # before `processes.end` reaps it, which would lose its exit code
+                processes.end(lambda: own_processes(before), children.GRACE_S)

@@ -12,11 +12,10 @@ from typing import Any
 
 from tlb.measure.record import Quantity
 from tlb.programs import levers
-from tlb.programs.activity import Sample, Used
+from tlb.programs.activity import Sample, Used, contradiction
 from tlb.programs.executable import why_no_preload
 from tlb.programs.levers import Lever
 from tlb.programs.reach import Reach
-from tlb.programs.steady_state import contradiction
 from tlb.programs.text import sentences
 from tlb.programs.watch import Watched
 from tlb.stats.intervals import Interval, median_interval
@@ -188,11 +187,16 @@ class Report:
                 return window_s
         return None
 
+    @property
+    def turns(self) -> Sequence[Mapping[str, Quantity]]:
+        """The counts of each pause; none if nothing was counted."""
+        return () if isinstance(self.counts, str) else self.counts
+
     def uncounted(self) -> dict[str, str]:
         """Return the reason's code for quantities of page walks that were never counted."""
         return {
             name: quantity.reason
-            for turn in self.counts
+            for turn in self.turns
             for name, quantity in turn.items()
             if name in ("walk", "walk_cycles")
             if quantity.reason and not self.rate(name, "instructions")
@@ -200,7 +204,7 @@ class Report:
 
     def rate(self, part: str, whole: str) -> Interval | None:
         """Return one count over another, over the turns with both; None without any."""
-        turns = [turn for turn in self.counts if {part, whole} <= {*turn}]
+        turns = [turn for turn in self.turns if {part, whole} <= {*turn}]
         both = [(turn[part].value, turn[whole].value) for turn in turns]
         shares = [a / b for a, b in both if a is not None and b]
         return median_interval(shares) if shares else None
@@ -284,3 +288,77 @@ def _value(make: Callable[[], Any]) -> Any:
         return make()
     except Unavailable as why:
         return why
+
+
+# --- what was seen, as JSON
+
+
+def document(report: Report) -> dict[str, Any]:
+    """Return everything as JSON has it: bytes, seconds, prices in ns a far load. A number that
+    is missing has its reason."""
+    watched, reach, last = report.watched, report.reach, report.watched.samples[-1]
+    shares, counts, loads = watched.folios, report.counts, report.loads
+    return {
+        "pid": watched.target.pid,
+        "command": watched.target.command,
+        "elapsed_s": watched.elapsed_s,
+        "look_s": watched.sampling_s,
+        "overhead": watched.cost,
+        "overhead_allowed": watched.overhead,
+        "within_overhead": watched.within_overhead,
+        "ended": watched.has_ended,
+        "exit_code": watched.target.status() if watched.has_ended else None,
+        "throttled": watched.throttled,
+        "thp_disabled": watched.thp_disabled,
+        "mapped": last.mapped,
+        "table_bytes": last.table_bytes,
+        "used": watched.used._asdict(),
+        "samples_left_out": len(watched.samples) - len(watched.samples_after_start),
+        "active": [_window(report, window_s) for window_s in watched.windows_s],
+        "folios": {"reason": shares.code} if isinstance(shares, Unavailable) else shares,
+        "not_seen": {page: "not-seen" for page in last.mapped if page not in (BASE, "thp")},
+        "entries": reach.entries,
+        "entries_source": reach.source,
+        "splintered": reach.is_splintered,
+        "gain": _or_reason(report.gain),
+        "user_share": report.user_share,
+        "fault_share": report.fault_share,
+        "advice": report.line or None,
+        "counts": {"reason": counts} if isinstance(counts, str) else [*map(_quantities, counts)],
+        "loads_by_page_bytes": {"reason": loads} if isinstance(loads, str) else dict(loads),
+        "sentences": report.sentences(),
+    }
+
+
+def _window(report: Report, window_s: float) -> dict[str, Any]:
+    samples = report.watched.of(window_s)
+    middle = typical(samples)
+    return {
+        "window_s": window_s,
+        "at_s": [sample.at_s for sample in samples],
+        **active(samples)._asdict(),
+        "large_least": middle.huge_least,
+        "large_most": middle.huge_most,
+        "tread": _or_reason(lambda: report.reach.tread(middle)),
+        "looks": len(samples),
+        "look_s": max(sample.took_s for sample in samples),
+    }
+
+
+def _quantities(turn: Mapping[str, Quantity]) -> dict[str, Any]:
+    return {
+        name: quantity.value if quantity.reason is None else {"reason": quantity.reason}
+        for name, quantity in turn.items()
+    }
+
+
+def _or_reason(make: Callable[[], Any]) -> Any:
+    """Return a value as JSON has it, or its reason."""
+    try:
+        value = make()
+    except Unavailable as why:
+        return {"reason": why.code}
+    if not hasattr(value, "_asdict"):
+        return value
+    parts = value._asdict().items()
+    return {name: part._asdict() if isinstance(part, Interval) else part for name, part in parts}

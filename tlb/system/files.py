@@ -24,7 +24,7 @@ from tlb.system.reasons import Unavailable
 try:
     import fcntl
 except ImportError:  # Windows reads committed data; only Linux measures
-    fcntl = None
+    fcntl = None  # type: ignore[assignment]
 
 # What lies beside tlb/ in a clone, as a wheel has it: the kernels' sources.
 SHARE = Path(__file__).resolve().parents[1] / "share"
@@ -261,7 +261,7 @@ def _open_lock(path: Path) -> int:
         except FileExistsError:  # another created it in between
             continue
         except OSError as e:
-            raise _unknown(path, e.strerror) from e
+            raise _unknown(path, e.strerror or str(e)) from e
         if stat.S_ISREG(os.fstat(fd).st_mode):
             return fd
         os.close(fd)

@@ -14,6 +14,11 @@ from tlb.system.reasons import Unavailable, explain
 from tlb.system.units import format_ns, format_size, with_unit
 
 
+def _number(count: int, noun: str, plural: str = "") -> str:
+    """Return a number of things: "1 run", "1,200 runs". plural: where it is more than an s."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
 def sentences(template: str, **facts: Any) -> list[str]:
     """Return the lines of a template, rendered with these facts, without empty ones."""
     texts = Environment(
@@ -26,6 +31,7 @@ def sentences(template: str, **facts: Any) -> list[str]:
         "explain": explain,
         "listed": listed,
         "median": lambda values: median([*values]),
+        "number": _number,
         "ns": lambda price: with_unit(f"{price:z.1f}", "ns"),
         "page": words,
         "size": lambda size: format_size(int(size)),

@@ -15,11 +15,11 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from tlb.programs import sampling
 from tlb.programs.levers import sites_lever
 from tlb.programs.runs import run
-from tlb.programs.sampling import Samples
-from tlb.programs.trial import Aim
+from tlb.programs.trial import Aim, by_lever
+from tlb.programs.where import sampling
+from tlb.programs.where.sampling import Samples
 from tlb.stats.intervals import Interval
 from tlb.stats.pairs import LEAST_PAIRS, paired_ratio
 from tlb.system.reasons import Unavailable
@@ -30,8 +30,9 @@ MOST_ROUNDS = 25
 # How often a proof may name a set, or a loss, where huge pages change nothing: divided among its
 # comparisons (Bonferroni), since the best of many sets that change nothing looks like a gain.
 WRONG = 0.05
-NONE, ALL = (), ("all",)
 Sites = tuple[str, ...]
+NO_SITES: Sites = ()
+ALL_SITES: Sites = ("all",)
 
 
 class Timed(NamedTuple):
@@ -48,7 +49,7 @@ class Proof:
     there was no time to try. is_interrupted: by Ctrl-C."""
 
     rounds: list[dict[Sites, Timed]] = field(default_factory=list)
-    smallest: Sites = NONE
+    smallest: Sites = NO_SITES
     no_samples: str = ""
     left_out: int = 0
     is_interrupted: bool = False
@@ -57,7 +58,9 @@ class Proof:
     def tried(self) -> list[Sites]:
         """The sets: none, all, then the smaller ones first."""
         made = {sites for each in self.rounds for sites in each}
-        return sorted(made, key=lambda sites: (sites != NONE, sites != ALL, len(sites), sites))
+        return sorted(
+            made, key=lambda sites: (sites != NO_SITES, sites != ALL_SITES, len(sites), sites)
+        )
 
     @property
     def confidence(self) -> float:
@@ -75,7 +78,8 @@ class Proof:
 
     def ratio(self, sites: Sites) -> Interval:
         """Return the time with these sites advised over that with none."""
-        return paired_ratio(*self.seconds(sites, NONE), self.confidence)
+        with_sites, without = self.seconds(sites, NO_SITES)
+        return paired_ratio(with_sites, without, self.confidence)
 
     def gains(self, sites: Sites) -> bool:
         """Whether these sites are known to gain; False with too few rounds to know."""
@@ -85,25 +89,25 @@ class Proof:
     @property
     def is_decisive(self) -> bool:
         """Whether there are rounds enough to show a gain of all sites."""
-        return self.ratio(ALL).coverage >= self.confidence
+        return self.ratio(ALL_SITES).coverage >= self.confidence
 
     def gain(self, sites: Sites) -> float:
         """Return the part of the time that these sites save, by medians."""
-        none, some = map(median, self.seconds(NONE, sites))
+        none, some = map(median, self.seconds(NO_SITES, sites))
         return 1 - some / none
 
     def share(self, sites: Sites) -> float:
         """Return the part of the gain of all sites that these bring; 0 if all gain nothing."""
-        every = self.gain(ALL)
+        every = self.gain(ALL_SITES)
         return self.gain(sites) / every if every > 0 else 0.0
 
     def enough(self) -> Sites:
         """Return the smallest set that is known to gain and keeps the largest gain; () if none is."""
-        gaining = [sites for sites in self.tried if sites != NONE and self.gains(sites)]
+        gaining = [sites for sites in self.tried if sites != NO_SITES and self.gains(sites)]
         least = KEPT * max(map(self.gain, gaining), default=0.0)
         kept = [sites for sites in gaining if self.gain(sites) >= least]
         return min(
-            kept, key=lambda sites: (sites == ALL, len(sites), -self.gain(sites)), default=()
+            kept, key=lambda sites: (sites == ALL_SITES, len(sites), -self.gain(sites)), default=()
         )
 
 
@@ -127,17 +131,20 @@ def prove(
     candidates: sites, the most promising first; as many are tried as there is time for, and
     MOST_CANDIDATES at most. native_s: of a run by itself; status: its exit code. No run goes on after
     limit_s of the monotonic clock, and Ctrl-C ends the proof: the rounds until then are kept. Raises
-    Unavailable as `runs.run` does, program-killed and program-failed."""
+    Unavailable as `runs.run` does, and lever-failed."""
     begin = time.monotonic()
     number = _affordable(len(candidates), (limit_s - begin) / max(native_s, 1e-3))
-    singles, proof = [(site,) for site in candidates[:number]], Proof()
+    singles: list[Sites] = [(site,) for site in candidates[:number]]
+    proof = Proof()
     proof.left_out = min(len(candidates), MOST_CANDIDATES) - number
     with sampling.scratch() as (file, proof.no_samples):
         timed = partial(_timed, command, file, limit_s, status)
         try:
-            _measure(proof, timed, [NONE, ALL, *singles], (begin + limit_s) / 2, limit_s, tell)
+            _measure(
+                proof, timed, [NO_SITES, ALL_SITES, *singles], (begin + limit_s) / 2, limit_s, tell
+            )
             if nested := _together(proof, singles):
-                _measure(proof, timed, [NONE, ALL, *nested], limit_s, limit_s, tell)
+                _measure(proof, timed, [NO_SITES, ALL_SITES, *nested], limit_s, limit_s, tell)
         except KeyboardInterrupt:
             proof.is_interrupted = True
     proof.smallest = proof.enough()
@@ -153,7 +160,7 @@ def _affordable(candidates: int, runs: float) -> int:
 def _together(proof: Proof, singles: list[Sites]) -> list[Sites]:
     """Return the sets to try next: the best candidates together, more and more of them; none if no
     set gains, or one alone keeps the gain."""
-    gaining = [sites for sites in (ALL, *singles) if proof.rounds and proof.gains(sites)]
+    gaining = [sites for sites in (ALL_SITES, *singles) if proof.rounds and proof.gains(sites)]
     best = sorted((s for s in singles if proof.rounds and proof.gain(s) > 0), key=proof.gain)
     if not gaining or proof.enough() in singles:
         return []
@@ -170,7 +177,7 @@ def _measure(
 ) -> None:
     """Time all settings in rounds: as many as can show a gain until limit_s, more until until_s,
     both of the monotonic clock. A round that is not finished then is dropped."""
-    least = least_rounds(len({*proof.tried, *settings} - {NONE}))
+    least = least_rounds(len({*proof.tried, *settings} - {NO_SITES}))
     shuffle, took_s = random.Random(len(settings)), 0.0
     for number in range(MOST_ROUNDS):
         begin = time.monotonic()
@@ -197,11 +204,15 @@ def _timed(
     padding_bytes: int,
 ) -> Timed:
     """Run the program with these sites on huge pages, and sample it into a file. limit_s: when it is
-    ended; status: its exit code by itself. Raises Unavailable: program-endless, program-killed and
-    program-failed."""
+    ended; status: its exit code by itself. Raises Unavailable: program-endless, and lever-failed
+    because the program ran before without the library that advises."""
     words = [*sampling.recording(file), *command] if file else command
     chosen, left_s = sites_lever(sites), max(limit_s - time.monotonic(), 0.0)
     done = run(words, chosen, limit_s=left_s, share=0.01, padding_bytes=padding_bytes)
-    elapsed_s = Aim(command, chosen, ignore_failure=done.status == status).checked(done).elapsed_s
+    aim = Aim(command, chosen, ignore_failure=done.status == status)
+    try:
+        elapsed_s = aim.checked(done).elapsed_s
+    except Unavailable as why:
+        raise by_lever(chosen, why) from None
     seconds, samples = sampling.read(file) if file else (0.0, Samples())
     return Timed(seconds or elapsed_s, samples)

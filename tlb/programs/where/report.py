@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from statistics import median
 from string import ascii_uppercase
 from typing import Any
 
 from tlb.programs.executable import why_no_preload
+from tlb.programs.runs import Run
 from tlb.programs.text import sentences
 from tlb.programs.where import advice
-from tlb.programs.where.proof import ALL, NONE, Proof, Sites
+from tlb.programs.where.proof import ALL_SITES, NO_SITES, Proof, Sites
 from tlb.programs.where.simulation import (
     IN_LINUX,
     OTHER_CODE,
     PROGRAM,
     Counts,
     Line,
-    Simulated,
+    Simulation,
     Site,
 )
 from tlb.programs.where.valgrind import Geometry
-from tlb.programs.where.verdict import Verdict
 from tlb.stats.intervals import Interval, median_interval
 from tlb.system.units import format_ns, format_size
 
@@ -34,8 +35,22 @@ UNSURE = 0.05  # of the time, that huge pages may save where runs show no gain: 
 MOST = 0.9  # of the walks
 FEW = 0.05  # exposed ones, of the walks
 LEAST = 0.005  # of the walks, for a row of its own
+# Of a page fault, with the page that Linux clears: generous, as the published rows of page_fault have
+# 2.8 us at most. It bounds faults where Linux's time is mostly reading and writing.
+FAULT_NS = 10_000
 Row = dict[str, str]  # cells by the names of their columns
 Table = tuple[tuple[str, ...], list[tuple[str, ...]]]  # head, rows
+
+
+class Verdict(StrEnum):
+    """What is known of huge pages for a program."""
+
+    HELPS = "huge pages help"  # some runs with them are faster
+    NO_GAIN = "nothing to gain"  # all that translation and page faults cost is next to nothing
+    NO_GAIN_SHOWN = "no gain shown"  # by runs that would show it
+    UNDECIDED = "cannot tell"
+    NOT_ENDED = "did not end"
+    POSSIBLE = "possible gain"  # and no runs with huge pages
 
 
 @dataclass(frozen=True)
@@ -47,7 +62,7 @@ class Report:
 
     command: list[str]
     geometry: Geometry | None
-    found: Simulated
+    found: Simulation
     native_s: float | None
     walk_ns: float
     proof: Proof | None = None
@@ -60,6 +75,11 @@ class Report:
     def knows_sites(self) -> bool:
         """Whether it was counted which allocations the walks read."""
         return self.geometry is not None and not self.found.lacking
+
+    @property
+    def huge_size(self) -> str:
+        """The size of a simulated huge page, in words."""
+        return format_size(self.geometry.huge_page_bytes) if self.geometry else ""
 
     def weight(self, counts: Counts) -> int:
         """Return the walks to rank by: the exposed ones, or all where hardly any is exposed."""
@@ -87,8 +107,10 @@ class Report:
         sites = self.found.sites.values()
         if self.knows_sites:
             return self._ranked(sites, lambda site: site.counts)
-        made = [site for site in sites if self.proof and (site.id,) in self.proof.tried]
-        return sorted(made, key=lambda site: self.proof.ratio((site.id,)).value)
+        if (proof := self.proof) is None:
+            return []
+        tried = [site for site in sites if (site.id,) in proof.tried]
+        return sorted(tried, key=lambda site: proof.ratio((site.id,)).value)
 
     @property
     def most_saved_s(self) -> float:
@@ -111,7 +133,7 @@ class Report:
     @cached_property
     def times(self) -> dict[Line, tuple[float, Interval]]:
         """As `saved`, of the set that the proof found, or all if none gains."""
-        return self.saved(self.chosen or ALL)
+        return self.saved(self.chosen or ALL_SITES)
 
     def saved(self, sites: Sites) -> dict[Line, tuple[float, Interval]]:
         """Return the CPU time of each line in ms without huge pages, and what it saves if these
@@ -119,7 +141,7 @@ class Report:
         if self.proof is None or self.proof.no_samples:
             return {}
         rounds = [
-            tuple(self.found.milliseconds(each[key].samples) for key in (NONE, sites))
+            tuple(self.found.milliseconds(each[key].samples) for key in (NO_SITES, sites))
             for each in self.proof.rounds
             if sites in each
         ]
@@ -152,21 +174,23 @@ class Report:
         for site in self.sites[:MOST_ROWS]:
             row = {"site": self.letters(site.id)} | self._walks(site.counts)
             if walks := site.counts.walks:
-                row["left with 2 MiB"] = f"{site.counts.large_walks / walks:.0%}"
+                row[f"left with {self.huge_size} pages"] = f"{site.counts.large_walks / walks:.0%}"
             if site.bytes:
                 row |= {
                     "size": format_size(site.size_bytes),
-                    "2 MiB pages add": format_size(site.added),
+                    f"{self.huge_size} pages add": format_size(site.added),
                 }
                 row["lives"] = f"{site.lived:.0%}"
             yield row | {"allocated by": site.origin}
 
     def run_rows(self) -> Iterator[Row]:
-        for sites in self.proof.tried if self.proof else ():
-            name = {NONE: "none", ALL: "all"}.get(sites, self.letters(*sites))
+        if self.proof is None:
+            return
+        for sites in self.proof.tried:
+            name = {NO_SITES: "none", ALL_SITES: "all"}.get(sites, self.letters(*sites))
             seconds = median(*self.proof.seconds(sites))
             row = {"on huge pages": name, "time": format_ns(seconds * 1e9)}
-            if sites != NONE:
+            if sites != NO_SITES:
                 row["ratio"] = f"{self.proof.ratio(sites):.3f}"
                 if saved := self.saved(sites):
                     row["CPU saved, ms"] = _range(saved[PROGRAM][1])
@@ -189,11 +213,18 @@ class Report:
         names = dict(zip((site.id for site in self.sites), ascii_uppercase, strict=False))
         return " and ".join(names.get(site, "other memory") for site in sites)
 
+    def interpreted(self) -> Iterator[tuple[str, str]]:
+        """Yield the letter and the interpreter of each site that matters and is inside one."""
+        for site in self.sites[:MOST_ROWS]:
+            if site.interpreter:
+                yield self.letters(site.id), site.interpreter
+
     @property
     def is_cheap(self) -> bool:
         """Whether huge pages can save next to nothing; False if that is unknown."""
-        is_known = self.geometry and self.native_s is not None and not self.found.is_cut
-        return bool(is_known and self.most_saved_s < NOTHING * self.native_s)
+        if self.geometry is None or self.native_s is None or self.found.is_cut:
+            return False
+        return self.most_saved_s < NOTHING * self.native_s
 
     @property
     def chosen(self) -> Sites:
@@ -210,13 +241,13 @@ class Report:
             return Verdict.NO_GAIN
         if not self.proof:
             return Verdict.POSSIBLE
-        is_open = self.proof.ratio(ALL).low < 1 - UNSURE or not self.proof.is_decisive
+        is_open = self.proof.ratio(ALL_SITES).low < 1 - UNSURE or not self.proof.is_decisive
         return Verdict.UNDECIDED if is_open else Verdict.NO_GAIN_SHOWN
 
     @property
     def _chosen_sites(self) -> list[Site]:
         """The sites that matter of those for huge pages, without heaps that fill none."""
-        chosen = [site for site in self.sites if self.chosen == ALL or site.id in self.chosen]
+        chosen = [site for site in self.sites if self.chosen == ALL_SITES or site.id in self.chosen]
         least = advice.huge_page_bytes()
         return [site for site in chosen if not (site.is_heap and 0 < site.touched < least)]
 
@@ -225,7 +256,7 @@ class Report:
         if not self.chosen or self.verdict in (Verdict.NO_GAIN, Verdict.NO_GAIN_SHOWN):
             return
         huge_bytes, sites = advice.huge_page_bytes(), self._chosen_sites
-        only = ALL if self.chosen == ALL else advice.reachable(sites, huge_bytes)
+        only = ALL_SITES if self.chosen == ALL_SITES else advice.reachable(sites, huge_bytes)
         yield from advice.commands(self.command, sites, only, huge_bytes)
 
     def sentences(self) -> list[str]:
@@ -236,7 +267,7 @@ class Report:
             "where",
             report=self,
             found=self.found,
-            all=ALL,
+            all=ALL_SITES,
             verdicts=Verdict,
             larger=larger[:3],
             unnamed=why_no_preload(self.command[0]) or self.found.unnamed,
@@ -284,3 +315,8 @@ def _table(rows: list[Row]) -> Table:
 
 def _range(value: Interval) -> str:
     return f"{value.value:z,.0f} ({value.low:z,.0f} to {value.high:z,.0f})"
+
+
+def most_faults_s(alone: Run) -> float:
+    """Return the most that page faults cost a run, in s."""
+    return min(alone.system_s, alone.minor_faults * FAULT_NS / 1e9)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from tlb.programs.executable import line_before, line_of
-from tlb.programs.levers import LEVERS, SITES, Lever, Variable
+from tlb.measure.build import library
+from tlb.programs.executable import line_before, line_of, sanitizer_of, why_no_preload
+from tlb.programs.levers import LEVERS, SITES_LIBRARY, Lever, Variable
 from tlb.programs.runs import Run, run
-from tlb.programs.sampling import LINUX, PERIOD_NS, Code, Samples
-from tlb.programs.where.valgrind import tool
+from tlb.programs.where.sampling import LINUX, PERIOD_NS, Code, Samples
+from tlb.programs.where.valgrind import Geometry, tool
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_size
 
@@ -23,6 +25,8 @@ ALLOCATORS = "glibc", "jemalloc", "mimalloc", "tcmalloc", "other"
 # request that was refused (tool/sites.c).
 HEAPS = {f"{n:016x}": kind for n, kind in enumerate(ALLOCATORS, 1)}
 HEAP, OTHER, REFUSED = min(HEAPS), max(HEAPS), f"{0:016x}"
+# The file that holds an interpreter of scripts: a program or its library.
+_INTERPRETER = re.compile(r"(?:lib)?(python|perl|ruby|php|lua|node|julia|R$)(?![a-z])")
 MOST_CODES = 100  # instructions without simulation, whose lines are looked up one by one
 
 
@@ -91,6 +95,16 @@ class Site:
         return self.touched if self.is_heap else self.bytes
 
     @property
+    def interpreter(self) -> str:
+        """The interpreter in whose code the allocation is, "" if none. Its C frames are the same
+        for each line of a script."""
+        for frame in self.stack:
+            file = frame.rpartition("+")[0].rpartition("/")[2]
+            if name := _INTERPRETER.match(file):
+                return name[1]
+        return ""
+
+    @property
     def origin(self) -> str:
         """What allocated it, in words."""
         if self.is_heap:
@@ -101,7 +115,7 @@ class Site:
 
 
 @dataclass
-class Simulated:
+class Simulation:
     """What the tool counted. touches: walks by line and site. code: the line that samples at an
     instruction are of: its own if it missed the first level, or that of the one before, if that
     walked. curve: walks that an LRU second level of so many entries, without sets, would leave.
@@ -167,33 +181,45 @@ class Simulated:
         )
 
 
-def simulate(command: list[str], option: str, seconds: float, status: int = 0) -> Simulated:
-    """Return what the tool counts, as `counted` does; raise also what `tool` raises."""
-    library = Variable("VALGRIND_LIB", str(tool()))
+def simulate(command: list[str], option: str, seconds: float, status: int = 0) -> Simulation:
+    """Return what the tool counts, as `run_under_valgrind` does; raise also what `tool` raises."""
+    tool_folder = Variable("VALGRIND_LIB", str(tool()))
     options = ["--keep-debuginfo=yes", option]
-    return counted(command, "walks", options, seconds, add, library, status=status)
+    return run_under_valgrind(
+        command, "walks", options, seconds, add_tool_counts, tool_folder, status=status
+    )
 
 
-def counted(
+def run_under_valgrind(
     command: list[str],
-    name: str,
+    tool_name: str,
     options: list[str],
     seconds: float,
-    add: Callable[[Simulated, list[str]], None],
-    *more: Variable,
+    add_counts: Callable[[Simulation, list[str]], None],
+    *variables: Variable,
     status: int = 0,
-) -> Simulated:
-    """Run a command under the tool of this name, and return what all its processes counted, until it
-    is ended after `seconds`. add: adds the lines that one process wrote. status: the exit code that
-    it has by itself. Raises Unavailable: program-missing, no-simulation."""
-    words = ["valgrind", f"--tool={name}", "-q", "--sigill-diagnostics=yes", "--trace-children=yes"]
+) -> Simulation:
+    """Run a command under a tool of Valgrind, and return what all its processes counted, until it is
+    ended after `seconds`. add_counts: adds the lines that one process wrote. variables: of the
+    environment. status: the exit code that the command has by itself. Raises Unavailable:
+    program-missing, no-simulation."""
     with tempfile.TemporaryDirectory(prefix="tlb-where-") as scratch:
-        words += [f"--{name}-out-file={scratch}/walks.%p", *options, "--", *command]
-        done, found = named(words, scratch, seconds, *more)
+        words = [
+            "valgrind",
+            f"--tool={tool_name}",
+            "-q",
+            "--sigill-diagnostics=yes",
+            "--trace-children=yes",
+            f"--{tool_name}-out-file={scratch}/walks.%p",
+            *options,
+            "--",
+            *command,
+        ]
+        done, found = run_naming_sites(words, scratch, seconds, *variables)
         files = [*Path(scratch).glob("walks.*")]
         _check(done, bool(files), status, found.sites.get(REFUSED))
         for file in files:
-            add(found, file.read_text("utf-8", "replace").splitlines())
+            add_counts(found, file.read_text("utf-8", "replace").splitlines())
     return found
 
 
@@ -207,24 +233,43 @@ def run_until(command: list[str], lever: Lever, seconds: float) -> Run | None:
         return None
 
 
-def named(
-    command: list[str], scratch: str, seconds: float, *more: Variable
-) -> tuple[Run | None, Simulated]:
+def run_naming_sites(
+    command: list[str], scratch: str, seconds: float, *variables: Variable
+) -> tuple[Run | None, Simulation]:
     """Run a command with the library that names sites; return the run, None if it was ended after
     so many seconds, and the sites: heaps, then those whose first allocation is largest."""
     log = Path(scratch, "sites")
-    # Heaps grow in the steps that a huge page needs, here as in the runs of a proof.
-    variables = (*LEVERS["advise-control"].variables, Variable("TLB_SITES", str(log)), *more)
-    lever = Lever("named", "its allocations named", variables=variables, preload=SITES)
+    lever = Lever(
+        "named",
+        "its allocations named",
+        # Heaps grow in the steps that a huge page needs, here as in the runs of a proof.
+        variables=(
+            *LEVERS["advise-control"].variables,
+            Variable("TLB_SITES", str(log)),
+            *variables,
+        ),
+        preload=SITES_LIBRARY,
+    )
     done = run_until(command, lever, seconds)
-    found = Simulated(is_cut=done is None)
-    named = log.read_text("utf-8", "replace") if log.exists() else ""
-    records = [record.split("\t") for record in named.splitlines()]
-    whole = [fields for fields in records if len(fields) == 5]  # the last may be cut off
-    for site, how, size, kind, stack in sorted(whole, key=lambda f: (f[0] > OTHER, -int(f[2]))):
-        frames = [*filter(None, stack.split(";"))]
-        found.sites.setdefault(site, Site(site, how, frames, int(size), kind))
+    found = Simulation(is_cut=done is None)
+    for site in _logged_sites(log):
+        found.sites.setdefault(site.id, site)  # several processes may log one
     return done, found
+
+
+def _logged_sites(log: Path) -> list[Site]:
+    """Return the sites that the library logged (tool/sites.c, log_site)."""
+    if not log.exists():
+        return []
+    sites = []
+    for record in log.read_text("utf-8", "replace").splitlines():
+        fields = record.split("\t")
+        if len(fields) != 5:  # the last may be cut off
+            continue
+        site_id, how, size, allocator, stack = fields
+        frames = [frame for frame in stack.split(";") if frame]
+        sites.append(Site(site_id, how, frames, int(size), allocator))
+    return sorted(sites, key=lambda site: (site.id > OTHER, -site.first_bytes))
 
 
 def _check(done: Run | None, has_counted: bool, status: int, refused: Site | None) -> None:
@@ -244,33 +289,43 @@ def _check(done: Run | None, has_counted: bool, status: int, refused: Site | Non
     raise failed
 
 
-def add(made: Simulated, output: list[str]) -> None:
-    """Add what one process counted (see tool/counts.h)."""
-    instructions, sites = 0, dict[str, str]()
+def add_tool_counts(found: Simulation, output: list[str]) -> None:
+    """Add what one process counted: records of fields between tabs, whose first is the kind, T, M,
+    R or P (tool/counts.h)."""
+    instructions = 0
+    site_ids = dict[str, str]()  # by the number of a region
     for kind, *fields in (record.split("\t") for record in output):
         if kind == "T":
             instructions = int(fields[0])
-            made.instructions += instructions
+            found.instructions += instructions
         elif kind == "M":
-            made.curve[int(fields[0])] += int(fields[1])
+            found.curve[int(fields[0])] += int(fields[1])
         elif kind == "R":
-            number, sites[number], size, lived, added, touched = fields
-            if site := made.sites.get(sites[number]):
+            region, site_id, size, lived, added, touched = fields
+            site_ids[region] = site_id
+            if site := found.sites.get(site_id):
                 site.bytes += int(size)
                 site.added += int(added)
                 site.touched += int(touched)
                 site.lived = max(site.lived, int(lived) / max(instructions, 1))
         elif kind == "P":
-            number, offset, length, module, function, file, row, *counts = fields
-            line, site = Line(function, file, int(row), module), sites[number]
-            counted = Counts(*map(int, counts))
-            made.code.setdefault((module, int(offset)), line)
-            made.lines[line] += counted
-            if site in made.sites:
-                made.sites[site].counts += counted
-            if counted.walks:
-                made.touches[line][site] += counted.walks
-                made.code[module, int(offset) + int(length)] = line
+            region, *instruction = fields
+            _add_instruction(found, site_ids[region], instruction)
+
+
+def _add_instruction(found: Simulation, site_id: str, fields: list[str]) -> None:
+    """Add the counts of one instruction in the memory of one site."""
+    offset, length, module, function, file, row, *numbers = fields
+    line = Line(function, file, int(row), module)
+    counts = Counts(*map(int, numbers))
+    start = int(offset)
+    found.code.setdefault((module, start), line)
+    found.lines[line] += counts
+    if site := found.sites.get(site_id):
+        site.counts += counts
+    if counts.walks:
+        found.touches[line][site_id] += counts.walks
+        found.code[module, start + int(length)] = line
 
 
 def line_at(frame: str) -> Line:
@@ -283,3 +338,86 @@ def resolved(frame: str) -> str:
     """Return a frame "path+0xoffset" as "function (file:line)" if addr2line finds it."""
     line = line_at(frame)
     return f"{line.function} ({line.place})" if line.line else line.function or frame
+
+
+# --- programs that cannot be simulated: why, and the allocations that runs of them can compare
+
+# Why a program is not simulated, of what leaves it to be timed.
+LACKING = {"no-toolchain", "no-compiler", "compile-failed", "no-geometry", "no-simulation"}
+
+
+def check_sanitizer(command: str) -> None:
+    """Raise Unavailable("no-simulation") for a program that has a sanitizer in it."""
+    if sanitizer := sanitizer_of(command):
+        raise Unavailable(
+            "no-simulation",
+            f"it is built with {sanitizer}, whose shadow memory takes more addresses than Valgrind "
+            "has; build it without",
+        )
+
+
+def sites_of(command: list[str], seconds: float, why: Unavailable) -> Simulation:
+    """Return the sites of a program that cannot be simulated, in the order to try them in; none
+    without the library that names them. Raises `why` if that does not reach it."""
+    if why.code not in LACKING or why_no_preload(command[0]):
+        raise why
+    found = Simulation()
+    try:
+        library(SITES_LIBRARY)
+    except Unavailable as lacking:
+        found.unnamed = str(lacking)
+    else:
+        with tempfile.TemporaryDirectory(prefix="tlb-where-") as scratch:
+            _, found = run_naming_sites(command, scratch, seconds)
+        if not found.sites:
+            raise why
+    found.lacking = str(why)
+    return found
+
+
+# --- Cachegrind, where the tool cannot be built: a cache with lines of a page is a TLB
+
+
+def rounded_for_cachegrind(geometry: Geometry) -> Geometry:
+    """Return the geometry with as many sets as Cachegrind can simulate: a power of two."""
+    base = geometry.base
+    sets = 1 << (base.second // base.ways).bit_length() - 1
+    return geometry._replace(base=base._replace(second=sets * base.ways))
+
+
+def cachegrind_options(geometry: Geometry) -> list[str]:
+    """Return the caches of a rounded geometry: bytes, ways, bytes of a line."""
+    (first, second, ways), page = geometry.base, geometry.page_bytes
+    caches = {"I1": (first, first), "D1": (first, first), "LL": (second, ways)}
+    return [f"--{name}={n * page},{most},{page}" for name, (n, most) in caches.items()]
+
+
+def count_by_cachegrind(
+    command: list[str], geometry: Geometry, seconds: float, why: Unavailable, status: int = 0
+) -> Simulation:
+    """Run a command under Cachegrind; return misses and walks of lines, and the sites, whose walks
+    are unknown, by size. why: what the tool lacks; status: its exit code by itself. Raises as
+    `run_under_valgrind` does."""
+    words = ["--cache-sim=yes", *cachegrind_options(geometry)]
+    found = run_under_valgrind(
+        command, "cachegrind", words, seconds, add_cachegrind_counts, status=status
+    )
+    found.lacking = str(why)
+    return found
+
+
+def add_cachegrind_counts(made: Simulation, output: Iterable[str]) -> None:
+    """Add what one process counted (Valgrind manual, section 5.9, Cachegrind's file format)."""
+    events, names = list[str](), {"fl": "", "fn": ""}
+    for record in output:
+        kind, _, text = record.partition("=")
+        if record.startswith("events: "):
+            events = record.split()[1:]
+        elif kind in names:
+            names[kind] = text.replace("???", "")  # unknown
+        elif record[:1].isdigit():
+            number, *counts = map(int, record.split())
+            of = dict(zip(events, counts, strict=True))
+            misses, walks = of["D1mr"] + of["D1mw"], of["DLmr"] + of["DLmw"]  # reads and writes
+            made.lines[Line(names["fn"], names["fl"], number)] += Counts(misses, walks)
+            made.instructions += of["Ir"]

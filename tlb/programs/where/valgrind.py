@@ -13,14 +13,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from tlb.machine.cpuid import Tlb, ways_of
 from tlb.machine.host import Host, data_tlbs
-from tlb.machine.tlb import Tlb, ways_of
 from tlb.measure import build, compiling
 from tlb.measure.prebuilt import compiler
-from tlb.system.page_sizes import BASE
+from tlb.system.page_sizes import BASE, page_bytes
 from tlb.system.reasons import Unavailable
 
 TOOL = Path(__file__).parent / "tool" / "walks.c"
+LACKS_VALGRIND = "Valgrind with its libraries and headers; Debian, Ubuntu: apt install valgrind"
 _HEADERS = "/usr/include/valgrind"
 _FOLDERS = ("libexec/valgrind", "lib/{}-linux-gnu/valgrind", "lib/valgrind", "lib64/valgrind")
 # Valgrind's name, and an address where no program is loaded.
@@ -56,16 +57,19 @@ class Levels(NamedTuple):
 
 
 class Geometry(NamedTuple):
-    """A simulated TLB. source: of the entries for base pages."""
+    """A simulated TLB. page_bytes: of a base page; huge_page_bytes: of a transparent huge page;
+    source: of the entries for base pages."""
 
     page_bytes: int
+    huge_page_bytes: int
     base: Levels
     large: Levels
     source: str = "CPUID"
 
     @property
     def option(self) -> str:
-        numbers = self.page_bytes.bit_length() - 1, WINDOW, *self.base, *self.large
+        shifts = self.page_bytes.bit_length() - 1, self.huge_page_bytes.bit_length() - 1
+        numbers = *shifts, WINDOW, *self.base, *self.large
         return f"--machine={','.join(map(str, numbers))}"
 
 
@@ -83,12 +87,14 @@ def geometry(host: Host, surveyed: Sequence[int] = ()) -> Geometry:
         raise Unavailable("no-geometry")
     base = Levels.of(entries, stated)
     huge = Levels.of([level.entries for level in large], large) if len(large) > 1 else base
-    return Geometry(host.base_page_bytes, base, huge, source)
+    base_bytes = host.base_page_bytes
+    huge_bytes = host.thp.page_bytes or page_bytes("thp", base_bytes)
+    return Geometry(base_bytes, huge_bytes, base, huge, source)
 
 
 def tool() -> Path:
     """Build the tool where it is not yet; return the folder that Valgrind takes it from. Raises
-    Unavailable: no-valgrind, no-compiler, compile-failed."""
+    Unavailable: no-toolchain, no-compiler, compile-failed."""
     machine = platform.machine()
     arch, address = _ARCHITECTURES.get(machine, ("", ""))
     folders = [Path("/usr", folder.format(machine)) for folder in _FOLDERS]
@@ -98,7 +104,7 @@ def tool() -> Path:
     )
     has_headers = Path(_HEADERS, "libvex.h").exists()
     if not (library and runtime and has_headers and shutil.which("valgrind")):
-        raise Unavailable("no-valgrind")
+        raise Unavailable("no-toolchain", LACKS_VALGRIND)
     if (cc := compiler()) is None:
         raise Unavailable("no-compiler")
     flags = _FLAGS.format(headers=_HEADERS, arch=arch, address=address).split()

@@ -17,7 +17,7 @@ struct instruction {
 };
 
 struct counts {
-    ULong misses, walks, chained, alone, large_walks; /* large: as if all pages had 2 MiB */
+    ULong misses, walks, chained, alone, large_walks; /* large: as if all pages were huge */
 };
 
 struct pair {

@@ -12,20 +12,21 @@ struct region {
     UInt number;
     ULong site; /* 0: none has named it */
     ULong bytes, unmapped, touched; /* touched: of base pages at their first touch */
-    Long added; /* bytes, by huge pages: touched blocks of 2 MiB less their touched base pages;
+    Long added; /* bytes, by huge pages: touched blocks of their size less their touched base pages;
                  * negative in a child, of pages in blocks that its parent has counted */
     ULong began, ended; /* instructions passed when it was made, and last lost memory */
     Bool is_printed;
 };
 
-#define LARGE_SHIFT 21
-/* The base pages that a region touched of a block of 2 MiB, a bit each. */
+#define MOST_BLOCK_PAGES 8192 /* a table of base pages of 64 KiB maps 512 MiB */
+static UInt large_shift; /* of a huge page's bytes; set before the program begins */
+/* The base pages that a region touched of a block of a huge page's size, a bit each. */
 struct block {
     struct block *next;
     UWord key;
     Bool is_counted;
     UInt touched_bytes;
-    ULong touched[8];
+    ULong touched[MOST_BLOCK_PAGES / 64];
 };
 
 static struct region elsewhere;
@@ -33,7 +34,7 @@ static VgHashTable *blocks;
 static RangeMap *regions;
 static UInt region_count;
 static ULong passed; /* instructions */
-/* The range that was looked up last for a block of 2 MiB, of those that share its place, and the
+/* The range that was looked up last for a block, of those that share its place, and the
  * block that was touched last: the tables are slow to search. */
 static struct range {
     UWord low, high;
@@ -55,7 +56,7 @@ static void *node_of(VgHashTable *table, UWord key, SizeT bytes)
 
 static struct range *range_of(Addr a)
 {
-    struct range *is = &ranges[(a >> LARGE_SHIFT) % 64];
+    struct range *is = &ranges[(a >> large_shift) % 64];
     if (a < is->low || a >= is->high)
         VG_(lookupRangeMap)(&is->low, &is->high, (UWord *)&is->region, regions, a), is->high++;
     return is;
@@ -94,11 +95,12 @@ static void rename_range(Addr a, SizeT bytes, ULong site)
  * huge page then. A heap may get the rest of a block later. */
 static void touch(Addr a, UInt page_shift)
 {
-    Addr first = a >> LARGE_SHIFT << LARGE_SHIFT;
+    Addr first = a >> large_shift << large_shift;
+    Long large_bytes = 1LL << large_shift;
     struct range *in = range_of(a);
     struct region *r = in->region;
-    Bool is_whole = first >= in->low && first + (1 << LARGE_SHIFT) <= in->high;
-    UWord key = first >> LARGE_SHIFT | (UWord)r->number << 32; /* of 26 bits and 32 */
+    Bool is_whole = first >= in->low && first + (Addr)large_bytes <= in->high;
+    UWord key = first >> large_shift | (UWord)r->number << 32; /* of at most 32 bits each */
     if (!in->touched || in->touched->key != key)
         in->touched = node_of(blocks, key, sizeof *in->touched);
     struct block *b = in->touched;
@@ -109,7 +111,7 @@ static void touch(Addr a, UInt page_shift)
         r->added -= b->is_counted ? 1 << page_shift : 0;
     }
     if (is_whole && !b->is_counted) {
-        r->added += (1 << LARGE_SHIFT) - (Long)b->touched_bytes;
+        r->added += large_bytes - (Long)b->touched_bytes;
         b->is_counted = True;
     }
 }

@@ -1,7 +1,7 @@
 /* walks: a Valgrind tool that simulates this machine's TLB, and says which instructions and which
  * allocations a program's page walks come from. `tlb where` builds it from Debian's valgrind.
  *
- * Each thread has a TLB of its own, for base pages and, beside it, for the pages of 2 MiB that it
+ * Each thread has a TLB of its own, for base pages and, beside it, for the huge pages that it
  * would have with huge pages everywhere. A walk is exposed if it makes the run longer (schedule.h):
  * it is `chained` if it waits for an earlier one, and `alone` if more instructions than a reorder
  * buffer holds have passed since the last walk. The others overlap, and cost a part of a walk each.
@@ -37,7 +37,7 @@ static const HChar *output = "walks.%p", *machine = "";
 
 /* --machine has these, separated by commas. */
 static struct {
-    uint32_t page_shift, window;
+    uint32_t page_shift, large_shift, window;
     struct geometry base, large;
 } is;
 
@@ -48,7 +48,7 @@ static VG_REGPARM(3) void access_memory(Addr a, struct instruction *i, ULong kno
 {
     uint64_t page = a >> is.page_shift, left, unused;
     enum outcome now = tlb_access(&now_used->base, page, &left);
-    enum outcome large_is = tlb_access(&now_used->large, a >> LARGE_SHIFT, &unused);
+    enum outcome large_is = tlb_access(&now_used->large, a >> large_shift, &unused);
     uint64_t *ready_at = tlb_note(&now_used->base);
     if (known[left % KNOWN] == left)
         known[left % KNOWN] = NO_PAGE;
@@ -184,7 +184,7 @@ static void forget_pages(Addr a, SizeT n)
     for (UInt k = 0; n && k < THREADS; k++)
         if (tlbs[k]) {
             tlb_drop(&tlbs[k]->base, a >> is.page_shift, (last >> is.page_shift) + 1);
-            tlb_drop(&tlbs[k]->large, a >> LARGE_SHIFT, (last >> LARGE_SHIFT) + 1);
+            tlb_drop(&tlbs[k]->large, a >> large_shift, (last >> large_shift) + 1);
             curve_drop(&tlbs[k]->curve, a >> is.page_shift, (last >> is.page_shift) + 1);
         }
     forget_known();
@@ -291,6 +291,9 @@ static void begin(void)
         tl_assert(0 < g->first && g->first <= MOST_FIRST && g->second <= MOST_SECOND);
         tl_assert(0 < g->ways && g->ways <= g->second && g->second % g->ways == 0);
     }
+    tl_assert(is.page_shift < is.large_shift && is.large_shift <= 32);
+    tl_assert(1u << (is.large_shift - is.page_shift) <= MOST_BLOCK_PAGES);
+    large_shift = is.large_shift;
     instructions = VG_(HT_construct)("tlb.instructions");
     pairs = VG_(HT_construct)("tlb.pairs");
     blocks = VG_(HT_construct)("tlb.blocks");

@@ -1,31 +1,126 @@
-"""Tables of `tlb bench`: `tlb try` on programs with a known answer, and the cost of `tlb watch`."""
+"""Tables of `tlb bench` about programs: `tlb where --prove` on ten that others wrote, beside a
+comparison by hand; `tlb try` on programs with a known answer; and the cost of `tlb watch`."""
 
 from __future__ import annotations
 
+import random
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
 
+from experiments.your_program import programs
+from experiments.your_program.cases import CASES
+from tlb.cli import where
 from tlb.machine import host
+from tlb.measure.build import ROOT
 from tlb.measure.grid import Scope, profile
 from tlb.measure.independent import INDEPENDENT, Cells, c_program, folder
 from tlb.measure.measuring_setup import Rig
 from tlb.measure.store import Store
 from tlb.programs.levers import LEVERS
-from tlb.programs.pairing import would_have_shown
-from tlb.programs.runs import Conditions
-from tlb.programs.targets import attached
-from tlb.programs.trial import Aim, Trial, attempt
+from tlb.programs.runs import Conditions, run
+from tlb.programs.trial import Aim, Trial, attempt, would_have_shown
 from tlb.programs.trial_report import huge_share, side
-from tlb.programs.watch import Watched, watch
+from tlb.programs.watch import Watched, attached, watch
+from tlb.programs.where.proof import ALL_SITES, NO_SITES
+from tlb.programs.where.report import Report
 from tlb.stats.intervals import Interval
 from tlb.stats.pairs import LEAST_PAIRS, paired_ratio
 from tlb.system.page_sizes import BASE
+from tlb.system.reasons import Unavailable
 from tlb.system.units import format_ns, format_size
+
+ADVICE = (
+    "tlb where --prove on programs of others, and huge pages for everything, compared by hand",
+    (
+        "program",
+        "tlb where",
+        "chosen over none",
+        "all over none",
+        "by hand",
+        "most that walks cost",
+        "s",
+    ),
+)
+PAIRS = 9  # of the comparison by hand
+MINUTES = 13.0  # no program begins after so many, and the last one takes one or two
+SIMULATION_S = 20.0
+PROOF_MINUTES = 1.5  # with the simulation, which may take half of them
+# NumPy asks for huge pages by itself, so that a comparison with none has to tell it not to.
+NONE_AT_ALL, EVERYTHING = LEVERS["numpy-off"], LEVERS["advise"]
+_LIBRARY = str(ROOT / "tlb")
+OTHERS: dict[str, list[str]] = {
+    "git grep": ["git", "grep", "--no-index", "-c", "-E", "[a-z]+_[a-z]+ = [a-z]+", "--", _LIBRARY],
+    "sha256sum": ["sha256sum", "@/lines.txt"],
+}
+TAKEN = ("numpy", "dict", "sqlite", "gcc", "node", "xz", "sort", "perl")  # the longest last
+
+
+def advice(pairs: int = PAIRS, names: Sequence[str] = (*OTHERS, *TAKEN)) -> Iterator[Cells]:
+    """Yield a row a program: what was chosen, and how long it takes with that and with everything
+    on huge pages, over the time with nothing on them; by `tlb where`, and by pairs that share
+    neither its library nor its rounds."""
+    begin = time.monotonic()
+    for name in names:
+        started = time.monotonic()
+        if started - begin > 60 * MINUTES:
+            yield name, "no-time"
+            continue
+        try:
+            command = _command(name)
+            made = where.simulate_or_time(command, SIMULATION_S, PROOF_MINUTES, True, False)
+            cells = _said(made)
+            yield name, *cells, _text(huge_over_none(command, pairs)), *_costs(made, started)
+        except Unavailable as why:
+            yield name, why.code
+
+
+def _command(name: str) -> list[str]:
+    if name in CASES:
+        return programs.ready(CASES[name])[1]
+    command = programs.ready(CASES["sort"])[1]  # for its input
+    folder = command[-1].rpartition("/")[0]
+    return [word.replace("@", folder, 1) for word in OTHERS[name]]
+
+
+def _said(made: Report) -> tuple[str, str, str]:
+    assert made.proof  # simulate_or_time was asked for one
+    proof, chosen = made.proof, made.proof.smallest
+    origins = [site.origin for site in made.sites if site.id in chosen]
+    said = "; ".join(origins) or "everything" if chosen else made.verdict
+    ratios = [_text(proof.ratio(sites)) for sites in (chosen, ALL_SITES) if sites != NO_SITES]
+    return said, ratios[0] if chosen else "", ratios[-1]
+
+
+def _costs(made: Report, started: float) -> tuple[str, str]:
+    most = made.found.lacking
+    if made.geometry and made.native_s:
+        most = f"{made.most_saved_s / made.native_s:.0%}"
+    return most, f"{time.monotonic() - started:.0f}"
+
+
+def huge_over_none(command: list[str], pairs: int) -> Interval:
+    """Return the time of a command with everything on huge pages over that with nothing on them,
+    in interleaved pairs of which either comes first at random."""
+    drawn, times = random.Random(1), {True: list[float](), False: list[float]()}
+    for _ in range(pairs):
+        for is_huge in drawn.sample((True, False), 2):
+            lever = EVERYTHING if is_huge else NONE_AT_ALL
+            done = run(command, lever, limit_s=120, share=0.01)
+            times[is_huge].append(done.elapsed_s)
+    return paired_ratio(times[True], times[False])
+
+
+def _text(ratio: Interval) -> str:
+    return f"{ratio.value:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
+
+
+# --- tlb try where the answer is known, and the cost of tlb watch
 
 KNOWN = (
     "tlb try where the answer is known (to reach: the chapter's ratio within 5 %; no difference in "
@@ -61,9 +156,9 @@ def known() -> Iterator[Cells]:
     program = c_program(INDEPENDENT / "unadvised.c", folder().name)
     chase = attempt(Aim([program, "chase", str(MIB)], LEVERS["advise"], conditions=PRINTS))
     tried, kernel = chase.ratio(), kernel_ratio(len(chase.pairs))
-    apart = tried / kernel
+    apart, peak = tried / kernel, side(chase, True).peak
     yield (
-        f"chase over 1 GiB, advise ({huge_share(side(chase, True).peak)} on huge pages)",
+        f"chase over 1 GiB, advise ({huge_share(peak) if peak else 'nothing'} on huge pages)",
         f"{tried:.3f}",
         f"{kernel:.3f}",
         f"{apart.value - 1:+.1%} ({apart.low - 1:+.1%} to {apart.high - 1:+.1%})",
@@ -97,7 +192,7 @@ def kernel_ratio(pairs: int) -> Interval:
         ]
         for i in range(max(pairs, LEAST_PAIRS))
     ]
-    return paired_ratio(*zip(*taken, strict=True))
+    return paired_ratio([huge for huge, _ in taken], [base for _, base in taken])
 
 
 def trial_cost(trials: list[Trial]) -> float:
@@ -132,6 +227,7 @@ def _work(size: int, rounds: int, is_watched: bool) -> tuple[float, Watched | No
     """Return how long the work took by its own clock, and what was seen of it."""
     command = [sys.executable, "-c", _WORK, str(size), str(rounds)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None  # a pipe
         child.stdout.readline()
         watched = None
         if is_watched:

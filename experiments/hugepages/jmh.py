@@ -1,4 +1,5 @@
-"""JMH's benchmark in a JVM: run, and its page size proved from every fork's smaps.
+"""The published JVM benchmark ByteArrayTouch on this computer: built by Maven, run by JMH on each page
+size, and the page size proved from every fork's smaps.
 
 A JVM that cannot have the pages it was asked for silently uses others and exits with status 0. So
 every fork saves its /proc/self/smaps, and the mappings of the heap decide.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,16 +19,18 @@ from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
+import pandas as pd
 from pydantic import BaseModel, Field, FiniteFloat
 
-from tlb.machine.host import base_page_bytes
+from tlb.machine.host import base_page_bytes, inspect, state
 from tlb.machine.memory import usable_memory
 from tlb.machine.pools import limits_under
 from tlb.machine.settings import check_thp
+from tlb.measure.build import KERNELS
 from tlb.measure.measuring_setup import MEMORY_SHARE
-from tlb.measure.record import Positive, PositiveNs
-from tlb.measure.toolchains import environment
-from tlb.system import procfs
+from tlb.measure.record import Positive, PositiveNs, now
+from tlb.measure.toolchains import Tool, built, environment, first_line
+from tlb.system import files, procfs
 from tlb.system.processes import run_whole, without_thp
 from tlb.system.reasons import Unavailable
 from tlb.system.smaps import mappings
@@ -69,7 +73,7 @@ def heap_mib(sizes: Sequence[int]) -> int:
     return _YOUNG_MIB + _SPARE_MIB + -(-max(sizes) // _HUGE) * 2
 
 
-def check(pages: HeapPages, sizes: Sequence[int], root: Path = Path("/")) -> None:
+def check_heap(pages: HeapPages, sizes: Sequence[int], root: Path = Path("/")) -> None:
     """Raise Unavailable if the system that `root` shows cannot back the heap: as check_thp() does,
     page-size-unsupported, pool-empty, pool-limited, memory-short."""
     heap, kernel = heap_mib(sizes) << 20, root / "sys/kernel/mm"
@@ -92,7 +96,7 @@ def check(pages: HeapPages, sizes: Sequence[int], root: Path = Path("/")) -> Non
         raise Unavailable("memory-short", words)
 
 
-def run(
+def run_jmh(
     jar: Path,
     pages: HeapPages,
     sizes: Sequence[int],
@@ -104,9 +108,9 @@ def run(
     root: Path = Path("/"),
 ) -> list[Score]:
     """Run JMH on one page size and return a score for each array, and one for the draw alone. Each
-    of `forks` JVMs warms up once. Raises Unavailable: as check() and verify() do, kernel-hung,
+    of `forks` JVMs warms up once. Raises Unavailable: as check_heap() and verify_forks() do, kernel-hung,
     kernel-crashed, kernel-garbage, oom-killed."""
-    check(pages, sizes, root)
+    check_heap(pages, sizes, root)
     limit_s = HANG_S + 3 * (len(sizes) + 1) * forks * (START_S + warmup_s + iterations * measure_s)
     command = [
         *("java", "-Djava.io.tmpdir=.", "-jar", str(jar), r"\.ByteArrayTouch\."),
@@ -127,8 +131,8 @@ def run(
             raise Unavailable("no-toolchain", "java") from None
         if done.returncode:
             raise _failure(done)
-        verify(Path(folder), pages, sizes, forks)
-        return parse(procfs.text(Path(folder, "scores.json")), pages, sizes)
+        verify_forks(Path(folder), pages, sizes, forks)
+        return parsed_scores(procfs.text(Path(folder, "scores.json")), pages, sizes)
 
 
 def _fork_flags(pages: HeapPages, sizes: Sequence[int]) -> str:
@@ -160,9 +164,9 @@ def _failure(done: subprocess.CompletedProcess[str]) -> Unavailable:
 # --- what proves the page size
 
 
-def verify(folder: Path, pages: HeapPages, sizes: Sequence[int], forks: int) -> None:
-    """Call prove() on what every fork saved before and after it measured. Raises Unavailable: as
-    prove() does, kernel-garbage if a fork saved nothing."""
+def verify_forks(folder: Path, pages: HeapPages, sizes: Sequence[int], forks: int) -> None:
+    """Call prove_heap() on what every fork saved before and after it measured. Raises Unavailable: as
+    prove_heap() does, kernel-garbage if a fork saved nothing."""
     for size in sizes:
         for when in ("before", "after"):
             saved = sorted(folder.glob(f"{size}-*-{when}.smaps"))
@@ -172,10 +176,12 @@ def verify(folder: Path, pages: HeapPages, sizes: Sequence[int], forks: int) -> 
             for path in saved:
                 log = folder / f"heap-{path.name.split('-')[1]}.log"
                 with path.open(encoding="utf-8", errors="replace", newline="\n") as smaps:
-                    prove(smaps, procfs.text(log), pages, size)
+                    prove_heap(smaps, procfs.text(log), pages, size)
 
 
-def prove(smaps: str | Iterable[str], log: str, pages: HeapPages, array_bytes: int = 1) -> None:
+def prove_heap(
+    smaps: str | Iterable[str], log: str, pages: HeapPages, array_bytes: int = 1
+) -> None:
     """Raise Unavailable unless the whole heap lies on `pages` by a JVM's smaps, a text or its
     lines: pool-empty if it fell back, kernel-garbage if its log does not locate the heap,
     smaps-unread, else backing-partial. Of a heap in the pool only the array must be resident: a JVM
@@ -205,7 +211,7 @@ def prove(smaps: str | Iterable[str], log: str, pages: HeapPages, array_bytes: i
         )
 
 
-def parse(text: str, pages: HeapPages, sizes: Sequence[int]) -> list[Score]:
+def parsed_scores(text: str, pages: HeapPages, sizes: Sequence[int]) -> list[Score]:
     """Return the scores in JMH's JSON: those of `sizes` and of the draw. Raises
     Unavailable("kernel-garbage") for any others."""
     try:
@@ -233,3 +239,111 @@ def _score(result: dict[str, Any], pages: HeapPages) -> Score:
         iterations_count=sum(map(len, metric["rawData"])),
         forks=len(metric["rawData"]),
     )
+
+
+# --- the survey of all page sizes
+
+PROJECT = KERNELS / "jmh"
+BUILD_S = 1800.0  # most of it for a download of some 30 MB
+_JVM = Tool(
+    "Java", "ByteArrayTouch.java", ("java", "-version"), (), (), "maven default-jdk-headless"
+)
+SIZES = (1_000, 10_000, 1_000_000, 10_000_000, 100_000_000)  # the published ones, bytes
+
+
+def build() -> Path:
+    """Return the benchmark's jar, built if sources or JDK changed. Raises Unavailable:
+    no-toolchain, disk-full, disk-read-only."""
+    version = java_version()
+    if missing := [name for name in ("mvn", "javac") if shutil.which(name) is None]:
+        raise Unavailable("no-toolchain", _JVM.lacking(" and ".join(missing)))
+    parts = [(PROJECT / name).read_bytes() for name in ("pom.xml", _JVM.source)]
+    return built("jmh", [*parts, version.encode()], _package) / "jmh-kernels.jar"
+
+
+def _package(target: Path) -> None:
+    command = f"mvn -B -q -f {PROJECT}/pom.xml -DbuildDirectory={target} package".split()
+    for offline in (["-o"], []):  # offline first: an unreachable network takes long to fail
+        try:
+            done = run_whole([*command, *offline], timeout=BUILD_S)
+        except subprocess.TimeoutExpired:
+            raise Unavailable("no-toolchain", f"Maven took over {BUILD_S:.0f} s") from None
+        if done.returncode == 0 and (target / "jmh-kernels.jar").exists():
+            return
+    # Maven's own messages contain the addresses of private repositories and mirrors.
+    why = (
+        "run `mvn -f kernels/jmh/pom.xml package` and fix what it reports; it needs JDK 17 or later"
+    )
+    raise Unavailable("no-toolchain", f"{why} and, the first time, a repository within reach")
+
+
+def java_version() -> str:
+    """Return the first line of `java -version`. Raises Unavailable("no-toolchain")."""
+    return procfs.label(first_line(_JVM, _JVM.version, 60))
+
+
+def jmh_version() -> str:
+    match = re.search(r"<jmh\.version>([^<]+)<", (PROJECT / "pom.xml").read_text())
+    return match[1] if match else ""
+
+
+class Lack(BaseModel, frozen=True, extra="forbid"):
+    """Why a page size has no scores: a code of REASONS and its detail."""
+
+    code: str
+    detail: str = ""
+
+
+class Jmh(BaseModel, frozen=True, extra="forbid"):
+    """All that JMH measured on one machine in one `state`."""
+
+    schema_version: Literal[1] = 1
+    measured_at: str
+    state: str
+    jvm: str
+    jmh: str
+    scores: list[Score]
+    lacking: dict[HeapPages, Lack]
+
+
+def make(profile: str) -> dict[str, Any]:
+    """Return the document `jmh` of data/ for a profile. Raises Unavailable, as `survey` does."""
+    sizes = SIZES[:1] if profile == "smoke" else SIZES
+    return survey(sizes, quick=profile != "full").model_dump(mode="json")
+
+
+def survey(sizes: Sequence[int] = SIZES, quick: bool = False) -> Jmh:
+    """Run the benchmark on each page size, in under three minutes, or one with `quick`, plus the
+    build. Raises Unavailable: as build() does, not-linux, measuring-already."""
+    if sys.platform != "linux":
+        raise Unavailable("not-linux")
+    jar, jvm, begun = build(), java_version(), now()
+    # Three JVMs of five iterations are the published 15; a new JVM has new physical pages. One JVM
+    # takes eight, because of three JMH's interval (Student's t at 99.9 %) is 32 standard errors
+    # wide on each side, of eight 5.4.
+    effort: dict[str, Any] = {"warmup_s": 0.9, "measure_s": 0.25, "iterations": 5, "forks": 3}
+    if quick:
+        effort = {"warmup_s": 0.5, "measure_s": 0.12, "iterations": 8, "forks": 1}
+    scores: list[Score] = []
+    lacking: dict[HeapPages, Lack] = {}
+    with files.measuring_lock():
+        for pages in HEAP_PAGES:
+            try:
+                scores += run_jmh(jar, pages, sizes, **effort)
+            except Unavailable as why:
+                lacking[pages] = Lack(code=why.code, detail=why.detail)
+    return Jmh(
+        measured_at=begun,
+        state=state(inspect()),
+        jvm=jvm,
+        jmh=jmh_version(),
+        scores=scores,
+        lacking=lacking,
+    )
+
+
+def touches(doc: Jmh) -> pd.DataFrame:
+    """Return pages, array_bytes and score (ns per access): a row a page size and array."""
+    rows = [score.model_dump() for score in doc.scores if score.quantity == "touch"]
+    table = pd.DataFrame(rows, columns=["pages", "array_bytes", "ns_per_access"])
+    return table.rename(columns={"ns_per_access": "score"})

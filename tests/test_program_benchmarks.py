@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 from support.common import LONG_S, needs_c
 
+from experiments import program_benchmarks
 from tlb.measure.independent import INDEPENDENT, c_program
 from tlb.measure.record import Point
-from tlb.programs import benchmarks
 from tlb.programs.levers import LEVERS
 from tlb.programs.runs import run
 from tlb.programs.snapshots import at_peak
@@ -30,7 +30,7 @@ def test_the_chase_asks_for_nothing_and_gets_what_a_lever_asks_for(tmp_path):
             LEVERS[name],
             limit_s=LONG_S,
             share=0.3,
-            conditions=benchmarks.PRINTS,
+            conditions=program_benchmarks.PRINTS,
         )
         seen = at_peak(done.snapshots)
         assert (
@@ -41,7 +41,7 @@ def test_the_chase_asks_for_nothing_and_gets_what_a_lever_asks_for(tmp_path):
         LEVERS["none"],
         limit_s=LONG_S,
         share=0.3,
-        conditions=benchmarks.PRINTS,
+        conditions=program_benchmarks.PRINTS,
     )
     assert arithmetic.status == 0 and 0 < arithmetic.number.grouped < 1e4
     assert [
@@ -56,7 +56,7 @@ def test_the_kernel_is_compared_in_pairs_as_a_trial_is(monkeypatch):
             slow = repeat % 2 + 1  # mappings come in two clusters, of which pairs see the same
             return SimpleNamespace(ns_per_access=slow * (60.0 if point.pages == "thp" else 100.0))
 
-    monkeypatch.setattr(benchmarks, "replace", lambda rig, **changes: rig)
-    monkeypatch.setattr(benchmarks.Rig, "of", lambda *given, **how: Rig())
+    monkeypatch.setattr(program_benchmarks, "replace", lambda rig, **changes: rig)
+    monkeypatch.setattr(program_benchmarks.Rig, "of", lambda *given, **how: Rig())
     for pairs in (0, 9):
-        assert benchmarks.kernel_ratio(pairs)[:3] == pytest.approx((0.6, 0.6, 0.6))
+        assert program_benchmarks.kernel_ratio(pairs)[:3] == pytest.approx((0.6, 0.6, 0.6))

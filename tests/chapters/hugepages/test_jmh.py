@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from support.common import lacking, refusal
 
-from tlb.programs import jmh, jvm
-from tlb.programs.jmh import Jmh, Lack
-from tlb.programs.jvm import Score
+from experiments.hugepages import jmh
+from experiments.hugepages.jmh import Jmh, Lack, Score
 from tlb.system import files, procfs
 from tlb.system.reasons import Unavailable
 
@@ -53,7 +52,7 @@ SPLIT = mapping(LOW, 192, rss=192, thp=116)
 
 
 def test_the_scores_are_the_means_of_what_jmh_measured():
-    for score, result in zip(jvm.parse(REAL, "4k", (1000,)), json.loads(REAL), strict=True):
+    for score, result in zip(jmh.parsed_scores(REAL, "4k", (1000,)), json.loads(REAL), strict=True):
         mean = statistics.mean(sum(result["primaryMetric"]["rawData"], []))
         assert score.ns_per_access == pytest.approx(mean)
         assert (score.iterations_count, score.forks, score.array_bytes) == (4, 2, 1000)
@@ -71,20 +70,20 @@ def test_the_scores_are_the_means_of_what_jmh_measured():
 )
 def test_json_that_is_not_of_this_benchmark_is_garbage(old, new):
     assert old in REAL
-    assert refusal(jvm.parse, REAL.replace(old, new), "4k", (1000,)) == "kernel-garbage"
+    assert refusal(jmh.parsed_scores, REAL.replace(old, new), "4k", (1000,)) == "kernel-garbage"
 
 
 # --- which pages the heap lies on
 
 
-@pytest.mark.parametrize("asked", jvm.HEAP_PAGES)
-@pytest.mark.parametrize("got", jvm.HEAP_PAGES)
+@pytest.mark.parametrize("asked", jmh.HEAP_PAGES)
+@pytest.mark.parametrize("got", jmh.HEAP_PAGES)
 def test_no_page_size_passes_for_another(asked, got):
     if asked == got:
-        jvm.prove(SMAPS[got] + ELSEWHERE, LOG, asked)
+        jmh.prove_heap(SMAPS[got] + ELSEWHERE, LOG, asked)
     else:
         expected = "pool-empty" if asked == "2m" else "backing-partial"
-        assert refusal(jvm.prove, SMAPS[got] + ELSEWHERE, LOG, asked) == expected
+        assert refusal(jmh.prove_heap, SMAPS[got] + ELSEWHERE, LOG, asked) == expected
 
 
 @pytest.mark.parametrize(
@@ -97,7 +96,7 @@ def test_no_page_size_passes_for_another(asked, got):
     ],
 )
 def test_a_heap_partly_on_other_pages_is_refused(asked, smaps):
-    assert refusal(jvm.prove, smaps, LOG, asked) == "backing-partial"
+    assert refusal(jmh.prove_heap, smaps, LOG, asked) == "backing-partial"
 
 
 def test_a_heap_is_proved_among_any_number_of_mappings(tmp_path):
@@ -106,11 +105,11 @@ def test_a_heap_is_proved_among_any_number_of_mappings(tmp_path):
     for when in ("before", "after"):
         (tmp_path / f"1000-7-{when}.smaps").write_text(SMAPS["thp"] + stacks)
     (tmp_path / "heap-7.log").write_text(LOG)
-    jvm.verify(tmp_path, "thp", [1000], 1)
+    jmh.verify_forks(tmp_path, "thp", [1000], 1)
 
 
 def test_smaps_of_another_form_are_not_told_as_other_pages():
-    assert refusal(jvm.prove, SMAPS["thp"] + "no line\n", LOG, "thp") == "smaps-unread"
+    assert refusal(jmh.prove_heap, SMAPS["thp"] + "no line\n", LOG, "thp") == "smaps-unread"
 
 
 # --- before a JVM is started
@@ -144,7 +143,7 @@ def root(tmp_path) -> Path:
 )
 def test_what_the_system_lacks_has_its_reason(pages, file, text, code, root):
     write(root, {file: text})
-    assert refusal(jvm.check, pages, jmh.SIZES, root) == code
+    assert refusal(jmh.check_heap, pages, jmh.SIZES, root) == code
 
 
 # --- a stand-in for the JVM
@@ -189,9 +188,9 @@ def fake(tmp_path, monkeypatch):
     return make
 
 
-def run(pages: jvm.HeapPages, root: Path) -> list[Score]:
+def run(pages: jmh.HeapPages, root: Path) -> list[Score]:
     effort = {"warmup_s": 0.01, "measure_s": 0.01, "iterations": 2, "forks": 2}
-    return jvm.run(Path("benchmark.jar"), pages, (1000,), **effort, root=root)
+    return jmh.run_jmh(Path("benchmark.jar"), pages, (1000,), **effort, root=root)
 
 
 def test_a_jvm_that_fell_back_to_small_pages_or_whose_pages_were_split_is_refused(fake, root):
@@ -218,8 +217,8 @@ def test_a_jvm_that_fails_says_why(stdout, code, detail, fake, root):
 
 
 def test_a_jvm_that_hangs_is_ended(fake, root, monkeypatch):
-    monkeypatch.setattr(jvm, "HANG_S", 1.0)
-    monkeypatch.setattr(jvm, "START_S", 0.0)
+    monkeypatch.setattr(jmh, "HANG_S", 1.0)
+    monkeypatch.setattr(jmh, "START_S", 0.0)
     fake(SMAPS["4k"], first="time.sleep(600)")
     assert refusal(run, "4k", root) == "kernel-hung"
 
@@ -229,7 +228,7 @@ def test_without_java_there_is_a_reason(root, tmp_path, monkeypatch):
     assert refusal(run, "4k", root) == refusal(jmh.survey) == "no-toolchain"
 
 
-@pytest.mark.parametrize("pages", jvm.HEAP_PAGES)
+@pytest.mark.parametrize("pages", jmh.HEAP_PAGES)
 def test_each_page_size_has_its_flags_and_base_pages_no_thp(pages, fake, root):
     """The setting without THP is the forks' own, and this process keeps what it had."""
     flags = {
@@ -269,7 +268,7 @@ def test_a_jar_is_built_once_offline_if_that_is_enough(fake, tmp_path, monkeypat
 
 
 def test_a_survey_keeps_the_reason_of_each_page_size_that_it_could_not_have(monkeypatch, tmp_path):
-    def fake_run(jar: Path, pages: jvm.HeapPages, sizes: tuple[int, ...], **effort: object):
+    def fake_run(jar: Path, pages: jmh.HeapPages, sizes: tuple[int, ...], **effort: object):
         if pages == "2m":
             raise Unavailable("pool-empty", "105 pages needed")
         common = {"error_ns": 0.1, "iterations_count": 15, "forks": 3}
@@ -278,7 +277,7 @@ def test_a_survey_keeps_the_reason_of_each_page_size_that_it_could_not_have(monk
 
     monkeypatch.setattr(jmh, "build", lambda: Path("x"))
     monkeypatch.setattr(jmh, "java_version", lambda: "openjdk 17")
-    monkeypatch.setattr(jmh, "run", fake_run)
+    monkeypatch.setattr(jmh, "run_jmh", fake_run)
     theirs = files.measuring_lock
     monkeypatch.setattr(files, "measuring_lock", lambda: theirs(path=tmp_path / "lock"))
     found = jmh.survey((1000,))
@@ -299,9 +298,9 @@ def test_the_benchmark_is_built_and_measures_on_base_pages(tmp_path, monkeypatch
     try:
         jar = jmh.build()
         with files.measuring_lock(wait=True):
-            scores = jvm.run(jar, "4k", (1000, 100_000), **effort)
+            scores = jmh.run_jmh(jar, "4k", (1000, 100_000), **effort)
     except Unavailable as why:
-        if why.code in ("maven-failed", "memory-short"):
+        if why.code in ("no-toolchain", "memory-short"):
             lacking(str(why))
         raise
     measured = [(score.quantity, score.array_bytes) for score in scores]

@@ -59,8 +59,8 @@ def parse(text: str) -> tuple[float, Samples]:
     of `perf script` with mappings and tasks."""
     mapped: dict[int, list[Mapping]] = {}
     samples, times = Samples(), list[float]()
-    for found in _EVENT.finditer(text):
-        pid, time, event = found.groups()
+    for line in _EVENT.finditer(text):
+        pid, time, event = line.groups()
         times += [float(time)] if times or "COMM exec" in event else []
         if _HEX.fullmatch(event):
             address = int(event, 16)
