@@ -176,7 +176,8 @@ class Analysis(WalkersAnalysis):
     def peak_error_ns(self) -> float:
         """How far off a peak on base pages may be: to the farther end of its interval over
         processes, of the peak where that is farthest; no less than a tick of the clock."""
-        ends = [abs(end - peak.value) for peak in self.peaks[BASE].peaks_ns for end in peak[1:3]]
+        peaks = self.peaks[BASE].peaks_ns
+        ends = [abs(end - peak.value) for peak in peaks for end in (peak.low, peak.high)]
         return max(float(self.walks(1)["clock_step_ns"].median()), *ends)
 
     @cached_property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
@@ -165,9 +166,10 @@ class Analysis(analysis.Analysis):
                 rates = 1e9 / part["ns_per_access"]
                 rate = mean(rates)
                 if np.isnan(rate.value):
-                    rate = UNKNOWN._replace(value=float(rates.iloc[0]))
+                    rate = replace(UNKNOWN, value=float(rates.iloc[0]))
                 faults, is_beyond = part["faults_per_access"].median(), part["cpus"].min() < threads
-                rows.append((mode, int(threads), *rate[:3], len(part), float(faults), is_beyond))
+                found = rate.value_and_bounds
+                rows.append((mode, int(threads), *found, len(part), float(faults), is_beyond))
         return pd.DataFrame(rows, columns=columns).astype({"is_beyond": bool})
 
     @property

@@ -257,7 +257,8 @@ def a_miss_is_dearer_than_memory(a: Analysis, band: Band) -> Answer:
     memory = a.packed.at(a.largest)
     # (spread - packed) / packed is spread / packed less one, whose two sides are independent.
     whole = a.spread.at(a.largest) / memory
-    ratio = whole._replace(value=whole.value - 1, low=whole.low - 1, high=whole.high - 1)
+    bounds = whole.value - 1, whole.low - 1, whole.high - 1
+    ratio = Interval(*bounds, whole.coverage, whole.modes)
     return inside(ratio, *band), (
         f"Over {format_size(a.largest_bytes)} translation costs {ratio:.2f} times what the same "
         f"lines take packed, which miss the caches as often: {memory:.0f} ns each."

@@ -25,7 +25,7 @@ from tlb.report.charts import INTERVAL
 from tlb.stats import walk_caches
 from tlb.stats.curves import Curve, select
 from tlb.stats.geometry_walks import Walk
-from tlb.stats.intervals import Interval, interval_of_rows, summarise
+from tlb.stats.intervals import BY_REPEAT, Interval, interval_of_rows, summarise
 from tlb.stats.walk_caches import WalkCache
 from tlb.system.reasons import Unavailable, if_available, required
 from tlb.system.units import format_size
@@ -77,10 +77,11 @@ class Analysis(PolicyAnalysis):
     def _priced(
         self, level: int, visits: Curve, per_miss: Callable[[Interval, Interval], Interval]
     ) -> Curve:
-        table = visits.table.copy()
+        table = visits.table.drop(columns=BY_REPEAT, errors="ignore")
         for place, (tables, visit) in enumerate(visits):
             share = self._missed_at(level, tables).value
-            table.loc[place, INTERVAL] = list(per_miss(visit, Interval(share, share, share))[:3])
+            cost = per_miss(visit, Interval(share, share, share))
+            table.loc[place, INTERVAL] = list(cost.value_and_bounds)
         return Curve(table, visits.x, visits.processes)
 
     def _missed_by(self, rows: pd.DataFrame) -> Interval:

@@ -112,7 +112,7 @@ def added(a: Analysis) -> Figure:
     found = a.geometry
     rows = [(f"hit in the {level_name(level)}", level.hit_cost) for level in found.levels[1:]]
     rows += [(f"walk, table in {walk.table_in}", walk.cost) for walk in found.walks]
-    known = [(name, *cost.interval[:3]) for name, cost in rows if cost]
+    known = [(name, *cost.interval.value_and_bounds) for name, cost in rows if cost]
     required(known, "no hit and no walk was measured")
     data = pd.DataFrame(known, columns=["answer", "cost", "low", "high"])
     data["label"] = [f"{cost:,.0f}" for cost in data["cost"]]

@@ -159,7 +159,7 @@ def test_a_point_of_two_modes_is_never_the_same():
     one = Interval(1.0, 1.0, 1.0)
     pair = Pair(one, one, one, (9, 9), (1, 1), 1.0, 0.0)
     alike = Compared("stlb_cliff", {}, "ns_per_access", pair)
-    split = alike._replace(pair=pair._replace(ratio=one._replace(modes=2)))
+    split = alike._replace(pair=pair._replace(ratio=replace(one, modes=2)))
     assert (alike.verdict, split.verdict) == (SAME, UNKNOWN)
 
 

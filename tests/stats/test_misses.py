@@ -181,5 +181,6 @@ def test_with_both_knees_given_a_fit_is_the_textbooks_linear_regression(seed, co
     fit = fit_random_curve(GRID, y, 64, 2048, confidence)
     for found, cost, width in zip((fit.stlb_cost_ns, fit.walk_ns), costs, half, strict=True):
         assert found.coverage == confidence
-        for bound, exact in zip(found, (cost, cost - width, cost + width), strict=False):
+        bounds = cost, cost - width, cost + width
+        for bound, exact in zip(found.value_and_bounds, bounds, strict=True):
             assert abs(bound - exact) <= half_a_digit(exact), (found, exact)

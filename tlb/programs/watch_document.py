@@ -55,7 +55,7 @@ def _window(report: Report, window_s: float) -> dict[str, Any]:
     return {
         "window_s": window_s,
         "at_s": [sample.at_s for sample in samples],
-        **active(samples)._asdict(),
+        **active(samples).as_dict(),
         "large_least": middle.huge_least,
         "large_most": middle.huge_most,
         "tread": _or_reason(lambda: report.reach.tread(middle)),
@@ -80,4 +80,4 @@ def _or_reason(make: Callable[[], Any]) -> Any:
     if not hasattr(value, "_asdict"):
         return value
     parts = value._asdict().items()
-    return {name: part._asdict() if isinstance(part, Interval) else part for name, part in parts}
+    return {name: part.as_dict() if isinstance(part, Interval) else part for name, part in parts}

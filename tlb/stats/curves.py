@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
+from typing import TYPE_CHECKING
 
-from tlb.stats import intervals
-from tlb.stats.intervals import JUMP, UNKNOWN, Interval, summarise, with_repeats
+from tlb.stats.intervals import (
+    BY_REPEAT,
+    JUMP,
+    UNKNOWN,
+    Interval,
+    Repeats,
+    median_interval,
+    summarise,
+    with_repeats,
+)
 from tlb.stats.scatter import UNSTABLE_SPREAD
 from tlb.system.optional import Lazy
 from tlb.system.reasons import Unavailable, required
 
-np, pd = Lazy("numpy"), Lazy("pandas")
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+else:
+    np, pd = Lazy("numpy"), Lazy("pandas")
 
 # A grid in quarter octaves rounds to whole lines; its next point is 19 % away.
 SAME_GRID_POINT = 0.01
@@ -144,10 +157,11 @@ class Curve:
                 continue
             interval = combine(Interval.of(a), Interval.of(b))
             n, is_unstable = min(a["n"], b["n"]), a["unstable"] or b["unstable"]
-            rows.append((a[self.x], *interval, n, is_unstable, a["n"], b["n"]))
+            numbers = (*interval.value_and_bounds, interval.coverage, interval.modes)
+            rows.append((a[self.x], *numbers, n, is_unstable, a["n"], b["n"]))
             intervals.append(interval)
-        columns = [self.x, *Interval._fields, "n", "unstable", "n_left", "n_right"]
-        columns[1] = "median"
+        columns = ["median", "low", "high", "coverage", "modes"]
+        columns = [self.x, *columns, "n", "unstable", "n_left", "n_right"]
         table = with_repeats(pd.DataFrame(rows, columns=columns), intervals)
         return Curve(table[table["median"].notna()].reset_index(drop=True), self.x)
 
@@ -195,8 +209,8 @@ class Curve:
         """Return the medians of the medians and of their bounds, over a range where one number
         should hold for all x. Raises Unavailable("too-few-points") on an empty curve."""
         table = required(self.table, "nothing was measured there")
-        bounds = table[["median", "low", "high"]].median()
-        return Interval(*bounds, table["coverage"].min(), self.modes)
+        value, low, high = (float(table[name].median()) for name in ("median", "low", "high"))
+        return Interval(value, low, high, float(table["coverage"].min()), self.modes)
 
     def doubling(self, at: float, times: float = 2) -> Interval:
         """Return the ratio of the estimate at `times` x to that at x: 2 is twice as slow."""
@@ -235,9 +249,13 @@ def median_over_points(points: Sequence[Interval]) -> Interval | None:
         return None
     values = {n: float(np.median([p.repeats.values[n] for p in points])) for n in sorted(shared)}
     drift = float(np.median([point.repeats.drift for point in points]))
-    found = intervals.median_interval(list(values.values()))
-    bounds = found._replace(low=found.low - abs(drift), high=found.high + abs(drift))
-    return bounds.of_repeats(intervals.Repeats(values, drift))
+    found = median_interval(list(values.values()))
+    return replace(
+        found,
+        low=found.low - abs(drift),
+        high=found.high + abs(drift),
+        repeats=Repeats(values, drift),
+    )
 
 
 def at_largest_shared(curves: Mapping[str, Curve]) -> tuple[float, dict[str, float]]:
@@ -294,5 +312,5 @@ def price_of(spread: Curve, packed: Curve, entries: float = LEAST_ENTRIES) -> Cu
         if ahead > max(row["median"], 0.0) / 2:
             gaps.append(n)
         else:
-            rows.append(row | {"low": row["low"] - ahead})
+            rows.append(row | {"low": row["low"] - ahead, BY_REPEAT: None} if ahead else row)
     return Curve(pd.DataFrame(rows, columns=price.table.columns), price.x, gaps=tuple(gaps))

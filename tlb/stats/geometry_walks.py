@@ -40,8 +40,13 @@ class Estimate(Model):
 
     @classmethod
     def of(cls, interval: Interval, method: str) -> Self:
-        value, low, high, coverage, _ = interval
-        return cls(value=value, low=low, high=high, method=method, coverage=coverage)
+        return cls(
+            value=interval.value,
+            low=interval.low,
+            high=interval.high,
+            method=method,
+            coverage=interval.coverage,
+        )
 
 
 class Walk(Model):

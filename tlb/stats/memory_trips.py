@@ -8,6 +8,7 @@ a load from memory takes. Neither the number of heaps nor even distances are ass
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -69,7 +70,7 @@ def trips(
         for peak in peaks
     ]
     return Trips(
-        [median_interval(places)._replace(modes=1) if places else UNKNOWN for places in near],
+        [replace(median_interval(places), modes=1) if places else UNKNOWN for places in near],
         cuts,
         shares.tolist(),
     )

@@ -123,15 +123,7 @@ def _compare(base: pd.DataFrame, huge: pd.DataFrame, above: float, below: float)
             "too-few-points",
             f"nothing was measured on both between {above:.0f} and {below:.0f} lines",
         )
-    # `priced` adds what a load costs that hits everywhere; here it goes off again
-    small, big = (
-        Interval(
-            *part[["cost", "low", "high"]].median() - float(points["cost"].iloc[0]),
-            part["coverage"].min(),
-        )
-        for points in (base, huge)
-        for part in [select(points, lines=shared)]
-    )
+    small, big = (_above_hits(points, shared) for points in (base, huge))
     lines = int(shared[0]), int(shared[-1])
     if small.low <= 0:
         raise Unavailable("no-step", f"base pages pay {small:.1f} there")
@@ -141,6 +133,14 @@ def _compare(base: pd.DataFrame, huge: pd.DataFrame, above: float, below: float)
         )
         return Compared(small.value, big.value, share, lines)
     return Compared(small.value, big.value, big / small, lines)
+
+
+def _above_hits(points: pd.DataFrame, lines: list[int]) -> Interval:
+    """Return the medians of costs and bounds at these numbers of lines, less the cost of a load
+    that hits everywhere, which `priced` adds."""
+    part, hit = select(points, lines=lines), float(points["cost"].iloc[0])
+    value, low, high = (float(part[name].median()) - hit for name in ("cost", "low", "high"))
+    return Interval(value, low, high, float(part["coverage"].min()))
 
 
 def _decide(first: Interval, walk: Interval | None, hypervisor: str) -> tuple[str, str]:

@@ -8,6 +8,7 @@ runs, these show how much that is.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import exp, hypot, inf, isfinite, log, nan
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from tlb.stats.campaigns import newest
-from tlb.stats.intervals import Interval, summarise
+from tlb.stats.intervals import NO_REPEATS, Interval, summarise
 
 # Without a process for so long, what is measured next is another run. A campaign of an hour pauses
 # for seconds, a resumed one for long.
@@ -48,20 +49,18 @@ class Pair(NamedTuple):
         one."""
         if self.ratio is None:
             return Interval(nan, -inf, inf, 0.0)
-        return Interval(
-            *(log(bound) if bound > 0 else -inf for bound in self.ratio[:3]),
-            self.ratio.coverage,
-            self.ratio.modes,
+        value, low, high = (
+            log(number) if number > 0 else -inf for number in self.ratio.value_and_bounds
         )
+        return Interval(value, low, high, self.ratio.coverage, self.ratio.modes)
 
     def widened(self, among: int) -> Interval | None:
         """Return the ratio with the bounds that it needs as one of `among`."""
         if self.ratio is None:
             return None
         wide = self.logs.widened(among)
-        return self.ratio._replace(
-            low=exp(wide.low), high=exp(wide.high) if wide.high < LARGEST else inf
-        )
+        high = exp(wide.high) if wide.high < LARGEST else inf
+        return replace(self.ratio, low=exp(wide.low), high=high, repeats=NO_REPEATS)
 
     def would_show(self, among: int) -> float:
         """Return the least factor above 1 that this ratio, one of `among`, would tell from none;
