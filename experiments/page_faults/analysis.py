@@ -13,13 +13,12 @@ import pandas as pd
 from experiments.page_faults import kernel_side
 from experiments.page_faults.grid import AT_ONCE, CHUNK_BYTES, CHUNKS, LARGE, LINE_BYTES
 from experiments.page_faults.kernel_side import KernelSide
+from experiments.page_faults.models import Sample, sample_from_interval
 from tlb.report import analysis
 from tlb.report.chapter import literature
-from tlb.stats import student
 from tlb.stats.curves import Curve, select
 from tlb.stats.hops import with_one_clock
 from tlb.stats.intervals import UNKNOWN, Interval, median_interval, summarise_beside
-from tlb.stats.student import Sample
 from tlb.system.page_sizes import BASE
 from tlb.system.reasons import Unavailable, if_available, required
 
@@ -118,7 +117,9 @@ class Analysis(analysis.Analysis):
         rows = select(literature("page_fault_levels"), benchmark="lat_pagefault")
         columns = ["ns_per_fault", "ci95_low_ns_per_fault", "ci95_high_ns_per_fault"]
         return {
-            int(row["page_table_levels"]): student.printed(*row[columns], int(row["run_count"]))
+            int(row["page_table_levels"]): sample_from_interval(
+                *row[columns], int(row["run_count"])
+            )
             for _, row in rows.iterrows()
         }
 

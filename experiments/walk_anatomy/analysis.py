@@ -20,13 +20,12 @@ from experiments.walk_anatomy.grid import (
     held_out,
     sweep,
 )
+from experiments.walk_anatomy.models import WalkCache, find_walk_cache, predicted_miss_ns
 from experiments.walk_anatomy.policies import PolicyAnalysis
 from tlb.report.charts import INTERVAL
-from tlb.stats import walk_caches
 from tlb.stats.curves import Curve, select
 from tlb.stats.geometry_walks import Walk
 from tlb.stats.intervals import BY_REPEAT, Interval, interval_of_rows, summarise
-from tlb.stats.walk_caches import WalkCache
 from tlb.system.reasons import Unavailable, if_available, required
 from tlb.system.units import format_size
 
@@ -102,7 +101,7 @@ class Analysis(PolicyAnalysis):
         for level, curve in self.prices.items():
             curve = curve.between(0, self.pages / 2)
             ahead = [sweep(level, self.pages, self.fanout)[0][cache.level - 1] for cache in found]
-            if cache := if_available(walk_caches.find, level, curve, found, ahead):
+            if cache := if_available(find_walk_cache, level, curve, found, ahead):
                 found.append(cache)
         return found
 
@@ -136,7 +135,7 @@ class Analysis(PolicyAnalysis):
         table[INTERVAL] = (table[INTERVAL] - self.held_ns.value) / shares
         counts, first = table[[*TABLES]].astype(float).to_numpy(), self.first_ns.value
         predicted = [
-            walk_caches.predicted_ns(first, self.caches, dict(zip(LEVELS, row, strict=True)))
+            predicted_miss_ns(first, self.caches, dict(zip(LEVELS, row, strict=True)))
             for row in counts
         ]
         return table.assign(predicted=predicted)

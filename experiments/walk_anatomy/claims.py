@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from experiments.walk_anatomy.analysis import Analysis
 from experiments.walk_anatomy.grid import A_LINE, ENTRY_BYTES, LEVELS, TABLES, beyond, sweep
+from experiments.walk_anatomy.models import LEAST_RISE
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
 from tlb.report.verdicts import Answer, Band, Compares, claim, decided, inside
@@ -12,7 +13,6 @@ from tlb.stats.counts import why_not_counted
 from tlb.stats.curves import select
 from tlb.stats.geometry_walks import Walk
 from tlb.stats.intervals import Interval, interval_of_rows
-from tlb.stats.walk_caches import LEAST_RISE
 from tlb.system.page_sizes import BASE, LARGE, words
 from tlb.system.prose import in_words
 from tlb.system.reasons import Undecided, required

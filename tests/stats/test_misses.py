@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from tlb.stats import simulator
+from experiments.walk_anatomy import tlb_simulator
 from tlb.stats.misses import (
     fit_random_curve,
     fit_step,
@@ -27,7 +27,7 @@ def missed(
 ) -> float:
     """The share of the later half of page numbers that misses sets x ways entries, counted by the
     simulator, which test_simulator.py holds to a plain one."""
-    found = simulator.missed(stream, sets * ways, ways, replacement, seed=seed)
+    found = tlb_simulator.missed(stream, sets * ways, ways, replacement, seed=seed)
     return found[len(stream) // 2 :].mean()
 
 
