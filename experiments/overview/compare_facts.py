@@ -17,8 +17,8 @@ import pandas as pd
 from experiments.overview.profile_comparison import DIFFERS
 from tlb.machine.host import Host, data_caches, data_tlbs
 from tlb.measure import kernels
+from tlb.measure.last_campaign import last_campaign
 from tlb.stats import splinter
-from tlb.stats.campaigns import newest
 from tlb.system.page_sizes import LARGE, PAGES
 from tlb.system.prose import count, listed
 from tlb.system.reasons import if_available
@@ -176,7 +176,7 @@ def _backing(host: Host | None, side: pd.DataFrame) -> str:
     chase = side[side["chapter"] == "hugepages"]
     if host is None or chase.empty:
         return "cannot tell"
-    judged = if_available(lambda: splinter.judge(newest(chase).copy(), host.hypervisor))
+    judged = if_available(lambda: splinter.judge(last_campaign(chase).copy(), host.hypervisor))
     return judged.verdict if judged else "cannot tell"
 
 

@@ -26,14 +26,14 @@ from experiments.overview.compare import (
     compare,
     compared,
 )
+from experiments.overview.machine_pairs import Pair
 from tlb.cli import shown
 from tlb.machine import host as hosts
 from tlb.measure import states
+from tlb.measure.last_campaign import last_campaign
 from tlb.measure.record import Record
 from tlb.measure.store import Store
-from tlb.stats.campaigns import newest
 from tlb.stats.intervals import Interval, median_interval
-from tlb.stats.two_machines import Pair
 from tlb.system.reasons import Unavailable
 
 A, B = "zen-3-aaaaaaaa", "zen-5-bbbbbbbb"
@@ -82,7 +82,7 @@ def test_a_machine_seldom_differs_from_itself(noise, processes):
 @pytest.mark.endurance
 @pytest.mark.parametrize("machine", ["zen-3-a9ae1af8", "zen-5-b15e0e32"])
 def test_measured_rows_drawn_again_seldom_differ_from_themselves(machine):
-    rows = newest(Store(ROOT / "data").load(machine, "stlb_cliff"))
+    rows = last_campaign(Store(ROOT / "data").load(machine, "stlb_cliff"))
     again = drawn_again(rows[rows["kernel"] == "page_chase"], ["layout", "order", "lines", "pages"])
     random, told = np.random.default_rng(1), Counter()
     for _ in range(3):

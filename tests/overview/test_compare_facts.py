@@ -14,6 +14,7 @@ from support.synthetic import Stated, tlbs
 
 from experiments.overview import compare_facts, compare_output, profile
 from experiments.overview.compare import DIFFERS, SAME, Compared, Comparison, compare
+from experiments.overview.machine_pairs import Pair
 from experiments.overview.profile import Profile, Quantity
 from tlb.machine import doctor
 from tlb.machine import host as hosts
@@ -22,7 +23,6 @@ from tlb.machine.host import Host
 from tlb.measure import states
 from tlb.measure.store import Store
 from tlb.stats.intervals import Interval
-from tlb.stats.two_machines import Pair
 
 A, B = "zen-3-aaaaaaaa", "zen-5-bbbbbbbb"
 HOSTILE = (

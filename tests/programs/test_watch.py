@@ -13,11 +13,11 @@ from support.synthetic import Truth, frame, scope
 
 from tlb.programs import activity, levers, targets, watch, watch_report
 from tlb.programs.activity import Read, Sample, Used
+from tlb.programs.program_bounds import Prices
 from tlb.programs.reach import Reach
 from tlb.programs.targets import Target
 from tlb.programs.watch import PRICE, WINDOWS_S, Watched
 from tlb.programs.watch_report import Report
-from tlb.stats.program_bounds import Prices
 from tlb.system.reasons import Unavailable
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -9,8 +9,8 @@ from collections import defaultdict
 
 from tlb.measure.measuring_setup import Rig
 from tlb.measure.record import Point
+from tlb.programs.program_bounds import Prices
 from tlb.stats.intervals import median_interval
-from tlb.stats.program_bounds import Prices
 from tlb.system.page_sizes import BASE
 from tlb.system.reasons import Unavailable
 

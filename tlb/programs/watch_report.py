@@ -15,12 +15,12 @@ from tlb.programs import levers
 from tlb.programs.activity import Sample, Used
 from tlb.programs.executable import why_no_preload
 from tlb.programs.levers import Lever
+from tlb.programs.program_bounds import Gain
 from tlb.programs.reach import Reach
 from tlb.programs.steady_state import contradiction
 from tlb.programs.text import sentences
 from tlb.programs.watch import Watched
 from tlb.stats.intervals import Interval, median_interval
-from tlb.stats.program_bounds import Gain
 from tlb.system.page_sizes import BASE, PAGES, words
 from tlb.system.reasons import Unavailable, if_available
 from tlb.system.units import format_ns, format_size

@@ -14,13 +14,13 @@ import pandas as pd
 from tlb.machine import host as hosts
 from tlb.measure import build, campaign, kernels, rows, states, survey
 from tlb.measure.campaign import Outcome
+from tlb.measure.last_campaign import last_campaign
 from tlb.measure.measuring_setup import Rig
 from tlb.measure.progress import Progress
 from tlb.measure.record import Point
 from tlb.measure.store import Store, data_root
 from tlb.report import card, lacking, page, parameters, verdicts
 from tlb.report.subject import Subject
-from tlb.stats.campaigns import newest
 from tlb.system.files import ROOT
 from tlb.system.reasons import Note, Unavailable, explain, if_available
 
@@ -137,7 +137,7 @@ class Chapter(Subject):
         if self.is_this:
             frame = rows.current(frame, hosts.state(self.host))
         else:
-            frame = newest(frame)
+            frame = last_campaign(frame)
             asked &= {*zip(frame["kernel"], frame["engine"], strict=True)}
         regions = {(point.kernel, point.region_ms) for point in points}
         frame = rows.of_one_engine(frame, asked, self.engine)

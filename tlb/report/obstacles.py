@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from tlb.measure.events import SOFTWARE
 from tlb.report.analysis import Analysis
-from tlb.stats.counts import why_not_counted
+from tlb.stats.curves import why_not_counted
 from tlb.stats.effects import Effect
 from tlb.system.reasons import Unavailable
 

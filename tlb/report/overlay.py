@@ -16,10 +16,10 @@ from typing import Any
 
 from markupsafe import Markup
 
+from tlb.measure.last_campaign import have_same_versions
 from tlb.report import charts
 from tlb.report.analysis import Analysis
 from tlb.report.render import Figure, inline
-from tlb.stats.two_machines import measured_alike
 from tlb.system.reasons import Unavailable
 
 SWITCH = "reference"  # the parameter's name in a chart
@@ -129,7 +129,7 @@ def with_reference(
         if not make(type(a)(a.frame, a.about)).data.equals(own.data):
             return own
         rows = reference.kept(make.__module__.split(".")[-2])
-        if not measured_alike(a.frame, rows):
+        if not have_same_versions(a.frame, rows):
             return own
         theirs = make(type(a)(rows, reference))
     except Unavailable:

@@ -11,9 +11,9 @@ from tlb.machine import host as hosts
 from tlb.machine.host import Host, tlb_entries
 from tlb.measure import build, grid, states
 from tlb.measure.grid import Profile, Scope
+from tlb.measure.last_campaign import last_campaign
 from tlb.measure.measuring_setup import usable_bytes
 from tlb.measure.store import Store
-from tlb.stats.campaigns import newest
 from tlb.system.page_sizes import PAGES
 from tlb.system.reasons import Note, Unavailable, if_available
 from tlb.system.units import format_size, parse_size
@@ -62,7 +62,7 @@ class Subject:
         host = Host.model_validate(self.store.read_machine(self.machine))
         if not states.are_several(self.store, self.machine):
             return host
-        frame = newest(self.store.load(self.machine, self.name))
+        frame = last_campaign(self.store.load(self.machine, self.name))
         if frame.empty:
             return host
         state = str(frame["state"].mode()[0])

@@ -24,6 +24,8 @@ from tlb.system.reasons import Unavailable, required
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
+
+    from tlb.machine.host import Host
 else:
     np, pd = Lazy("numpy"), Lazy("pandas")
 
@@ -314,3 +316,22 @@ def price_of(spread: Curve, packed: Curve, entries: float = LEAST_ENTRIES) -> Cu
         else:
             rows.append(row | {"low": row["low"] - ahead, BY_REPEAT: None} if ahead else row)
     return Curve(pd.DataFrame(rows, columns=price.table.columns), price.x, gaps=tuple(gaps))
+
+
+# --- counters: columns `<quantity>_per_access` and `<quantity>_reason`
+
+
+def counter_curve(rows: pd.DataFrame, quantity: str) -> Curve:
+    """Return the curve of a counter per access, by lines; empty where no row has a value.
+
+    A quantity is counted in some of the repeats (its group's turn): the others do not count in n.
+    """
+    return Curve.of(rows, value=f"{quantity}_per_access")
+
+
+def why_not_counted(rows: pd.DataFrame, quantity: str, host: Host) -> str:
+    """Return the reason code for a counter without any value: that of most rows, else that of the
+    machine."""
+    reasons = rows.get(f"{quantity}_reason", pd.Series(dtype="str"))
+    reasons = reasons[~reasons.isin(["", "other-repeat", "no-data"])]
+    return str(reasons.mode().iloc[0]) if len(reasons) else host.pmu.reason or "no-data"
