@@ -24,7 +24,7 @@ from experiments.walk_anatomy.models import WalkCache, find_walk_cache, predicte
 from experiments.walk_anatomy.policies import PolicyAnalysis
 from tlb.report.charts import INTERVAL
 from tlb.stats.curves import Curve, select
-from tlb.stats.geometry_walks import Walk
+from tlb.stats.geometry_curves import Walk
 from tlb.stats.intervals import BY_REPEAT, Interval, interval_of_rows, summarise
 from tlb.system.reasons import Unavailable, if_available, required
 from tlb.system.units import format_size

@@ -10,7 +10,7 @@ from tlb.measure.record import Point
 from tlb.report.verdicts import Answer, Band, Compares, claim, decided, inside
 from tlb.stats import curves
 from tlb.stats.curves import select, why_not_counted
-from tlb.stats.geometry_walks import Walk
+from tlb.stats.geometry_curves import Walk
 from tlb.stats.intervals import Interval, interval_of_rows
 from tlb.system.page_sizes import BASE, LARGE, words
 from tlb.system.prose import in_words

@@ -7,7 +7,7 @@ from support.common import refusal
 from support.geometry import CACHES, SHARP, Made, at_random, inferred, lru, rows
 
 from tlb.measure import survey
-from tlb.stats import geometry, geometry_walks
+from tlb.stats import geometry, geometry_curves
 from tlb.stats.geometry_curves import base_stride, stride_of
 
 
@@ -175,7 +175,7 @@ def test_a_change_of_the_clock_between_processes_is_no_step():
     ],
 )
 def test_a_place_that_no_chase_can_have_is_left_out(caches, places):
-    points = geometry.walk_points(1536, 1, caches)
+    points = geometry_curves.walk_points(1536, 1, caches)
     assert [where for where, _, _ in points] == places
     assert all(lines >= 5 * 1536 for _, lines, _ in points)
 
@@ -194,15 +194,14 @@ def test_a_curve_has_the_median_of_its_processes_and_the_least_disturbed_one():
             "core_ghz": [2.0, 2.0, 2.0, 2.0, 2.0],
         }
     )
-    assert geometry.curve(frame, "alias").values.tolist() == [
+    assert geometry_curves.survey_curve(frame, "alias").values.tolist() == [
         [8, 10, 10, 10, 0, 1, 10],
         [32, 4, 2, 6, 0.75, 3, 2],
     ]
-    assert geometry.aliased(frame)["lines"].tolist() == [32]
-    assert geometry.curve(frame.assign(core_ghz=[2.0, 0, 2, 2, 2]), "alias")["cost"].tolist() == [
-        5,
-        2,
-    ]  # one without a clock: all in ns
+    assert geometry_curves.aliased_curve(frame)["lines"].tolist() == [32]
+    assert geometry_curves.survey_curve(frame.assign(core_ghz=[2.0, 0, 2, 2, 2]), "alias")[
+        "cost"
+    ].tolist() == [5, 2]  # one without a clock: all in ns
 
 
 @pytest.mark.parametrize(
@@ -237,9 +236,11 @@ def test_a_walk_has_the_interval_of_three_processes_or_that_of_the_batches_of_fe
         }
     )
     tread = pd.Series([10.0, 10.0, 10.0])
-    three, two = (geometry_walks.walks(frame[:n], tread, 64, 1, {1: 32 << 20})[0] for n in (3, 2))
+    three, two = (
+        geometry_curves.walk_prices(frame[:n], tread, 64, 1, {1: 32 << 20})[0] for n in (3, 2)
+    )
     assert (three.cost.value, three.cost.low, three.cost.high) == (31, 30, 35)
     assert (two.cost.value, two.cost.low, two.cost.high) == (30.5, 20, 40)
     assert three.table_bytes == (1 << 20) * 64 and three.reason is None
-    (none,) = geometry_walks.walks(frame, tread[:0], 64, 1, {1: 32 << 20})
+    (none,) = geometry_curves.walk_prices(frame, tread[:0], 64, 1, {1: 32 << 20})
     assert none.cost is None and "left out" in none.reason

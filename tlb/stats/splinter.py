@@ -16,7 +16,7 @@ import pandas as pd
 
 from tlb.stats.curves import select
 from tlb.stats.geometry import Backing
-from tlb.stats.geometry_curves import has_clock, priced, steps
+from tlb.stats.geometry_curves import curve_knees, has_clock, price_curve
 from tlb.stats.intervals import Interval
 from tlb.system.page_sizes import BASE, LARGE, words
 from tlb.system.reasons import Unavailable, explain
@@ -93,8 +93,8 @@ def judge(frame: pd.DataFrame, hypervisor: str) -> Splinter:
     chase = select(frame, kernel="page_chase", order="cycle", stride_pages=1)
     chase = chase[chase["lines"] <= MOST_LINES]
     large = large_pages(chase)
-    base, huge = (priced(select(chase, pages=pages)) for pages in (BASE, large))
-    knees = steps(base)[:2] if len(base) else []
+    base, huge = (price_curve(select(chase, pages=pages)) for pages in (BASE, large))
+    knees = curve_knees(base)[:2] if len(base) else []
     if not knees:
         raise Unavailable("no-step", "base pages show no step that large ones could lack")
     unit = "cycles" if has_clock(chase) else "ns"
@@ -137,7 +137,7 @@ def _compare(base: pd.DataFrame, huge: pd.DataFrame, above: float, below: float)
 
 def _above_hits(points: pd.DataFrame, lines: list[int]) -> Interval:
     """Return the medians of costs and bounds at these numbers of lines, less the cost of a load
-    that hits everywhere, which `priced` adds."""
+    that hits everywhere, which `price_curve` adds."""
     part, hit = select(points, lines=lines), float(points["cost"].iloc[0])
     value, low, high = (float(part[name].median()) - hit for name in ("cost", "low", "high"))
     return Interval(value, low, high, float(part["coverage"].min()))

@@ -19,7 +19,7 @@ from support.your_machine import (
 
 from experiments.your_machine import Analysis
 from tlb.report.verdicts import REGISTRY, judge
-from tlb.stats.geometry_walks import Walk
+from tlb.stats.geometry_curves import Walk
 
 H, F, C = "holds", "fails", "cannot tell"
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from tlb.stats.geometry import WAY_STRIDE, Backing, Estimate, Geometry, Level
+from tlb.stats.geometry import WAY_STRIDE, Backing, Geometry, Level
+from tlb.stats.geometry_curves import Estimate
 from tlb.system.units import format_size
 
 _NAMES = {1: "L1 dTLB", 2: "STLB"}
