@@ -23,6 +23,7 @@ from tlb.stats.geometry_curves import (
     Model,
     Walk,
     aliased_curve,
+    costs_by_mapping,
     curve_knees,
     has_clock,
     price_curve,
@@ -124,8 +125,10 @@ def infer(
         raise Unavailable("no-step", counted)
     joined = any(p and a and are_joined(p.pages, a.pages) for p, a in pairs)
     # The price is what a program pays, if its plateaus are where the entries end.
-    main = price if price_knees and not joined else alias
-    levels = _levels(frame, pairs, stride, stated, main)
+    is_priced = bool(price_knees and not joined)
+    main = price if is_priced else alias
+    mappings = costs_by_mapping(frame, "price" if is_priced else "alias", stride)
+    levels = _levels(frame, pairs, stride, stated, main, mappings)
     is_alone = len(levels) == 1 and len(stated) != 1
     notes = [*lacking, *[_ALONE] * is_alone, *_unseen(stated, levels, len(pairs))]
     if is_alone:
@@ -161,9 +164,10 @@ def _levels(
     stride: int,
     stated: Sequence[int],
     main: pd.DataFrame,
+    mappings: pd.DataFrame,
 ) -> list[Level]:
-    """Return a level for each pair of knees, by price and by alias. main: curve of the hit
-    costs."""
+    """Return a level for each pair of knees, by price and by alias. main, mappings: of the hit
+    costs, see `hit_cost`."""
     levels: list[Level] = []
     before = None
     for place, (by_price, by_alias) in enumerate(pairs):
@@ -181,7 +185,7 @@ def _levels(
                 entries=entries,
                 opinions=opinions,
                 stated=states,
-                hit_cost=_hit_cost(main, before, knee) if before else None,
+                hit_cost=hit_cost(main, mappings, before, knee) if before else None,
                 ways=ways,
                 ways_reason=ways_reason,
                 rise=(knee.tenth, knee.nine_tenths),
@@ -261,15 +265,27 @@ def _from_draws(
     return Estimate.of(c, "draws, fit of 1 - C/M") if np.isfinite([c.low, c.high]).all() else None
 
 
-def _hit_cost(points: pd.DataFrame, before: Knee, knee: Knee) -> Estimate | None:
-    """Return what a hit in a level adds to one in the level before: a difference of two
-    plateaus."""
-    lower = points[points["lines"] <= before.tenth]["cost"]
-    upper = points[points["lines"].between(before.nine_tenths, knee.tenth * 0.9)]["cost"]
+def hit_cost(
+    points: pd.DataFrame, mappings: pd.DataFrame, before: Knee, knee: Knee
+) -> Estimate | None:
+    """Return what a hit in a level adds to one in the level before: a difference of two plateaus.
+
+    points: of a curve. mappings: its costs by mapping; the difference is then taken inside each
+    mapping that has all points, since those share its noise. Empty if each process held one point:
+    the points are then independent.
+    """
+    lines = points["lines"]
+    lower = points[lines <= before.tenth]
+    upper = points[lines.between(before.nine_tenths, knee.tenth * 0.9)]
     if lower.empty or upper.empty:
         return None
-    difference = median_interval(upper) - median_interval(lower)
-    return Estimate.of(difference, "difference of two plateaus")
+    if mappings.empty:
+        difference = median_interval(upper["cost"]) - median_interval(lower["cost"])
+        return Estimate.of(difference, "difference of two plateaus")
+    whole = mappings[[*lower["lines"], *upper["lines"]]].dropna()
+    heights = (whole[side["lines"]].median(axis=1) for side in (upper, lower))
+    difference = median_interval(next(heights) - next(heights))
+    return Estimate.of(difference, "difference of two plateaus of each mapping")
 
 
 def _ways(

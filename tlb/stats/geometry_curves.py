@@ -17,7 +17,7 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict
 
 from tlb.stats.curves import Curve, select
-from tlb.stats.intervals import Interval, median_interval
+from tlb.stats.intervals import PAIRED, Interval, median_interval
 from tlb.stats.steps import Knee, knees
 from tlb.system.page_sizes import page_bytes
 from tlb.system.reasons import explain
@@ -82,6 +82,24 @@ def price_curve(frame: pd.DataFrame, stride_pages: int = 1) -> pd.DataFrame:
     # A control dearer than its chase is noise; a logarithm still has to be taken of what is left.
     points[sums] = points[sums].clip(lower=-0.9 * floor) + floor
     return points
+
+
+def costs_by_mapping(
+    frame: pd.DataFrame, layout: Literal["price", "alias"], stride_pages: int = 1
+) -> pd.DataFrame:
+    """Return the cost of a cycle with a row for each mapping and a column for each number of pages:
+    of the alias layout, or of spread minus packed. Empty for rows of processes that held one point
+    each."""
+    if "measures" not in frame or not (frame["measures"] >= PAIRED).all():
+        return pd.DataFrame()
+    if layout == "alias":
+        return _by_mapping(_rows(frame, "alias", "cycle", stride_pages))
+    spread, packed = _rows(frame, "spread", "cycle", stride_pages), _rows(frame, "packed", "cycle")
+    return _by_mapping(spread) - _by_mapping(packed)
+
+
+def _by_mapping(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.groupby(["repeat", "lines"])["cost"].median().unstack("lines")
 
 
 def curve_knees(points: pd.DataFrame) -> list[Knee]:
