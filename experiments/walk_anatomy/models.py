@@ -113,8 +113,9 @@ def rank_policies(
     of each sequence."""
     found = []
     for policy in policies:
-        shares = [share_missed(policy, entries, ways, sequence) for sequence in measured]
-        if None in shares:
+        simulated = [share_missed(policy, entries, ways, sequence) for sequence in measured]
+        shares = [share for share in simulated if share is not None]
+        if len(shares) < len(simulated):
             continue
         errors = [hypot((share.high - share.low) / 4, WALKS) for share in measured.values()]
         away = [

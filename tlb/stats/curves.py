@@ -81,10 +81,16 @@ class Curve:
 
     @classmethod
     def by(
-        cls, frame: pd.DataFrame, kinds: Iterable[str], column: str = "pages", **where: object
+        cls,
+        frame: pd.DataFrame,
+        kinds: Iterable[str],
+        column: str = "pages",
+        x: str = "lines",
+        value: str = "ns_per_access",
+        **where: object,
     ) -> dict[str, Curve]:
         """Return a curve for each of the kinds that was measured, in the order given."""
-        curves = {kind: cls.of(frame, **where, **{column: kind}) for kind in kinds}
+        curves = {kind: cls.of(frame, x, value, **where, **{column: kind}) for kind in kinds}
         return {kind: curve for kind, curve in curves.items() if len(curve)}
 
     def __len__(self) -> int:
@@ -274,19 +280,26 @@ def spread(
     frame: pd.DataFrame, kernel: str = "page_chase", order: str = "cycle", **where: object
 ) -> Curve:
     """Return ns per access of a chase over one line a page, by lines."""
-    return Curve.of(frame, kernel=kernel, layout="spread", order=order, **where)
+    return Curve.of(select(frame, kernel=kernel, layout="spread", order=order, **where))
 
 
 def packed(
     frame: pd.DataFrame, kernel: str = "page_chase", order: str = "cycle", **where: object
 ) -> Curve:
     """Return its control: as many lines next to each other."""
-    return Curve.of(frame, kernel=kernel, layout="packed", order=order, **where)
+    return Curve.of(select(frame, kernel=kernel, layout="packed", order=order, **where))
 
 
-def price(frame: pd.DataFrame, entries: float = LEAST_ENTRIES, **where: object) -> Curve:
+def price(
+    frame: pd.DataFrame,
+    entries: float = LEAST_ENTRIES,
+    kernel: str = "page_chase",
+    order: str = "cycle",
+    **where: object,
+) -> Curve:
     """Return the price of translation of a chase, ns per access: `price_of` its two layouts."""
-    return price_of(spread(frame, **where), packed(frame, **where), entries)
+    rows = select(frame, kernel=kernel, order=order, **where)
+    return price_of(spread(rows, kernel, order), packed(rows, kernel, order), entries)
 
 
 def price_of(spread: Curve, packed: Curve, entries: float = LEAST_ENTRIES) -> Curve:

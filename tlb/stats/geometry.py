@@ -172,6 +172,7 @@ def _levels(
     before = None
     for place, (by_price, by_alias) in enumerate(pairs):
         knee = by_alias or by_price
+        assert knee is not None  # `paired` gives one of them at least
         named = {"price": by_price, "alias": by_alias}
         opinions = {name: from_step(step, name) for name, step in named.items() if step}
         if drawn := _from_draws(frame, stride, levels, knee):
@@ -215,8 +216,8 @@ def _stated(stated: Sequence[int], place: int, levels: int, knee: Knee) -> int |
     if len(stated) == levels:
         return stated[place]
     away = {n: abs(np.log2(n / knee.pages)) for n in stated}
-    nearest = min(away, key=away.get, default=None)
-    return nearest if nearest and away[nearest] < APART else None
+    distance, nearest = min(((off, n) for n, off in away.items()), default=(np.inf, None))
+    return nearest if distance < APART else None
 
 
 def _unseen(stated: Sequence[int], levels: Sequence[Level], pairs: int) -> list[str]:
@@ -441,7 +442,8 @@ def paired(by_price: list[Knee], by_alias: list[Knee]) -> list[tuple[Knee | None
         overlaps = price.tenth < alias.nine_tenths and alias.tenth < price.nine_tenths
         return overlaps or abs(np.log2(price.pages / alias.pages)) < MATCH_OCTAVES
 
-    rest, pairs = list(by_price), []
+    rest = list(by_price)
+    pairs: list[tuple[Knee | None, Knee]] = []
     for knee in by_alias:
         near = [price for price in rest if is_near(price, knee)]
         pairs.append((near[0] if near else None, knee))
@@ -451,5 +453,7 @@ def paired(by_price: list[Knee], by_alias: list[Knee]) -> list[tuple[Knee | None
             if are_joined(price.pages, pairs[i][1].pages):
                 pairs[i] = price, pairs[i][1]
         rest = [price for price in rest if price not in [used for used, _ in pairs]]
-    pairs += [(price, None) for price in rest]
-    return sorted(pairs, key=lambda pair: (pair[1] or pair[0]).pages)[:2]
+    levels = [(alias.pages, price, alias) for price, alias in pairs]
+    alone = [(price.pages, price, None) for price in rest]
+    found = sorted([*levels, *alone], key=lambda level: level[0])
+    return [(price, alias) for _, price, alias in found[:2]]

@@ -188,7 +188,8 @@ def walk_points(
     can have, since its cache is too small, is left out.
     """
     sizes = [size for _, size in sorted(cache_bytes.items())]
-    least, points = 5 * entries, []
+    least: float = 5 * entries
+    points: list[tuple[Place, int, int]] = []
     if len(sizes) > 1:
         n = 2 ** int(np.ceil(np.log2(least)))
         if sizes[0] < n * TABLE_ENTRY_BYTES <= sizes[1] / 2:

@@ -36,8 +36,9 @@ from tlb.system.reasons import Unavailable
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
-    from numpy.typing import ArrayLike
     from scipy import special
+
+    from tlb.stats.scatter import Values
 else:
     np, pd, special = Lazy("numpy"), Lazy("pandas"), Lazy("scipy.special")
 
@@ -156,15 +157,16 @@ class Interval:
         <name>_low, <name>_high with the row's coverage, 1 if it has none, without repeats."""
         columns = (name, f"{name}_low", f"{name}_high") if name else ("median", "low", "high")
         value, low, high = (float(row[column]) for column in columns)
-        by_repeat = None if name else row.get(BY_REPEAT)
-        is_kept = isinstance(by_repeat, Mapping)
+        by_repeat, repeats = None if name else row.get(BY_REPEAT), NO_REPEATS
+        if isinstance(by_repeat, Mapping):
+            repeats = Repeats(by_repeat, float(row[DRIFT]))
         return cls(
             value,
             low,
             high,
             coverage=float(row.get("coverage", 1.0)),
             modes=int(row.get("modes", 1)),
-            repeats=Repeats(by_repeat, float(row[DRIFT])) if is_kept else NO_REPEATS,
+            repeats=repeats,
         )
 
 
@@ -176,7 +178,7 @@ BY_REPEAT, DRIFT = "by_repeat", "by_repeat_drift"
 UNKNOWN = Interval(nan, nan, nan, 0.0)  # what was not measured
 
 
-def median_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
+def median_interval(values: Values, confidence: float = 0.95) -> Interval:
     """Return the median and its exact order-statistic interval [X(r), X(n+1-r)].
 
     The number of values below the true median is Binomial(n, 1/2), so the coverage is 1 - 2 P(B <

@@ -187,9 +187,13 @@ class RandomFit:
 
     def predict(self, lines: ArrayLike) -> np.ndarray:
         """Return the fitted price in ns at each number of lines."""
-        knees, costs = (self.l1_entries, self.l2_entries), (self.stlb_cost_ns, self.walk_ns)
         return two_level_cost(
-            lines, *(knee.value for knee in knees), 0.0, *(cost.value for cost in costs)
+            lines,
+            l1_entries=self.l1_entries.value,
+            l2_entries=self.l2_entries.value,
+            hit=0.0,
+            l2_hit=self.stlb_cost_ns.value,
+            walk=self.walk_ns.value,
         )
 
 

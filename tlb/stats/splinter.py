@@ -10,7 +10,7 @@ is splintered, and only its walk is shorter.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import pandas as pd
 
@@ -54,11 +54,14 @@ class Compared(NamedTuple):
         )
 
 
+Verdict = Literal["not splintered", "splintered by the host", "cannot tell"]
+
+
 class Splinter(NamedTuple):
     """The verdict with what it rests on: between the first level's entries and the second's, and
     past both."""
 
-    verdict: str  # not splintered, splintered by the host, cannot tell
+    verdict: Verdict
     evidence: str
     pages: str  # which large pages
     unit: str  # cycles or ns
@@ -143,7 +146,7 @@ def _above_hits(points: pd.DataFrame, lines: list[int]) -> Interval:
     return Interval(value, low, high, float(part["coverage"].min()))
 
 
-def _decide(first: Interval, walk: Interval | None, hypervisor: str) -> tuple[str, str]:
+def _decide(first: Interval, walk: Interval | None, hypervisor: str) -> tuple[Verdict, str]:
     if first.low > HALF:
         if hypervisor == "none":
             return "cannot tell", (
