@@ -92,5 +92,4 @@ def geometry(
     if as_json:
         print(inferred.model_dump_json(indent=1))
         return
-    tables = geometry_tables.levels_table(inferred), geometry_tables.walks_table(inferred)
-    shown.parts([*tables, *geometry_tables.sentences(inferred)])
+    shown.parts(geometry_tables.parts(inferred))

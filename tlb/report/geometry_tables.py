@@ -69,6 +69,11 @@ def walks_table(geometry: Geometry) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(rows[0]) if rows else ["page table in", "pages"])
 
 
+def parts(geometry: Geometry) -> list[pd.DataFrame | str]:
+    """Return all that `tlb geometry` shows: the two tables, then the sentences."""
+    return [levels_table(geometry), walks_table(geometry), *sentences(geometry)]
+
+
 def sentences(geometry: Geometry) -> list[str]:
     """What the opinions say of each level, of the ways, of the alias layout, and what was
     lacking."""

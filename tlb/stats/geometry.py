@@ -126,24 +126,28 @@ def infer(
     joined = any(p and a and are_joined(p.pages, a.pages) for p, a in pairs)
     # The price is what a program pays, if its plateaus are where the entries end.
     is_priced = bool(price_knees and not joined)
-    main = price if is_priced else alias
     mappings = costs_by_mapping(frame, "price" if is_priced else "alias", stride)
-    levels = _levels(frame, pairs, stride, stated, main, mappings)
+    levels = _levels(frame, pairs, stride, stated, price if is_priced else alias, mappings)
     is_alone = len(levels) == 1 and len(stated) != 1
     notes = [*lacking, *[_ALONE] * is_alone, *_unseen(stated, levels, len(pairs))]
     if is_alone:
         levels = [levels[0].model_copy(update={"is_alone": True})]
-    clock = frame.loc[frame["core_ghz"] > 0, "core_ghz"]
     return Geometry(
         pages=str(frame["pages"].iloc[0]),
         unit="cycles" if has_clock(frame) else "ns",
-        core_ghz=float(clock.median()) if len(clock) else None,
+        core_ghz=_core_ghz(frame),
         first_tread=float((price if len(price) else alias)["cost"].iloc[0]),
         levels=levels,
         walks=[] if is_alone else _walks(frame, alias, levels, stride, caches),
         alias_penalty=_alias_penalty(frame, stride),
         notes=notes + _later_rises(alias_knees, caches),
     )
+
+
+def _core_ghz(frame: pd.DataFrame) -> float | None:
+    """Return the median clock of the processes that measured one; None without any."""
+    clock = frame.loc[frame["core_ghz"] > 0, "core_ghz"]
+    return float(clock.median()) if len(clock) else None
 
 
 def _walks(
