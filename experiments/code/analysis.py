@@ -17,8 +17,7 @@ from experiments.code.grid import (
 )
 from tlb.machine import java_flags
 from tlb.report import analysis
-from tlb.stats.counts import counted
-from tlb.stats.curves import HALF_AN_OCTAVE, Curve, select
+from tlb.stats.curves import HALF_AN_OCTAVE, Curve, counter_curve, select
 from tlb.stats.intervals import UNKNOWN, Interval
 from tlb.system.page_sizes import BASE
 from tlb.system.reasons import if_available, required
@@ -93,7 +92,7 @@ class Analysis(analysis.Analysis):
         mode, order = JUMP_KINDS[kind]
         rows = select(self.frame, mode=mode, order=order, layout="spread", pages=BASE)
         return required(
-            counted(rows, "itlb_walk"),
+            counter_curve(rows, "itlb_walk"),
             "no walks for instructions were counted here",
             self.host.pmu.reason or "no-data",
         )

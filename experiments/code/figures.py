@@ -86,7 +86,7 @@ def _bars(
     """Draw a bar for each group (words, a column of that name) and series (its name: a column of
     intervals)."""
     bars = [
-        (row["group"], name, *row[column][:3])
+        (row["group"], name, *row[column].value_and_bounds)
         for _, row in rows.iterrows()
         for name, column in named.items()
     ]

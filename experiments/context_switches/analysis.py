@@ -80,7 +80,7 @@ class Analysis(EventAnalysis):
         """A row a round of a new process and layout, on HELD pages: number, layout, median, low,
         high in ns a hop."""
         rows = [
-            (number, layout, *median_interval(passes)[:3])
+            (number, layout, *median_interval(passes).value_and_bounds)
             for layout in LAYOUTS
             for number in NEW_PROCESS_ROUNDS
             if len(passes := self._passes(number, layout))

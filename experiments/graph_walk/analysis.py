@@ -10,12 +10,11 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from experiments.graph_walk.models import MemoryPeaks, memory_peaks, shares_by_accesses
 from experiments.graph_walk.walkers import SIZE_COLUMN, WalkersAnalysis
-from tlb.stats import memory_trips
 from tlb.stats.curves import Curve, select
 from tlb.stats.hops import below, merged, quantile, smoothed
 from tlb.stats.intervals import Interval, median_interval
-from tlb.stats.memory_trips import Trips
 from tlb.system.page_sizes import BASE, PAGES, ordered, words
 from tlb.system.reasons import Unavailable, required
 
@@ -141,14 +140,14 @@ class Analysis(WalkersAnalysis):
 
     # --- accesses to memory
 
-    def _peaks_on(self, pages: str) -> dict[int, Trips]:
+    def _peaks_on(self, pages: str) -> dict[int, MemoryPeaks]:
         """The peaks of a hop's time on a page size, past the caches, by working set: the largest
         LARGEST_SIZES. Raises Unavailable, as `regimes` does."""
         rows = required(
             self.walks(1, pages=pages), f"no walk on {words(pages)} was timed hop by hop"
         )
         return {
-            int(of_size[SIZE_COLUMN].iloc[0]): memory_trips.trips(
+            int(of_size[SIZE_COLUMN].iloc[0]): memory_peaks(
                 merged(of_size),
                 [smoothed(row) for _, row in of_size.iterrows()],
                 self.regimes.cut_ns[0],
@@ -158,20 +157,20 @@ class Analysis(WalkersAnalysis):
         }
 
     @cached_property
-    def peaks_by_size(self) -> dict[str, dict[int, Trips]]:
+    def peaks_by_size(self) -> dict[str, dict[int, MemoryPeaks]]:
         """By page size, of base pages and of the large pages that reach as far, and working set:
         the graphs with most peaks, largest first. At the largest size of all the first peak may
         have gone, so it alone does not tell how many accesses a peak is."""
         kept = {}
         for pages in (BASE, largest_page_size(self.p50)):
             found = self._peaks_on(pages)
-            most = max(len(trips.peaks_ns) for trips in found.values())
+            most = max(len(peaks.peaks_ns) for peaks in found.values())
             sizes = sorted((n for n in found if len(found[n].peaks_ns) == most), reverse=True)
             kept[pages] = {size: found[size] for size in sizes}
         return kept
 
     @cached_property
-    def peaks(self) -> dict[str, Trips]:
+    def peaks(self) -> dict[str, MemoryPeaks]:
         """`peaks_by_size` of the largest graph, by page size."""
         return {pages: next(iter(of.values())) for pages, of in self.peaks_by_size.items()}
 
@@ -179,7 +178,8 @@ class Analysis(WalkersAnalysis):
     def peak_error_ns(self) -> float:
         """How far off a peak on base pages may be: to the farther end of its interval over
         processes, of the peak where that is farthest; no less than a tick of the clock."""
-        ends = [abs(end - peak.value) for peak in self.peaks[BASE].peaks_ns for end in peak[1:3]]
+        peaks = self.peaks[BASE].peaks_ns
+        ends = [abs(end - peak.value) for peak in peaks for end in (peak.low, peak.high)]
         return max(float(self.walks(1)["clock_step_ns"].median()), *ends)
 
     @cached_property
@@ -188,14 +188,14 @@ class Analysis(WalkersAnalysis):
         many accesses to memory or more, by the cuts between the peaks on base pages)."""
         cuts_ns = required(self.peaks[BASE].cuts_ns, "no hop on base pages left the caches")
         tables = {
-            pages: memory_trips.shares(self.distributions(pages), cuts_ns).stack()
+            pages: shares_by_accesses(self.distributions(pages), cuts_ns).stack()
             for pages in self.peaks
         }
         shares = pd.concat(tables, names=["pages", SIZE_COLUMN, "accesses"])
         return pd.Series(shares, name="share").reset_index()
 
     @property
-    def large_peaks(self) -> tuple[str, Trips]:
+    def large_peaks(self) -> tuple[str, MemoryPeaks]:
         return list(self.peaks.items())[-1]
 
     # --- means per batch

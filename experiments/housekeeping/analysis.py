@@ -51,7 +51,8 @@ class Analysis(DocumentAnalysis):
             name = f"{phase}_{quantile}_ns"
             values = self._rows("collapse_chase", name, mode=mode)[name]
             if len(values):
-                rows.append((mode, phase, quantile, *median_interval(values)[:3]))
+                found = median_interval(values).value_and_bounds
+                rows.append((mode, phase, quantile, *found))
         return pd.DataFrame(rows, columns=["mode", "phase", "quantile", *INTERVAL])
 
     def collapse_at(self, phase: str, quantile: str) -> Interval:

@@ -84,7 +84,12 @@ class DocumentAnalysis(EventAnalysis):
     def touches(self) -> pd.DataFrame:
         """A row a memory, mode and quantile: median, low, high in ns."""
         rows = [
-            (one.memory, one.mode, name, *self.touch_ns(one.memory, one.mode, name)[:3])
+            (
+                one.memory,
+                one.mode,
+                name,
+                *self.touch_ns(one.memory, one.mode, name).value_and_bounds,
+            )
             for one in if_available(lambda: self.housekeeping.touched) or ()
             for name in QUANTILES
         ]

@@ -28,6 +28,12 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from experiments.overview import profile_comparison
+from experiments.overview.machine_pairs import (
+    Pair,
+    point_pairs,
+    rows_of_shared_kernels,
+    run_numbers,
+)
 from experiments.overview.profile_comparison import (
     CANNOT_TELL,
     DIFFERS,
@@ -40,14 +46,13 @@ from tlb.machine import host as hosts
 from tlb.machine.host import Host, data_caches, data_tlbs
 from tlb.measure import kernels, states, survey
 from tlb.measure.events import CANONICAL
+from tlb.measure.last_campaign import have_same_versions, last_campaign
 from tlb.measure.store import Store, data_root
 from tlb.report.card import point_columns
 from tlb.report.parameters import table_of_contents
 from tlb.report.verdicts import LEAST_COVERAGE, WRONG_BY_CHANCE, decided, inside
 from tlb.stats import splinter
-from tlb.stats.campaigns import newest
 from tlb.stats.intervals import Interval
-from tlb.stats.two_machines import Pair, measured_alike, numbered_runs, of_the_same_kernels, pairs
 from tlb.system.page_sizes import LARGE, PAGES
 from tlb.system.prose import count, listed
 from tlb.system.reasons import Unavailable, if_available
@@ -160,7 +165,7 @@ def compare(a: str, b: str, chapter: str | None = None) -> Comparison:
     found, lacking = [], [*points_of_one_side(one.rows, two.rows, chapters)]
     # A profile is of a machine's rows together.
     is_whole = chapter is None and not any("@" in name or name == "this" for name in (a, b))
-    if is_whole and measured_alike(*(side.rows for side in sides)):
+    if is_whole and have_same_versions(*(side.rows for side in sides)):
         machines = (one.store, one.machine), (two.store, two.machine)
         found = profile_comparison.of_machines(*machines)
     described = _host(one), _host(two)
@@ -210,7 +215,7 @@ def _side(name: str, chapter: str | None) -> Side:
     rows = pd.concat(frames[1:] or frames, ignore_index=True).copy()  # in one piece
     if rows.empty:
         raise Unavailable("no-data", f"{chapter or 'any chapter'} on {name[:80]}")
-    rows = rows.assign(run=numbered_runs(rows["started_at"]))
+    rows = rows.assign(run=run_numbers(rows["started_at"]))
     chosen = state or (hosts.state(present) if present else "")
     if chosen:
         rows = states.rows_of(store, machine, chosen, rows)
@@ -223,7 +228,7 @@ def _same_kernels(a: Side, b: Side, chapters: list[str]) -> tuple[Side, Side, se
     kept, left_out = [], set[str]()
     for chapter in chapters:
         of_both = [side.rows[side.rows["chapter"] == chapter] for side in (a, b)]
-        *rows, found = of_the_same_kernels(*of_both)
+        *rows, found = rows_of_shared_kernels(*of_both)
         kept.append(rows)
         left_out |= found
     one, two = (
@@ -246,7 +251,9 @@ def _of_chapter(chapter: str, a: pd.DataFrame, b: pd.DataFrame) -> Iterator[Comp
     by = [*dict.fromkeys([*point_columns(a), *point_columns(b)])]
     a, b = (side.assign(**dict.fromkeys(set(by) - set(side), nan)) for side in (a, b))
     for quantity in UNITS:
-        for values, pair in pairs(a, b, by, quantity) if quantity in a and quantity in b else ():
+        for values, pair in (
+            point_pairs(a, b, by, quantity) if quantity in a and quantity in b else ()
+        ):
             point = dict(zip(by, values, strict=True))
             point = {name: value for name, value in point.items() if pd.notna(value)}
             yield Compared(chapter, point, quantity, pair)
@@ -425,7 +432,7 @@ def _backing(host: Host | None, side: pd.DataFrame) -> str:
     chase = side[side["chapter"] == "hugepages"]
     if host is None or chase.empty:
         return "cannot tell"
-    judged = if_available(lambda: splinter.judge(newest(chase).copy(), host.hypervisor))
+    judged = if_available(lambda: splinter.judge(last_campaign(chase).copy(), host.hypervisor))
     return judged.verdict if judged else "cannot tell"
 
 

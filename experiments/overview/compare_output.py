@@ -178,7 +178,7 @@ def _quantity_json(compared: Compared) -> dict[str, Any]:
 
 
 def _bounds(interval: Interval) -> dict[str, float | None]:
-    return {name: _number(value) for name, value in interval._asdict().items()}
+    return {name: _number(value) for name, value in interval.as_dict().items()}
 
 
 def _number(value: float) -> float | None:

@@ -147,7 +147,7 @@ class Analysis(analysis.Analysis):
         if found.unit == "entries":
             return format_size(int(found.value) * _STATED_PAGE_BYTES)
         unit = "x" if found.unit == "ratio" else f" {found.unit}"
-        low, high = (f"{end:.{decimals}f}" for end in found.interval[1:3])
+        low, high = (f"{end:.{decimals}f}" for end in found.interval.value_and_bounds[1:])
         shown = found.value if low == high else found.interval
         return f"{shown:,.{decimals}f}{unit}"
 

@@ -73,7 +73,7 @@ class ShownEffect(Document):
     def of(cls, effect: Effect) -> ShownEffect:
         """Round to the digits that are the same on all CPUs; to more where an end would touch its
         band."""
-        value, low, high = effect.interval[:3]
+        value, low, high = effect.interval.value_and_bounds
         digits = digits_apart((low, high), (effect.least, effect.most), _DIGITS)
         ends = {"value": value, "low": low, "high": high}
         ends |= {"least": effect.least, "most": effect.most}

@@ -11,12 +11,12 @@ from typing import Any
 import pandas as pd
 
 from experiments import stlb_cliff
+from experiments.overview.error_rates import error_rates, lognormal_times, measured_ratio
 from tlb.measure import campaign
 from tlb.report import analysis
 from tlb.report.chapter import Chapter
 from tlb.report.render import Html, data_table
 from tlb.report.verdicts import decided, inside
-from tlb.stats.power import made_up, rates, ratio
 
 
 class Analysis(analysis.Analysis):
@@ -67,8 +67,10 @@ class Analysis(analysis.Analysis):
         it by a factor."""
 
         def percent(n: int, noise: float, true: float) -> float:
-            measure = ratio(made_up(noise), true)
-            found = rates(measure, lambda one: decided(inside(one, line)), None, n, trials=1000)
+            measure = measured_ratio(lognormal_times(noise), true)
+            found = error_rates(
+                measure, lambda one: decided(inside(one, line)), None, n, trials=1000
+            )
             return 100 * found.decided
 
         rows = [

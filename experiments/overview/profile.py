@@ -151,8 +151,8 @@ def _stated(level: int, of: Of) -> Interval:
     stated = of(your_machine).stated_entries
     required(stated, "no TLB level is stated here", "no-geometry")
     entries = required(stated[level - 1 : level], f"no level {level} is stated", "one-level")
-    value = float(entries[0])
-    return Interval(value, value, value)
+    exact = float(entries[0])
+    return Interval(exact, exact, exact)
 
 
 def _walk_by_place(place: str, of: Of) -> Interval:

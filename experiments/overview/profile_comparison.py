@@ -93,7 +93,7 @@ def digits(value: float) -> str:
 
 def as_json(pair: QuantityPair) -> dict[str, Any]:
     """Return all of it; a bound that is open, and a ratio that does not exist, are null."""
-    known = dict(zip(_ENDS, pair.ratio or (), strict=False))
+    known = {name: getattr(pair.ratio, name) for name in _ENDS} if pair.ratio else {}
     ratio = {name: value if isfinite(value) else None for name, value in known.items()}
     one = {"name": pair.a.name, "unit": pair.a.unit, "verdict": pair.verdict}
     sides = {"a": pair.a.model_dump(include={*_ENDS}), "b": pair.b.model_dump(include={*_ENDS})}

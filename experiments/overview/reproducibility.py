@@ -16,6 +16,7 @@ import pandas as pd
 from experiments import your_machine, your_program
 from experiments.overview import CHAPTERS, machine_verdicts
 from experiments.overview.compare import CANNOT_TELL, DIFFERS, NO_DIFFERENCE
+from experiments.overview.machine_pairs import largest_run_ratios
 from experiments.overview.machine_verdicts import chapter_name
 from tlb.machine import host as hosts
 from tlb.measure import survey
@@ -24,7 +25,6 @@ from tlb.report.card import point_columns, processes
 from tlb.report.chapter import Chapter
 from tlb.report.render import Html, data_table
 from tlb.report.setting import hypervisor_name
-from tlb.stats.two_machines import runs_apart
 from tlb.system.files import ROOT
 from tlb.system.reasons import if_available, required
 
@@ -79,7 +79,7 @@ class Analysis(analysis.Analysis):
             return pd.Series(dtype=float)
         rows = pd.concat(frames, ignore_index=True)
         by = point_columns(rows)
-        return runs_apart(rows[[*by, "ns_per_access", "started_at"]], by, "ns_per_access")
+        return largest_run_ratios(rows[[*by, "ns_per_access", "started_at"]], by, "ns_per_access")
 
     @cached_property
     def _again(self) -> Path:

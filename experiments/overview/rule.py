@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import inf
 
+from experiments.overview.error_rates import error_rates, lognormal_times, measured_ratio
 from tlb.report.verdicts import Band, decided, inside
-from tlb.stats.power import made_up, rates, ratio
 
 TITLE = (
     "The rule of verdicts on made-up ratios (to reach: wrong 5 %; a fifth beyond the band at 5 % "
@@ -24,7 +24,7 @@ def rule() -> Iterator[tuple[str, ...]]:
     for n in (3, 5, 9):
         for noise in (0.02, 0.05, 0.10):
             for true, truth in ((ON_THE_LINE, None), (BEYOND, True)):
-                measure = ratio(made_up(noise), true)
-                found = rates(measure, lambda one: decided(inside(one, *BAND)), truth, n)
+                measure = measured_ratio(lognormal_times(noise), true)
+                found = error_rates(measure, lambda one: decided(inside(one, *BAND)), truth, n)
                 asked = str(n), f"{noise:.0%}", f"{true:.2f}", f"from {BAND[0]:.2f} on"
                 yield *asked, f"{found.wrong:.1%}", f"{found.decided:.1%}"

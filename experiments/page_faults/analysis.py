@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,13 +19,12 @@ from experiments.page_faults.grid import (
     PAGES_WRITTEN_AT_ONCE,
 )
 from experiments.page_faults.kernel_side import KernelSide
+from experiments.page_faults.models import Sample, sample_from_interval
 from tlb.report import analysis
 from tlb.report.chapter import literature
-from tlb.stats import student
 from tlb.stats.curves import Curve, select
 from tlb.stats.hops import with_one_clock
 from tlb.stats.intervals import UNKNOWN, Interval, median_interval, summarise_beside
-from tlb.stats.student import Sample
 from tlb.system.page_sizes import BASE
 from tlb.system.reasons import Unavailable, if_available, required
 
@@ -128,7 +128,7 @@ class Analysis(analysis.Analysis):
         for _, row in rows.iterrows():
             mean, low, high = row[columns]
             runs = int(row["run_count"])
-            samples[int(row["page_table_levels"])] = student.printed(mean, low, high, runs)
+            samples[int(row["page_table_levels"])] = sample_from_interval(mean, low, high, runs)
         return samples
 
     @cached_property
@@ -176,9 +176,10 @@ class Analysis(analysis.Analysis):
                 rates = 1e9 / part["ns_per_access"]
                 rate = mean(rates)
                 if np.isnan(rate.value):
-                    rate = UNKNOWN._replace(value=float(rates.iloc[0]))
+                    rate = replace(UNKNOWN, value=float(rates.iloc[0]))
                 faults, is_beyond = part["faults_per_access"].median(), part["cpus"].min() < threads
-                rows.append((mode, threads, *rate[:3], len(part), float(faults), is_beyond))
+                found = rate.value_and_bounds
+                rows.append((mode, threads, *found, len(part), float(faults), is_beyond))
         return pd.DataFrame(rows, columns=columns).astype({"is_beyond": bool})
 
     @property

@@ -45,8 +45,9 @@ def shares(a: Analysis) -> Figure:
     rows = []
     for call, threads in a.added.items():
         processes = a.beside_processes(call) - a.calls_alone[call].get(ONE_PAGE)
-        rows.append((CALL_WORDS[call], "other processes", *processes[:3]))
-        rows.append((CALL_WORDS[call], "threads of the program", *threads.get(ONE_PAGE)[:3]))
+        rows.append((CALL_WORDS[call], "other processes", *processes.value_and_bounds))
+        own = threads.get(ONE_PAGE).value_and_bounds
+        rows.append((CALL_WORDS[call], "threads of the program", *own))
     known = pd.DataFrame(rows, columns=["call", "beside", *charts.INTERVAL]).dropna()
     data = charts.in_us(required(known, "no call has enough processes on one CPU and on more"))
     x = charts.group_x(data["call"], "call", None)

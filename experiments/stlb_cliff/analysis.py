@@ -12,7 +12,7 @@ from tlb.machine.cpuid import ways_of
 from tlb.machine.host import data_tlbs
 from tlb.report import analysis
 from tlb.report.chapter import literature, published
-from tlb.stats import counts, curves, misses
+from tlb.stats import curves, misses
 from tlb.stats.curves import HALF_AN_OCTAVE, Curve
 from tlb.stats.intervals import Interval
 from tlb.stats.misses import TEXTBOOK, RandomFit, StepFit
@@ -154,7 +154,7 @@ class Analysis(analysis.Analysis):
         factor = self.price.flatness(2 * entries, 4 * entries)
         if factor.high > FLAT_RATIO:
             raise Unavailable(
-                counts.why_not_counted(self.counted_rows, "walk", self.host),
+                curves.why_not_counted(self.counted_rows, "walk", self.host),
                 "time alone does not tell more misses from dearer walks: from twice to four times "
                 f"the entries the price varies by a factor of {factor:.2f}",
             )
@@ -226,7 +226,7 @@ class Analysis(analysis.Analysis):
         since a page reads it a hundred times."""
         rows, (of, curve) = self.counted_rows, self._counted.get(quantity, (None, None))
         if of is not rows:
-            self._counted[quantity] = rows, (curve := counts.counted(rows, quantity))
+            self._counted[quantity] = rows, (curve := curves.counter_curve(rows, quantity))
         return curve
 
     # --- what the text compares

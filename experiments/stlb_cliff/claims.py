@@ -15,8 +15,7 @@ from experiments.stlb_cliff.selected import (
     selected_gather,
 )
 from tlb.report.verdicts import Answer, Band, Fact, claim, inside
-from tlb.stats import counts
-from tlb.stats.curves import HALF_AN_OCTAVE, select
+from tlb.stats.curves import HALF_AN_OCTAVE, counter_curve, select
 from tlb.stats.intervals import Interval
 from tlb.system.prose import count, listed
 from tlb.system.reasons import Unavailable, required
@@ -219,7 +218,7 @@ def inside_the_entries_is_fine(a: Analysis, band: Band) -> Answer:
 def the_knee_is_at_the_capacity(a: Analysis, band: Band) -> Answer:
     _, entries = a.two_levels()
     draws = select(a.frame, kernel="page_chase", order="random", layout="spread")
-    what, rise = a.what_rises().lower(), counts.counted(draws, "walk") if a.is_counted else a.random
+    what, rise = a.what_rises().lower(), counter_curve(draws, "walk") if a.is_counted else a.random
     hit, walk = rise.level(1.4 * a.entries[0], 0.5 * entries), rise.level(3 * entries, 5 * entries)
     begins = rise.passes(hit + 0.1 * (walk - hit), 0.3 * entries, 4 * entries)
     return inside(begins * (1 / entries), *band), (
@@ -264,7 +263,8 @@ def a_miss_is_dearer_than_memory(a: Analysis, band: Band) -> Answer:
     memory = a.packed.at(a.largest)
     # (spread - packed) / packed is spread / packed less one, whose two sides are independent.
     whole = a.spread.at(a.largest) / memory
-    ratio = whole._replace(value=whole.value - 1, low=whole.low - 1, high=whole.high - 1)
+    bounds = whole.value - 1, whole.low - 1, whole.high - 1
+    ratio = Interval(*bounds, whole.coverage, whole.modes)
     return inside(ratio, *band), (
         f"Over {format_size(a.largest_bytes)} translation costs {ratio:.2f} times what the same "
         f"lines take packed, which miss the caches as often: {memory:.0f} ns each."

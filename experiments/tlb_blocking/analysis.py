@@ -251,8 +251,9 @@ def with_gain(found: pd.DataFrame, slow: pd.DataFrame, *keys: str) -> pd.DataFra
     key, rows = itemgetter(*keys), found.to_dict("records")
     known = {key(row): Interval.of(row) for row in slow.to_dict("records")}
     gains = [known[key(row)] / Interval.of(row) if key(row) in known else UNKNOWN for row in rows]
+    bounds = [gain.value_and_bounds for gain in gains]
     return found.assign(
-        **{name: [float(gain[at]) for gain in gains] for at, name in enumerate(GAIN_COLUMNS)}
+        **{name: [float(one[at]) for one in bounds] for at, name in enumerate(GAIN_COLUMNS)}
     )
 
 
@@ -270,5 +271,6 @@ def _remedy(
     each = np.array([quantile(smoothed(process), shares) for _, process in rows.iterrows()])
     medians = {name: median_interval(ns) for name, ns in zip(_QUANTILES, each.T, strict=True)}
     for name, interval in medians.items():
-        row[name], row[f"{name}_low"], row[f"{name}_high"], row["coverage"], _ = interval
+        row[name], row[f"{name}_low"], row[f"{name}_high"] = interval.value_and_bounds
+        row["coverage"] = interval.coverage
     return row | {"modes": max(interval.modes for interval in medians.values()), "n": len(rows)}

@@ -105,7 +105,7 @@ class Analysis(StepsAnalysis):
             table = curve.table.assign(guest=chase[0], host=chase[1], cell=cell_name(*chase))
             known = dict(self.ratios.get(chase, ()))
             table[["over_alike", "over_alike_low", "over_alike_high"]] = [
-                known.get(lines, UNKNOWN)[:3] for lines in table["lines"]
+                known.get(lines, UNKNOWN).value_and_bounds for lines in table["lines"]
             ]
             tables.append(table)
         return pd.concat(required(tables, "nothing was measured"), ignore_index=True)
@@ -221,7 +221,12 @@ class Analysis(StepsAnalysis):
         for mode, curve in curves.items():
             over = dict(curve / curves[NUMA_PLACEMENTS[0]]) if NUMA_PLACEMENTS[0] in curves else {}
             rows += [
-                (*mode.split("-"), int(lines), *here[:3], *over.get(lines, UNKNOWN)[:3])
+                (
+                    *mode.split("-"),
+                    int(lines),
+                    *here.value_and_bounds,
+                    *over.get(lines, UNKNOWN).value_and_bounds,
+                )
                 for lines, here in curve
             ]
         columns = ["memory", "tables", "lines", "median", "low", "high"]

@@ -20,7 +20,7 @@ _REACHED, _WALK = "between the two TLB levels", "past both levels"
 def one_test(a: Analysis) -> Figure:
     found = {_REACHED: a.reached, _WALK: a.walks}
     rows = [
-        (_row_name(*chase), where, *share[:3])
+        (_row_name(*chase), where, *share.value_and_bounds)
         for where, shares in found.items()
         for chase, share in shares.items()
     ]

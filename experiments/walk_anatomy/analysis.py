@@ -20,13 +20,12 @@ from experiments.walk_anatomy.grid import (
     held_out_tables,
     table_sweep,
 )
+from experiments.walk_anatomy.models import WalkCache, find_walk_cache, predicted_miss_ns
 from experiments.walk_anatomy.policies import PolicyAnalysis
 from tlb.report.charts import INTERVAL
-from tlb.stats import walk_caches
 from tlb.stats.curves import Curve, select
-from tlb.stats.geometry_walks import Walk
-from tlb.stats.intervals import Interval, interval_of_rows, summarise
-from tlb.stats.walk_caches import WalkCache
+from tlb.stats.geometry_curves import Walk
+from tlb.stats.intervals import BY_REPEAT, Interval, interval_of_rows, summarise
 from tlb.system.reasons import Unavailable, if_available, required
 from tlb.system.units import format_size
 
@@ -77,10 +76,11 @@ class Analysis(PolicyAnalysis):
     def _priced(
         self, level: int, visits: Curve, per_miss: Callable[[Interval, Interval], Interval]
     ) -> Curve:
-        table = visits.table.copy()
+        table = visits.table.drop(columns=BY_REPEAT, errors="ignore")
         for place, (tables, visit) in enumerate(visits):
             share = self._missed_at(level, tables).value
-            table.loc[place, INTERVAL] = list(per_miss(visit, Interval(share, share, share))[:3])
+            cost = per_miss(visit, Interval(share, share, share))
+            table.loc[place, INTERVAL] = list(cost.value_and_bounds)
         return Curve(table, visits.x, visits.processes)
 
     def _missed_by(self, rows: pd.DataFrame) -> Interval:
@@ -103,7 +103,7 @@ class Analysis(PolicyAnalysis):
             ahead = [
                 table_sweep(level, self.pages, self.fanout)[0][cache.level - 1] for cache in found
             ]
-            if cache := if_available(walk_caches.find, level, curve, found, ahead):
+            if cache := if_available(find_walk_cache, level, curve, found, ahead):
                 found.append(cache)
         return found
 
@@ -137,7 +137,7 @@ class Analysis(PolicyAnalysis):
         table[INTERVAL] = (table[INTERVAL] - self.held_ns.value) / shares
         counts, first = table[[*TABLES]].astype(float).to_numpy(), self.first_ns.value
         predicted = [
-            walk_caches.predicted_ns(first, self.caches, dict(zip(LEVELS, row, strict=True)))
+            predicted_miss_ns(first, self.caches, dict(zip(LEVELS, row, strict=True)))
             for row in counts
         ]
         return table.assign(predicted=predicted)

@@ -11,15 +11,14 @@ from experiments.walk_anatomy.grid import (
     pages_beyond_tlb,
     table_sweep,
 )
+from experiments.walk_anatomy.models import LEAST_RISE
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
 from tlb.report.verdicts import Answer, Band, Compares, claim, decided, inside
 from tlb.stats import curves
-from tlb.stats.counts import why_not_counted
-from tlb.stats.curves import select
-from tlb.stats.geometry_walks import Walk
+from tlb.stats.curves import select, why_not_counted
+from tlb.stats.geometry_curves import Walk
 from tlb.stats.intervals import Interval, interval_of_rows
-from tlb.stats.walk_caches import LEAST_RISE
 from tlb.system.page_sizes import BASE, LARGE, words
 from tlb.system.prose import in_words
 from tlb.system.reasons import Undecided, required

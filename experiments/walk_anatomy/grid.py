@@ -14,7 +14,7 @@ ENTRIES_PER_LINE = LINE_BYTES // ENTRY_BYTES  # entries
 LEVELS = (1, 2, 3)  # whose tables are counted, the lowest first
 UNSTATED_ENTRIES = 4096  # where nothing states the last level's: as many as the largest x86-64 has
 TABLES = tuple(f"tables_{level}" for level in LEVELS)
-LEAST_SWEPT = 5  # numbers of tables that a cache is found from, stats/walk_caches.py
+LEAST_SWEPT = 5  # numbers of tables that a cache is found from, models.py
 MOST_UPPER = 32  # tables of the third level: 32 TiB of addresses, half of which are drawn
 COLLIDING_PAGES = (
     256  # pages: any second level of a TLB holds as many, and no table has fewer entries

@@ -8,13 +8,18 @@ from functools import cached_property
 import pandas as pd
 
 from experiments.walk_anatomy.grid import ENTRY_BYTES, HOT_ONE_PAGE_IN, TABLES, fewest_tables
+from experiments.walk_anatomy.models import (
+    POLICY_NAMES,
+    Policy,
+    Visits,
+    fitting_policies,
+    rank_policies,
+)
 from tlb.machine.cpuid import ways_of
 from tlb.machine.host import data_tlbs
 from tlb.report import analysis
-from tlb.stats import replacement
 from tlb.stats.curves import select
 from tlb.stats.intervals import Interval, interval_of_rows
-from tlb.stats.replacement import Visits
 from tlb.system.reasons import Unavailable, required
 
 # Where nothing states the last level's: of those published the most, and sets of as many are nearly
@@ -80,7 +85,7 @@ class PolicyAnalysis(analysis.Analysis):
         return required(missed, "how many visits miss was not measured")
 
     @cached_property
-    def policies(self) -> list[replacement.Policy]:
+    def policies(self) -> list[Policy]:
         """Each policy that the last level can have beside `misses`, the best supported first; empty
         without them."""
         if not self.misses:
@@ -89,8 +94,8 @@ class PolicyAnalysis(analysis.Analysis):
         levels = data_tlbs(self.host)
         ways = ways_of(levels[-1]) if levels else None
         ways = UNSTATED_WAYS if ways is None else ways
-        return replacement.judge(self.misses, (first, self.entries[-1]), ways)
+        return rank_policies(self.misses, (first, self.entries[-1]), ways)
 
     @staticmethod
-    def fitting(policies: list[replacement.Policy]) -> list[str]:
-        return [replacement.WORDS[policy.name] for policy in replacement.fitting(policies)]
+    def fitting(policies: list[Policy]) -> list[str]:
+        return [POLICY_NAMES[policy.name] for policy in fitting_policies(policies)]

@@ -17,8 +17,7 @@ from tlb.report.chapter import Chapter
 from tlb.stats import geometry
 from tlb.stats.curves import Curve
 from tlb.stats.curves import packed as packed_curve
-from tlb.stats.geometry_curves import costs
-from tlb.stats.geometry_walks import LINE_BYTES
+from tlb.stats.geometry_curves import LINE_BYTES, cost_per_access
 from tlb.system.page_sizes import BASE, HARDWARE, page_bytes
 from tlb.system.reasons import Unavailable, if_available
 
@@ -96,7 +95,7 @@ class Analysis(analysis.Analysis):
 
     def cost_curve(self, layout: str, **where: Any) -> Curve:
         """Return the cost of a cycle through the pages of a layout."""
-        rows = self.frame.assign(cost=costs(self.frame))
+        rows = self.frame.assign(cost=cost_per_access(self.frame))
         return Curve.of(rows, value="cost", layout=layout, order="cycle", **where)
 
     @cached_property

@@ -10,10 +10,11 @@ import pandas as pd
 from experiments.your_machine import address
 from experiments.your_machine.analysis import Analysis
 from tlb.report import charts
+from tlb.report.geometry_tables import level_name
 from tlb.report.render import MUTED, PALETTE, Figure
 from tlb.stats.curves import Curve
-from tlb.stats.geometry import ALIAS_FROM, Geometry
-from tlb.stats.geometry_words import level_name
+from tlb.stats.geometry import Geometry
+from tlb.stats.geometry_curves import ALIAS_FROM
 from tlb.system.prose import count
 from tlb.system.reasons import required
 
@@ -112,7 +113,7 @@ def added(a: Analysis) -> Figure:
     found = a.geometry
     rows = [(f"hit in the {level_name(level)}", level.hit_cost) for level in found.levels[1:]]
     rows += [(f"walk, table in {walk.table_in}", walk.cost) for walk in found.walks]
-    known = [(name, *cost.interval[:3]) for name, cost in rows if cost]
+    known = [(name, *cost.interval.value_and_bounds) for name, cost in rows if cost]
     required(known, "no hit and no walk was measured")
     data = pd.DataFrame(known, columns=["answer", "cost", "low", "high"])
     data["label"] = [f"{cost:,.0f}" for cost in data["cost"]]

@@ -164,11 +164,12 @@ def summary(name: str, version: str, trial: Trial) -> Result:
         raise Unavailable("program-missing", f"its exit codes are {codes}")
     digest = "digest" if trial.aim.metric is trial.aim.driver is None else "digest_of_words"
     written = {getattr(run.written[0], digest) for on in (False, True) for run in trial.runs(on)}
+    ratio = trial.ratio()
     return Result(
         case=name,
         version=version,
         verdict=trial.verdict,
-        ratio=[float(part) for part in trial.ratio()[:4]],
+        ratio=[*map(float, (*ratio.value_and_bounds, ratio.coverage))],
         pairs=len(trial.pairs),
         without=_side(trial, False),
         with_lever=_side(trial, True),

@@ -62,10 +62,11 @@ def agrees(found: list[dict], expected: dict[tuple, list[float]], *by: str, unit
     groups = [tuple(row[name] for name in by) for row in found]
     assert len(found) == len(expected) > 0 and {*groups} == {*expected}
     for row, group in zip(found, groups, strict=True):
-        *ends, coverage = median_interval(expected[group])[:4]
+        interval = median_interval(expected[group])
         assert row["n"] == len(expected[group])
         shown = [row[f"{name}{unit}"] for name in ("median", "low", "high")]
-        assert shown == pytest.approx(ends) and row["coverage"] == pytest.approx(coverage)
+        assert shown == pytest.approx(interval.value_and_bounds)
+        assert row["coverage"] == pytest.approx(interval.coverage)
 
 
 def test_the_reach_of_a_microarchitecture(data, connection):

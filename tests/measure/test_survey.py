@@ -7,7 +7,7 @@ from support.geometry import CACHES, SHARP
 from tlb.measure import survey
 from tlb.measure.record import Point
 from tlb.report.verdicts import LEAST_COVERAGE
-from tlb.stats import geometry
+from tlb.stats import geometry_curves
 from tlb.stats.intervals import median_interval
 from tlb.system.reasons import Unavailable
 
@@ -44,7 +44,7 @@ def test_walks_have_an_interval_that_decides_wherever_their_table_is(entries):
     caches = {1: 32 << 10, 2: 2 << 20, 3: 32 << 20}
     walks = {
         where: Point(kernel="page_chase", layout="alias", lines=lines, stride_pages=apart)
-        for where, lines, apart in geometry.walk_points(entries, 1, caches)
+        for where, lines, apart in geometry_curves.walk_points(entries, 1, caches)
     }
     assert set(walks) == {"L2", "L3", "memory"}
     for point in walks.values():

@@ -26,14 +26,14 @@ from experiments.overview.compare import (
     compare,
     compared,
 )
+from experiments.overview.machine_pairs import Pair
 from tlb.cli import terminal
 from tlb.machine import host as hosts
 from tlb.measure import states
+from tlb.measure.last_campaign import last_campaign
 from tlb.measure.record import Record
 from tlb.measure.store import Store
-from tlb.stats.campaigns import newest
 from tlb.stats.intervals import Interval, median_interval
-from tlb.stats.two_machines import Pair
 from tlb.system.reasons import Unavailable
 
 A, B = "zen-3-aaaaaaaa", "zen-5-bbbbbbbb"
@@ -84,7 +84,7 @@ def test_a_machine_seldom_differs_from_itself(noise, processes):
 @pytest.mark.endurance
 @pytest.mark.parametrize("machine", ["zen-3-a9ae1af8", "zen-5-b15e0e32"])
 def test_measured_rows_drawn_again_seldom_differ_from_themselves(machine):
-    rows = newest(Store(ROOT / "data").load(machine, "stlb_cliff"))
+    rows = last_campaign(Store(ROOT / "data").load(machine, "stlb_cliff"))
     again = drawn_again(rows[rows["kernel"] == "page_chase"], ["layout", "order", "lines", "pages"])
     random, told = np.random.default_rng(1), Counter()
     for _ in range(3):
@@ -161,7 +161,7 @@ def test_a_point_of_two_modes_is_never_the_same():
     one = Interval(1.0, 1.0, 1.0)
     pair = Pair(one, one, one, (9, 9), (1, 1), 1.0, 0.0)
     alike = Compared("stlb_cliff", {}, "ns_per_access", pair)
-    split = alike._replace(pair=pair._replace(ratio=one._replace(modes=2)))
+    split = alike._replace(pair=pair._replace(ratio=replace(one, modes=2)))
     assert (alike.verdict, split.verdict) == (NO_DIFFERENCE, CANNOT_TELL)
 
 

@@ -23,6 +23,7 @@ from experiments.overview.compare import (
     facts,
     touches_of,
 )
+from experiments.overview.machine_pairs import Pair
 from experiments.overview.profile import Profile, Quantity
 from tlb.machine import doctor
 from tlb.machine import host as hosts
@@ -31,7 +32,6 @@ from tlb.machine.host import Host
 from tlb.measure import states
 from tlb.measure.store import Store
 from tlb.stats.intervals import Interval
-from tlb.stats.two_machines import Pair
 
 A, B = "zen-3-aaaaaaaa", "zen-5-bbbbbbbb"
 HOSTILE = (

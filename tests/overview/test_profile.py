@@ -169,7 +169,7 @@ def drawn(
             (1 + place) * factor * np.exp(noise * random.standard_normal(processes))
         )
         named = {"name": f"q_{place}", "part": "levels", "words": f"{place}", "unit": "ns"}
-        bounds = dict(zip(("value", "low", "high", "coverage"), found, strict=False))
+        bounds = {name: getattr(found, name) for name in ("value", "low", "high", "coverage")}
         quantities.append(Quantity(**named, **bounds))
     return Profile(machine="made-up", quantities=tuple(quantities))
 

@@ -53,7 +53,7 @@ def test_a_process_s_memory_is_collapsed_between_the_windows(tmp_path):
     assert (before.pages.huge_bytes, done.ended, heard) == (0, "", list(range(1, len(heard) + 1)))
     least = 0.8 * (MIB << 20)
     assert after.pages.huge_bytes > least and done.collapsed.bytes > least
-    assert done.ratio()[:3] == (1.0, 1.0, 1.0) and done.drifts() == [1.0, 1.0]
+    assert done.ratio().value_and_bounds == (1.0, 1.0, 1.0) and done.drifts() == [1.0, 1.0]
     assert not done.thp_disabled
 
 

@@ -13,10 +13,10 @@ from support.synthetic import Truth, frame, scope
 
 from tlb.programs import activity, levers, watch, watch_report
 from tlb.programs.activity import ProcessMappings, Sample, Used
+from tlb.programs.program_bounds import Prices
 from tlb.programs.reach import Reach
 from tlb.programs.watch import PRICE, WINDOWS_S, Target, Watched
 from tlb.programs.watch_report import Report
-from tlb.stats.program_bounds import Prices
 from tlb.system.reasons import Unavailable
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -9,14 +9,14 @@ from scipy.special import ndtri
 from support.common import ROOT
 from support.resampled import drawn_again
 
+from experiments.overview import error_rates as rule_errors
+from experiments.overview.error_rates import Processes, lognormal_times, measured_ratio
+from tlb.measure.last_campaign import last_campaign
 from tlb.measure.store import Store
 from tlb.report.verdicts import LEAST_COVERAGE, WRONG_BY_CHANCE, decided, inside
-from tlb.stats import power
-from tlb.stats.campaigns import newest
 from tlb.stats.intervals import Interval
-from tlb.stats.power import Processes, made_up, ratio
 
-rates = partial(power.rates, trials=250)  # `tlb bench` takes two thousand
+rates = partial(rule_errors.error_rates, trials=250)  # `tlb bench` takes two thousand
 NOISE = (0.02, 0.10)
 PROCESSES = (5, 9)
 
@@ -37,7 +37,7 @@ PROCESSES = (5, 9)
 )
 def test_the_rule_is_seldom_wrong(n, noise, true, band, truth):
     """None: on the line itself, where each decision counts as wrong."""
-    found = rates(ratio(made_up(noise), true), decide_within(*band), truth, n)
+    found = rates(measured_ratio(lognormal_times(noise), true), decide_within(*band), truth, n)
     assert found.wrong <= WRONG_BY_CHANCE
 
 
@@ -56,18 +56,18 @@ def decide_within(*band: float) -> Callable[[Interval], bool | None]:
 )
 def test_a_fifth_beyond_the_band_is_decided(true, band):
     is_true = band[0] <= true <= band[1]
-    found = rates(ratio(made_up(0.05), true), decide_within(*band), is_true, 5)
+    found = rates(measured_ratio(lognormal_times(0.05), true), decide_within(*band), is_true, 5)
     assert found.decided >= 0.90 and found.wrong <= WRONG_BY_CHANCE
 
 
 @pytest.mark.parametrize("n", PROCESSES)
 @pytest.mark.parametrize("machine", ["zen-4-b312e3a0", "zen-3-a9ae1af8"])
 def test_measured_processes_drawn_again_and_compared_with_themselves_differ_seldom(n, machine):
-    frame = newest(Store(ROOT / "data").load(machine, "stlb_cliff"))
+    frame = last_campaign(Store(ROOT / "data").load(machine, "stlb_cliff"))
     frame = frame[frame["kernel"] == "page_chase"]
     processes = drawn_again(frame, ["layout", "order", "lines"])
     for band in ((1.0, np.inf), (-np.inf, 1.0)):
-        found = rates(ratio(processes, 1.0), decide_within(*band), None, n)
+        found = rates(measured_ratio(processes, 1.0), decide_within(*band), None, n)
         assert found.wrong <= WRONG_BY_CHANCE
 
 
@@ -79,7 +79,7 @@ def test_the_best_of_several_is_held_to_more(n, among):
 
     def best(random: np.random.Generator, n: int) -> Interval:
         return max(
-            (ratio(made_up(0.05), 1.0)(random, n) for _ in range(among)),
+            (measured_ratio(lognormal_times(0.05), 1.0)(random, n) for _ in range(among)),
             key=lambda gain: gain.value,
         )
 
@@ -107,7 +107,7 @@ def heavy_tails(noise: float = 0.03) -> Processes:
 
 
 PROCESSES_OF = {
-    "lognormal": made_up(0.05),
+    "lognormal": lognormal_times(0.05),
     "two modes": two_modes(0.25),
     "two modes, nearly even": two_modes(0.45),
     "heavy": heavy_tails(),
@@ -121,7 +121,7 @@ def test_of_several_that_all_have_to_hold_any_may_refute_and_seldom_does_by_chan
     noise, together, n
 ):
     def several(random: np.random.Generator, n: int) -> list[Interval]:
-        return [ratio(PROCESSES_OF[noise], 1.05)(random, n) for _ in range(together)]
+        return [measured_ratio(PROCESSES_OF[noise], 1.05)(random, n) for _ in range(together)]
 
     found = rates(
         several, lambda gains: decided([inside(gain, most=1.05) for gain in gains]), None, n
@@ -132,7 +132,7 @@ def test_of_several_that_all_have_to_hold_any_may_refute_and_seldom_does_by_chan
 @pytest.mark.parametrize(("most", "truth"), [(1.05 * 1.2, True), (1.05 / 1.2, False)])
 def test_several_a_fifth_inside_or_outside_their_band_are_decided(most, truth):
     def several(random: np.random.Generator, n: int) -> list[Interval]:
-        return [ratio(made_up(0.05), 1.05)(random, n) for _ in range(8)]
+        return [measured_ratio(lognormal_times(0.05), 1.05)(random, n) for _ in range(8)]
 
     found = rates(
         several, lambda gains: decided([inside(gain, most=most) for gain in gains]), truth, 5

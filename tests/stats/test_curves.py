@@ -188,7 +188,8 @@ def test_flatness_covers_as_often_as_it_says(truth, noise):
             median_interval(x) for x in truth[:, None] + noise * rng.normal(size=(len(truth), 6))
         ]
         flat = curve(
-            {n: interval[:3] for n, interval in enumerate(bounds, 1)}, bounds[0].coverage
+            {n: interval.value_and_bounds for n, interval in enumerate(bounds, 1)},
+            bounds[0].coverage,
         ).flatness(1, len(truth))
         hits += flat.low <= truth.max() / truth.min() <= flat.high
     assert hits >= least_expected(trials, 0.96875)

@@ -2,6 +2,7 @@
 flagged and never removed."""
 
 import math
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -123,7 +124,7 @@ def test_a_difference_and_a_ratio_cover_at_least_as_often_as_they_say(n_a, n_b):
 
 def test_a_ratio_is_open_where_a_bound_reaches_zero_and_absent_where_a_median_does():
     touching, clear = Interval(2.0, -1.0, 3.0, 0.95), Interval(4.0, 3.0, 5.0, 0.95)
-    for low in (touching, touching._replace(low=0.0)):
+    for low in (touching, replace(touching, low=0.0)):
         assert interval_of_ratio(low, clear).low == 0
         assert interval_of_ratio(clear, low).high == math.inf
     for below in (0.0, -1.0, math.nan):

@@ -43,16 +43,18 @@ def exactly(ns: float) -> tuple[float, float, float]:
 def test_what_mappings_share_leaves_ratios_of_points_and_of_prices():
     frame = campaign()
     spread, packed = (Curve.of(frame, layout=layout) for layout in ("spread", "packed"))
-    assert [interval[:3] for interval in (spread / packed).intervals] == [
+    assert [interval.value_and_bounds for interval in (spread / packed).intervals] == [
         exactly(2.0),
         exactly(3.6),
     ]
-    assert spread.doubling(1024)[:3] == exactly(2.25)
+    assert spread.doubling(1024).value_and_bounds == exactly(2.25)
     prices = price(frame, entries=4096)
-    assert prices.doubling(1024)[:3] == exactly(6.5 / 2)
-    assert prices.at(2048).share_of(spread.at(2048))[:3] == exactly(6.5 / 9)
+    assert prices.doubling(1024).value_and_bounds == exactly(6.5 / 2)
+    assert prices.at(2048).share_of(spread.at(2048)).value_and_bounds == exactly(6.5 / 9)
     table = summarise(frame, ["layout", "lines"])
-    assert (Interval.of(table.iloc[3]) / (Interval.of(table.iloc[0]) * 2))[:3] == exactly(9 / 4)
+    assert (
+        Interval.of(table.iloc[3]) / (Interval.of(table.iloc[0]) * 2)
+    ).value_and_bounds == exactly(9 / 4)
 
 
 def test_a_difference_is_the_median_of_the_mappings_differences():
@@ -60,7 +62,9 @@ def test_a_difference_is_the_median_of_the_mappings_differences():
         interval_of_rows(campaign().query(f"lines == 2048 and layout == '{layout}'"))
         for layout in ("spread", "packed")
     )
-    assert (spread - packed)[:4] == pytest.approx(median_interval(6.5 * MAPPINGS)[:4])
+    assert (spread - packed).value_and_bounds == pytest.approx(
+        median_interval(6.5 * MAPPINGS).value_and_bounds
+    )
 
 
 def test_processes_of_one_point_each_are_independent():

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from tlb.stats import simulator
+from experiments.walk_anatomy import tlb_simulator
 from tlb.stats.misses import (
     fit_random_curve,
     fit_step,
@@ -27,7 +27,7 @@ def missed(
 ) -> float:
     """The share of the later half of page numbers that misses sets x ways entries, counted by the
     simulator, which test_simulator.py holds to a plain one."""
-    found = simulator.missed(stream, sets * ways, ways, replacement, seed=seed)
+    found = tlb_simulator.missed(stream, sets * ways, ways, replacement, seed=seed)
     return found[len(stream) // 2 :].mean()
 
 
@@ -181,5 +181,6 @@ def test_with_both_knees_given_a_fit_is_the_textbooks_linear_regression(seed, co
     fit = fit_random_curve(GRID, y, 64, 2048, confidence)
     for found, cost, width in zip((fit.stlb_cost_ns, fit.walk_ns), costs, half, strict=True):
         assert found.coverage == confidence
-        for bound, exact in zip(found, (cost, cost - width, cost + width), strict=False):
+        bounds = cost, cost - width, cost + width
+        for bound, exact in zip(found.value_and_bounds, bounds, strict=True):
             assert abs(bound - exact) <= half_a_digit(exact), (found, exact)

@@ -8,6 +8,7 @@ tests/stats/test_noise.py
 
 import operator
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -104,7 +105,7 @@ def skewed(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
 
 
 def of_mappings(times: np.ndarray) -> Interval:
-    return median_interval(times).of_repeats(Repeats(dict(enumerate(times.tolist()))))
+    return replace(median_interval(times), repeats=Repeats(dict(enumerate(times.tolist()))))
 
 
 OWN = [(heavy_tailed, heavy_tailed), (bistable, normal), (skewed, nothing)]

@@ -30,7 +30,9 @@ def test_the_coverage_is_that_of_all_signs_of_the_ranks(n):
 def test_what_drifts_from_pair_to_pair_is_not_in_the_ratio():
     drift = np.geomspace(1, 30, 9)
     interval = paired_ratio(1.25 * drift, drift)
-    assert interval[:3] == pytest.approx((1.25, 1.25, 1.25)) and interval.coverage > 0.99
+    assert (
+        interval.value_and_bounds == pytest.approx((1.25, 1.25, 1.25)) and interval.coverage > 0.99
+    )
 
 
 def test_no_pair_has_no_ratio_and_what_is_no_ratio_is_an_error():

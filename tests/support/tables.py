@@ -10,12 +10,12 @@ import pandas as pd
 
 from experiments.walk_anatomy import Analysis, grid
 from experiments.walk_anatomy.grid import TABLES
+from experiments.walk_anatomy.tlb_simulator import missed
 from support import geometry, page_sizes, synthetic
 from support.common import About
 from support.synthetic import GIB, Stated, processes, scope, tlbs
 from tlb.measure import survey
 from tlb.measure.record import Point
-from tlb.stats.simulator import missed
 
 FANOUT = 512
 

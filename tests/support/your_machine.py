@@ -9,8 +9,8 @@ from experiments.your_machine import Analysis
 from support.common import About, make_record
 from support.synthetic import Stated
 from tlb.machine.host import Host
-from tlb.stats.geometry import Estimate, Geometry, Level
-from tlb.stats.geometry_walks import Walk
+from tlb.stats.geometry import Geometry, Level
+from tlb.stats.geometry_curves import Estimate, Walk
 from tlb.system.reasons import explain
 
 # --- what a machine states

@@ -67,7 +67,8 @@ def geometry(
     from tlb.measure import survey
     from tlb.measure.measuring_setup import Rig
     from tlb.measure.store import Store
-    from tlb.stats import geometry_words, splinter
+    from tlb.report import geometry_tables
+    from tlb.stats import splinter
     from tlb.stats.geometry import infer
 
     with tempfile.TemporaryDirectory(prefix="tlb-geometry-") as folder:
@@ -85,15 +86,14 @@ def geometry(
         for note in lacking:  # which may be why there is no step
             print(note, file=sys.stderr)
         if backing:
-            sentence = geometry_words.backing_sentence(backing)
+            sentence = geometry_tables.backing_sentence(backing)
             print(backing.model_dump_json(indent=1) if as_json else sentence)
         raise
     inferred = inferred.model_copy(update={"backing": backing})
     if as_json:
         print(inferred.model_dump_json(indent=1))
         return
-    tables = geometry_words.levels_table(inferred), geometry_words.walks_table(inferred)
-    terminal.parts([*tables, *geometry_words.sentences(inferred)])
+    terminal.parts(geometry_tables.parts(inferred))
 
 
 # --- tlb pool

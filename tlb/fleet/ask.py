@@ -118,4 +118,5 @@ def _answered(do: Callable[[], Any]) -> Any:
 def _median_interval(values: list[float]) -> dict[str, float] | None:
     """Return the book's interval of a median, in SQL's terms."""
     found = intervals.median_interval(values)
-    return dict(zip(_INTERVAL, (len(values), *found), strict=False)) if values else None
+    numbers = (len(values), *found.value_and_bounds, found.coverage)
+    return dict(zip(_INTERVAL, numbers, strict=True)) if values else None

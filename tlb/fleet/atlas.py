@@ -23,12 +23,12 @@ from tlb.fleet.ask import VERSION, VERSION_FILE
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.measure import columns, kernels, states
+from tlb.measure.last_campaign import last_campaign
 from tlb.measure.record import point_id
 from tlb.measure.rows import of_one_engine
 from tlb.measure.store import Store
 from tlb.report import discovery
 from tlb.stats import splinter
-from tlb.stats.campaigns import newest
 from tlb.system.files import new_folder
 from tlb.system.reasons import Unavailable, if_available
 
@@ -203,7 +203,7 @@ def _host_pages(rows: pd.DataFrame, host: Host | None) -> dict[str, str | None]:
     chase = rows[rows["kernel"] == "page_chase"] if len(rows) else rows
     if not len(chase) or host is None:
         return {"host_pages": None, "host_pages_evidence": "no-data"}
-    chase = kernels.with_defaults(of_one_engine(newest(chase), (), "c"))
+    chase = kernels.with_defaults(of_one_engine(last_campaign(chase), (), "c"))
     backing = splinter.backing(chase, host.hypervisor)
     return {"host_pages": backing.verdict, "host_pages_evidence": backing.evidence}
 

@@ -1,7 +1,7 @@
 """Add what was measured here to what data/ has published of a machine. Nothing published is
 dropped.
 
-Pages show the newest campaign of each experiment (stats.campaigns.newest). To begin anew,
+Pages show the newest campaign of each experiment (last_campaign.last_campaign). To begin anew,
 delete the machine's folder.
 """
 

@@ -20,8 +20,8 @@ from tlb.measure.grid import octaves
 from tlb.measure.measuring_setup import Rig
 from tlb.measure.prebuilt import compiler
 from tlb.measure.record import Layout, Order, Point
-from tlb.stats import geometry
-from tlb.stats.knees import Knee
+from tlb.stats import geometry, geometry_curves
+from tlb.stats.steps import Knee
 from tlb.system.page_sizes import BASE, Pages
 from tlb.system.prose import listed
 from tlb.system.reasons import Note, Unavailable
@@ -43,7 +43,7 @@ REGION_MS = 8  # half a million chases of 16 ns; half a minute is what people wa
 # alias pays the way predictor's price from 16 pages on. Three points have to stand before a step,
 # so a level of fewer than 25 entries is not seen. Where fewer than two levels show up to TO_LINES,
 # the sweep goes on past the largest that is published, of 32,768 entries.
-FROM_LINES, TO_LINES, FARTHEST_LINES = geometry.ALIAS_FROM, 16384, 131072
+FROM_LINES, TO_LINES, FARTHEST_LINES = geometry_curves.ALIAS_FROM, 16384, 131072
 
 
 def repeats_of(point: Point) -> int:
@@ -163,7 +163,7 @@ def survey(
     frame = rows([*first] or coarse(pages))
     if frame.empty:
         return frame
-    if len(geometry.steps(geometry.aliased(frame, _stride(pages)))) < 2:
+    if len(geometry_curves.curve_knees(geometry_curves.aliased_curve(frame, _stride(pages)))) < 2:
         frame = rows(farther(pages))
     frame = rows([*refined(frame, pages)])
     # at the knees as the first time has placed them
@@ -186,7 +186,7 @@ def _point(
 
 
 def _stride(pages: Pages) -> int:
-    return geometry.base_stride(pages, base_page_bytes())
+    return geometry_curves.base_stride(pages, base_page_bytes())
 
 
 def coarse(pages: Pages) -> list[Point]:
@@ -216,10 +216,10 @@ def _knees(frame: pd.DataFrame, pages: Pages) -> Iterator[tuple[tuple[Layout, ..
     """(layouts to measure, knee) of both curves, two levels each."""
     stride = _stride(pages)
     for layouts, points in (
-        (LAYOUTS[:1], geometry.aliased(frame, stride)),
-        (LAYOUTS[1:], geometry.priced(frame, stride)),
+        (LAYOUTS[:1], geometry_curves.aliased_curve(frame, stride)),
+        (LAYOUTS[1:], geometry_curves.price_curve(frame, stride)),
     ):
-        for knee in geometry.steps(points)[:2]:
+        for knee in geometry_curves.curve_knees(points)[:2]:
             yield layouts, knee
 
 
@@ -255,6 +255,6 @@ def hanging(
         entries = geometry.infer(frame).levels[-1].entries.value
     except Unavailable:
         return
-    for _, lines, apart in geometry.walk_points(entries, stride, cache_bytes):
-        if lines * apart <= geometry.MOST_PAGES:
+    for _, lines, apart in geometry_curves.walk_points(entries, stride, cache_bytes):
+        if lines * apart <= geometry_curves.MOST_PAGES:
             yield _point(pages, "alias", lines, apart)

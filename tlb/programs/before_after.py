@@ -197,7 +197,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
         "lever": "collapse",
         "verdict": None,
         "quantity": comparison.aim.quantity,
-        "ratio": comparison.ratio()._asdict() if is_whole else None,
+        "ratio": comparison.ratio().as_dict() if is_whole else None,
         "drifts": comparison.drifts(),
         "before": comparison.before,
         "after": comparison.after,

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from tlb.machine import host as hosts
 from tlb.machine.host import Host, data_caches, data_tlbs
 from tlb.measure import kernels, rows
+from tlb.measure.last_campaign import last_campaign
 from tlb.measure.store import Store
 from tlb.programs.activity import Sample
-from tlb.stats.campaigns import newest
+from tlb.programs.program_bounds import Gain, Points, Prices, Tread, tread
 from tlb.stats.intervals import Interval, median_interval
-from tlb.stats.program_bounds import Gain, Points, Prices, Tread, tread
 from tlb.system import files, processes
 from tlb.system.page_sizes import BASE, page_bytes
 from tlb.system.reasons import Unavailable, if_available
@@ -174,7 +174,7 @@ def _rows(host: Host, store: Store, experiment: str) -> pd.DataFrame:
         if source is not store and "state" in frame:
             frame = frame[frame["state"] == state]
         if not frame.empty:
-            return kernels.with_defaults(rows.of_one_region(newest(frame)))
+            return kernels.with_defaults(rows.of_one_region(last_campaign(frame)))
     raise Unavailable("no-data", f"`tlb run {experiment}` on {machine}")
 
 

@@ -304,7 +304,7 @@ def verdict(ratio: Interval, pairs: int, within: float, higher: bool = False) ->
 def is_narrow(ratio: Interval, within: float) -> bool:
     """Return whether more pairs would add nothing: the interval is within 1 ± `within`, or it
     excludes 1 and is within `within` of its own value, or within a tenth of a large effect."""
-    middle, low, high = (log(bound) for bound in ratio[:3])
+    middle, low, high = (log(bound) for bound in ratio.value_and_bounds)
     wanted = max(log1p(within), abs(middle) / 10)
     is_decided = (low > 0 or high < 0) and max(high - middle, middle - low) <= wanted
     return is_decided or max(high, -low) <= log1p(within)

@@ -207,7 +207,7 @@ def document(trial: Trial) -> dict[str, Any]:
         "better": "higher" if aim.higher else "lower",
         "within": aim.within,
         "verdict": trial.verdict,
-        "ratio": ratio and ratio._asdict(),
+        "ratio": ratio and ratio.as_dict(),
         "pairs": len(trial.pairs),
         "would_have_shown": shown,
         "seed": trial.seed,
@@ -225,7 +225,7 @@ def _side_document(trial: Trial, lever: bool) -> dict[str, Any]:
     found = side(trial, lever)
     is_seen = trial.aim.lever.has_reached is not None
     return {
-        "value": found.value._asdict(),
+        "value": found.value.as_dict(),
         "exit_codes": list(found.statuses),
         "peak": found.peak
         and {

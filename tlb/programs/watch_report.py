@@ -15,11 +15,11 @@ from tlb.programs import levers
 from tlb.programs.activity import Sample, Used, contradiction
 from tlb.programs.executable import why_no_preload
 from tlb.programs.levers import Lever
+from tlb.programs.program_bounds import Gain
 from tlb.programs.reach import Reach
 from tlb.programs.text import sentences
 from tlb.programs.watch import Watched
 from tlb.stats.intervals import Interval, median_interval
-from tlb.stats.program_bounds import Gain
 from tlb.system.page_sizes import BASE, PAGES, words
 from tlb.system.reasons import Unavailable, if_available
 from tlb.system.units import format_ns, format_size
@@ -336,7 +336,7 @@ def _window(report: Report, window_s: float) -> dict[str, Any]:
     return {
         "window_s": window_s,
         "at_s": [sample.at_s for sample in samples],
-        **active(samples)._asdict(),
+        **active(samples).as_dict(),
         "large_least": middle.huge_least,
         "large_most": middle.huge_most,
         "tread": _or_reason(lambda: report.reach.tread(middle)),
@@ -361,4 +361,4 @@ def _or_reason(make: Callable[[], Any]) -> Any:
     if not hasattr(value, "_asdict"):
         return value
     parts = value._asdict().items()
-    return {name: part._asdict() if isinstance(part, Interval) else part for name, part in parts}
+    return {name: part.as_dict() if isinstance(part, Interval) else part for name, part in parts}

@@ -6,10 +6,10 @@ import pandas as pd
 
 from tlb.machine.host import Host
 from tlb.measure import kernels
+from tlb.measure.last_campaign import last_campaign
 from tlb.measure.record import Point
 from tlb.measure.store import Store
-from tlb.stats.campaigns import newest
-from tlb.stats.counts import counted, why_not_counted
+from tlb.stats.curves import counter_curve, why_not_counted
 from tlb.stats.intervals import summarise
 from tlb.system.files import disk_errors
 from tlb.system.reasons import explain
@@ -63,7 +63,7 @@ def write(store: Store, machine: str, host: Host) -> None:
 
 def _counts(rows: pd.DataFrame) -> str:
     """Return the cells of one kernel and engine of an experiment."""
-    points = summarise(newest(rows), point_columns(rows))
+    points = summarise(last_campaign(rows), point_columns(rows))
     n, start = points["n"], rows["started_at"]
     return (
         f"{len(rows)} | {int((rows['noisy'] != '').sum())} | {len(points)} | {n.min()} to {n.max()}"
@@ -84,7 +84,7 @@ def card(store: Store, machine: str, host: Host) -> str:
             table += f"| {name} | {kernel} | {engine} | {_counts(part)} |\n"
     rows = pd.concat([pd.DataFrame(columns=["lines"]), *frames.values()])  # may have no frames
     counters = "A time budget: counters cover the timed regions only."
-    if not len(counted(rows, "walk")):
+    if not len(counter_curve(rows, "walk")):
         counters = f"Counts of walks. {explain(why_not_counted(rows, 'walk', host))}"
     return _CARD.format(
         machine=machine,

@@ -17,6 +17,7 @@ from tlb.machine.host import Host, tlb_entries
 from tlb.measure import build, campaign, grid, kernels, rows, states, survey
 from tlb.measure.campaign import Outcome
 from tlb.measure.grid import Profile, Scope
+from tlb.measure.last_campaign import last_campaign
 from tlb.measure.measuring_setup import Rig, usable_bytes
 from tlb.measure.progress import Progress
 from tlb.measure.record import Point
@@ -24,7 +25,6 @@ from tlb.measure.store import Store, data_root
 from tlb.report import card, claims, page, parameters
 from tlb.report.head_line import HeadLine
 from tlb.report.quantities import QUANTITIES
-from tlb.stats.campaigns import newest
 from tlb.system.files import ROOT
 from tlb.system.page_sizes import PAGES
 from tlb.system.reasons import Note, Unavailable, explain, if_available
@@ -80,7 +80,7 @@ class Subject:
         host = Host.model_validate(self.store.read_machine(self.machine))
         if not states.are_several(self.store, self.machine):
             return host
-        frame = newest(self.store.load(self.machine, self.name))
+        frame = last_campaign(self.store.load(self.machine, self.name))
         if frame.empty:
             return host
         state = str(frame["state"].mode()[0])
@@ -265,7 +265,7 @@ class Chapter(Subject):
         if self.is_this:
             frame = rows.current(frame, hosts.state(self.host))
         else:
-            frame = newest(frame)
+            frame = last_campaign(frame)
             asked &= {*zip(frame["kernel"], frame["engine"], strict=True)}
         regions = {(point.kernel, point.region_ms) for point in points}
         frame = rows.of_one_engine(frame, asked, self.engine)

@@ -18,13 +18,13 @@ import pandas as pd
 from markupsafe import Markup
 
 from tlb.measure import build
+from tlb.measure.last_campaign import have_same_versions
 from tlb.report import charts
 from tlb.report.analysis import Analysis
 from tlb.report.claims import untestable_statements
 from tlb.report.page import ABSENT, current_page
 from tlb.report.render import MUTED, Figure, Html, inline, lacking_note
 from tlb.report.verdicts import verdict_table, verdicts
-from tlb.stats.two_machines import measured_alike
 from tlb.system.prose import listed
 from tlb.system.reasons import Unavailable
 
@@ -182,7 +182,7 @@ def with_reference(
         if reference.machine == a.about.machine and not is_own:
             return own
         rows = reference.kept(a.chapter)
-        if not measured_alike(a.frame, rows):
+        if not have_same_versions(a.frame, rows):
             return own
         theirs = make(type(a)(rows, reference))
         if theirs.data.equals(own.data):  # of a third machine, which stands in for both

@@ -11,7 +11,7 @@ from tlb.machine.host import Host, data_tlbs
 from tlb.measure import build, kernels
 from tlb.report.analysis import Analysis
 from tlb.report.card import processes
-from tlb.stats.counts import counted, why_not_counted
+from tlb.stats.curves import counter_curve, why_not_counted
 from tlb.system.page_sizes import BASE, PAGES, ordered, words
 from tlb.system.prose import count, escape_markdown, listed
 from tlb.system.reasons import PAGE_REASONS, Note, Unavailable, explain, if_available, required
@@ -91,7 +91,7 @@ def stated_tlb(a: Analysis) -> str:
 
 
 def _counters(a: Analysis) -> str:
-    reason = "" if len(counted(a.frame, "walk")) else why_not_counted(a.frame, "walk", a.host)
+    reason = "" if len(counter_curve(a.frame, "walk")) else why_not_counted(a.frame, "walk", a.host)
     if reason == "no-data":
         return "Walks are timed, not counted: no hardware counter was read."
     if a.is_simulated:

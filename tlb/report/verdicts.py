@@ -33,7 +33,7 @@ from tlb.report.claims import claims_of as claims_of
 from tlb.report.claims import counted as counted
 from tlb.report.claims import points_of as points_of
 from tlb.report.render import Html, highlighted, inline, join
-from tlb.stats.counts import why_not_counted
+from tlb.stats.curves import why_not_counted
 from tlb.stats.effects import Effect as Effect
 from tlb.stats.effects import inside as inside
 from tlb.stats.effects import too_few as too_few

@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
+from typing import TYPE_CHECKING
 
-from tlb.stats import intervals
-from tlb.stats.intervals import JUMP, UNKNOWN, Interval, summarise, with_repeats
+from tlb.stats.intervals import (
+    BY_REPEAT,
+    JUMP,
+    UNKNOWN,
+    Interval,
+    Repeats,
+    median_interval,
+    summarise,
+    with_repeats,
+)
 from tlb.stats.scatter import UNSTABLE_SPREAD
 from tlb.system.optional import Lazy
 from tlb.system.reasons import Unavailable, required
 
-np, pd = Lazy("numpy"), Lazy("pandas")
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from tlb.machine.host import Host
+else:
+    np, pd = Lazy("numpy"), Lazy("pandas")
 
 # A grid in quarter octaves rounds to whole lines; its next point is 19 % away.
 SAME_GRID_POINT = 0.01
@@ -66,10 +81,16 @@ class Curve:
 
     @classmethod
     def by(
-        cls, frame: pd.DataFrame, kinds: Iterable[str], column: str = "pages", **where: object
+        cls,
+        frame: pd.DataFrame,
+        kinds: Iterable[str],
+        column: str = "pages",
+        x: str = "lines",
+        value: str = "ns_per_access",
+        **where: object,
     ) -> dict[str, Curve]:
         """Return a curve for each of the kinds that was measured, in the order given."""
-        curves = {kind: cls.of(frame, **where, **{column: kind}) for kind in kinds}
+        curves = {kind: cls.of(frame, x, value, **where, **{column: kind}) for kind in kinds}
         return {kind: curve for kind, curve in curves.items() if len(curve)}
 
     def __len__(self) -> int:
@@ -144,10 +165,11 @@ class Curve:
                 continue
             interval = combine(Interval.of(a), Interval.of(b))
             n, is_unstable = min(a["n"], b["n"]), a["unstable"] or b["unstable"]
-            rows.append((a[self.x], *interval, n, is_unstable, a["n"], b["n"]))
+            numbers = (*interval.value_and_bounds, interval.coverage, interval.modes)
+            rows.append((a[self.x], *numbers, n, is_unstable, a["n"], b["n"]))
             intervals.append(interval)
-        columns = [self.x, *Interval._fields, "n", "unstable", "n_left", "n_right"]
-        columns[1] = "median"
+        columns = ["median", "low", "high", "coverage", "modes"]
+        columns = [self.x, *columns, "n", "unstable", "n_left", "n_right"]
         table = with_repeats(pd.DataFrame(rows, columns=columns), intervals)
         return Curve(table[table["median"].notna()].reset_index(drop=True), self.x)
 
@@ -195,8 +217,8 @@ class Curve:
         """Return the medians of the medians and of their bounds, over a range where one number
         should hold for all x. Raises Unavailable("too-few-points") on an empty curve."""
         table = required(self.table, "nothing was measured there")
-        bounds = table[["median", "low", "high"]].median()
-        return Interval(*bounds, table["coverage"].min(), self.modes)
+        value, low, high = (float(table[name].median()) for name in ("median", "low", "high"))
+        return Interval(value, low, high, float(table["coverage"].min()), self.modes)
 
     def doubling(self, at: float, times: float = 2) -> Interval:
         """Return the ratio of the estimate at `times` x to that at x: 2 is twice as slow."""
@@ -235,9 +257,13 @@ def median_over_points(points: Sequence[Interval]) -> Interval | None:
         return None
     values = {n: float(np.median([p.repeats.values[n] for p in points])) for n in sorted(shared)}
     drift = float(np.median([point.repeats.drift for point in points]))
-    found = intervals.median_interval(list(values.values()))
-    bounds = found._replace(low=found.low - abs(drift), high=found.high + abs(drift))
-    return bounds.of_repeats(intervals.Repeats(values, drift))
+    found = median_interval(list(values.values()))
+    return replace(
+        found,
+        low=found.low - abs(drift),
+        high=found.high + abs(drift),
+        repeats=Repeats(values, drift),
+    )
 
 
 def at_largest_shared(curves: Mapping[str, Curve]) -> tuple[float, dict[str, float]]:
@@ -254,19 +280,26 @@ def spread(
     frame: pd.DataFrame, kernel: str = "page_chase", order: str = "cycle", **where: object
 ) -> Curve:
     """Return ns per access of a chase over one line a page, by lines."""
-    return Curve.of(frame, kernel=kernel, layout="spread", order=order, **where)
+    return Curve.of(select(frame, kernel=kernel, layout="spread", order=order, **where))
 
 
 def packed(
     frame: pd.DataFrame, kernel: str = "page_chase", order: str = "cycle", **where: object
 ) -> Curve:
     """Return its control: as many lines next to each other."""
-    return Curve.of(frame, kernel=kernel, layout="packed", order=order, **where)
+    return Curve.of(select(frame, kernel=kernel, layout="packed", order=order, **where))
 
 
-def price(frame: pd.DataFrame, entries: float = LEAST_ENTRIES, **where: object) -> Curve:
+def price(
+    frame: pd.DataFrame,
+    entries: float = LEAST_ENTRIES,
+    kernel: str = "page_chase",
+    order: str = "cycle",
+    **where: object,
+) -> Curve:
     """Return the price of translation of a chase, ns per access: `price_of` its two layouts."""
-    return price_of(spread(frame, **where), packed(frame, **where), entries)
+    rows = select(frame, kernel=kernel, order=order, **where)
+    return price_of(spread(rows, kernel, order), packed(rows, kernel, order), entries)
 
 
 def price_of(spread: Curve, packed: Curve, entries: float = LEAST_ENTRIES) -> Curve:
@@ -294,5 +327,24 @@ def price_of(spread: Curve, packed: Curve, entries: float = LEAST_ENTRIES) -> Cu
         if ahead > max(row["median"], 0.0) / 2:
             gaps.append(n)
         else:
-            rows.append(row | {"low": row["low"] - ahead})
+            rows.append(row | {"low": row["low"] - ahead, BY_REPEAT: None} if ahead else row)
     return Curve(pd.DataFrame(rows, columns=price.table.columns), price.x, gaps=tuple(gaps))
+
+
+# --- counters: columns `<quantity>_per_access` and `<quantity>_reason`
+
+
+def counter_curve(rows: pd.DataFrame, quantity: str) -> Curve:
+    """Return the curve of a counter per access, by lines; empty where no row has a value.
+
+    A quantity is counted in some of the repeats (its group's turn): the others do not count in n.
+    """
+    return Curve.of(rows, value=f"{quantity}_per_access")
+
+
+def why_not_counted(rows: pd.DataFrame, quantity: str, host: Host) -> str:
+    """Return the reason code for a counter without any value: that of most rows, else that of the
+    machine."""
+    reasons = rows.get(f"{quantity}_reason", pd.Series(dtype="str"))
+    reasons = reasons[~reasons.isin(["", "other-repeat", "no-data"])]
+    return str(reasons.mode().iloc[0]) if len(reasons) else host.pmu.reason or "no-data"

@@ -4,8 +4,8 @@ lie."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import inf
-from typing import NamedTuple
 
 from tlb.stats.intervals import LEAST_COVERAGE, Interval, median_interval
 from tlb.system.reasons import Undecided
@@ -13,7 +13,8 @@ from tlb.system.reasons import Undecided
 NEEDED = 5  # processes: the fewest whose interval covers as much
 
 
-class Effect(NamedTuple):
+@dataclass(frozen=True)
+class Effect:
     """What a claim compares, and the band in which it bears the claim out. among: from how many it
     was chosen as the best."""
 

@@ -17,15 +17,22 @@ import numpy as np
 import pandas as pd
 
 from tlb.stats import misses
-from tlb.stats.geometry_curves import ALIAS_FROM as ALIAS_FROM
-from tlb.stats.geometry_curves import aliased, curve, has_clock, priced, steps, stride_of
-from tlb.stats.geometry_curves import base_stride as base_stride
-from tlb.stats.geometry_opinions import SAME, are_joined, believed, from_step, paired, verdict
-from tlb.stats.geometry_walks import MOST_PAGES as MOST_PAGES
-from tlb.stats.geometry_walks import TABLE_ENTRY_BYTES, Estimate, Model, Walk, walks
-from tlb.stats.geometry_walks import walk_points as walk_points
+from tlb.stats.geometry_curves import (
+    TABLE_ENTRY_BYTES,
+    Estimate,
+    Model,
+    Walk,
+    aliased_curve,
+    costs_by_mapping,
+    curve_knees,
+    has_clock,
+    price_curve,
+    stride_of,
+    survey_curve,
+    walk_prices,
+)
 from tlb.stats.intervals import median_interval
-from tlb.stats.knees import APART, Knee
+from tlb.stats.steps import APART, Knee
 from tlb.system.reasons import Unavailable, explain
 
 WAY_STRIDE = 64  # pages that collide; no published first level has more than 32 sets
@@ -37,6 +44,15 @@ _ALONE = (
     "One level shows. A smaller one may lie before it or a larger one behind it, so what missing "
     "it costs is no walk's price until it is known that none does."
 )
+MATCH_OCTAVES = 0.75  # two knees further apart than this are of two levels
+STEP = 1.1  # a step between two points further apart than this places no number of entries
+OTHER_PAGES = 2  # entries that the program's other pages may take, which smears a step by as many
+SAME = 0.03  # two opinions nearer to each other than this agree: the grid around a knee is finer
+BOTH = 0.01  # a first level has a fortieth of a second's entries, so this tells their sum apart
+# Ratios of price to alias at which both are of one level whose entries hold several neighbours: Zen
+# joins four pages and more whose frames lie in a row, an arm64 core up to sixteen. The pages of the
+# alias layout share a few frames, so theirs are never joined.
+JOINED = (1.5, 20.0)
 
 
 class Level(Model):
@@ -101,31 +117,37 @@ def infer(
     if frame.empty:
         raise Unavailable("no-data")
     caches, stride = cache_bytes or {}, stride_of(frame)
-    alias, price = aliased(frame, stride), priced(frame, stride)
-    alias_knees, price_knees = steps(alias), steps(price)
+    alias, price = aliased_curve(frame, stride), price_curve(frame, stride)
+    alias_knees, price_knees = curve_knees(alias), curve_knees(price)
     pairs = paired(price_knees[:2], alias_knees[:2])
     if not pairs:
         counted = f"{len(alias)} aliased and {len(price)} priced numbers of pages"
         raise Unavailable("no-step", counted)
     joined = any(p and a and are_joined(p.pages, a.pages) for p, a in pairs)
     # The price is what a program pays, if its plateaus are where the entries end.
-    main = price if price_knees and not joined else alias
-    levels = _levels(frame, pairs, stride, stated, main)
+    is_priced = bool(price_knees and not joined)
+    mappings = costs_by_mapping(frame, "price" if is_priced else "alias", stride)
+    levels = _levels(frame, pairs, stride, stated, price if is_priced else alias, mappings)
     is_alone = len(levels) == 1 and len(stated) != 1
     notes = [*lacking, *[_ALONE] * is_alone, *_unseen(stated, levels, len(pairs))]
     if is_alone:
         levels = [levels[0].model_copy(update={"is_alone": True})]
-    clock = frame.loc[frame["core_ghz"] > 0, "core_ghz"]
     return Geometry(
         pages=str(frame["pages"].iloc[0]),
         unit="cycles" if has_clock(frame) else "ns",
-        core_ghz=float(clock.median()) if len(clock) else None,
+        core_ghz=_core_ghz(frame),
         first_tread=float((price if len(price) else alias)["cost"].iloc[0]),
         levels=levels,
         walks=[] if is_alone else _walks(frame, alias, levels, stride, caches),
         alias_penalty=_alias_penalty(frame, stride),
         notes=notes + _later_rises(alias_knees, caches),
     )
+
+
+def _core_ghz(frame: pd.DataFrame) -> float | None:
+    """Return the median clock of the processes that measured one; None without any."""
+    clock = frame.loc[frame["core_ghz"] > 0, "core_ghz"]
+    return float(clock.median()) if len(clock) else None
 
 
 def _walks(
@@ -137,7 +159,7 @@ def _walks(
 ) -> list[Walk]:
     first = levels[-2].rise[1] if len(levels) > 1 else 0
     hits = alias[alias["lines"].between(first, levels[-1].rise[0] * 0.9)]["cost"]
-    return walks(frame, hits, levels[-1].entries.value, stride, cache_bytes)
+    return walk_prices(frame, hits, levels[-1].entries.value, stride, cache_bytes)
 
 
 def _levels(
@@ -146,13 +168,15 @@ def _levels(
     stride: int,
     stated: Sequence[int],
     main: pd.DataFrame,
+    mappings: pd.DataFrame,
 ) -> list[Level]:
-    """Return a level for each pair of knees, by price and by alias. main: curve of the hit
-    costs."""
+    """Return a level for each pair of knees, by price and by alias. main, mappings: of the hit
+    costs, see `hit_cost`."""
     levels: list[Level] = []
     before = None
     for place, (by_price, by_alias) in enumerate(pairs):
         knee = by_alias or by_price
+        assert knee is not None  # `paired` gives one of them at least
         named = {"price": by_price, "alias": by_alias}
         opinions = {name: from_step(step, name) for name, step in named.items() if step}
         if drawn := _from_draws(frame, stride, levels, knee):
@@ -166,7 +190,7 @@ def _levels(
                 entries=entries,
                 opinions=opinions,
                 stated=states,
-                hit_cost=_hit_cost(main, before, knee) if before else None,
+                hit_cost=hit_cost(main, mappings, before, knee) if before else None,
                 ways=ways,
                 ways_reason=ways_reason,
                 rise=(knee.tenth, knee.nine_tenths),
@@ -196,8 +220,8 @@ def _stated(stated: Sequence[int], place: int, levels: int, knee: Knee) -> int |
     if len(stated) == levels:
         return stated[place]
     away = {n: abs(np.log2(n / knee.pages)) for n in stated}
-    nearest = min(away, key=away.get, default=None)
-    return nearest if nearest and away[nearest] < APART else None
+    distance, nearest = min(((off, n) for n, off in away.items()), default=(np.inf, None))
+    return nearest if distance < APART else None
 
 
 def _unseen(stated: Sequence[int], levels: Sequence[Level], pairs: int) -> list[str]:
@@ -228,9 +252,11 @@ def _from_draws(
     So few lines fill no data cache.
     """
     layout = "alias" if below else "spread"
-    drawn = curve(frame, layout, "random", stride)
+    drawn = survey_curve(frame, layout, "random", stride)
     drawn = drawn[drawn["lines"].between(*draw_window(knee))]
-    base = aliased(frame, stride) if below else curve(frame, layout, stride_pages=stride)
+    base = (
+        aliased_curve(frame, stride) if below else survey_curve(frame, layout, stride_pages=stride)
+    )
     base = base[base["lines"] < (below[0].rise[0] if below else knee.tenth)]
     if drawn.empty or base.empty:
         return None
@@ -244,15 +270,27 @@ def _from_draws(
     return Estimate.of(c, "draws, fit of 1 - C/M") if np.isfinite([c.low, c.high]).all() else None
 
 
-def _hit_cost(points: pd.DataFrame, before: Knee, knee: Knee) -> Estimate | None:
-    """Return what a hit in a level adds to one in the level before: a difference of two
-    plateaus."""
-    lower = points[points["lines"] <= before.tenth]["cost"]
-    upper = points[points["lines"].between(before.nine_tenths, knee.tenth * 0.9)]["cost"]
+def hit_cost(
+    points: pd.DataFrame, mappings: pd.DataFrame, before: Knee, knee: Knee
+) -> Estimate | None:
+    """Return what a hit in a level adds to one in the level before: a difference of two plateaus.
+
+    points: of a curve. mappings: its costs by mapping; the difference is then taken inside each
+    mapping that has all points, since those share its noise. Empty if each process held one point:
+    the points are then independent.
+    """
+    lines = points["lines"]
+    lower = points[lines <= before.tenth]
+    upper = points[lines.between(before.nine_tenths, knee.tenth * 0.9)]
     if lower.empty or upper.empty:
         return None
-    difference = median_interval(upper) - median_interval(lower)
-    return Estimate.of(difference, "difference of two plateaus")
+    if mappings.empty:
+        difference = median_interval(upper["cost"]) - median_interval(lower["cost"])
+        return Estimate.of(difference, "difference of two plateaus")
+    whole = mappings[[*lower["lines"], *upper["lines"]]].dropna()
+    heights = (whole[side["lines"]].median(axis=1) for side in (upper, lower))
+    difference = median_interval(next(heights) - next(heights))
+    return Estimate.of(difference, "difference of two plateaus of each mapping")
 
 
 def _ways(
@@ -263,7 +301,7 @@ def _ways(
     At a stride of as many pages as there are sets or more, only as many pages fit as a set has
     ways.
     """
-    points = curve(frame, "spread", stride_pages=stride * WAY_STRIDE)
+    points = survey_curve(frame, "spread", stride_pages=stride * WAY_STRIDE)
     lines, least = points["lines"], points["least"]
     at_stride = f"at a stride of {WAY_STRIDE}"
     if len(points) < 6 or not (lines > entries.value).any():
@@ -285,5 +323,141 @@ def _ways(
 
 def _alias_penalty(frame: pd.DataFrame, stride: int) -> float | None:
     """Return the cost of 32 aliased pages, four to a line, less that of 8, one to a line."""
-    at = curve(frame, "alias", stride_pages=stride).set_index("lines")["cost"]
+    at = survey_curve(frame, "alias", stride_pages=stride).set_index("lines")["cost"]
     return float(at[32] - at[8]) if {8, 32} <= set(at.index) else None
+
+
+# --- opinions on the entries of a level, from steps, and which to believe
+
+
+def are_joined(price: float, alias: float) -> bool:
+    """Return whether two steps this far apart belong to one level whose entries hold neighbours."""
+    return JOINED[0] < price / alias < JOINED[1]
+
+
+def from_step(knee: Knee, name: str) -> Estimate:
+    """Return the entries that a step shows: its last low point, its foot if the rise is longer than
+    other pages explain, or half of the rise if it is smeared.
+
+    LRU holds as many pages as still cost nothing. Sets fill one after another: with sixteen ways
+    half of the rise is done 3 % past that.
+    """
+    low, high, foot = knee.last_low, knee.first_high, knee.foot
+    if knee.is_sharp and not knee.is_between_points and low - foot > OTHER_PAGES:
+        margin = max((knee.nine_tenths - knee.tenth) / 4, high - low)
+        return Estimate(value=foot, low=foot - margin, high=foot + margin, method=f"{name}, step")
+    if knee.is_sharp and high <= low * STEP:
+        least = low if knee.is_between_points else min(low, foot)
+        return Estimate(value=low, low=least, high=max(low, high - 1), method=f"{name}, step")
+    method = f"{name}, half of a smeared rise"
+    return Estimate(value=knee.pages, low=knee.tenth, high=knee.nine_tenths, method=method)
+
+
+def _joined(opinions: Mapping[str, Estimate]) -> bool:
+    both = {"price", "alias"} <= opinions.keys()
+    return both and are_joined(opinions["price"].value, opinions["alias"].value)
+
+
+def believed(opinions: Mapping[str, Estimate]) -> Estimate:
+    """Return the opinion to believe.
+
+    A sharp step is exact; of two the larger, since what disturbs a chase fills a level early. Alias
+    alone counts where neighbours share entries. Without a sharp step random draws decide, which
+    hold for any replacement; without draws half of the rise.
+    """
+    if _joined(opinions):
+        opinions = {name: opinion for name, opinion in opinions.items() if name != "price"}
+    named = [opinions[name] for name in ("alias", "price") if name in opinions]
+    steps = [opinion for opinion in named if opinion.method.endswith("step")]
+    if steps:
+        return max(steps, key=lambda opinion: opinion.value)
+    return opinions.get("draws") or named[0]
+
+
+def _agree(a: Estimate, b: float) -> bool:
+    return a.low * (1 - SAME) <= b <= a.high * (1 + SAME) or abs(a.value / b - 1) <= SAME
+
+
+def _measured(opinions: Mapping[str, Estimate], entries: Estimate, knee: Knee) -> str:
+    """Return how the opinions compare with each other."""
+    number = {name: f"{round(opinion.value):,}" for name, opinion in opinions.items()}
+    if entries.method.startswith("draws"):
+        return (
+            f"The cost does not step, it rises: a tenth of it at {round(knee.tenth):,} pages, nine "
+            f"tenths at {round(knee.nine_tenths):,}. Random draws miss as 1 - C/M under any "
+            f"replacement and give {number['draws']} ({round(entries.low):,} to "
+            f"{round(entries.high):,}): believe those. "
+        )
+    if not entries.method.endswith("step"):
+        return (
+            "The cost does not step, it rises, and no draws could be fitted: the number is where "
+            "half of the rise is done. "
+        )
+    if _joined(opinions):
+        neighbours = opinions["price"].value / opinions["alias"].value
+        return (
+            f"Alias puts the step at {number['alias']} pages, price at {number['price']}: where "
+            f"the frames of neighbours lie in a row an entry holds about {neighbours:.0f} of them. "
+            "Believe alias for the entries, and price for what such memory reaches. "
+        )
+    if not {"price", "alias"} <= opinions.keys():
+        only = "price" if "price" in opinions else "alias"
+        return f"Only {only} shows this level, at {number[only]} pages: believe it with care. "
+    if _agree(opinions["alias"], opinions["price"].value):
+        return f"Price and alias agree on {number['alias']} pages. "
+    return (
+        f"Price puts the step at {number['price']} pages, alias at {number['alias']}: believe "
+        f"{round(entries.value):,}, the larger, since what disturbs a chase fills a level early. "
+    )
+
+
+def verdict(
+    opinions: Mapping[str, Estimate], entries: Estimate, knee: Knee, stated: int | None, before: int
+) -> str:
+    """Return how the opinions compare with each other and with CPUID, and which to believe.
+
+    stated: CPUID's entries. before: entries of the level before, 0 for the first; it may hold other
+    pages than this level does.
+    """
+    sentence = _measured(opinions, entries, knee)
+    if stated is None:
+        return sentence + "Nothing states this level's entries to compare with."
+    off_alone = abs(entries.value / stated - 1)
+    off_together = abs(entries.value / (stated + before) - 1)
+    if entries.method.startswith("draws") and off_together < min(BOTH, off_alone):
+        return sentence + (
+            f"CPUID states {stated:,}, and with the {before} of the level before, which hold "
+            "other pages, that is what was found."
+        )
+    if _agree(entries, stated):
+        return sentence + f"CPUID states {stated:,} and agrees."
+    return sentence + (
+        f"CPUID states {stated:,}: believe the measurement for what a program pays, and CPUID for "
+        "what was built; entries may be shared with other page sizes, taken by the system, or "
+        "reached by a hash that fills its sets unevenly."
+    )
+
+
+def paired(by_price: list[Knee], by_alias: list[Knee]) -> list[tuple[Knee | None, Knee | None]]:
+    """Return the knees of both curves level by level, ascending; None where a curve lacks the
+    level."""
+
+    def is_near(price: Knee, alias: Knee) -> bool:
+        overlaps = price.tenth < alias.nine_tenths and alias.tenth < price.nine_tenths
+        return overlaps or abs(np.log2(price.pages / alias.pages)) < MATCH_OCTAVES
+
+    rest = list(by_price)
+    pairs: list[tuple[Knee | None, Knee]] = []
+    for knee in by_alias:
+        near = [price for price in rest if is_near(price, knee)]
+        pairs.append((near[0] if near else None, knee))
+        rest = [price for price in rest if price not in near]
+    if not any(price for price, _ in pairs):  # each may be a multiple of alias, level by level
+        for i, price in enumerate(rest[: len(pairs)]):
+            if are_joined(price.pages, pairs[i][1].pages):
+                pairs[i] = price, pairs[i][1]
+        rest = [price for price in rest if price not in [used for used, _ in pairs]]
+    levels = [(alias.pages, price, alias) for price, alias in pairs]
+    alone = [(price.pages, price, None) for price in rest]
+    found = sorted([*levels, *alone], key=lambda level: level[0])
+    return [(price, alias) for _, price, alias in found[:2]]

@@ -1,18 +1,26 @@
-"""The curves of a survey: what an access costs by the number of pages, in each layout, and as
-spread minus packed.
+"""The curves of a survey and the price of a walk: what geometry.py reads.
 
+A curve is what an access costs by the number of pages, in each layout, and as spread minus packed.
 Costs are in core cycles, ns per access times the core clock that each process measured beside its
 region: so a change of frequency between two processes is no step. Where an engine has no clock they
-are in ns.
+are in ns. The price of a walk with its page table in L2, L3 and memory is from chases far beyond the
+TLB.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Literal, Self
+
+import numpy as np
 import pandas as pd
+from pydantic import BaseModel, ConfigDict
 
 from tlb.stats.curves import Curve, select
-from tlb.stats.knees import Knee, knees
+from tlb.stats.intervals import PAIRED, Interval, median_interval
+from tlb.stats.steps import Knee, knees
 from tlb.system.page_sizes import page_bytes
+from tlb.system.reasons import explain
 
 COLUMNS = ["lines", "cost", "low", "high", "coverage", "n", "least"]
 ALIAS_FROM = 16  # pages, two to a line
@@ -22,7 +30,7 @@ def has_clock(frame: pd.DataFrame) -> bool:
     return bool((frame["core_ghz"] > 0).all())
 
 
-def costs(frame: pd.DataFrame) -> pd.Series:
+def cost_per_access(frame: pd.DataFrame) -> pd.Series:
     """Core cycles per access of each row, or ns where no row has a core clock."""
     return frame["ns_per_access"] * (frame["core_ghz"] if has_clock(frame) else 1.0)
 
@@ -38,7 +46,7 @@ def stride_of(frame: pd.DataFrame) -> int:
     return base_stride(row["pages"], int(row["stride_bytes"] // row["stride_pages"]))
 
 
-def curve(
+def survey_curve(
     frame: pd.DataFrame, layout: str, order: str = "cycle", stride_pages: int = 1
 ) -> pd.DataFrame:
     """One row a number of pages, ascending: lines, cost (median over processes), low, high,
@@ -52,13 +60,13 @@ def curve(
     return _points(Curve.of(rows, value="cost").table.set_index("lines"), _least(rows))
 
 
-def aliased(frame: pd.DataFrame, stride_pages: int = 1) -> pd.DataFrame:
+def aliased_curve(frame: pd.DataFrame, stride_pages: int = 1) -> pd.DataFrame:
     """The aliased cycle from as many pages on as pay the way predictor's price alike."""
-    points = curve(frame, "alias", stride_pages=stride_pages)
+    points = survey_curve(frame, "alias", stride_pages=stride_pages)
     return points[points["lines"] >= ALIAS_FROM].reset_index(drop=True)
 
 
-def priced(frame: pd.DataFrame, stride_pages: int = 1) -> pd.DataFrame:
+def price_curve(frame: pd.DataFrame, stride_pages: int = 1) -> pd.DataFrame:
     """Spread minus packed, plus the packed chase in the smallest set: what a load costs where the
     caches always hit."""
     spread, packed = _rows(frame, "spread", "cycle", stride_pages), _rows(frame, "packed", "cycle")
@@ -76,7 +84,25 @@ def priced(frame: pd.DataFrame, stride_pages: int = 1) -> pd.DataFrame:
     return points
 
 
-def steps(points: pd.DataFrame) -> list[Knee]:
+def costs_by_mapping(
+    frame: pd.DataFrame, layout: Literal["price", "alias"], stride_pages: int = 1
+) -> pd.DataFrame:
+    """Return the cost of a cycle with a row for each mapping and a column for each number of pages:
+    of the alias layout, or of spread minus packed. Empty for rows of processes that held one point
+    each."""
+    if "measures" not in frame or not (frame["measures"] >= PAIRED).all():
+        return pd.DataFrame()
+    if layout == "alias":
+        return _by_mapping(_rows(frame, "alias", "cycle", stride_pages))
+    spread, packed = _rows(frame, "spread", "cycle", stride_pages), _rows(frame, "packed", "cycle")
+    return _by_mapping(spread) - _by_mapping(packed)
+
+
+def _by_mapping(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.groupby(["repeat", "lines"])["cost"].median().unstack("lines")
+
+
+def curve_knees(points: pd.DataFrame) -> list[Knee]:
     """The knees of a curve of `curve` or `priced`."""
     return knees(points["lines"], points["least"]) if len(points) else []
 
@@ -91,7 +117,7 @@ def _rows(
         order=order,
         **{} if layout == "packed" else {"stride_pages": stride_pages},
     )
-    return rows.assign(cost=costs(rows))
+    return rows.assign(cost=cost_per_access(rows))
 
 
 def _least(rows: pd.DataFrame) -> pd.Series:
@@ -100,3 +126,124 @@ def _least(rows: pd.DataFrame) -> pd.Series:
 
 def _points(table: pd.DataFrame, least: pd.Series) -> pd.DataFrame:
     return table.rename(columns={"median": "cost"}).assign(least=least).reset_index()[COLUMNS]
+
+
+# --- the price of a walk
+
+TABLE_ENTRY_BYTES, LINE_BYTES = 8, 64
+REPEATS_FOR_BOUNDS = 3
+MOST_PAGES = 1 << 26  # that an aliased chase spans: its visits have 32 bits, in units of a line
+Place = Literal["L2", "L3", "memory"]
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Estimate(Model):
+    """A number with its bounds. method: where it comes from. coverage: of the bounds, as intervals
+    have it; 1 if they are two points of a sweep."""
+
+    value: float
+    low: float
+    high: float
+    method: str
+    coverage: float = 1.0
+
+    @property
+    def interval(self) -> Interval:
+        return Interval(self.value, self.low, self.high, self.coverage)
+
+    @classmethod
+    def of(cls, interval: Interval, method: str) -> Self:
+        return cls(
+            value=interval.value,
+            low=interval.low,
+            high=interval.high,
+            method=method,
+            coverage=interval.coverage,
+        )
+
+
+class Walk(Model):
+    """The price of a walk on top of a hit in the last level. table_bytes: lines of page-table
+    entries that the walks touch."""
+
+    table_in: Place
+    pages: int
+    stride_pages: int
+    table_bytes: int
+    cost: Estimate | None
+    reason: str | None = None
+
+
+def walk_points(
+    entries: float, stride: int, cache_bytes: Mapping[int, int]
+) -> list[tuple[Place, int, int]]:
+    """Return (place, pages, stride) of the chases whose page table fits that place and no nearer
+    one.
+
+    At a stride of eight pages each page has a line of entries of its own. At least five times the
+    entries, so that nearly every access walks, under random replacement too. A place that no chase
+    can have, since its cache is too small, is left out.
+    """
+    sizes = [size for _, size in sorted(cache_bytes.items())]
+    least: float = 5 * entries
+    points: list[tuple[Place, int, int]] = []
+    if len(sizes) > 1:
+        n = 2 ** int(np.ceil(np.log2(least)))
+        if sizes[0] < n * TABLE_ENTRY_BYTES <= sizes[1] / 2:
+            points.append(("L2", n, stride))
+    if len(sizes) > 2:
+        n = round(float(np.sqrt(sizes[1] * sizes[2])) / LINE_BYTES)
+        if n >= least and sizes[1] < n * LINE_BYTES < sizes[2]:
+            points.append(("L3", n, 8 * stride))
+    if sizes:
+        points.append(("memory", int(max(2 * sizes[-1] // LINE_BYTES, least)), 8 * stride))
+    return points
+
+
+def walk_prices(
+    frame: pd.DataFrame,
+    plateau: pd.Series,
+    entries: float,
+    stride: int,
+    cache_bytes: Mapping[int, int],
+) -> list[Walk]:
+    """Return what aliased chases far beyond the last level's entries cost above its plateau.
+
+    plateau: costs of the chases that hit in the last level; may be empty.
+    """
+    found = []
+    for place, lines, apart in walk_points(entries, stride, cache_bytes):
+        rows = select(frame, layout="alias", order="cycle", lines=lines, stride_pages=apart)
+        cost = reason = None
+        if lines * apart > MOST_PAGES:
+            reason = explain("out-of-reach")
+        elif rows.empty or plateau.empty:
+            reason = explain("too-few-points", "this chase was left out")
+        else:
+            method = f"median of {len(rows)} processes, less the plateau before"
+            cost = Estimate.of(_cost(rows) - median_interval(plateau), method)
+        walk = Walk(
+            table_in=place,
+            pages=lines,
+            stride_pages=apart,
+            cost=cost,
+            reason=reason,
+            table_bytes=lines * min(TABLE_ENTRY_BYTES * apart // stride, LINE_BYTES),
+        )
+        found.append(walk)
+    return found
+
+
+def _cost(rows: pd.DataFrame) -> Interval:
+    """Return the median over processes; fewer than three have the bounds of all their batches."""
+    cost = cost_per_access(rows)
+    if len(rows) >= REPEATS_FOR_BOUNDS:
+        return median_interval(cost)
+    scale = cost / rows["ns_per_access"]
+    batches = [*cost]
+    for ns, factor in zip(rows["batch_ns_per_access"], scale, strict=True):
+        batches += [*np.asarray(ns) * factor]
+    return Interval(float(cost.median()), float(min(batches)), float(max(batches)), 0.0)

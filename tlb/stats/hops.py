@@ -3,15 +3,16 @@ quantiles."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 from scipy.signal import find_peaks
 
 from tlb.system.reasons import Unavailable
 
+Numbers = float | Sequence[float] | np.ndarray
 # kernels/hops.h: up to so many ticks a bin each, then half as many bins an octave
 SINGLE_TICKS = 256
 PROMINENT = 0.08  # of the highest mode: less is a ripple of the steps of the clock
@@ -101,12 +102,12 @@ def cumulative(spread: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     return at, np.maximum.accumulate(np.clip(heights / heights[-1], 0, 1))
 
 
-def below(spread: pd.DataFrame, ns: ArrayLike) -> np.ndarray:
+def below(spread: pd.DataFrame, ns: Numbers) -> np.ndarray:
     """Return the share of hops that took less than so many ns."""
     return np.interp(ns, *cumulative(spread), left=0.0, right=1.0)
 
 
-def quantile(spread: pd.DataFrame, q: ArrayLike) -> np.ndarray:
+def quantile(spread: pd.DataFrame, q: Numbers) -> np.ndarray:
     """Return the ns that a share q of the hops did not exceed; never below zero."""
     at, heights = cumulative(spread)
     return np.maximum(np.interp(q, heights, at), 0.0)

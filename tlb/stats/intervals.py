@@ -24,8 +24,9 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import exp, hypot, inf, isfinite, log, log2, nan
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tlb.stats import scatter
 from tlb.stats.scatter import JUMP, UNSTABLE_SPREAD, finite, median, modes, trend
@@ -33,9 +34,13 @@ from tlb.system.optional import Lazy
 from tlb.system.reasons import Unavailable
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    import numpy as np
+    import pandas as pd
+    from scipy import special
 
-np, pd, special = Lazy("numpy"), Lazy("pandas"), Lazy("scipy.special")
+    from tlb.stats.scatter import Values
+else:
+    np, pd, special = Lazy("numpy"), Lazy("pandas"), Lazy("scipy.special")
 
 LEAST_COVERAGE = 0.90  # of an interval that decides: five processes cover 93.75 %, four 87.5 %
 FEWEST_PAIRS = 5  # whose range covers as much
@@ -44,38 +49,48 @@ PAIRED = 2  # `measures` of the first kernels whose repeats are mappings of many
 SUMMARY = ("median", "low", "high", "coverage", "modes", "n", "spread", "unstable", "outliers")
 
 
-class Repeats(NamedTuple):
+@dataclass(frozen=True)
+class Repeats:
     """The value of each mapping, by its number. drift: what the `trend` of their rows adds from the
     middle of the campaign to its end."""
 
-    values: Mapping[int, float]
+    values: Mapping[int, float] = field(default_factory=dict)
     drift: float = 0.0
 
 
-class _Bounds(NamedTuple):
-    value: float
-    low: float
-    high: float
-    coverage: float = 1.0
-    modes: int = 1
+NO_REPEATS = Repeats()
 
 
-class Interval(_Bounds):
+@dataclass(frozen=True)
+class Interval:
     """An estimate between its bounds. `coverage`: how often such bounds hold the truth, 0 to 1.
     `modes`: 2 if a point behind it has two modes. `repeats`: the values of the mappings that it is
-    the median of; a copy with other bounds has none.
+    the median of; not compared. Other bounds need other repeats, or NO_REPEATS.
 
     `a - b` and `a / b` are of pairs if both have enough repeats in common, else of independent
     estimates.
     """
 
-    repeats = Repeats({})
+    value: float
+    low: float
+    high: float
+    coverage: float = 1.0
+    modes: int = 1
+    repeats: Repeats = field(default=NO_REPEATS, compare=False, repr=False)
 
-    def of_repeats(self, repeats: Repeats) -> Interval:
-        """Return the same bounds, with the repeats that they are of."""
-        same = self._replace()
-        same.repeats = repeats
-        return same
+    @property
+    def value_and_bounds(self) -> tuple[float, float, float]:
+        return self.value, self.low, self.high
+
+    def as_dict(self) -> dict[str, float]:
+        """Return the numbers by name, without repeats, as JSON documents keep them."""
+        return {
+            "value": self.value,
+            "low": self.low,
+            "high": self.high,
+            "coverage": self.coverage,
+            "modes": self.modes,
+        }
 
     def __format__(self, spec: str) -> str:
         """Format as "1.52 (1.40 to 1.60)", no zero with a sign; without a specification, a tuple's
@@ -88,7 +103,7 @@ class Interval(_Bounds):
             return str(self)
         # after fill, alignment and sign
         unsigned = re.sub(r"^((?:.?[<>=^])?[-+ ]?)z?", r"\1z", spec, count=1)
-        value, low, high = (format(bound, unsigned) for bound in self[:3])
+        value, low, high = (format(number, unsigned) for number in self.value_and_bounds)
         if self.coverage < LEAST_COVERAGE and isfinite(self.value):
             n = round(1 - log2(1 - self.coverage))  # the range of n values covers 1 - 2^(1-n)
             return f"{value} ({n} repeat{'s' * (n != 1)})"
@@ -106,14 +121,15 @@ class Interval(_Bounds):
     def __truediv__(self, other: Interval) -> Interval:
         return interval_of_ratio(self, other)
 
-    def __mul__(self, factor: float) -> Interval:  # type: ignore[override]
+    def __mul__(self, factor: float) -> Interval:
         """Multiply by an exact number above zero, such as a unit."""
-        scaled = self._replace(
-            value=self.value * factor, low=self.low * factor, high=self.high * factor
-        )
-        values, drift = self.repeats
-        return scaled.of_repeats(
-            Repeats({n: value * factor for n, value in values.items()}, drift * factor)
+        repeats = {n: value * factor for n, value in self.repeats.values.items()}
+        return replace(
+            self,
+            value=self.value * factor,
+            low=self.low * factor,
+            high=self.high * factor,
+            repeats=Repeats(repeats, self.repeats.drift * factor),
         )
 
     def share_of(self, whole: Interval) -> Interval:
@@ -126,35 +142,43 @@ class Interval(_Bounds):
         number is to that quantile (Bonferroni). tests/report/test_rule.py measures the errors
         left."""
         if among == 1:
-            return self._replace()
+            return replace(self, repeats=NO_REPEATS)
         scale = special.ndtri(0.025 / among) / special.ndtri(0.025)
-        return self._replace(
+        return replace(
+            self,
             low=self.value - scale * (self.value - self.low),
             high=self.value + scale * (self.high - self.value),
+            repeats=NO_REPEATS,
         )
 
     @classmethod
-    def of(cls, row: Mapping[str, float] | pd.Series, name: str = "") -> Interval:
-        """Return the interval of a row of `summarise`, with its repeats unless its numbers were
-        changed; or of columns <name>, <name>_low, <name>_high with the row's coverage, 1 if it has
-        none."""
+    def of(cls, row: Mapping[str, Any] | pd.Series, name: str = "") -> Interval:
+        """Return the interval of a row of `summarise`, with its repeats; or of columns <name>,
+        <name>_low, <name>_high with the row's coverage, 1 if it has none, without repeats."""
         columns = (name, f"{name}_low", f"{name}_high") if name else ("median", "low", "high")
-        found = cls(
-            *(float(row[column]) for column in columns),
-            float(row.get("coverage", 1.0)),
-            int(row.get("modes", 1)),
+        value, low, high = (float(row[column]) for column in columns)
+        by_repeat, repeats = None if name else row.get(BY_REPEAT), NO_REPEATS
+        if isinstance(by_repeat, Mapping):
+            repeats = Repeats(by_repeat, float(row[DRIFT]))
+        return cls(
+            value,
+            low,
+            high,
+            coverage=float(row.get("coverage", 1.0)),
+            modes=int(row.get("modes", 1)),
+            repeats=repeats,
         )
-        return kept if (kept := row.get(REPEATS)) == found else found
 
 
-# the column of tables that keeps intervals with their repeats; not there where none has any
-REPEATS = "by_repeat"
+# Columns of tables that keep each row's `Repeats`; absent where none has any. What changes `median`,
+# `low` or `high` of a table drops BY_REPEAT.
+BY_REPEAT, DRIFT = "by_repeat", "by_repeat_drift"
 
 
 UNKNOWN = Interval(nan, nan, nan, 0.0)  # what was not measured
 
 
-def median_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
+def median_interval(values: Values, confidence: float = 0.95) -> Interval:
     """Return the median and its exact order-statistic interval [X(r), X(n+1-r)].
 
     The number of values below the true median is Binomial(n, 1/2), so the coverage is 1 - 2 P(B <
@@ -188,17 +212,20 @@ def _of_mappings(
     """Return `interval_of_rows` of columns."""
     is_kept = np.isfinite(values)
     values = values[is_kept]
-    if measures is None or not values.size or not (measures[is_kept] >= PAIRED).all():
+    if measures is None or repeat is None or not values.size:
         return median_interval(values)
-    repeats = Repeats(scatter.medians_by_repeat(values, repeat[is_kept]))
-    return median_interval([*repeats.values.values()]).of_repeats(repeats)
+    if not (measures[is_kept] >= PAIRED).all():
+        return median_interval(values)
+    by_repeat = scatter.medians_by_repeat(values, repeat[is_kept])
+    return replace(median_interval([*by_repeat.values()]), repeats=Repeats(by_repeat))
 
 
 def with_repeats(table: pd.DataFrame, intervals: Sequence[Interval]) -> pd.DataFrame:
-    """Return the table with the column from which `Interval.of` reads repeats."""
+    """Return the table with the columns from which `Interval.of` reads repeats."""
     if not any(i.repeats.values for i in intervals):
         return table
-    return table.assign(**{REPEATS: pd.Series(intervals, dtype=object)})
+    values = pd.Series([i.repeats.values for i in intervals], dtype=object)
+    return table.assign(**{BY_REPEAT: values, DRIFT: [i.repeats.drift for i in intervals]})
 
 
 def _of_pairs(
@@ -216,8 +243,11 @@ def _of_pairs(
     if len(values) < FEWEST_PAIRS:
         return None
     found = median_interval(list(values.values()))
-    return found._replace(low=found.low - abs(drift), high=found.high + abs(drift)).of_repeats(
-        Repeats(values, drift)
+    return replace(
+        found,
+        low=found.low - abs(drift),
+        high=found.high + abs(drift),
+        repeats=Repeats(values, drift),
     )
 
 
@@ -227,7 +257,7 @@ def interval_of_difference(a: Interval, b: Interval) -> Interval:
     Statistics in Medicine 27, 2008). Coverage: the lower of the two, which simulations over six
     distributions do not undercut (tests/stats/test_intervals.py)."""
     if pairs := _of_pairs(a, b, operator.sub, a.repeats.drift - b.repeats.drift):
-        return pairs._replace(modes=max(a.modes, b.modes)).of_repeats(pairs.repeats)
+        return replace(pairs, modes=max(a.modes, b.modes))
     value = a.value - b.value
     low = value - hypot(a.value - a.low, b.high - b.value)
     high = value + hypot(a.high - a.value, b.value - b.low)
@@ -245,12 +275,14 @@ def interval_of_ratio(a: Interval, b: Interval) -> Interval:
         pairs := _of_pairs(a, b, operator.truediv, drift)
     ):
         return pairs
-    logs = [
-        Interval(log(i.value), log(i.low) if i.low > 0 else -inf, log(i.high), i.coverage, i.modes)
-        for i in (a, b)
-    ]
-    _, low, high, coverage, found = interval_of_difference(*logs)
-    return Interval(a.value / b.value, exp(low), exp(high), coverage, found)
+    logs = interval_of_difference(_log(a), _log(b))
+    return replace(logs, value=a.value / b.value, low=exp(logs.low), high=exp(logs.high))
+
+
+def _log(interval: Interval) -> Interval:
+    """Return the logarithm of a positive estimate; a bound at or below zero becomes -inf."""
+    low = log(interval.low) if interval.low > 0 else -inf
+    return Interval(log(interval.value), low, log(interval.high), interval.coverage, interval.modes)
 
 
 def summarise(frame: pd.DataFrame, by: Sequence[str], value: str = "ns_per_access") -> pd.DataFrame:
@@ -274,10 +306,11 @@ def summarise(frame: pd.DataFrame, by: Sequence[str], value: str = "ns_per_acces
         drift = slope * np.ptp(frame["repeat"].to_numpy()[at]) / 2 if slope else 0.0
         if slope and interval.low > 0:
             factor = exp(abs(drift))
-            interval = interval._replace(low=interval.low / factor, high=interval.high * factor)
-        intervals.append(interval.of_repeats(Repeats(values, drift * interval.value)))
+            interval = replace(interval, low=interval.low / factor, high=interval.high * factor)
+        intervals.append(replace(interval, repeats=Repeats(values, drift * interval.value)))
+        numbers = (*interval.value_and_bounds, interval.coverage, interval.modes)
         is_unstable = not spread <= UNSTABLE_SPREAD
-        rows.append((*key, *interval, len(x), spread, is_unstable, int(scatter.outliers(x).sum())))
+        rows.append((*key, *numbers, len(x), spread, is_unstable, int(scatter.outliers(x).sum())))
     return with_repeats(pd.DataFrame(rows, columns=[*by, *SUMMARY]), intervals)
 
 

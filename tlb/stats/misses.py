@@ -187,9 +187,13 @@ class RandomFit:
 
     def predict(self, lines: ArrayLike) -> np.ndarray:
         """Return the fitted price in ns at each number of lines."""
-        knees, costs = (self.l1_entries, self.l2_entries), (self.stlb_cost_ns, self.walk_ns)
         return two_level_cost(
-            lines, *(knee.value for knee in knees), 0.0, *(cost.value for cost in costs)
+            lines,
+            l1_entries=self.l1_entries.value,
+            l2_entries=self.l2_entries.value,
+            hit=0.0,
+            l2_hit=self.stlb_cost_ns.value,
+            walk=self.walk_ns.value,
         )
 
 
@@ -239,13 +243,20 @@ def _random_fit(
 ) -> RandomFit:
     half = _half_widths(best.jac, best.fun, confidence)
     ends = np.stack([best.x, best.x - half, best.x + half], axis=1)
-    prices = [Interval(*map(rounded, row), confidence) for row in ends[:2]]
+    prices = [_interval(row, confidence) for row in ends[:2]]
     entries = [Interval(c, c, c, 1.0) for c in knees]
     for i, row in zip(free, np.exp(np.clip(ends[2:], -700, 700)), strict=True):
-        entries[i] = Interval(*map(rounded, row), confidence)
+        entries[i] = _interval(row, confidence)
     if entries[0].value > entries[1].value:  # free knees may have crossed
         entries, prices = entries[::-1], prices[::-1]
     return RandomFit(*prices, *entries)
+
+
+def _interval(ends: np.ndarray, confidence: float) -> Interval:
+    """Return the interval of an estimate and its two bounds, to the digits that all CPUs agree
+    on."""
+    value, low, high = map(rounded, ends)
+    return Interval(value, low, high, confidence)
 
 
 def _usable(lines: ArrayLike, price_ns: ArrayLike) -> tuple[np.ndarray, np.ndarray]:

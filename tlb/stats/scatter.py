@@ -3,18 +3,20 @@ of them bound their median."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import inf, isfinite, log, nan
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from tlb.system.optional import Lazy
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
-    from numpy.typing import ArrayLike
 
-np = Lazy("numpy")
+    Values: TypeAlias = Sequence[float] | np.ndarray | pd.Series
+else:
+    np = Lazy("numpy")
 
 JUMP = 1.5  # between two modes; for less, the bounds of the median say enough
 UNSTABLE_SPREAD = 0.05  # the design's line between a result and a warning
@@ -53,7 +55,7 @@ def trend(frame: pd.DataFrame, by: Sequence[str], value: str) -> float:
     return float(np.median(np.concatenate(slopes))) if is_found else 0.0
 
 
-def relative_spread(values: ArrayLike) -> float:
+def relative_spread(values: Values) -> float:
     """Return the interquartile range over the median; NaN for fewer than two values.
 
     Fresh mappings come in two kinds (good and bad physical pages), so the measure must see a second
@@ -71,7 +73,7 @@ def relative_spread(values: ArrayLike) -> float:
     return float(high - low) / middle if middle > 0 else inf
 
 
-def outliers(values: ArrayLike) -> np.ndarray:
+def outliers(values: Values) -> np.ndarray:
     """Return a flag per value that is far from the median by the noise and by what matters. Nothing
     is removed anywhere.
 
@@ -88,7 +90,7 @@ def outliers(values: ArrayLike) -> np.ndarray:
     return (distance > OUTLIER_SCORE * noise) & (distance > UNSTABLE_SPREAD * abs(middle))
 
 
-def modes(values: ArrayLike) -> int:
+def modes(values: Values) -> int:
     """Return 2 if the values lie at two places: two or more at each, a jump between them, and
     nothing within twice the spread of either side; else 1. A single value away from the others is
     an outlier."""
@@ -102,9 +104,9 @@ def modes(values: ArrayLike) -> int:
     return 1
 
 
-def finite(values: ArrayLike) -> list[float]:
+def finite(values: Values) -> list[float]:
     """Return the finite values of a sequence or an array in ascending order."""
-    listed = values.tolist() if hasattr(values, "tolist") else values
+    listed: Iterable[float] = values.tolist() if hasattr(values, "tolist") else values
     return sorted(value for value in map(float, listed) if isfinite(value))
 
 

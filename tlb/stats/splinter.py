@@ -10,13 +10,13 @@ is splintered, and only its walk is shorter.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import pandas as pd
 
 from tlb.stats.curves import select
 from tlb.stats.geometry import Backing
-from tlb.stats.geometry_curves import has_clock, priced, steps
+from tlb.stats.geometry_curves import curve_knees, has_clock, price_curve
 from tlb.stats.intervals import Interval
 from tlb.system.page_sizes import BASE, LARGE, words
 from tlb.system.reasons import Unavailable, explain
@@ -54,11 +54,14 @@ class Compared(NamedTuple):
         )
 
 
+Verdict = Literal["not splintered", "splintered by the host", "cannot tell"]
+
+
 class Splinter(NamedTuple):
     """The verdict with what it rests on: between the first level's entries and the second's, and
     past both."""
 
-    verdict: str  # not splintered, splintered by the host, cannot tell
+    verdict: Verdict
     evidence: str
     pages: str  # which large pages
     unit: str  # cycles or ns
@@ -93,8 +96,8 @@ def judge(frame: pd.DataFrame, hypervisor: str) -> Splinter:
     chase = select(frame, kernel="page_chase", order="cycle", stride_pages=1)
     chase = chase[chase["lines"] <= MOST_LINES]
     large = large_pages(chase)
-    base, huge = (priced(select(chase, pages=pages)) for pages in (BASE, large))
-    knees = steps(base)[:2] if len(base) else []
+    base, huge = (price_curve(select(chase, pages=pages)) for pages in (BASE, large))
+    knees = curve_knees(base)[:2] if len(base) else []
     if not knees:
         raise Unavailable("no-step", "base pages show no step that large ones could lack")
     unit = "cycles" if has_clock(chase) else "ns"
@@ -123,15 +126,7 @@ def _compare(base: pd.DataFrame, huge: pd.DataFrame, above: float, below: float)
             "too-few-points",
             f"nothing was measured on both between {above:.0f} and {below:.0f} lines",
         )
-    # `priced` adds what a load costs that hits everywhere; here it goes off again
-    small, big = (
-        Interval(
-            *part[["cost", "low", "high"]].median() - float(points["cost"].iloc[0]),
-            part["coverage"].min(),
-        )
-        for points in (base, huge)
-        for part in [select(points, lines=shared)]
-    )
+    small, big = (_above_hits(points, shared) for points in (base, huge))
     lines = int(shared[0]), int(shared[-1])
     if small.low <= 0:
         raise Unavailable("no-step", f"base pages pay {small:.1f} there")
@@ -143,7 +138,15 @@ def _compare(base: pd.DataFrame, huge: pd.DataFrame, above: float, below: float)
     return Compared(small.value, big.value, big / small, lines)
 
 
-def _decide(first: Interval, walk: Interval | None, hypervisor: str) -> tuple[str, str]:
+def _above_hits(points: pd.DataFrame, lines: list[int]) -> Interval:
+    """Return the medians of costs and bounds at these numbers of lines, less the cost of a load
+    that hits everywhere, which `price_curve` adds."""
+    part, hit = select(points, lines=lines), float(points["cost"].iloc[0])
+    value, low, high = (float(part[name].median()) - hit for name in ("cost", "low", "high"))
+    return Interval(value, low, high, float(part["coverage"].min()))
+
+
+def _decide(first: Interval, walk: Interval | None, hypervisor: str) -> tuple[Verdict, str]:
     if first.low > HALF:
         if hypervisor == "none":
             return "cannot tell", (

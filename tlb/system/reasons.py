@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-Some = TypeVar("Some", bound=Sized)
+Some = TypeVar("Some")
 
 
 class ReasonText(NamedTuple):
@@ -122,8 +122,8 @@ def if_available(make: Callable[..., Any], *given: Any) -> Any:
 
 
 def required(rows: Some | None, lacking: str, code: str = "too-few-points") -> Some:
-    """Return `rows`, of which there are some. Raises Unavailable(code) with what is lacking where
-    there are none."""
-    if rows is None or not len(rows):
+    """Return `rows`. Raises Unavailable(code) with what is lacking for None and for anything
+    empty."""
+    if rows is None or (isinstance(rows, Sized) and not len(rows)):
         raise Unavailable(code, lacking)
     return rows

@@ -8,8 +8,7 @@ import pytest
 from support.tables import MACHINES, NOTHING, Walker, analysis, points, rows
 from support.your_machine import geometry
 
-from experiments.walk_anatomy import Analysis, grid
-from tlb.stats import replacement, walk_caches
+from experiments.walk_anatomy import Analysis, grid, models
 from tlb.system.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -52,7 +51,7 @@ def test_the_closed_form_is_what_the_simulator_counts():
     a = quiet()
     for level, curve in a.prices.items():
         for tables in grid.table_sweep(level, a.pages, a.fanout):
-            said = walk_caches.predicted_ns(a.first_ns.value, a.caches, dict(enumerate(tables, 1)))
+            said = models.predicted_miss_ns(a.first_ns.value, a.caches, dict(enumerate(tables, 1)))
             assert said == pytest.approx(curve.at(tables[level - 1]).value, rel=0.06), tables
 
 
@@ -83,7 +82,7 @@ def test_a_miss_is_priced_by_the_walks_that_were_counted_at_its_own_point():
 @pytest.mark.parametrize("policy", ["lru", "random", "srrip"])
 def test_what_the_last_level_replaces_is_found(policy):
     a = analysis(rows(Walker(replacement=policy)))
-    left = {one.name for one in replacement.fitting(a.policies)}
+    left = {one.name for one in models.fitting_policies(a.policies)}
     assert len(a.misses) == 3 and policy in left
     unlike = {
         "lru": ("random", "fifo"),

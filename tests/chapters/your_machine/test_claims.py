@@ -20,7 +20,7 @@ from support.your_machine import (
 from experiments.your_machine import Analysis
 from tlb.report.claims import REGISTRY
 from tlb.report.verdicts import judge
-from tlb.stats.geometry_walks import Walk
+from tlb.stats.geometry_curves import Walk
 
 H, F, C = "holds", "fails", "cannot tell"
 

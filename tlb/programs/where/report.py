@@ -296,7 +296,10 @@ class Report:
                 line._asdict() | found.lines[line]._asdict() | {"sites": found.touches[line]}
                 for line in self.lines
             ],
-            "saved_ms": [line._asdict() | {"saved": s[:3]} for line, (_, s) in self.times.items()],
+            "saved_ms": [
+                line._asdict() | {"saved": s.value_and_bounds}
+                for line, (_, s) in self.times.items()
+            ],
             "sites": [vars(site) | {"counts": site.counts._asdict()} for site in self.sites],
             "smallest": proof and proof.smallest,
             "rounds": proof

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from tlb.stats.geometry import WAY_STRIDE, Backing, Estimate, Geometry, Level
+from tlb.stats.geometry import WAY_STRIDE, Backing, Geometry, Level
+from tlb.stats.geometry_curves import Estimate
 from tlb.system.units import format_size
 
 _NAMES = {1: "L1 dTLB", 2: "STLB"}
@@ -66,6 +67,11 @@ def walks_table(geometry: Geometry) -> pd.DataFrame:
             row["ns"] = _text(walk.cost, 0, geometry.core_ghz) if geometry.core_ghz else _MISSING
         rows.append(row)
     return pd.DataFrame(rows, columns=list(rows[0]) if rows else ["page table in", "pages"])
+
+
+def parts(geometry: Geometry) -> list[pd.DataFrame | str]:
+    """Return all that `tlb geometry` shows: the two tables, then the sentences."""
+    return [levels_table(geometry), walks_table(geometry), *sentences(geometry)]
 
 
 def sentences(geometry: Geometry) -> list[str]:

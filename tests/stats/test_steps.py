@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tlb.stats.knees import change_points, knees
+from tlb.stats.steps import change_points, knees
 
 PAGES = np.unique(np.round(2 ** np.arange(4, 14.01, 1 / 16)))
 

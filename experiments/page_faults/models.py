@@ -5,8 +5,8 @@ The book itself compares medians with exact intervals (intervals.py), which assu
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import inf, sqrt
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,7 +18,8 @@ from tlb.system.reasons import Unavailable
 CONFIDENCE = 0.95
 
 
-class Sample(NamedTuple):
+@dataclass(frozen=True)
+class Sample:
     """The mean of n values and its standard error."""
 
     mean: float
@@ -36,7 +37,8 @@ class Sample(NamedTuple):
         return Interval(self.mean, self.mean - half, self.mean + half, CONFIDENCE)
 
 
-class Test(NamedTuple):
+@dataclass(frozen=True)
+class StudentTest:
     """Student's test of two means, b less a, with pooled variance.
 
     p: two-sided. effect: Cohen's d, the difference in standard deviations of one value. relative:
@@ -66,7 +68,7 @@ def sample(values: ArrayLike) -> Sample:
     return Sample(float(x.mean()), float(x.std(ddof=1)) / sqrt(x.size), int(x.size))
 
 
-def printed(mean: float, low: float, high: float, n: int) -> Sample:
+def sample_from_interval(mean: float, low: float, high: float, n: int) -> Sample:
     """Return the sample behind a mean and its 95 % interval as an article prints them."""
     if n < 2 or not low < high:
         wrong = f"an interval from {low:g} to {high:g} of {n} values has no standard error"
@@ -74,7 +76,7 @@ def printed(mean: float, low: float, high: float, n: int) -> Sample:
     return Sample(mean, (high - low) / 2 / _quantile(n - 1), n)
 
 
-def compare(a: Sample, b: Sample) -> Test:
+def student_test(a: Sample, b: Sample) -> StudentTest:
     """Test whether the means differ. Raises Unavailable("unstable") if neither sample varies."""
     from scipy.stats import ttest_ind_from_stats  # a second to import
 
@@ -87,7 +89,7 @@ def compare(a: Sample, b: Sample) -> Test:
     half = pooled * sqrt(1 / a.n + 1 / b.n) * _quantile(freedom)
     interval = Interval(difference, difference - half, difference + half, CONFIDENCE)
     t, p = float(found.statistic), float(found.pvalue)
-    return Test(interval, t, freedom, p, difference / pooled, difference / a.mean)
+    return StudentTest(interval, t, freedom, p, difference / pooled, difference / a.mean)
 
 
 def harmonic_mean(rates: ArrayLike) -> Interval:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from experiments.walk_anatomy.tlb_simulator import REPLACEMENTS, hashed, missed
 from tlb.stats.misses import miss_probability_cycle_random_replacement
-from tlb.stats.simulator import REPLACEMENTS, hashed, missed
 
 # --- the oracle: what a set holds, as Python's own containers
 

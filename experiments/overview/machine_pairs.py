@@ -8,22 +8,22 @@ runs, these show how much that is.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import exp, hypot, inf, isfinite, log, nan
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from tlb.stats.campaigns import newest
-from tlb.stats.intervals import Interval, summarise
+from tlb.measure.last_campaign import KERNEL, last_campaign
+from tlb.stats.intervals import NO_REPEATS, Interval, summarise
 
 # Without a process for so long, what is measured next is another run. A campaign of an hour pauses
 # for seconds, a resumed one for long.
 PAUSE_S = 3600.0
 LARGEST = 700.0  # a logarithm: exp() of more overflows
-_KERNEL = ["kernel", "engine"]
 # what has to be the same for two rows to be of one program
-SAME = [*_KERNEL, "measures"]
+SAME = [*KERNEL, "measures"]
 
 
 class Pair(NamedTuple):
@@ -48,20 +48,18 @@ class Pair(NamedTuple):
         one."""
         if self.ratio is None:
             return Interval(nan, -inf, inf, 0.0)
-        return Interval(
-            *(log(bound) if bound > 0 else -inf for bound in self.ratio[:3]),
-            self.ratio.coverage,
-            self.ratio.modes,
+        value, low, high = (
+            log(number) if number > 0 else -inf for number in self.ratio.value_and_bounds
         )
+        return Interval(value, low, high, self.ratio.coverage, self.ratio.modes)
 
     def widened(self, among: int) -> Interval | None:
         """Return the ratio with the bounds that it needs as one of `among`."""
         if self.ratio is None:
             return None
         wide = self.logs.widened(among)
-        return self.ratio._replace(
-            low=exp(wide.low), high=exp(wide.high) if wide.high < LARGEST else inf
-        )
+        high = exp(wide.high) if wide.high < LARGEST else inf
+        return replace(self.ratio, low=exp(wide.low), high=high, repeats=NO_REPEATS)
 
     def would_show(self, among: int) -> float:
         """Return the least factor above 1 that this ratio, one of `among`, would tell from none;
@@ -71,24 +69,24 @@ class Pair(NamedTuple):
         return exp(half) if isfinite(half) and half < LARGEST else inf
 
 
-def numbered_runs(started_at: pd.Series) -> pd.Series:
+def run_numbers(started_at: pd.Series) -> pd.Series:
     """Return the run of each row, from 0 on: another begins after PAUSE_S without a start."""
     begins = pd.to_datetime(started_at).sort_values(kind="stable")
     return (begins.diff().dt.total_seconds() > PAUSE_S).cumsum().reindex(started_at.index)
 
 
-def runs_apart(frame: pd.DataFrame, by: Sequence[str], value: str) -> pd.Series:
+def largest_run_ratios(frame: pd.DataFrame, by: Sequence[str], value: str) -> pd.Series:
     """Return, of each point with values of several runs, the largest of its runs' medians over the
     smallest: 1 or more. A median that is not above zero has no ratio."""
     finite = frame.loc[np.isfinite(frame[value]), list(dict.fromkeys([*by, value, "started_at"]))]
-    finite = finite.assign(run=lambda rows: numbered_runs(rows["started_at"]))
+    finite = finite.assign(run=lambda rows: run_numbers(rows["started_at"]))
     medians = finite.groupby([*by, "run"], dropna=False)[value].median()
     each = medians[medians > 0].groupby(level=list(by), dropna=False).agg(["size", "min", "max"])
     several = each[each["size"] > 1]
     return several["max"] / several["min"]
 
 
-def of_the_same_kernels(
+def rows_of_shared_kernels(
     a: pd.DataFrame, b: pd.DataFrame
 ) -> tuple[pd.DataFrame, pd.DataFrame, set[str]]:
     """Return of both sides the rows of the kernels that both have in the same version, each of its
@@ -97,25 +95,17 @@ def of_the_same_kernels(
     Of several equal versions the newest is compared.
     """
     both = a[SAME].merge(b[SAME].drop_duplicates(), on=SAME)
-    last = both.groupby(_KERNEL, as_index=False)["measures"].max()
-    differently = (_in(a, _KERNEL) & _in(b, _KERNEL)) - _in(last, _KERNEL)
-    kept = [newest(side.merge(last, on=SAME)) for side in (a, b)]
+    last = both.groupby(KERNEL, as_index=False)["measures"].max()
+    differently = (_in(a, KERNEL) & _in(b, KERNEL)) - _in(last, KERNEL)
+    kept = [last_campaign(side.merge(last, on=SAME)) for side in (a, b)]
     return kept[0], kept[1], {kernel for kernel, _ in differently}
-
-
-def measured_alike(a: pd.DataFrame, b: pd.DataFrame) -> bool:
-    """Return whether both were measured with the same versions of the kernels that both have."""
-    if a.empty or b.empty:
-        return True
-    one, two = (side.groupby(_KERNEL)["measures"].max() for side in (a, b))
-    return bool((one - two).dropna().eq(0).all())
 
 
 def _in(frame: pd.DataFrame, columns: list[str]) -> set[tuple]:
     return {*frame[columns].itertuples(index=False, name=None)}
 
 
-def pairs(
+def point_pairs(
     a: pd.DataFrame, b: pd.DataFrame, by: Sequence[str], value: str
 ) -> list[tuple[tuple, Pair]]:
     """Return each point that both sides have, by `by`, with its pair. Frames have a column

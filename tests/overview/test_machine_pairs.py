@@ -7,8 +7,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from experiments.overview.machine_pairs import (
+    PAUSE_S,
+    Pair,
+    point_pairs,
+    rows_of_shared_kernels,
+    run_numbers,
+)
 from tlb.stats.intervals import median_interval
-from tlb.stats.two_machines import PAUSE_S, Pair, numbered_runs, of_the_same_kernels, pairs
 
 
 def rows(
@@ -35,7 +41,7 @@ def rows(
 
 def compared(a: pd.DataFrame, b: pd.DataFrame) -> tuple[list[float], list[float], set[str]]:
     """The times of both sides that are of the same kernels, and what is left out."""
-    mine, theirs, left_out = of_the_same_kernels(a, b)
+    mine, theirs, left_out = rows_of_shared_kernels(a, b)
     return mine["ns"].tolist(), theirs["ns"].tolist(), left_out
 
 
@@ -44,7 +50,7 @@ def both(*frames: pd.DataFrame) -> pd.DataFrame:
 
 
 def pair_of(a: list[float], b: list[float]) -> Pair:
-    ((_, pair),) = pairs(rows(a), rows(b), ["kernel", "lines"], "ns")
+    ((_, pair),) = point_pairs(rows(a), rows(b), ["kernel", "lines"], "ns")
     return pair
 
 
@@ -58,9 +64,9 @@ def test_a_pause_begins_another_run_in_whatever_order_rows_stand():
         [(begins + pd.Timedelta(seconds=s)).strftime("%Y-%m-%dT%H:%M:%SZ") for s in seconds],
         index=[4, 2, 9, 7, 1],
     )
-    assert numbered_runs(stamps).to_dict() == {4: 0, 2: 0, 9: 0, 7: 1, 1: 1}
+    assert run_numbers(stamps).to_dict() == {4: 0, 2: 0, 9: 0, 7: 1, 1: 1}
     shuffled = stamps.iloc[[3, 0, 4, 2, 1]]
-    assert numbered_runs(shuffled).tolist() == [1, 0, 1, 0, 0]
+    assert run_numbers(shuffled).tolist() == [1, 0, 1, 0, 0]
 
 
 # --- programs
@@ -85,7 +91,7 @@ def test_two_versions_of_what_a_kernel_measures_are_never_compared():
 def test_a_pair_has_the_medians_and_the_ratio_of_its_point_and_of_no_other():
     a = both(rows([1.0, 2.0, 3.0]), rows([7.0], lines=128), rows([9.0], lines=512))
     b = both(rows([4.0, 4.0, 5.0, np.nan]), rows([14.0, 14.0], lines=128), rows([9.0], lines=256))
-    found = dict(pairs(a, b, ["kernel", "lines"], "ns"))
+    found = dict(point_pairs(a, b, ["kernel", "lines"], "ns"))
     assert set(found) == {("page_chase", 64), ("page_chase", 128)}
     near, far = found["page_chase", 64], found["page_chase", 128]
     assert (near.a, near.b, near.processes, near.runs) == (
@@ -100,7 +106,9 @@ def test_a_pair_has_the_medians_and_the_ratio_of_its_point_and_of_no_other():
 
 def test_runs_that_differ_say_by_how_much_and_lend_it_to_points_of_one_run():
     a = both(rows([1.0, 1.1, 2.0, 2.2], run=[0, 0, 1, 1]), rows([5.0, 5.0], lines=128))
-    found = dict(pairs(a, both(rows([3.0]), rows([5.0], lines=128)), ["kernel", "lines"], "ns"))
+    found = dict(
+        point_pairs(a, both(rows([3.0]), rows([5.0], lines=128)), ["kernel", "lines"], "ns")
+    )
     near, far = found["page_chase", 64], found["page_chase", 128]
     assert near.runs == (2, 1) and near.spread == pytest.approx(2.1 / 1.05) == far.spread
     assert far.runs == (1, 1) and far.slack == near.slack == pytest.approx(log(2.0))

@@ -1,4 +1,5 @@
-"""Which of an experiment's rows a page shows: those of each kernel's last campaign."""
+"""Which of an experiment's rows a page shows, those of each kernel's last campaign; and whether rows
+of two machines were measured by the same versions of the kernels."""
 
 from __future__ import annotations
 
@@ -10,12 +11,12 @@ if TYPE_CHECKING:
 # What tells two points of a frame apart, but for a kernel's own options, whose columns look like
 # those of results.
 _SETTING = ("pages", "layout", "order", "lines", "stride_pages", "mode")
-_KERNEL = ["kernel", "engine"]
+KERNEL = ["kernel", "engine"]
 # of the settings of an experiment: one that asks for most of another's points is no campaign of it
 _WHOLE_CAMPAIGN = 0.9
 
 
-def newest(frame: pd.DataFrame) -> pd.DataFrame:
+def last_campaign(frame: pd.DataFrame) -> pd.DataFrame:
     """Return, of each kernel and engine, the rows of its last campaign: of the newest `measures`
     and one machine state.
 
@@ -25,11 +26,11 @@ def newest(frame: pd.DataFrame) -> pd.DataFrame:
     fewer than half as many rows as the largest was broken off; one that covers fewer than nine in
     ten of the settings that the widest covers belongs to another experiment.
     """
-    frame = frame[frame["measures"] == frame.groupby(_KERNEL)["measures"].transform("max")]
-    return _last_campaign(frame, _KERNEL, ["state"]).reset_index(drop=True)
+    frame = frame[frame["measures"] == frame.groupby(KERNEL)["measures"].transform("max")]
+    return _of_last_campaign(frame, KERNEL, ["state"]).reset_index(drop=True)
 
 
-def _last_campaign(frame: pd.DataFrame, by: list[str], conditions: list[str]) -> pd.DataFrame:
+def _of_last_campaign(frame: pd.DataFrame, by: list[str], conditions: list[str]) -> pd.DataFrame:
     """Return the rows of each group whose conditions are those of its last campaign that hides
     others."""
     setting = frame.groupby(
@@ -46,3 +47,11 @@ def _last_campaign(frame: pd.DataFrame, by: list[str], conditions: list[str]) ->
     is_whole = (2 * rows >= most(rows)) & (covered >= _WHOLE_CAMPAIGN * most(covered))
     last = frame[by].join(frame[is_whole].groupby(by)[conditions].last(), on=by)[conditions]
     return frame[(frame[conditions] == last).all(axis=1)]
+
+
+def have_same_versions(a: pd.DataFrame, b: pd.DataFrame) -> bool:
+    """Return whether both were measured with the same versions of the kernels that both have."""
+    if a.empty or b.empty:
+        return True
+    one, two = (side.groupby(KERNEL)["measures"].max() for side in (a, b))
+    return bool((one - two).dropna().eq(0).all())

@@ -7,7 +7,7 @@ that merely rises, has no knee.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,7 +26,8 @@ SEGMENT = 3  # points a segment has at least: two outliers side by side are no s
 APART = 1.5
 
 
-class Knee(NamedTuple):
+@dataclass(frozen=True)
+class Knee:
     """One step of a curve. `before` and `after` are costs beside it; the rest are numbers of
     pages."""
 

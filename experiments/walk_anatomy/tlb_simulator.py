@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import ArrayLike
 
+Way = int | np.signedinteger  # numba has int64 for both
 REPLACEMENTS = ("lru", "tree-plru", "random", "fifo", "nru", "srrip")
 LRU, TREE_PLRU, RANDOM, FIFO, NRU, SRRIP = range(6)
 _DISTANT, _LONG = 3, 2  # SRRIP's intervals: of what is replaced, and of what is inserted
@@ -78,7 +79,7 @@ def _missed(
 @njit(cache=True)
 def _touch(
     held: np.ndarray, words: np.ndarray, page: int, replacement: int, draws: np.ndarray
-) -> bool:
+) -> bool | np.bool_:
     """Return whether a set held a page; it holds it now."""
     ways, way = held.size, _way_of(held, page)
     hit = way < ways
@@ -98,7 +99,7 @@ def _touch(
 
 
 @njit(cache=True)
-def _way_of(held: np.ndarray, page: int) -> int:
+def _way_of(held: np.ndarray, page: int) -> Way:
     """Return the first way that holds a page; the number of ways if none does."""
     way = 0
     while way < held.size and held[way] != page:
@@ -107,15 +108,15 @@ def _way_of(held: np.ndarray, page: int) -> int:
 
 
 @njit(cache=True)
-def _mixed(z: int) -> int:
-    """The output function of splitmix64 (Steele, Lea, Flood, OOPSLA 2014)."""
+def _mixed(z: np.ndarray) -> np.ndarray:
+    """Return the output function of splitmix64 (Steele, Lea, Flood, OOPSLA 2014)."""
     z = (z ^ (z >> np.uint64(30))) * _MIX_1
     z = (z ^ (z >> np.uint64(27))) * _MIX_2
     return z ^ (z >> np.uint64(31))
 
 
 @njit(cache=True)
-def _victim(replacement: int, words: np.ndarray, draws: np.ndarray) -> int:
+def _victim(replacement: int, words: np.ndarray, draws: np.ndarray) -> Way:
     """Return the way of a full set that a missing page takes."""
     if replacement == RANDOM:
         draws[0] += _GAMMA
@@ -134,7 +135,7 @@ def _victim(replacement: int, words: np.ndarray, draws: np.ndarray) -> int:
 
 
 @njit(cache=True)
-def _use(replacement: int, words: np.ndarray, way: int, hit: bool) -> None:
+def _use(replacement: int, words: np.ndarray, way: Way, hit: bool | np.bool_) -> None:
     """Remember that an entry was used, or filled."""
     if replacement == TREE_PLRU:  # each node above the way points at its other half
         node = way + words.size

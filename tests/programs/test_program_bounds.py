@@ -4,9 +4,9 @@ import pandas as pd
 import pytest
 from support.synthetic import MIB, Truth, frame, scope
 
+from tlb.programs.program_bounds import Prices, bracket, smoothed, tread
 from tlb.stats.curves import Curve
 from tlb.stats.intervals import Interval
-from tlb.stats.program_bounds import Prices, bracket, smoothed, tread
 from tlb.system.reasons import Unavailable
 
 PAGE = 4096

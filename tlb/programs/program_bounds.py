@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import replace
 from math import log
 from statistics import median
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from tlb.stats import curves
 from tlb.stats.curves import Curve, select
-from tlb.stats.intervals import Interval
+from tlb.stats.intervals import NO_REPEATS, Interval
 from tlb.system.page_sizes import BASE, LARGE
 from tlb.system.reasons import Unavailable, required
 
@@ -71,8 +72,13 @@ def smoothed(curve: Curve) -> Points:
         near = [interval for _, interval in points[n - 1 : n + 2]]
         if n == 0 or len(near) < _NEIGHBOURS:
             return points[n][1]
-        value, low, high = (median(bounds) for bounds in zip(*(i[:3] for i in near), strict=True))
-        return points[n][1]._replace(value=value, low=low, high=high)
+        return replace(
+            points[n][1],
+            value=median(interval.value for interval in near),
+            low=median(interval.low for interval in near),
+            high=median(interval.high for interval in near),
+            repeats=NO_REPEATS,
+        )
 
     return [(x, at(n)) for n, (x, _) in enumerate(points)]
 
@@ -145,7 +151,7 @@ class Prices(NamedTuple):
         least = min([there.low, *(ratio.value for x, ratio in self.ratios if x <= pages)])
         most, low, value = max(there.high, 1.0), min(least, 1.0), there.value
         value, low, most = (1 - user_share * (1 - ratio) for ratio in (value, low, most))
-        ratio = there._replace(value=value, low=low - fault_share, high=most)
+        ratio = replace(there, value=value, low=low - fault_share, high=most, repeats=NO_REPEATS)
         price = self.price(BASE, pages)
         large_price = self.price(self.large, pages) if self.large in self.loads else None
         return Gain(pages, price, large_price, ratio, self.large, int(self.ratios[-1][0]))

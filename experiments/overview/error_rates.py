@@ -4,14 +4,14 @@ processes."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from tlb.stats.intervals import Interval, median_interval
 
-# so many processes of a point whose median is 1
+# times of a number of processes of a point whose median is 1
+Measured = TypeVar("Measured")
 Processes = Callable[[np.random.Generator, int], np.ndarray]
 
 
@@ -22,21 +22,23 @@ class Rates(NamedTuple):
     decided: float
 
 
-def made_up(noise: float) -> Processes:
+def lognormal_times(noise: float) -> Processes:
     """Lognormal times with this relative spread: what slows a process down multiplies."""
     return lambda random, n: np.exp(noise * random.standard_normal(n))
 
 
-def ratio(processes: Processes, true: float) -> Callable[[np.random.Generator, int], Interval]:
-    """Measures the ratio of two points, n processes each, which truly is `true`."""
+def measured_ratio(
+    processes: Processes, true: float
+) -> Callable[[np.random.Generator, int], Interval]:
+    """Return a measurement of the ratio of two points, n processes each, which truly is `true`."""
     return lambda random, n: (
         median_interval(true * processes(random, n)) / median_interval(processes(random, n))
     )
 
 
-def rates(
-    measure: Callable[[np.random.Generator, int], ArrayLike],
-    decide: Callable[..., bool | None],
+def error_rates(
+    measure: Callable[[np.random.Generator, int], Measured],
+    decide: Callable[[Measured], bool | None],
     truth: bool | None,
     n: int,
     trials: int = 2000,

@@ -1,6 +1,6 @@
-"""How many loads from memory a hop waits for, one after the other: a peak of its distribution each.
+"""How many accesses to memory a hop waits for, one after the other: a peak of its distribution each.
 
-A hop makes one trip to memory for the byte, and one more for each entry of a page table, the
+A hop makes one access to memory for the byte, and one more for each entry of a page table, the
 machine's own or its host's, that had left the caches too. So hops form heaps about as far apart as
 a load from memory takes. Neither the number of heaps nor even distances are assumed.
 """
@@ -8,8 +8,8 @@ a load from memory takes. Neither the number of heaps nor even distances are ass
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,10 +19,11 @@ from tlb.stats.intervals import UNKNOWN, Interval, median_interval
 
 # of the hops from the caches' end on: what less of them do is no heap that a mean would notice
 LEAST_SHARE = 0.05
-HEAP_WIDTH = 0.25  # of a trip: banks, rows and refreshes spread a heap
+HEAP_WIDTH = 0.25  # of an access to memory: banks, rows and refreshes spread a heap
 
 
-class Trips(NamedTuple):
+@dataclass(frozen=True)
+class MemoryPeaks:
     """The heaps of one distribution: peaks over processes, ascending; where each heap begins;
     shares of all hops."""
 
@@ -37,10 +38,11 @@ class Trips(NamedTuple):
         return self.peaks_ns[1] - self.peaks_ns[0] if len(self.peaks_ns) > 1 else UNKNOWN
 
 
-def trips(
+def memory_peaks(
     pooled: pd.DataFrame, processes: Sequence[pd.DataFrame], cached_ns: float, memory_ns: float
-) -> Trips:
-    """Return the heaps past `cached_ns`, where the caches end. memory_ns: what one trip takes.
+) -> MemoryPeaks:
+    """Return the heaps past `cached_ns`, where the caches end. memory_ns: what one access
+    takes.
 
     pooled: a frame of `hops.merged`; processes: those of `hops.smoothed` that it was made of, whose
     own peaks nearest to each give its interval. A peak with fewer than LEAST_SHARE of those hops is
@@ -55,7 +57,7 @@ def trips(
             break
         peaks.pop(int(shares.argmin()))
     if not peaks:
-        return Trips([], [], [])
+        return MemoryPeaks([], [], [])
     own = [
         np.array([ns for ns in modes(process, width) if ns > cached_ns]) for process in processes
     ]
@@ -68,16 +70,18 @@ def trips(
         ]
         for peak in peaks
     ]
-    return Trips(
-        [median_interval(places)._replace(modes=1) if places else UNKNOWN for places in near],
+    return MemoryPeaks(
+        [replace(median_interval(places), modes=1) if places else UNKNOWN for places in near],
         cuts,
         shares.tolist(),
     )
 
 
-def shares(distributions: Mapping[int, pd.DataFrame], cuts_ns: Sequence[float]) -> pd.DataFrame:
-    """Return, a row a working set, the share of hops with at least so many trips, columns 1, 2
-    ..."""
+def shares_by_accesses(
+    distributions: Mapping[int, pd.DataFrame], cuts_ns: Sequence[float]
+) -> pd.DataFrame:
+    """Return, a row a working set, the share of hops with at least so many accesses, columns
+    1, 2 ..."""
     rows = {size: 1 - below(spread, list(cuts_ns)) for size, spread in distributions.items()}
     return pd.DataFrame.from_dict(
         rows, orient="index", columns=range(1, len(cuts_ns) + 1)
