@@ -14,6 +14,7 @@ from tlb.measure.store import PUBLISHED, Store, write_published
 from tlb.report import parameters, publish
 from tlb.report.card import card
 from tlb.system import files
+from tlb.system.units import DAY_MINUTES
 
 # --- parameters as Papermill takes them
 
@@ -37,7 +38,7 @@ def test_a_pair_is_read_in_either_form_and_has_the_type_that_the_chapter_declare
         ("stlb_cliff", ROOT / "_build/runs/stlb_cliff.ipynb", {"machine": "this"} | read)
     ]
     assert ended(monkeypatch, "book", "--profile", "smoke", *given) == 0
-    assert executed[1] == {"machine": "this", "profile": "smoke", "minutes": 8.0} | read
+    assert executed[1] == {"machine": "this", "profile": "smoke", "minutes": DAY_MINUTES} | read
 
 
 # --- committed chapters

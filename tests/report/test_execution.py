@@ -20,7 +20,7 @@ from tlb.measure.record import Point
 from tlb.measure.store import LACKS, Store
 from tlb.report import page, parameters, publish
 from tlb.report.publish import Kernel
-from tlb.system.reasons import REASONS, if_available
+from tlb.system.reasons import if_available
 
 # Whoever else measures does not wait for this: so it is one of them, one after the other.
 pytestmark = pytest.mark.measuring
@@ -163,17 +163,18 @@ def test_a_notebook_s_kernel_listens_on_no_port(tmp_path, monkeypatch):
     assert nbformat.read(tmp_path / "out.ipynb", 4).cells[-1].outputs[0].text == "ipc\n"
 
 
-def test_a_page_without_results_says_so_in_one_box_at_its_head(tmp_path, monkeypatch):
+def test_a_page_without_results_has_one_line_at_its_head_and_the_text_of_the_reference(
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
     given = {"machine": "this", "minutes": 0.0}
     publish.execute("your_program", tmp_path / "out.ipynb", given)
     cells = nbformat.read(tmp_path / "out.ipynb", 4).cells
-    shown = [
-        (cell.source, output.data.get("text/plain", ""))
-        for cell in cells
-        if cell.cell_type == "code"
-        for output in cell.outputs
-    ]
-    reason = REASONS["no-data"].sentence
-    boxes = [source for source, text in shown if text.startswith(f"Not on this machine: {reason}")]
-    assert len(boxes) == 1 and boxes[0].startswith("chapter = begin(")
+    code = [cell for cell in cells if cell.cell_type == "code"]
+    (head,) = [cell for cell in code if cell.source.startswith("chapter = begin(")]
+    assert "tlb-head-line" in head.outputs[0].data["text/html"]
+    committed = {text for cell in page.cells("your_program") for text in cell.texts}
+    shown = [output.data for cell in code for output in cell.outputs if "data" in output]
+    said = [data["text/markdown"] for data in shown if "text/markdown" in data]
+    assert said and len(committed & {*said}) >= len(said) - 2  # two describe the machine
+    assert not any("tlb-lacking" in data.get("text/html", "") for data in shown)

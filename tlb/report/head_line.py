@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from IPython import get_ipython
 from IPython.display import display
 
-from tlb.machine.host import Host
+from tlb.measure.store import Store
 from tlb.report.render import Html, inline
+from tlb.system.files import ROOT
 
 if TYPE_CHECKING:
     from tlb.report.chapter import Subject
@@ -29,9 +30,10 @@ class HeadLine:
 
     def _line(self) -> Html:
         about = self._about
-        reference = Host.model_validate(about.data.read_machine(about.data.reference(about.name)))
+        published = Store(ROOT / "data")  # beside the committed text
+        reference = published.read_machine(published.reference(about.name))["microarchitecture"]
         text = (
-            f"The text is about our reference machine ({reference.microarchitecture}); figures and "
+            f"The text is about our reference machine ({reference}); figures and "
             f"tables show {'this computer' if about.is_this else f'`{about.machine}`'}."
         )
         if skipped := sum(skipped for skipped, _ in about.left_out.values()):
