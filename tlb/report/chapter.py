@@ -279,8 +279,9 @@ class Chapter(Subject):
     def kept_quantities(self, machine: str) -> dict[str, Any]:
         """Return this chapter's quantities of a published machine or "reference", {} before its
         first refresh."""
-        name = self.data.resolve(machine, experiment=self.name)
-        kept = if_available(self.data.read_document, name, QUANTITIES) or {}
+        data = Store(ROOT / "data")  # beside the committed text, whatever is measured elsewhere
+        name = data.resolve(machine, experiment=self.name)
+        kept = if_available(data.read_document, name, QUANTITIES) or {}
         return kept.get(self.name, {})
 
     def document(
