@@ -8,6 +8,7 @@ name changes. A quantity has a value between bounds, or the code of a reason and
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from functools import cache, partial
@@ -19,11 +20,13 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from experiments import hugepages, page_faults, stlb_cliff, virtualization, your_machine
-from experiments.overview.machine_verdicts import analysis_of, rows_digest
+from experiments.overview.machine_verdicts import analysis_of
 from experiments.page_faults.analysis import FILE, FRESH, FRESH_LARGE
 from experiments.virtualization.analysis import GUEST_BASE_BYTES
 from experiments.virtualization.grid import GUEST_PAGES, HOST_PAGES
-from tlb.measure.store import Store, data_root
+from tlb.measure.row_database import FILE as DATABASE
+from tlb.measure.row_database import RowDatabase
+from tlb.measure.store import PUBLISHED, Store, data_root
 from tlb.report import parameters
 from tlb.report.chapter import Chapter
 from tlb.stats.geometry import Geometry
@@ -261,6 +264,22 @@ def keep(store: Store, made: Profile) -> None:
 
 def is_current(store: Store, known: Profile) -> bool:
     return known.rows == rows_digest(store, known.machine)
+
+
+def rows_digest(store: Store, machine: str) -> str:
+    """Return a digest of a machine's rows and documents without its profile; for this computer,
+    also without its description, which each run writes anew with the load of the minute."""
+    is_own, folder = store.root.name == "own", store.root / machine
+    files = [path for path in (folder / PUBLISHED,) if path.is_file()]
+    for path in sorted(folder.glob("*.json")):
+        is_described = is_own and path.name.startswith("machine")
+        if path.stem != NAME and path.is_file() and not is_described:
+            files.append(path)
+    whole = hashlib.sha256(RowDatabase(folder / DATABASE).digest().hex().encode())
+    for path in files:
+        whole.update(f"\n{path.parent.name}/{path.name}\n".encode())
+        whole.update(hashlib.sha256(path.read_bytes()).digest())
+    return whole.hexdigest()[:16]
 
 
 def refresh() -> list[str]:

@@ -284,7 +284,6 @@ refuse(
         "no description": lambda: without("machine.json"),
         "no grids": lambda: without("grids.json"),
         "unknown document": lambda: document(b"{}\n", "evil.json"),
-        "verdicts": lambda: document(b"{}\n", "verdicts.json"),
         "profile": lambda: document(b"{}\n", "translation.json"),
         "machine that is a number": lambda: manifest(machine=7),
         "metadata of other programs": lambda: document(b"{}\n", "ro-crate-metadata.json"),

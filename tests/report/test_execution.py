@@ -13,7 +13,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from experiments.overview import machine_verdicts
+from experiments.overview import profile
 from tlb.machine import host
 from tlb.measure.record import Point
 from tlb.measure.store import LACKS, Store
@@ -38,8 +38,7 @@ BRIEF = {
 def tree(folder: Path) -> dict[str, bytes]:
     """What measuring writes: not machine.json, which holds the load, what is lacking, nor what
     pages derive from all rows that are there by then."""
-    others = {"machine.json", f"{LACKS}.json"}
-    others |= {f"{name}.json" for name in machine_verdicts.DERIVED}
+    others = {"machine.json", f"{LACKS}.json", f"{profile.NAME}.json"}
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*.json*")

@@ -48,7 +48,7 @@ compare book.compare Compare two machines, or two states of one.
 Share
 bundle bundle.bundle Pack a machine's data into a file, to contribute it.
 check-bundle bundle.check_bundle Check a bundle and show its content; exit 1 if it cannot be added.
-add-bundle bundle.add_bundle Add a bundle to data/, with new cards, profiles and verdicts.
+add-bundle bundle.add_bundle Add a bundle to data/, with a new card and profile.
 fleet fleet.app Measure the book's campaign on many computers.
 atlas atlas.app Query the data of many machines with SQL.
 Development

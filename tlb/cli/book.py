@@ -85,9 +85,8 @@ def publish(
 
 
 def refresh_summaries() -> None:
-    """Judge the claims on each published machine again, and write their profiles."""
-    for name in ("machine_verdicts", "profile"):
-        discovery.load(f"overview.{name}").refresh()
+    """Write the profiles of the published machines."""
+    discovery.load("overview.profile").refresh()
 
 
 def compare(
@@ -114,13 +113,10 @@ def refresh(
     """Execute committed chapters again, on the published data."""
     from tlb.report import parameters, publish
 
-    judged = discovery.load("overview.machine_verdicts")
     profile = discovery.load("overview.profile")
     chapters = chapter or parameters.table_of_contents()
     for name in chapters:  # all of them, before the first is changed
         parameters.declared(name)
-    for machine in judged.refresh() if judged.PAGE in chapters else ():
-        print(f"Judged the claims on {machine} again.")
     for machine in profile.refresh() if profile.PAGE in chapters else ():
         print(f"Wrote the profile of {machine} again.")
     for name in chapters:

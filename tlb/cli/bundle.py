@@ -78,7 +78,7 @@ def check_bundle(file: File) -> None:
 
 
 def add_bundle(file: File) -> None:
-    """Add a bundle to data/, with new cards, profiles and verdicts."""
+    """Add a bundle to data/, with a new card and profile."""
     from tlb.fleet import accept, archive, check
 
     added = accept.add(Store(data_root()), accepted := check.opened(archive.read(file)))
@@ -86,7 +86,6 @@ def add_bundle(file: File) -> None:
         raise Unavailable("bundle-known", f"no row of {accepted.machine} is new")
     known = f"; {count(added.known)} were there already" if added.known else ""
     print(f"{added.folder}: {count(added.rows)} new rows{known}.")
-    print("Their claims are judged now, which takes about a minute.", flush=True)
     refresh_summaries()
 
 

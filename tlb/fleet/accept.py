@@ -1,6 +1,6 @@
 """Add a bundle to data/: the only way in for another computer's rows.
 
-A row is never rewritten; rows with new keys are added. Data card, profile and verdicts are made
+A row is never rewritten; rows with new keys are added. Data card and profile are made
 from rows, so a stranger's text is never shown, except the words of models.
 """
 
@@ -24,7 +24,7 @@ from tlb.system.reasons import Unavailable, if_available
 
 profile = discovery.load("overview.profile")
 
-DERIVED = {"verdicts.json", f"{profile.NAME}.json"}  # from rows that are others then
+DERIVED = f"{profile.NAME}.json"  # from rows that are others then
 
 
 class Added(NamedTuple):
@@ -110,7 +110,7 @@ def _write(made: Path, data: Store, bundle: Bundle, new: list[Record]) -> None:
     Documents and description are those of the side with the newest row."""
     machine = bundle.machine
     paths = (path for path in (data.root / machine).glob("*.json") if path.is_file())
-    there = {path.name: path.read_bytes() for path in paths if path.name not in DERIVED}
+    there = {path.name: path.read_bytes() for path in paths if path.name != DERIVED}
     theirs = {name: bundle.files[name] for name in bundle.documents}
     sides = [(there, if_available(states.latest, data, machine)), (theirs, bundle.host)]
     last = max((record.started_at for record in data.records(machine).values()), default="")

@@ -2,7 +2,7 @@
 
 A text leaves if none of its words may name somebody. For words of a description, of which digests
 are made, the owner is asked; other documents with such words stay. What is computed from rows (data
-card, profile, verdicts) stays too: who receives a bundle computes it again.
+card, profile) stays too: who receives a bundle computes it again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tlb.system.files import disk_errors, replace
 from tlb.system.prose import count, listed
 from tlb.system.reasons import Unavailable
 
-DERIVED = {"verdicts", "translation", LACKS}
+DERIVED = {"translation", LACKS}
 MOST_SHOWN = 6  # words that the owner is asked for at once
 
 
