@@ -271,9 +271,8 @@ def rows_digest(store: Store, machine: str) -> str:
     also without its description, which each run writes anew with the load of the minute."""
     is_own, folder = store.root.name == "own", store.root / machine
     files = [path for path in (folder / PUBLISHED,) if path.is_file()]
-    for path in sorted(folder.glob("*.json")):
-        is_described = is_own and path.name.startswith("machine")
-        if path.stem != NAME and path.is_file() and not is_described:
+    for name, path in store.documents(machine).items():
+        if name != NAME and not (is_own and name.startswith("machine")):
             files.append(path)
     whole = hashlib.sha256(RowDatabase(folder / DATABASE).digest().hex().encode())
     for path in files:

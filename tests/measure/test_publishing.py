@@ -35,7 +35,7 @@ def test_after_one_chapters_run_publishing_keeps_the_rows_and_documents_of_all_o
             *before,
             *((record, ["walk_anatomy"]) for record in new),
         ]
-        assert {*tree(store.root / MACHINE)} == {PUBLISHED, "jmh.json"}
+        assert {*tree(store.root / MACHINE)} == {PUBLISHED, "documents/jmh.json"}
     assert store.own.records(MACHINE) == mine
     assert store.own.read_document(MACHINE, LACKS) == {"points": []}
     assert sorted(path.name for path in store.root.iterdir()) == ["own", MACHINE]

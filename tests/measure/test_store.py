@@ -202,3 +202,12 @@ def test_the_readme_of_the_data_explains_each_column():
     }
     text = (DATA / "README.md").read_text(encoding="utf-8")
     assert columns and columns <= {*re.findall(r"`(\w+)`", text)}
+
+
+def test_the_example_in_the_readme_of_the_data_loads_groups_and_plots(monkeypatch):
+    monkeypatch.chdir(DATA.parent)
+    (example,) = re.findall(r"(?s)```python\n(.+?)```", (DATA / "README.md").read_text("utf-8"))
+    exec(example, names := {})
+    loads = names["loads"]
+    assert {*loads["layout"]} == {"packed", "spread", "alias"} and len(loads) > 100
+    assert names["chart"].to_dict()["mark"]

@@ -121,7 +121,10 @@ def test_what_a_chapter_measures_is_kept_under_this_machines_id_with_a_card(meas
     assert (set(rows["repeat"]), rows["lines"].max(), set(rows["pages"])) == ({0, 1}, 1024, {"4k"})
     kept = {path.name for path in (measured / "own" / machine).iterdir()}
     assert {"README.md", "machine.json", "rows.sqlite"} <= kept
-    assert all(re.fullmatch(r"README\.md|[a-z_]+\.json|rows\.sqlite(-wal|-shm)?", n) for n in kept)
+    assert all(
+        re.fullmatch(r"README\.md|machine\.json|documents|rows\.sqlite(-wal|-shm)?", n)
+        for n in kept
+    )
 
 
 @pytest.mark.measures

@@ -23,7 +23,10 @@ def has_rows(chapter: str, machine: str) -> bool:
         analysis(chapter, machine, {})
     except Unavailable:
         return False
-    return chapter != "your_program" or (ROOT / "data" / machine / "your_program.json").exists()
+    return (
+        chapter != "your_program"
+        or (ROOT / "data" / machine / "documents/your_program.json").exists()
+    )
 
 
 def path(chapter: str, machine: str) -> Path:

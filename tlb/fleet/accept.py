@@ -24,8 +24,6 @@ from tlb.system.reasons import Unavailable, if_available
 
 profile = discovery.load("overview.profile")
 
-DERIVED = f"{profile.NAME}.json"  # from rows that are others then
-
 
 class Added(NamedTuple):
     """The machine's folder in data/, how many rows are new, and how many were there already."""
@@ -109,9 +107,9 @@ def _write(made: Path, data: Store, bundle: Bundle, new: list[Record]) -> None:
     """Write the machine's folder as it will be in data/, with its own data card and profile.
     Documents and description are those of the side with the newest row."""
     machine = bundle.machine
-    paths = (path for path in (data.root / machine).glob("*.json") if path.is_file())
-    there = {path.name: path.read_bytes() for path in paths if path.name != DERIVED}
-    theirs = {name: bundle.files[name] for name in bundle.documents}
+    there = {name: path.read_bytes() for name, path in data.documents(machine).items()}
+    there.pop(profile.NAME, None)  # of rows that are others then
+    theirs = {name.removesuffix(".json"): bundle.files[name] for name in bundle.documents}
     sides = [(there, if_available(states.latest, data, machine)), (theirs, bundle.host)]
     last = max((record.started_at for record in data.records(machine).values()), default="")
     if max(record.started_at for record in bundle.records()) < last:
@@ -119,17 +117,21 @@ def _write(made: Path, data: Store, bundle: Bundle, new: list[Record]) -> None:
     made.mkdir()
     store = staged(made.parent, machine)
     for files, host in sides:
-        for name in files.keys() - {"machine.json"}:
-            (made / name).write_bytes(files[name])
+        for name in files.keys() - {"machine"}:
+            path = store.document_path(machine, name)
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(files[name])
         if host:
             states.describe(store, machine, host)
     write_published(made / PUBLISHED, merged(data.published(machine), bundle.asked(new)))
     derive_profile(store, machine)
     card.write(store, machine, states.latest(store, machine))
-    for path in made.iterdir():
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-    sync_folder(made)
+    for path in made.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+    for folder in {path.parent for path in made.rglob("*")}:
+        sync_folder(folder)
 
 
 def derive_profile(store: Store, machine: str) -> None:

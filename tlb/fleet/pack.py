@@ -67,11 +67,11 @@ def pack(store: Store, machine: str, allowed: Collection[str] = ()) -> Packed:
         for experiment, grid in lines.grids_of(rows).items()
     }
     files = {check.GRIDS_FILE: documents.written(grids)}
-    for path in sorted((store.root / machine).glob("*.json")):
-        if path.name in files or path.stem in DERIVED:
+    for name, path in store.documents(machine).items():
+        if name in DERIVED:
             continue
-        content = store.read_document(machine, path.stem)
-        if DESCRIPTION.fullmatch(path.stem):
+        content = store.read_document(machine, name)
+        if DESCRIPTION.fullmatch(name):
             content = Host.model_validate(content).model_dump(mode="json")
             files[path.name] = public(path.name, content, allow)
             continue

@@ -37,7 +37,8 @@ def publish(store: Store, machine: str) -> Path:
     with new_folder(target) as made:
         made.mkdir()
         rows = merged(store.published(machine), measured)
-        for name, content in _documents(store, machine, rows).items():
+        for name, content in _files_beside(store, machine, rows).items():
+            (made / name).parent.mkdir(exist_ok=True)
             replace(made / name, content)
         write_published(made / PUBLISHED, rows)
     return target
@@ -54,12 +55,12 @@ def merged(published: Iterable[Asked], new: Iterable[Asked]) -> list[Asked]:
     return sorted(rows.values(), key=lambda row: row[0].kernel)
 
 
-def _documents(store: Store, machine: str, rows: list[Asked]) -> dict[str, bytes]:
-    """The files of the new folder beside its rows."""
-    files = _files(store.folder(machine))
+def _files_beside(store: Store, machine: str, rows: list[Asked]) -> dict[str, bytes]:
+    """Return the files of the new folder beside its rows, by path in it."""
+    files = _documents_and_card(store, machine)
     described = files.get("machine.json", b"")
-    own = _files(store.own.folder(machine))
-    files |= {name: content for name, content in own.items() if name != f"{LACKS}.json"}
+    own = _documents_and_card(store.own, machine)
+    files |= {name: content for name, content in own.items() if Path(name).stem != LACKS}
     states = Counter(record.state for record, _ in rows)
     return files | _descriptions(described, files.get("machine.json", b""), states)
 
@@ -82,18 +83,20 @@ def _host(content: bytes) -> Host | None:
         return None
 
 
-def _files(folder: Path) -> dict[str, bytes]:
-    """The documents and the card of a machine's folder, by name."""
-    paths = [*folder.glob("*.json"), *folder.glob("*.md")]
-    return {p.name: p.read_bytes() for p in paths if p.is_file() and not p.is_symlink()}
+def _documents_and_card(store: Store, machine: str) -> dict[str, bytes]:
+    """Return the documents and the card of a machine's folder, by path in it."""
+    folder = store.folder(machine)
+    cards = [p for p in folder.glob("*.md") if p.is_file() and not p.is_symlink()]
+    paths = [*store.documents(machine).values(), *cards]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
 def of_another_state(store: Store, machine: str) -> dict[str, str]:
     """Return the state of each document whose state no row of the machine has."""
     states = {record.state for record in store.records(machine).values()}
     found = {}
-    for path in sorted(store.folder(machine).glob("*.json")):
-        state = store.read_document(machine, path.stem).get("state")
+    for name, path in store.documents(machine).items():
+        state = store.read_document(machine, name).get("state")
         if isinstance(state, str) and states and state not in states:
             found[path.name] = state
     return found

@@ -3,6 +3,7 @@
 `<root>/<machine>/` is published: what git keeps, its rows in `rows.parquet`. `<root>/own/<machine>/`
 is what this computer has measured, which git ignores, its rows in `rows.sqlite`; only measure.publishing
 adds the one to the other. A row knows which experiments asked for its point, and so belong to it.
+Beside the rows are descriptions of the machine, and documents/ with what is no row.
 Readers never write. A writer of a document holds the folder's lock.
 """
 
@@ -16,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tlb.measure import columns, old_rows
+from tlb.measure import columns, earlier_layout
 from tlb.measure.columns import EXPERIMENTS
 from tlb.measure.record import NAME, Point, Record, point_id
 from tlb.measure.row_database import FILE, LOGS, RowDatabase
@@ -37,6 +38,9 @@ OWN = "own/"  # before a machine's id: of the rows measured here, as `tlb compar
 RESERVED = {"this", "reference", "literature", "own"}  # what is no machine's id
 LACKS = "lacking"  # the document of what this computer could not do; not published
 PUBLISHED = "rows.parquet"
+DOCUMENTS = "documents"
+# Descriptions of the machine in each of its states, and the profile made from rows.
+_BESIDE_ROWS = re.compile(r"machine(-[0-9a-f]{12})?|translation")
 
 
 def data_root() -> Path:
@@ -185,7 +189,7 @@ class Store:
             self._inside(folder / name)
         if folder not in self._databases:
             self._databases[folder] = RowDatabase(folder / FILE)
-            old_rows.convert(folder, self._databases[folder])
+            earlier_layout.convert_rows(folder, self._databases[folder])
         return self._databases[folder]
 
     # ---- machines
@@ -213,7 +217,7 @@ class Store:
 
     def _has(self, machine: str, experiment: str) -> bool:
         """Return whether an experiment asked for points there, or has a document of its name."""
-        has_document = bool(experiment) and self._path(machine, experiment, ".json").is_file()
+        has_document = bool(experiment) and self.document_path(machine, experiment).is_file()
         return has_document or experiment in self.experiments(machine)
 
     def resolve(self, machine: str, this: str = "this", experiment: str = "") -> str:
@@ -234,8 +238,8 @@ class Store:
         self.write_document(machine, "machine", host_json)
 
     def write_document(self, machine: str, name: str, content: dict[str, Any]) -> None:
-        """Write <name>.json in one step, and only if it changes."""
-        path = self._path(machine, name, ".json")
+        """Write a document in one step, and only if it changes."""
+        path = self.document_path(machine, name)
         with disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             folder = os.open(path.parent, os.O_RDONLY | OPEN_FLAGS)
@@ -251,14 +255,33 @@ class Store:
         return self.read_document(machine, "machine")
 
     def read_document(self, machine: str, name: str) -> dict[str, Any]:
-        """Return <name>.json as it was given to `write_document`."""
+        """Return a document as it was given to `write_document`."""
         try:
-            content = json.loads(self._path(machine, name, ".json").read_bytes())
+            content = json.loads(self.document_path(machine, name).read_bytes())
         except (OSError, ValueError, RecursionError):
             content = None
         if not isinstance(content, dict):
             raise Unavailable("no-data", f"{machine} has no readable {name}.json")
         return content
+
+    def document_path(self, machine: str, name: str) -> Path:
+        """Return the path of a document, or of a description of the machine."""
+        is_beside = _BESIDE_ROWS.fullmatch(_checked(name))
+        folder = self.folder(machine) if is_beside else self._documents_folder(machine)
+        return self._inside(folder / f"{name}.json")
+
+    def documents(self, machine: str) -> dict[str, Path]:
+        """Return the paths of all documents and descriptions of a machine by name, sorted."""
+        beside = self.folder(machine).glob("*.json")
+        paths = [path for path in beside if _BESIDE_ROWS.fullmatch(path.stem)]
+        paths += self._documents_folder(machine).glob("*.json")
+        regular = {path.stem: path for path in paths if path.is_file() and not path.is_symlink()}
+        return dict(sorted(regular.items()))
+
+    def _documents_folder(self, machine: str) -> Path:
+        folder = self._inside(self.folder(machine) / DOCUMENTS)
+        earlier_layout.move_documents(folder.parent, folder)
+        return folder
 
     # ---- paths and locks
 
@@ -270,9 +293,6 @@ class Store:
         if machine in RESERVED:
             raise Unavailable("bad-parameter", f"{machine!r} names no machine by its id")
         return self._inside(self.root / machine)
-
-    def _path(self, machine: str, name: str, suffix: str) -> Path:
-        return self._inside(self.folder(machine) / (_checked(name) + suffix))
 
     def _inside(self, path: Path) -> Path:
         real = os.path.join(os.path.realpath(self._top), path.relative_to(self._top))
