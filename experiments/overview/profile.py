@@ -29,6 +29,7 @@ from tlb.measure.row_database import RowDatabase
 from tlb.measure.store import PUBLISHED, Store, data_root
 from tlb.report import parameters
 from tlb.report.chapter import Chapter
+from tlb.stats.curves import last_level_plateau
 from tlb.stats.geometry import Geometry
 from tlb.stats.intervals import Interval
 from tlb.system import page_sizes
@@ -131,8 +132,7 @@ def _first_level(of: Of) -> Interval:
 
 def _last_level(of: Of) -> Interval:
     cliff = of(stlb_cliff)
-    first, last = cliff.two_levels()
-    return cliff.price.between(1.4 * first, 0.6 * last).typical()
+    return cliff.price.between(*last_level_plateau(*cliff.two_levels())).typical()
 
 
 def _walk(of: Of) -> Interval:
