@@ -153,14 +153,14 @@ def _entries(level: int, of: Of) -> Interval:
 def _stated(level: int, of: Of) -> Interval:
     stated = of(your_machine).stated_entries
     required(stated, "no TLB level is stated here", "no-geometry")
-    entries = required(stated[level - 1 : level], f"no level {level} is stated", "one-level")
-    return Interval(*[float(entries[0])] * 3)
+    (entries,) = required(stated[level - 1 : level], f"no level {level} is stated", "one-level")
+    return Interval(float(entries), float(entries), float(entries))
 
 
 def _walk_by_place(place: str, of: Of) -> Interval:
     """Return ns: a survey's cycles over the clock beside it."""
     survey: Geometry = of(your_machine).geometry
-    (walk,) = [walk for walk in survey.walks if walk.table_in == place] or [None]
+    walk = next((walk for walk in survey.walks if walk.table_in == place), None)
     if walk is None or walk.cost is None:
         raise Unavailable("too-few-points", f"no chase had its table in {place}")
     if survey.unit != "cycles":

@@ -26,8 +26,17 @@ from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable, if_available, required
 
 # What numbers pass through; the rest of requirements.lock builds the page around them.
-LIBRARIES = ("numpy", "pandas", "scipy", "numba", "altair", "papermill", "nbval", "jupyter-book")
-LIBRARIES += ("sphinxcontrib-bibtex",)
+LIBRARIES = (
+    "numpy",
+    "pandas",
+    "scipy",
+    "numba",
+    "altair",
+    "papermill",
+    "nbval",
+    "jupyter-book",
+    "sphinxcontrib-bibtex",
+)
 # No two processes have all of these.
 _PROCESS = ["kernel", "engine", "repeat", "checksum", "started_at", "ns_per_access", "wall_ns"]
 
@@ -96,7 +105,7 @@ class Analysis(analysis.Analysis):
         these took, a digest of its rows."""
         found = []
         for name, (chapter, rows) in self.kept.items():
-            row = {"chapter": name.replace("_", " "), "machine": chapter.machine}
+            row: dict[str, object] = {"chapter": name.replace("_", " "), "machine": chapter.machine}
             row |= {"points": len(processes(rows)), "measurements": len(rows)}
             row |= {"minutes": rows["wall_ns"].sum() / 6e10}
             row |= {"measured from": rows["started_at"].min()[:10], "rows": _digest(rows)}

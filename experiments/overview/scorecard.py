@@ -27,7 +27,8 @@ UNMEASURED = "not measured"
 OTHERWISE = "measured differently"  # by another version of the kernels than the verdict beside it
 DECIDED = ("holds", "fails")
 APART = "apart"  # a claim that holds on one machine and fails on another
-MARKS = {**CLASSES, UNMEASURED: "unmeasured", OTHERWISE: "unmeasured"}
+MARKS = {str(word): mark for word, mark in CLASSES.items()}
+MARKS |= dict.fromkeys((UNMEASURED, OTHERWISE), "unmeasured")
 
 
 class Analysis(analysis.Analysis):
@@ -120,8 +121,8 @@ class Analysis(analysis.Analysis):
     def _row(self, chapter: str, id: str) -> dict[str, Any]:
         here = self.verdict(chapter, id)
         words = {name: self._word(name, chapter, id) for name in self.others}
-        row = dict.fromkeys(("reason", "compared"), "") | {"verdict": UNMEASURED, "evidence": here}
-        row |= {"is_decided": False, "by_interval": False}
+        row: dict[str, Any] = {"reason": "", "compared": "", "verdict": UNMEASURED}
+        row |= {"evidence": here, "is_decided": False, "by_interval": False}
         if isinstance(here, ClaimVerdict):
             row |= {"verdict": here.verdict, "reason": here.reason, "evidence": here.evidence}
             row |= {"compared": beside(here.bounds, here.why), "is_decided": here.is_decided}

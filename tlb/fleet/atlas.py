@@ -120,8 +120,8 @@ def _write(folder: Path, paths: Sequence[Path]) -> Built:
                 rows += len(table)
                 if sum(map(len, waiting[name])) >= PART_ROWS:
                     put(folder, name, waiting.pop(name))
-    for name, tables in waiting.items():
-        put(folder, name, tables)
+    for name, last in waiting.items():
+        put(folder, name, last)
     return Built(rows, len(machines), refused)
 
 

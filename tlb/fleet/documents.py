@@ -19,7 +19,6 @@ from tlb.machine.flushes import Flushes
 from tlb.machine.host import Host
 from tlb.machine.java_flags import JAVA_FLAGS, LARGE_FLAGS, Flags
 from tlb.measure.columns import INT64_MAX
-from tlb.measure.housekeeping import Housekeeping
 from tlb.measure.toolchains import TOOLS
 from tlb.report import discovery
 from tlb.system.page_sizes import PAGES
@@ -44,7 +43,7 @@ PLAIN = re.compile(r"[ -%'-;=?-\[\]-_a-~]*")
 @cache
 def models() -> dict[str, type[BaseModel]]:
     """Return the model of each document by name: those of the machine, and those of chapters."""
-    own = {"flags": Flags, "flushes": Flushes, "housekeeping": Housekeeping}
+    own = {"flags": Flags, "flushes": Flushes}
     return own | discovery.documents()
 
 

@@ -172,16 +172,16 @@ class Scope:
             for name, value in (("layout", layout), ("order", order), ("lines", lines))
             if value
         }
-        return Point(
-            kernel=kernel,
-            engine=engine or self.engine,
-            pages=pages,
-            mode=mode,
-            options=options,
-            stride_pages=stride_pages,
-            region_ms=region_ms or self.profile.region_ms,
-            **shape | given,
-        )
+        fields = {
+            "kernel": kernel,
+            "engine": engine or self.engine,
+            "pages": pages,
+            "mode": mode,
+            "options": options,
+            "stride_pages": stride_pages,
+            "region_ms": region_ms or self.profile.region_ms,
+        }
+        return Point.model_validate(fields | shape | given)
 
     def chase(
         self,
@@ -199,6 +199,7 @@ class Scope:
                 kernel,
                 pages,
                 mode,
+                engine="",
                 layout=layout,
                 order=order,
                 lines=lines,

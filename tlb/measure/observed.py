@@ -43,12 +43,16 @@ def watch(
     with tempfile.TemporaryFile() as stderr:
         child = _started(command, stderr, pass_fds)
         late = threading.Event()
-        watchdog = threading.Timer(TIME_LIMIT_S, lambda: (late.set(), _end(child)))
+
+        def end_late() -> None:
+            late.set()
+            _end(child)
+
+        watchdog = threading.Timer(TIME_LIMIT_S, end_late)
         watchdog.start()
         with child:
             try:
-                ran = _listen(child)
-                more = child.stdout.read(1)
+                ran, more = _listen(child)
                 code = child.wait() if not more else 0
             finally:
                 watchdog.cancel()
@@ -71,7 +75,7 @@ def watch(
 
 def _started(
     command: Sequence[str], stderr: IO[bytes], pass_fds: Sequence[int]
-) -> subprocess.Popen:
+) -> subprocess.Popen[bytes]:
     try:  # without buffers, of which nothing is left to write to one that has ended
         return subprocess.Popen(
             command,
@@ -96,7 +100,9 @@ def _last_line(stderr: IO[bytes]) -> str:
     return lines[-1][:200] if lines else ""
 
 
-def _listen(child: subprocess.Popen) -> Watched:
+def _listen(child: subprocess.Popen[bytes]) -> tuple[Watched, bytes]:
+    """Return what a program printed, and the first byte beyond its line."""
+    assert child.stdin and child.stdout  # pipes
     line = child.stdout.readline(1 << 16)
     smaps = status = ""
     if line.endswith(b"\n"):
@@ -106,10 +112,10 @@ def _listen(child: subprocess.Popen) -> Watched:
             status = procfs.text(Path(f"/proc/{child.pid}/status"))
         with contextlib.suppress(OSError):
             child.stdin.write(b"\n")
-    return Watched(line, smaps, status)
+    return Watched(line, smaps, status), child.stdout.read(1)
 
 
-def _end(child: subprocess.Popen) -> None:
+def _end(child: subprocess.Popen[bytes]) -> None:
     """Kill a program with all that it started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)

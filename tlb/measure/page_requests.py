@@ -41,7 +41,7 @@ class Answer(BaseModel, extra="forbid", frozen=True, strict=True):
     mapped_bytes: Positive
 
 
-class Ways(Survey):
+class Ways(Survey, frozen=True):
     """A survey of all ways. A subclass has `got`, of those that succeeded; `lacking` has the
     others' reason codes."""
 

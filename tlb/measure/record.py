@@ -9,6 +9,7 @@ import hashlib
 import itertools
 import json
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import lru_cache
 from operator import attrgetter
@@ -59,9 +60,11 @@ class Option(NamedTuple):
 
 def _options(given: object) -> object:
     """From JSON, where a pair is a list; by name, so that the same options are the same point."""
+    if not isinstance(given, Iterable):
+        return given
     pairs = given.items() if isinstance(given, dict) else given
     try:
-        options = tuple(sorted(Option(*pair) for pair in pairs))  # type: ignore[union-attr]
+        options = tuple(sorted(Option(*pair) for pair in pairs))
     except TypeError:
         return given
     if len({option.name for option in options}) < len(options):
@@ -100,8 +103,10 @@ class Bin(NamedTuple):
 
 def _bins(given: object) -> object:
     """From JSON, where a pair is a list."""
+    if not isinstance(given, Iterable):
+        return given
     try:
-        bins = [Bin(*pair) for pair in given]  # type: ignore[union-attr]
+        bins = [Bin(*pair) for pair in given]
         ascending = all(a.least_ns < b.least_ns for a, b in itertools.pairwise(bins))
     except TypeError:
         return given
@@ -150,7 +155,7 @@ _of_point = attrgetter(*Point.model_fields)
 @lru_cache(1 << 12, typed=True)
 def _point(*values: object) -> Point:
     """Return the point of these fields: the rows of a file share few."""
-    return Point(**dict(zip(Point.model_fields, values, strict=True)))
+    return Point.model_validate(dict(zip(Point.model_fields, values, strict=True)))
 
 
 class KernelReport(_Strict):

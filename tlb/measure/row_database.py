@@ -139,8 +139,9 @@ class RowDatabase:
 
     def _connected(self, mode: str) -> sqlite3.Connection:
         address = f"{self.path.absolute().as_uri()}?mode={mode}"
-        how = {"isolation_level": None, "uri": True, "check_same_thread": False}
-        return sqlite3.connect(address, BUSY_S, **how)
+        return sqlite3.connect(
+            address, BUSY_S, isolation_level=None, uri=True, check_same_thread=False
+        )
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from tlb.measure import build
-from tlb.measure.record import Build
+from tlb.measure.record import Build, Engine
 from tlb.system.reasons import Unavailable
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def current(frame: pd.DataFrame, state: str) -> pd.DataFrame:
     return frame[(frame["state"] == state) & is_now].reset_index(drop=True)
 
 
-def _build(kernel: str, engine: str) -> Build | None:
+def _build(kernel: str, engine: Engine) -> Build | None:
     """Return what would measure a kernel's rows now, None for a kernel that is gone."""
     try:
         return build.kernel(kernel, engine).build
