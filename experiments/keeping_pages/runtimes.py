@@ -16,9 +16,16 @@ from typing import Annotated, Any, get_args
 from pydantic import BaseModel, Field
 
 from tlb.machine import host
-from tlb.measure.observed import REFUSED, watch
+from tlb.measure.granted_pages import (
+    EXIT_REFUSED,
+    ArrayPages,
+    SurveyDocument,
+    array_pages,
+    parse_answer,
+    run_observed,
+    survey_fields,
+)
 from tlb.measure.record import Count, Positive, PositiveNs
-from tlb.measure.resident import Held, Survey, answer, held, met
 from tlb.measure.toolchains import TOOLS, Program, Variant, build
 from tlb.system import procfs
 from tlb.system.files import measuring_lock
@@ -47,7 +54,7 @@ class Answer(BaseModel, extra="forbid", frozen=True, strict=True):
     batch_ns: Annotated[list[Positive], Field(min_length=3, max_length=1000)]
 
 
-class RuntimeReport(Held):
+class RuntimeReport(ArrayPages):
     """One process. Where the language tells no address (Java), the largest private anonymous
     mapping is taken to hold the array: the heap."""
 
@@ -58,7 +65,7 @@ class RuntimeReport(Held):
     ns_per_access: PositiveNs  # median over the batches
 
 
-class Runtimes(Survey):
+class Runtimes(SurveyDocument):
     """`lacking` holds a reason code for "go" (no program) or "go huge" (this variant was
     not measured to the end)."""
 
@@ -97,9 +104,9 @@ def measure(
     """Run a program once and verify what its array got. Raises Unavailable for one that hangs,
     crashes or prints garbage, for smaps that cannot be read, and for a recipe with less than
     LEAST_SHARE of the array on huge pages."""
-    refused = {REFUSED: _REFUSED[variant]} if variant in _REFUSED else {}
-    line, smaps, status = watch(program.command(variant, array_bytes), refused, pass_fds)
-    printed = answer(line, Answer)
+    refused = {EXIT_REFUSED: _REFUSED[variant]} if variant in _REFUSED else {}
+    line, smaps, status = run_observed(program.command(variant, array_bytes), refused, pass_fds)
+    printed = parse_answer(line, Answer)
     asked = program.language, variant, array_bytes
     if (printed.language, printed.variant, printed.array_bytes) != asked:
         raise Unavailable("kernel-garbage", f"asked for {asked}, got another")
@@ -108,7 +115,7 @@ def measure(
     ns = statistics.median(printed.batch_ns) / printed.accesses
     if ns < LEAST_NS:
         raise Unavailable("kernel-garbage", f"{ns:.2g} ns: the accesses were optimised away")
-    got = held(smaps, printed.address, array_bytes)
+    got = array_pages(smaps, printed.address, array_bytes)
     if variant != "plain":
         is_partial = variant == "huge" and huge_pages_on(status=status)
         code = "backing-partial" if is_partial else _REFUSED[variant]
@@ -175,4 +182,6 @@ def survey(array_bytes: int, repeats: int, seed: int = 0) -> Runtimes:
                     lacking[name] = why.code
     places = {language: place for place, language in enumerate(TOOLS)}
     reports.sort(key=lambda one: (places[one.language], VARIANTS.index(one.variant), one.repeat))
-    return Runtimes(**met(inspected), array_bytes=array_bytes, lacking=lacking, reports=reports)
+    return Runtimes(
+        **survey_fields(inspected), array_bytes=array_bytes, lacking=lacking, reports=reports
+    )

@@ -17,9 +17,9 @@ from experiments.your_program import cases
 from experiments.your_program.cases import CASES, POOL, SOURCES, Case
 from tlb.machine import host, pools
 from tlb.measure import toolchains
+from tlb.measure.granted_pages import SurveyDocument, survey_fields
 from tlb.measure.measuring_setup import usable_bytes
 from tlb.measure.record import Count, Positive
-from tlb.measure.resident import Survey, met
 from tlb.measure.toolchains import Tool, built, environment, first_line, in_folder
 from tlb.programs.levers import lever
 from tlb.programs.pairing import Verdict
@@ -83,7 +83,7 @@ class Profile(BaseModel, extra="forbid", frozen=True, strict=True):
     last: Literal[1]
 
 
-class Programs(Survey):
+class Programs(SurveyDocument):
     """The document. lacking: reason codes by the names of cases, and of "profile"."""
 
     minutes: Annotated[float, Field(gt=0)]
@@ -129,7 +129,7 @@ def make(
             lacking["profile"] = why.code
             tell(f"Profile: {why}")
     return Programs(
-        **met(inspected), minutes=minutes, told=results, profile=profiled, lacking=lacking
+        **survey_fields(inspected), minutes=minutes, told=results, profile=profiled, lacking=lacking
     ).model_dump(mode="json")
 
 

@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from tlb.machine.identity import boot_id
-from tlb.measure import build, kernels, noise, perf, resident
+from tlb.measure import build, kernels, noise, perf
+from tlb.measure.granted_pages import parse_answer
 from tlb.measure.record import Build, KernelReport, Point, Record, now
 from tlb.measure.session import Session, lack, limit_s, why_ended
 from tlb.system.reasons import Unavailable
@@ -250,7 +251,7 @@ def _command(kernel: build.Kernel, point: Point, repeat: int, setting: Setting) 
 
 def _checked(text: str, point: Point) -> KernelReport:
     """A kernel's report. Raises Unavailable where it is none, or of another point."""
-    report = resident.answer(text, KernelReport)
+    report = parse_answer(text, KernelReport)
     if point.mode in kernels.declaration(point.kernel).played and not report.mode:
         report = report.model_copy(update={"mode": point.mode})
     asked = {name: getattr(point, name) for name in set(Point.model_fields) - {"region_ms"}}
