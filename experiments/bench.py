@@ -42,7 +42,7 @@ TABLES: dict[Callable[[], Rows], tuple[str, Cells]] = {  # title and columns
     benchmarks.overhead: benchmarks.OVERHEAD,
     benchmarks.known: benchmarks.KNOWN,
 }
-_point = grid.Scope(grid.profile("full"), base_page_bytes=host.base_page_bytes()).point
+_point = grid.Scope(grid.load_profile("full"), base_page_bytes=host.base_page_bytes()).point
 
 
 def main(names: Sequence[str] = ()) -> None:

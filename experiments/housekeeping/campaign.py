@@ -38,7 +38,7 @@ from experiments.housekeeping.document import (
 from tlb.machine import changed_settings, host, memory
 from tlb.machine.changed_settings import DEFRAG, KSM_PAGES, KSM_RUN, KSM_SLEEP, SWAP, ZRAM, borrow
 from tlb.measure import build
-from tlb.measure.record import now
+from tlb.measure.record import utc_now
 from tlb.measure.session import lack
 from tlb.system import procfs
 from tlb.system.page_sizes import BASE
@@ -108,7 +108,7 @@ def measure(
         name = "touched" if isinstance(more, Touched) else "lives"
         parts.found.setdefault(name, []).append(more)
     return Housekeeping(
-        measured_at=now(),
+        measured_at=utc_now(),
         state=host.state(inspected),
         defrag=before,
         room_bytes=room,

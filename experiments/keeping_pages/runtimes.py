@@ -26,7 +26,7 @@ from tlb.measure.granted_pages import (
     survey_fields,
 )
 from tlb.measure.record import Count, Positive, PositiveNs
-from tlb.measure.toolchains import TOOLS, Program, Variant, build
+from tlb.measure.toolchains import TOOLCHAINS, Program, Variant, build_program
 from tlb.system import procfs
 from tlb.system.files import measuring_lock
 from tlb.system.reasons import Unavailable
@@ -58,7 +58,7 @@ class RuntimeReport(ArrayPages):
     """One process. Where the language tells no address (Java), the largest private anonymous
     mapping is taken to hold the array: the heap."""
 
-    language: Annotated[str, Field(pattern="^(" + "|".join(TOOLS) + ")$")]
+    language: Annotated[str, Field(pattern="^(" + "|".join(TOOLCHAINS) + ")$")]
     toolchain: Annotated[str, Field(min_length=1, max_length=120)]
     variant: Variant
     repeat: Count
@@ -72,7 +72,7 @@ class Runtimes(SurveyDocument):
     array_bytes: Positive
     reports: list[RuntimeReport]
     lacking: dict[
-        Annotated[str, Field(pattern="^(" + "|".join(TOOLS) + ")( plain| huge| pool)?$")], str
+        Annotated[str, Field(pattern="^(" + "|".join(TOOLCHAINS) + ")( plain| huge| pool)?$")], str
     ]
 
 
@@ -159,11 +159,11 @@ def survey(array_bytes: int, repeats: int, seed: int = 0) -> Runtimes:
     """
     inspected = host.inspect()
     unfit = _unfit(inspected, array_bytes)
-    lacking: dict[str, str] = dict.fromkeys(TOOLS, unfit) if unfit else {}
+    lacking: dict[str, str] = dict.fromkeys(TOOLCHAINS, unfit) if unfit else {}
     runs: list[tuple[Program, Variant]] = []
-    for language in () if unfit else TOOLS:
+    for language in () if unfit else TOOLCHAINS:
         try:
-            program = build(language)
+            program = build_program(language)
         except Unavailable as why:
             if why.code.startswith("disk-"):
                 raise
@@ -180,7 +180,7 @@ def survey(array_bytes: int, repeats: int, seed: int = 0) -> Runtimes:
                     reports += [measure(*run, pass_fds=(lock,))] if name not in lacking else []
                 except Unavailable as why:
                     lacking[name] = why.code
-    places = {language: place for place, language in enumerate(TOOLS)}
+    places = {language: place for place, language in enumerate(TOOLCHAINS)}
     reports.sort(key=lambda one: (places[one.language], VARIANTS.index(one.variant), one.repeat))
     return Runtimes(
         **survey_fields(inspected), array_bytes=array_bytes, lacking=lacking, reports=reports

@@ -192,7 +192,7 @@ def _side(name: str, chapter: str | None) -> Side:
         raise Unavailable("no-data", f"{chapter or 'any chapter'} on {name[:80]}")
     rows = rows.assign(run=numbered_runs(rows["started_at"]))
     if state or present:
-        rows = states.rows_of(store, machine, state or hosts.state(present), rows)
+        rows = states.rows_of_state(store, machine, state or hosts.state(present), rows)
     called = f"{'own/' * is_own}{machine}{f'@{state}' if state else ''}"
     return Side(called, machine, store, rows)
 
@@ -233,8 +233,8 @@ def _of_chapter(chapter: str, a: pd.DataFrame, b: pd.DataFrame) -> Iterator[Comp
 
 def _host(side: Side) -> Host:
     """Return its description in the state of most of its rows, else the latest one."""
-    described = if_available(states.described, side.store, side.machine, side.state)
-    return described or states.latest(side.store, side.machine)
+    described = if_available(states.description_of_state, side.store, side.machine, side.state)
+    return described or states.latest_description(side.store, side.machine)
 
 
 def _computers(sides: tuple[Side, Side], described: tuple[Host, Host]) -> list[Line]:

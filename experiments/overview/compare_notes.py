@@ -60,5 +60,5 @@ def _about(side: Side, letter: str, several: int) -> Iterator[str]:
     if len(boots := states.boots_of(side.rows)) > 1:
         each = f"{len(boots)} boots, {listed(boots)}"
         yield f"{letter} has rows of {each}; compare one alone as NAME@BOOT."
-    if if_available(states.described, side.store, side.machine, side.state) is None:
+    if if_available(states.description_of_state, side.store, side.machine, side.state) is None:
         yield f"{side.name} has no description in the state {side.state}; the latest one is shown."

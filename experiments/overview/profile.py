@@ -24,9 +24,9 @@ from experiments.overview.machine_verdicts import analysis_of
 from experiments.page_faults.analysis import FILE, FRESH, FRESH_LARGE
 from experiments.virtualization.analysis import GUEST_BASE_BYTES
 from experiments.virtualization.grid import GUEST_PAGES, HOST_PAGES
-from tlb.measure.row_database import FILE as DATABASE
+from tlb.measure.row_database import DATABASE_FILE as DATABASE
 from tlb.measure.row_database import RowDatabase
-from tlb.measure.store import PUBLISHED, Store, data_root
+from tlb.measure.store import PUBLISHED_ROWS, Store, data_root
 from tlb.report import parameters
 from tlb.report.chapter import Chapter
 from tlb.stats.curves import last_level_plateau
@@ -270,7 +270,7 @@ def rows_digest(store: Store, machine: str) -> str:
     """Return a digest of a machine's rows and documents without its profile; for this computer,
     also without its description, which each run writes anew with the load of the minute."""
     is_own, folder = store.root.name == "own", store.root / machine
-    files = [path for path in (folder / PUBLISHED,) if path.is_file()]
+    files = [path for path in (folder / PUBLISHED_ROWS,) if path.is_file()]
     for name, path in store.documents(machine).items():
         if name != NAME and not (is_own and name.startswith("machine")):
             files.append(path)

@@ -20,7 +20,7 @@ from tlb.measure import toolchains
 from tlb.measure.granted_pages import SurveyDocument, survey_fields
 from tlb.measure.measuring_setup import usable_bytes
 from tlb.measure.record import Count, Positive
-from tlb.measure.toolchains import Tool, built, environment, first_line, in_folder
+from tlb.measure.toolchains import Toolchain, build_once, clean_environment, in_folder, run_tool
 from tlb.programs.levers import lever
 from tlb.programs.pairing import Verdict
 from tlb.programs.runs import Conditions
@@ -198,16 +198,18 @@ def ready(case: Case) -> tuple[str, list[str], list[str]]:
     if tool.source:
         version, folder = compiled(tool)
     else:
-        said = first_line(tool, tool.version, 60).partition(" sha=")[0]  # Redis adds its build
+        said = run_tool(tool, tool.version, 60).partition(" sha=")[0]  # Redis adds its build
         version = procfs.label(said) or case.title
-        folder = built("program-inputs", [inspect.getsource(cases).encode()], cases.write_inputs)
+        folder = build_once(
+            "program-inputs", [inspect.getsource(cases).encode()], cases.write_inputs
+        )
     return version, in_folder(tool.run, folder), in_folder(case.driver, folder)
 
 
-def compiled(tool: Tool) -> tuple[str, Path]:
-    """Return `toolchains.compiled` of one of our own programs."""
+def compiled(tool: Toolchain) -> tuple[str, Path]:
+    """Return `toolchains.compile_program` of one of our own programs."""
     source = SOURCES / tool.source
-    return toolchains.compiled(tool, source, f"program-{source.stem}")
+    return toolchains.compile_program(tool, source, f"program-{source.stem}")
 
 
 def profile(room_bytes: int) -> Profile:
@@ -217,7 +219,9 @@ def profile(room_bytes: int) -> Profile:
         raise Unavailable("memory-short", f"the chase is over {format_size(PROFILE_BYTES)}")
     command, limit_s = in_folder(PROFILE.run, compiled(PROFILE)[1]), PROFILE_LIMIT_S
     try:
-        done = subprocess.run(command, capture_output=True, timeout=limit_s, env=environment())
+        done = subprocess.run(
+            command, capture_output=True, timeout=limit_s, env=clean_environment()
+        )
         return Profile.model_validate_json(done.stdout)
     except subprocess.TimeoutExpired:
         raise Unavailable("kernel-hung", "profiled_chase") from None

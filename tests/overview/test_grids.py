@@ -37,7 +37,7 @@ JUDGED = (stlb_cliff, strides, hugepages, *EVENTS, code, graph_walk, tlb_blockin
 
 
 def of(profile: str, engine: str = "c") -> Scope:
-    return Scope(grid.profile(profile), engine, (64, 2048), 2, base_page_bytes=4096)
+    return Scope(grid.load_profile(profile), engine, (64, 2048), 2, base_page_bytes=4096)
 
 
 @pytest.mark.parametrize(("profile", "most"), [("quick", 600), ("smoke", 430)])
@@ -99,7 +99,9 @@ def test_what_all_published_rows_decide_the_points_of_the_quick_profile_decide(
         pytest.skip(str(why))
     known = verdicts(module.claims, a)
     entries, cpus = tuple(a.stated_entries), a.host.usable_cpus
-    scope = Scope(grid.profile("quick"), "c", entries, len(cpus), base_page_bytes=a.base_page_bytes)
+    scope = Scope(
+        grid.load_profile("quick"), "c", entries, len(cpus), base_page_bytes=a.base_page_bytes
+    )
     # which was measured at the same knees
     beside = [chapter.kept("stlb_cliff")] if module is hugepages else []
     rows = pd.concat([a.frame, *beside], ignore_index=True)

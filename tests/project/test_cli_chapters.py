@@ -10,7 +10,7 @@ from support.synthetic import Stated
 
 from experiments.overview import campaign, profile
 from tlb.machine import host
-from tlb.measure.store import PUBLISHED, Store, write_published
+from tlb.measure.store import PUBLISHED_ROWS, Store, write_published
 from tlb.report import parameters, publish
 from tlb.report.card import card
 from tlb.system import files
@@ -69,7 +69,7 @@ def test_publish_adds_own_rows_to_published_ones_and_writes_the_card_anew(
     monkeypatch.setattr(host, "inspect", Stated().host)
     store, name = Store(tmp_path), host.machine_id(Stated().host())
     (tmp_path / name).mkdir()
-    write_published(tmp_path / name / PUBLISHED, [(make_record(lines=16), ["walks"])])
+    write_published(tmp_path / name / PUBLISHED_ROWS, [(make_record(lines=16), ["walks"])])
     put(store.own, name, "walks", make_record(lines=32))
     store.own.write_machine(name, Stated().host().model_dump(mode="json"))
     for given in ([], [name], [f"own/{name}"]):

@@ -16,7 +16,7 @@ import pytest
 from experiments.overview import profile
 from tlb.machine import host
 from tlb.measure.record import Point
-from tlb.measure.store import LACKS, Store
+from tlb.measure.store import LACKING_POINTS, Store
 from tlb.report import page, parameters, publish
 from tlb.report.publish import Kernel
 from tlb.system.reasons import REASONS, if_available
@@ -38,7 +38,7 @@ BRIEF = {
 def tree(folder: Path) -> dict[str, bytes]:
     """What measuring writes: not machine.json, which holds the load, what is lacking, nor what
     pages derive from all rows that are there by then."""
-    others = {"machine.json", f"{LACKS}.json", f"{profile.NAME}.json"}
+    others = {"machine.json", f"{LACKING_POINTS}.json", f"{profile.NAME}.json"}
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*.json*")
@@ -49,7 +49,9 @@ def tree(folder: Path) -> dict[str, bytes]:
 def lacking(folder: Path) -> set[Point]:
     """The points that this computer could not do, which are tried again the next time."""
     machine = host.machine_id(host.inspect())
-    document = if_available(Store(folder).own.read_document, machine, LACKS) or {"points": []}
+    document = if_available(Store(folder).own.read_document, machine, LACKING_POINTS) or {
+        "points": []
+    }
     return {Point.model_validate(line["point"]) for line in document["points"]}
 
 

@@ -15,7 +15,7 @@ from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.measure.record import Bin, Point, Record
 from tlb.measure.record import Quantity as Counted
-from tlb.measure.store import PUBLISHED, write_published
+from tlb.measure.store import PUBLISHED_ROWS, write_published
 
 VERDICTS: dict[str, MachineVerdicts] = {}  # by machine
 FAR = 524_288  # lines, one to each base page of 2 GiB
@@ -141,7 +141,7 @@ def put(
     verdicts: words by claim; measures: of the kernel that these are by."""
     folder.mkdir(parents=True, exist_ok=True)
     asked = [(record, ["stlb_cliff"]) for record in rows]
-    write_published(folder / PUBLISHED, sorted(asked, key=lambda row: row[0].kernel))
+    write_published(folder / PUBLISHED_ROWS, sorted(asked, key=lambda row: row[0].kernel))
     if described:
         (folder / "machine.json").write_text(json.dumps(described.model_dump(mode="json")))
     if quantities is not None:

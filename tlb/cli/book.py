@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from tlb.cli import shown
 from tlb.measure import grid
-from tlb.measure.store import OWN
+from tlb.measure.store import OWN_PREFIX
 from tlb.report import discovery
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable
@@ -79,7 +79,7 @@ def publish(
     """Add rows measured here to the published data."""
     from tlb.report import publish
 
-    folder = publish.rows(machine.removeprefix(OWN))
+    folder = publish.rows(machine.removeprefix(OWN_PREFIX))
     refresh_summaries()
     print(folder)
 

@@ -16,7 +16,7 @@ from tlb.cli.book import refresh_summaries
 from tlb.machine import doctor
 from tlb.machine import host as hosts
 from tlb.measure import build
-from tlb.measure.store import OWN, Store, data_root
+from tlb.measure.store import OWN_PREFIX, Store, data_root
 from tlb.system.files import ROOT
 from tlb.system.prose import count, listed
 from tlb.system.reasons import Unavailable
@@ -46,8 +46,8 @@ def bundle(
 
     shown.check_output(output)
     data, this = Store(data_root()), hosts.machine_id(hosts.inspect()) if machine == "this" else ""
-    asked = machine.removeprefix(OWN)
-    is_own = this or machine.startswith(OWN) or machine in data.own.machines()
+    asked = machine.removeprefix(OWN_PREFIX)
+    is_own = this or machine.startswith(OWN_PREFIX) or machine in data.own.machines()
     store = data.own if is_own else data
     name = store.resolve(asked, this)
     path = output or Path(f"{name}{check.SUFFIX}")

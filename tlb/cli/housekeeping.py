@@ -61,7 +61,7 @@ def measure(
         )
     host, store = hosts.inspect(), Store(data_root()).own
     machine = hosts.machine_id(host)
-    states.describe(store, machine, host)
+    states.write_description(store, machine, host)
     name = discovery.load("housekeeping.document").NAME
     store.write_document(machine, name, document.model_dump(mode="json"))
     parts = ", ".join(f"{part} ({code})" for part, code in document.lacking.items())

@@ -14,9 +14,9 @@ from tlb.fleet import plausible
 from tlb.fleet.check import Bundle
 from tlb.machine import host as hosts
 from tlb.measure import states
-from tlb.measure.publishing import merged
+from tlb.measure.publishing import merge_rows
 from tlb.measure.record import Record
-from tlb.measure.store import PUBLISHED, Store, write_published
+from tlb.measure.store import PUBLISHED_ROWS, Store, write_published
 from tlb.report import card, discovery, parameters
 from tlb.report.chapter import Chapter
 from tlb.system.files import new_folder, sync_folder
@@ -69,7 +69,7 @@ def review(data: Store, bundle: Bundle, known: Known) -> list[Record]:
     computer of the same name, and for lines that were visited in another order than elsewhere.
     """
     machine = bundle.machine
-    published = if_available(states.latest, data, machine)
+    published = if_available(states.latest_description, data, machine)
     if published and hosts.identity_facts(published) != hosts.identity_facts(bundle.host):
         why = f"{machine} in data/ is another computer: {published.cpu_model}"
         raise Unavailable("bundle-impossible", why)
@@ -110,7 +110,7 @@ def _write(made: Path, data: Store, bundle: Bundle, new: list[Record]) -> None:
     there = {name: path.read_bytes() for name, path in data.documents(machine).items()}
     there.pop(profile.NAME, None)  # of rows that are others then
     theirs = {name.removesuffix(".json"): bundle.files[name] for name in bundle.documents}
-    sides = [(there, if_available(states.latest, data, machine)), (theirs, bundle.host)]
+    sides = [(there, if_available(states.latest_description, data, machine)), (theirs, bundle.host)]
     last = max((record.started_at for record in data.records(machine).values()), default="")
     if max(record.started_at for record in bundle.records()) < last:
         sides.reverse()
@@ -122,10 +122,10 @@ def _write(made: Path, data: Store, bundle: Bundle, new: list[Record]) -> None:
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(files[name])
         if host:
-            states.describe(store, machine, host)
-    write_published(made / PUBLISHED, merged(data.published(machine), bundle.asked(new)))
+            states.write_description(store, machine, host)
+    write_published(made / PUBLISHED_ROWS, merge_rows(data.published(machine), bundle.asked(new)))
     derive_profile(store, machine)
-    card.write(store, machine, states.latest(store, machine))
+    card.write(store, machine, states.latest_description(store, machine))
     for path in made.rglob("*"):
         if path.is_file():
             with path.open("rb") as file:

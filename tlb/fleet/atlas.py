@@ -25,7 +25,7 @@ from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.measure import columns, kernels, states
 from tlb.measure.record import point_id
-from tlb.measure.rows import of_one_engine
+from tlb.measure.rows import rows_of_one_engine
 from tlb.measure.store import Store
 from tlb.report import discovery, parameters
 from tlb.report.chapter import Chapter
@@ -151,14 +151,14 @@ def _read(path: Path) -> tuple[str, Tables]:
 
 
 def _tables(store: Store, machine: str) -> Tables:
-    latest = if_available(states.latest, store, machine)
+    latest = if_available(states.latest_description, store, machine)
     where = _where(machine, latest)
     tables, frames = {}, [pd.DataFrame({"state": []})]
     for kernel in store.kernels(machine):
         if not (records := [*store.records(machine, [kernel]).values()]):
             continue
-        laid_out = [columns.flat(record.model_dump(mode="json")) for record in records]
-        frame = columns.frame(pd.DataFrame(laid_out)).assign(
+        laid_out = [columns.flat_row(record.model_dump(mode="json")) for record in records]
+        frame = columns.rows_frame(pd.DataFrame(laid_out)).assign(
             key=[record.key for record in records],
             point=[point_id(record.point) for record in records],
             histogram=[json.dumps(record.histogram) for record in records],
@@ -191,7 +191,7 @@ def _machines(
     last = rows.loc[rows["started_at"].sort_values().index[-1], "state"] if len(rows) else None
     for state in sorted(every):
         own = rows[rows["state"] == state]
-        host = if_available(states.described, store, machine, state)
+        host = if_available(states.description_of_state, store, machine, state)
         row = {"state": state, "is_latest": state == last or len(every) == 1}
         row |= _host_pages(own, host or latest)
         if known := host or latest:
@@ -212,7 +212,7 @@ def _host_pages(rows: pd.DataFrame, host: Host | None) -> dict[str, str | None]:
     chase = rows[rows["kernel"] == "page_chase"] if len(rows) else rows
     if not len(chase) or host is None:
         return {"host_pages": None, "host_pages_evidence": "no-data"}
-    chase = kernels.with_defaults(of_one_engine(newest(chase), (), "c"))
+    chase = kernels.with_defaults(rows_of_one_engine(newest(chase), (), "c"))
     backing = splinter.backing(chase, host.hypervisor)
     return {"host_pages": backing.verdict, "host_pages_evidence": backing.evidence}
 
@@ -226,7 +226,7 @@ def _verdicts(store: Store, machine: str) -> pa.Table:
     """Return the verdicts on all claims, which takes seconds."""
     given = parameters.check("scorecard", {"machine": machine, "minutes": 0.0})
     verdicts = machine_verdicts.judge_claims(Chapter("scorecard", given, store))
-    where, rows = _where(machine, if_available(states.latest, store, machine)), []
+    where, rows = _where(machine, if_available(states.latest_description, store, machine)), []
     for chapter, claims in verdicts.chapters.items():
         measures = verdicts.newest_measures(chapter)
         for claim, verdict in claims.items():

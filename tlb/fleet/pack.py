@@ -18,12 +18,12 @@ from tlb.fleet.privacy import unknown
 from tlb.machine.host import Host
 from tlb.measure import states
 from tlb.measure.record import Record
-from tlb.measure.store import LACKS, Store
+from tlb.measure.store import LACKING_POINTS, Store
 from tlb.system.files import disk_errors, replace
 from tlb.system.prose import count, listed
 from tlb.system.reasons import Unavailable
 
-DERIVED = {"translation", LACKS}
+DERIVED = {"translation", LACKING_POINTS}
 MOST_SHOWN = 6  # words that the owner is asked for at once
 
 
@@ -56,7 +56,7 @@ def pack(store: Store, machine: str, allowed: Collection[str] = ()) -> Packed:
     words that the owner has to allow, and as `check.opened`.
     """
     allow, left_out = {word.lower() for word in allowed}, list[str]()
-    states.latest(store, machine)  # raises with the reason if there is no description
+    states.latest_description(store, machine)  # raises with the reason if there is no description
     rows = [
         (record, kept)
         for record, asked in store.asked_rows(machine)

@@ -19,8 +19,8 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 from tlb.machine import host
 from tlb.machine.host import Host
 from tlb.measure.build import build_folder
-from tlb.measure.record import Count, Positive, now
-from tlb.measure.toolchains import SOURCES, environment
+from tlb.measure.record import Count, Positive, utc_now
+from tlb.measure.toolchains import RUNTIME_SOURCES, clean_environment
 from tlb.system import procfs
 from tlb.system.files import ROOT
 from tlb.system.reasons import REASONS, Unavailable
@@ -77,7 +77,7 @@ class SurveyDocument(BaseModel, extra="forbid", frozen=True, strict=True):
 
 def survey_fields(inspected: Host) -> dict[str, Any]:
     """Return the fields that all surveys have: when, on what."""
-    return {"measured_at": now(), "state": host.state(inspected), "thp": inspected.thp.enabled}
+    return {"measured_at": utc_now(), "state": host.state(inspected), "thp": inspected.thp.enabled}
 
 
 class RequestWay(NamedTuple):
@@ -171,7 +171,8 @@ def run_way(
     hangs, crashes, prints garbage or proves nothing.
     """
     line, smaps, _ = run_observed(
-        [sys.executable, str(SOURCES / program), way, str(size_bytes), str(build_folder())], refused
+        [sys.executable, str(RUNTIME_SOURCES / program), way, str(size_bytes), str(build_folder())],
+        refused,
     )
     told = parse_answer(line, WayAnswer)
     if told.way != way:
@@ -261,7 +262,7 @@ def _started(
             cwd=ROOT,
             bufsize=0,
             start_new_session=True,
-            env=environment(),
+            env=clean_environment(),
             pass_fds=tuple(pass_fds),
         )
     except OSError as error:

@@ -47,7 +47,7 @@ def profile_names() -> list[str]:
     return sorted(path.stem for path in PROFILES.glob("*.yaml"))
 
 
-def profile(name: str) -> Profile:
+def load_profile(name: str) -> Profile:
     """A profile from profiles/NAME.yaml. Raises Unavailable("bad-parameter")."""
     if name not in profile_names():
         raise Unavailable(
@@ -56,7 +56,7 @@ def profile(name: str) -> Profile:
     return Profile(**yaml.safe_load((PROFILES / f"{name}.yaml").read_text()))
 
 
-def check_size(name: str, text: str) -> int:
+def parse_size_parameter(name: str, text: str) -> int:
     """The bytes in a parameter that is a size. Raises Unavailable("bad-parameter")."""
     try:
         size = parse_size(text)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from tlb.machine.identity import boot_id
 from tlb.measure import build, kernels, noise, perf
 from tlb.measure.granted_pages import parse_answer
-from tlb.measure.record import Build, KernelReport, Point, Record, now
+from tlb.measure.record import Build, KernelReport, Point, Record, utc_now
 from tlb.measure.session import Session, lack, limit_s, why_ended
 from tlb.system.reasons import Unavailable
 
@@ -86,7 +86,7 @@ class Shared:
     def __init__(self, point: Point, shared_bytes: int, repeat: int, setting: Setting):
         self._repeat, self._setting, self._answers = repeat, setting, 0
         self._build = build.builds()
-        self._started_at = now()
+        self._started_at = utc_now()
         command = [*build.session(kernels.session_of(point), point.engine)]
         command += ["--pages", point.pages, "--bytes", str(shared_bytes), "--plan"]
         command += ["--cpu", str(setting.cpu)] if setting.cpu is not None else []
@@ -204,7 +204,7 @@ def _alone(point: Point, repeat: int, setting: Setting) -> Record:
     command = _command(kernel, point, repeat, setting)
     timeout_s = limit_s(kernels.expected_s(point))
     plan = setting.plan.in_guest() if declared.in_guest else setting.plan
-    started_at = now()
+    started_at = utc_now()
     if not plan.counts_hardware:  # what software counts, the kernel says itself
         plan = replace(plan, perf=None, events=())
     stolen, begin = noise.stolen_ms(), time.monotonic_ns()

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.measure.record import Record
-from tlb.measure.store import LACKS, PUBLISHED, Store, write_published
+from tlb.measure.store import LACKING_POINTS, PUBLISHED_ROWS, Store, write_published
 from tlb.system.files import new_folder, replace
 from tlb.system.reasons import Unavailable
 
@@ -36,15 +36,15 @@ def publish(store: Store, machine: str) -> Path:
         raise Unavailable("no-data", f"nothing was measured of {machine} here")
     with new_folder(target) as made:
         made.mkdir()
-        rows = merged(store.published(machine), measured)
+        rows = merge_rows(store.published(machine), measured)
         for name, content in _files_beside(store, machine, rows).items():
             (made / name).parent.mkdir(exist_ok=True)
             replace(made / name, content)
-        write_published(made / PUBLISHED, rows)
+        write_published(made / PUBLISHED_ROWS, rows)
     return target
 
 
-def merged(published: Iterable[Asked], new: Iterable[Asked]) -> list[Asked]:
+def merge_rows(published: Iterable[Asked], new: Iterable[Asked]) -> list[Asked]:
     """Return rows by kernel, each key once: the published row unless the new one has counters that
     it lacks, and the experiments of both."""
     rows = {record.key: (record, asked) for record, asked in published}
@@ -60,7 +60,7 @@ def _files_beside(store: Store, machine: str, rows: list[Asked]) -> dict[str, by
     files = _documents_and_card(store, machine)
     described = files.get("machine.json", b"")
     own = _documents_and_card(store.own, machine)
-    files |= {name: content for name, content in own.items() if Path(name).stem != LACKS}
+    files |= {name: content for name, content in own.items() if Path(name).stem != LACKING_POINTS}
     states = Counter(record.state for record, _ in rows)
     return files | _descriptions(described, files.get("machine.json", b""), states)
 

@@ -21,7 +21,7 @@ from tlb.system.page_sizes import Pages
 from tlb.system.reasons import Unavailable
 
 MOST_OF_OPTION = 2**53  # a column of a frame holds it as a float
-NAME = re.compile(r"[a-z0-9_-]{1,64}")  # an experiment, a counter's quantity
+NAME_PATTERN = re.compile(r"[a-z0-9_-]{1,64}")  # an experiment, a counter's quantity
 
 # numpy: a published program that is numpy, in its own operations
 Engine = Literal["c", "numba", "numpy"]
@@ -39,7 +39,7 @@ Positive = Annotated[int, Field(ge=1, le=2**63 - 1)]
 PositiveNs = Annotated[FiniteFloat, Field(gt=0)]
 
 
-def now() -> str:
+def utc_now() -> str:
     """Return the time as rows and documents have it, in UTC."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -79,7 +79,9 @@ def read_options(words: list[str]) -> list[tuple[str, int]]:
     names, values = pairs[::2], pairs[1::2]
     for name, value in itertools.zip_longest(names, values, fillvalue=""):
         if not name.startswith("--"):
-            raise Unavailable("bad-parameter", f"'{name}' is no option, as --NAME NUMBER is")
+            raise Unavailable(
+                "bad-parameter", f"'{name}' is no option, as --NAME_PATTERN NUMBER is"
+            )
         is_number = value.isdecimal() and len(value) <= len(str(MOST_OF_OPTION))
         if not is_number or int(value) > MOST_OF_OPTION:
             why = f"{name} takes a whole number from 0 to {MOST_OF_OPTION}, not '{value}'"

@@ -21,8 +21,11 @@ from tlb.measure.record import Point, Record, point_id
 from tlb.system.files import disk_errors
 from tlb.system.reasons import Unavailable
 
-FILE = "rows.sqlite"
-LOGS = (f"{FILE}-wal", f"{FILE}-shm")  # that SQLite keeps beside it while it is open
+DATABASE_FILE = "rows.sqlite"
+DATABASE_LOGS = (
+    f"{DATABASE_FILE}-wal",
+    f"{DATABASE_FILE}-shm",
+)  # that SQLite keeps beside it while it is open
 BUSY_S = 600  # to wait for another writer: each holds the file for milliseconds, on a slow disk too
 _TABLES = """
 CREATE TABLE IF NOT EXISTS records (
@@ -108,7 +111,7 @@ class RowDatabase:
         # Whoever opens what a killed writer left puts its log in order, and so has to write. Where no
         # file can be made there is no writer, and the file alone is whole.
         mode = "rw" if os.access(self.path.parent, os.W_OK) else "ro"
-        if mode == "ro" and not self.path.with_name(LOGS[0]).exists():
+        if mode == "ro" and not self.path.with_name(DATABASE_LOGS[0]).exists():
             mode = "ro&immutable=1"
         with self._errors(), closing(self._connected(mode)) as database:
             return database.execute(query, values or {}).fetchall()

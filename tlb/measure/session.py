@@ -26,7 +26,7 @@ from tlb.measure import perf
 from tlb.measure.attached import Counting
 from tlb.measure.events import SOFTWARE
 from tlb.measure.gate import Gate, dying_with_us, plain_locale
-from tlb.measure.namespaces import KILLED
+from tlb.measure.namespaces import UNSHARE_WAS_KILLED
 from tlb.measure.record import Quantity
 from tlb.system.page_sizes import PAGES
 from tlb.system.processes import status_within
@@ -208,7 +208,7 @@ def _signal_of(run: perf.Run, last: str) -> int:
     word on stderr."""
     if run.status < 0 or 128 < run.status < 128 + signal.NSIG:
         return -run.status if run.status < 0 else run.status - 128
-    if run.status == 1 and last.startswith(KILLED):
+    if run.status == 1 and last.startswith(UNSHARE_WAS_KILLED):
         return signal.SIGKILL
     named = {signal.strsignal(number): int(number) for number in signal.valid_signals()}
     return (

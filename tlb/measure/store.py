@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from tlb.measure import columns, earlier_layout
 from tlb.measure.columns import EXPERIMENTS
-from tlb.measure.record import NAME, Point, Record, point_id
-from tlb.measure.row_database import FILE, LOGS, RowDatabase
+from tlb.measure.record import NAME_PATTERN, Point, Record, point_id
+from tlb.measure.row_database import DATABASE_FILE, DATABASE_LOGS, RowDatabase
 from tlb.system import files
 from tlb.system.files import OPEN_FLAGS, disk_errors, lock
 from tlb.system.optional import Lazy
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 else:
     pd, pa, parquet = Lazy("pandas"), Lazy("pyarrow"), Lazy("pyarrow.parquet")
 
-MACHINE = re.compile(r"[a-z0-9-]{1,64}")
-OWN = "own/"  # before a machine's id: of the rows measured here, as `tlb compare` names them
-RESERVED = {"this", "reference", "literature", "own"}  # what is no machine's id
-LACKS = "lacking"  # the document of what this computer could not do; not published
-PUBLISHED = "rows.parquet"
+MACHINE_ID = re.compile(r"[a-z0-9-]{1,64}")
+OWN_PREFIX = "own/"  # before a machine's id: of the rows measured here, as `tlb compare` names them
+RESERVED_IDS = {"this", "reference", "literature", "own"}  # what is no machine's id
+LACKING_POINTS = "lacking"  # the document of what this computer could not do; not published
+PUBLISHED_ROWS = "rows.parquet"
 DOCUMENTS = "documents"
 # Descriptions of the machine in each of its states, and the profile made from rows.
 _BESIDE_ROWS = re.compile(r"machine(-[0-9a-f]{12})?|translation")
@@ -61,7 +61,7 @@ def _read_published(path: Path, _modified_ns: int, _size: int) -> pa.Table:
 def write_published(path: Path, rows: Iterable[tuple[Record, list[str]]]) -> None:
     """Write records, each with the experiments that asked for its point, as a published file."""
     parquet.write_table(
-        columns.table(rows),
+        columns.arrow_table(rows),
         path,
         compression="zstd",
         compression_level=19,  # written once, read often
@@ -99,24 +99,24 @@ class Store:
     def append(self, machine: str, record: Record) -> str:
         """Add a row, on disk when this returns; return its key. Raises ValueError for a record that
         fits no column."""
-        columns.check(record)
+        columns.check_record(record)
         self._database(machine).append(record)
         return record.key
 
     def load(self, machine: str, experiment: str = "") -> pd.DataFrame:
-        """Return `columns.frame` of the rows of an experiment's points, whoever had them measured,
+        """Return `columns.rows_frame` of the rows of an experiment's points, whoever had them measured,
         or of all: by kernel, in the order of appending. Empty where nothing was measured."""
         measured = self._database(machine).rows(experiment)
-        own = pd.DataFrame([columns.flat(row) for row in measured])
+        own = pd.DataFrame([columns.flat_row(row) for row in measured])
         table = self._published(machine)
         if table is None:
-            return columns.frame(own)
+            return columns.rows_frame(own)
         if experiment:
             is_asked = [experiment in asked for asked in table[EXPERIMENTS].to_pylist()]
             table = table.filter(pa.array(is_asked, pa.bool_()))
         published = columns.rows_of(table)
         parts = [part for part in (published, own) if len(part)] or [published]
-        return columns.frame(pd.concat(parts, ignore_index=True))
+        return columns.rows_frame(pd.concat(parts, ignore_index=True))
 
     def keys(self, machine: str, experiment: str) -> set[str]:
         """Return the keys of an experiment's rows."""
@@ -177,7 +177,7 @@ class Store:
 
     def _published(self, machine: str) -> pa.Table | None:
         """Return the rows of the published file; None if there is none."""
-        path = self._inside(self.folder(machine) / PUBLISHED)
+        path = self._inside(self.folder(machine) / PUBLISHED_ROWS)
         if not path.is_file():
             return None
         status = path.stat()
@@ -185,10 +185,10 @@ class Store:
 
     def _database(self, machine: str) -> RowDatabase:
         folder = self.folder(machine)
-        for name in (FILE, *LOGS):
+        for name in (DATABASE_FILE, *DATABASE_LOGS):
             self._inside(folder / name)
         if folder not in self._databases:
-            self._databases[folder] = RowDatabase(folder / FILE)
+            self._databases[folder] = RowDatabase(folder / DATABASE_FILE)
             earlier_layout.convert_rows(folder, self._databases[folder])
         return self._databases[folder]
 
@@ -198,9 +198,11 @@ class Store:
         """Return the ids that have a folder with a description or rows, sorted."""
         if not self.root.is_dir():
             return []
-        named = [d for d in self.root.iterdir() if MACHINE.fullmatch(d.name)]
-        real = [d for d in named if d.name not in RESERVED and d.is_dir() and not d.is_symlink()]
-        files = ("machine.json", PUBLISHED, FILE)
+        named = [d for d in self.root.iterdir() if MACHINE_ID.fullmatch(d.name)]
+        real = [
+            d for d in named if d.name not in RESERVED_IDS and d.is_dir() and not d.is_symlink()
+        ]
+        files = ("machine.json", PUBLISHED_ROWS, DATABASE_FILE)
         return sorted(d.name for d in real if any((d / name).is_file() for name in files))
 
     def reference(self, experiment: str = "") -> str:
@@ -287,10 +289,10 @@ class Store:
 
     def folder(self, machine: str) -> Path:
         """Return the folder of a machine's files."""
-        if not (isinstance(machine, str) and MACHINE.fullmatch(machine)):
+        if not (isinstance(machine, str) and MACHINE_ID.fullmatch(machine)):
             name = f"machine {str(machine)[:80]!r}"
             raise Unavailable("bad-parameter", f"{name} is not 1 to 64 of a-z 0-9 -")
-        if machine in RESERVED:
+        if machine in RESERVED_IDS:
             raise Unavailable("bad-parameter", f"{machine!r} names no machine by its id")
         return self._inside(self.root / machine)
 
@@ -304,7 +306,7 @@ class Store:
 
 def _checked(name: str) -> str:
     """Return the name of an experiment, a kernel or a document if it may be part of a path."""
-    if not (isinstance(name, str) and NAME.fullmatch(name)):
+    if not (isinstance(name, str) and NAME_PATTERN.fullmatch(name)):
         why = f"the name {str(name)[:80]!r} is not 1 to 64 of a-z 0-9 _ -"
         raise Unavailable("bad-parameter", why)
     return name

@@ -118,7 +118,7 @@ def _run(
         retry_share=0,
         seconds=seconds,
     )
-    frame = rows.current(rig.store.load(rig.machine, name), rig.state)
+    frame = rows.current_rows(rig.store.load(rig.machine, name), rig.state)
     return frame, outcome.lacking
 
 

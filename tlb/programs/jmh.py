@@ -16,8 +16,8 @@ from pydantic import BaseModel
 
 from tlb.machine.host import inspect, state
 from tlb.measure.build import KERNELS
-from tlb.measure.record import now
-from tlb.measure.toolchains import Tool, built, first_line
+from tlb.measure.record import utc_now
+from tlb.measure.toolchains import Toolchain, build_once, run_tool
 from tlb.programs.jvm import HEAP_PAGES, HeapPages, Score, run
 from tlb.system import files, procfs
 from tlb.system.processes import run_whole
@@ -25,7 +25,7 @@ from tlb.system.reasons import Unavailable
 
 PROJECT = KERNELS / "jmh"
 BUILD_S = 1800.0  # most of it for a download of some 30 MB
-_JVM = Tool(
+_JVM = Toolchain(
     "Java", "ByteArrayTouch.java", ("java", "-version"), (), (), "maven default-jdk-headless"
 )
 SIZES = (1_000, 10_000, 1_000_000, 10_000_000, 100_000_000)  # the published ones, bytes
@@ -38,7 +38,7 @@ def build() -> Path:
     if missing := [name for name in ("mvn", "javac") if shutil.which(name) is None]:
         raise Unavailable("no-toolchain", _JVM.lacking(" and ".join(missing)))
     parts = [(PROJECT / name).read_bytes() for name in ("pom.xml", _JVM.source)]
-    return built("jmh", [*parts, version.encode()], _package) / "jmh-kernels.jar"
+    return build_once("jmh", [*parts, version.encode()], _package) / "jmh-kernels.jar"
 
 
 def _package(target: Path) -> None:
@@ -56,7 +56,7 @@ def _package(target: Path) -> None:
 
 def java_version() -> str:
     """Return the first line of `java -version`. Raises Unavailable("no-toolchain")."""
-    return procfs.label(first_line(_JVM, _JVM.version, 60))
+    return procfs.label(run_tool(_JVM, _JVM.version, 60))
 
 
 def jmh_version() -> str:
@@ -94,7 +94,7 @@ def survey(sizes: Sequence[int] = SIZES, quick: bool = False) -> Jmh:
     build. Raises Unavailable: as build() does, not-linux, measuring-already."""
     if sys.platform != "linux":
         raise Unavailable("not-linux")
-    jar, jvm, begun = build(), java_version(), now()
+    jar, jvm, begun = build(), java_version(), utc_now()
     # Three JVMs of five iterations are the published 15; a new JVM has new physical pages. One JVM
     # takes eight, because of three JMH's interval (Student's t at 99.9 %) is 32 standard errors
     # wide on each side, of eight 5.4.

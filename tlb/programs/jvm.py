@@ -25,7 +25,7 @@ from tlb.machine.pools import limits_under
 from tlb.machine.settings import check_thp
 from tlb.measure.measuring_setup import MEMORY_SHARE
 from tlb.measure.record import Positive, PositiveNs
-from tlb.measure.toolchains import environment
+from tlb.measure.toolchains import clean_environment
 from tlb.system import procfs
 from tlb.system.processes import run_whole, without_thp
 from tlb.system.reasons import Unavailable
@@ -120,7 +120,7 @@ def run(
     with tempfile.TemporaryDirectory(prefix="jmh-") as folder:
         try:
             with starting:
-                done = run_whole(command, timeout=limit_s, cwd=folder, env=environment())
+                done = run_whole(command, timeout=limit_s, cwd=folder, env=clean_environment())
         except subprocess.TimeoutExpired:
             raise Unavailable("kernel-hung", f"JMH gave no answer in {limit_s:.0f} s") from None
         except FileNotFoundError:

@@ -172,7 +172,7 @@ def _rows(host: Host, store: Store, experiment: str) -> pd.DataFrame:
         if source is not store and "state" in frame:
             frame = frame[frame["state"] == state]
         if not frame.empty:
-            return kernels.with_defaults(rows.of_one_region(newest(frame)))
+            return kernels.with_defaults(rows.rows_of_one_profile(newest(frame)))
     raise Unavailable("no-data", f"`tlb run {experiment}` on {machine}")
 
 

@@ -41,7 +41,7 @@ class Chapter(Subject):
         rig = Rig.of(self.host, self.store, self.machine)
         if reason := rig.plan.lacking.get("core_cycles"):
             self._note(Note("Timing only, no hardware counters: " + explain(reason), reason))
-        states.describe(self.store, self.machine, self.host)
+        states.write_description(self.store, self.machine, self.host)
         return rig
 
     def _require_linux(self) -> None:
@@ -135,13 +135,13 @@ class Chapter(Subject):
         asked = {(point.kernel, point.engine) for point in points}
         frame = self.store.load(self.machine, name)
         if self.is_this:
-            frame = rows.current(frame, hosts.state(self.host))
+            frame = rows.current_rows(frame, hosts.state(self.host))
         else:
             frame = newest(frame)
             asked &= {*zip(frame["kernel"], frame["engine"], strict=True)}
         regions = {(point.kernel, point.region_ms) for point in points}
-        frame = rows.of_one_engine(frame, asked, self.engine)
-        frame = rows.of_one_region(frame, regions, is_strict=self.is_this)
+        frame = rows.rows_of_one_engine(frame, asked, self.engine)
+        frame = rows.rows_of_one_profile(frame, regions, is_strict=self.is_this)
         if frame.empty:
             raise Unavailable("no-data", f"{name} on {self.machine}")
         return kernels.with_defaults(frame)

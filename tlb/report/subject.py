@@ -60,26 +60,26 @@ class Subject:
         if self.is_this:
             return hosts.inspect()
         host = Host.model_validate(self.store.read_machine(self.machine))
-        if not states.are_several(self.store, self.machine):
+        if not states.has_several_states(self.store, self.machine):
             return host
         frame = newest(self.store.load(self.machine, self.name))
         if frame.empty:
             return host
         state = str(frame["state"].mode()[0])
-        return if_available(states.described, self.store, self.machine, state) or host
+        return if_available(states.description_of_state, self.store, self.machine, state) or host
 
     def described(self, state: str) -> Host:
         """Return the machine as it was in the state of a row. Raises Unavailable("no-data") if it
         was not recorded."""
         if state == hosts.state(self.host):
             return self.host
-        return states.described(self.store, self.machine, state)
+        return states.description_of_state(self.store, self.machine, state)
 
     @cached_property
     def profile(self) -> Profile:
         """The profile with this run's overrides. Committed data are shown whole unless
         max_working_set is given."""
-        base = grid.profile(self.parameters["profile"])
+        base = grid.load_profile(self.parameters["profile"])
         asked, changes = self.parameters["max_working_set"], dict[str, int]()
         if self.parameters["repeats"]:
             changes["repeats"] = changes["shape_repeats"] = self.parameters["repeats"]
@@ -110,7 +110,7 @@ class Subject:
     @cached_property
     def scope(self) -> Scope:
         """What the chapter's grid may ask for."""
-        profile = self.profile if self.is_this else grid.profile(self.parameters["profile"])
+        profile = self.profile if self.is_this else grid.load_profile(self.parameters["profile"])
         return Scope(
             profile,
             self.engine,

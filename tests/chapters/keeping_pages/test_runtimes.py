@@ -33,7 +33,7 @@ BASE = 0x7F0000000000
 # ---- the real programs
 
 
-program_of = cache(toolchains.build)
+program_of = cache(toolchains.build_program)
 EACH = [pytest.param(language, marks=pytest.mark.needs(what)) for language, what in NEEDS.items()]
 
 
@@ -174,7 +174,7 @@ def quick(tmp_path, monkeypatch) -> Path:
     monkeypatch.setattr(
         runtimes, "measuring_lock", lambda: files.measuring_lock(path=tmp_path / "lock")
     )
-    monkeypatch.setattr(runtimes, "TOOLS", {"python": toolchains.TOOLS["python"]})
+    monkeypatch.setattr(runtimes, "TOOLCHAINS", {"python": toolchains.TOOLCHAINS["python"]})
     return tmp_path
 
 
@@ -213,7 +213,7 @@ def test_a_variant_that_failed_is_not_tried_again_and_the_others_go_on(quick, mo
 def test_a_language_without_a_toolchain_is_lacking_and_the_others_are_measured(
     quick, monkeypatch, no_tools
 ):
-    monkeypatch.setattr(runtimes, "TOOLS", toolchains.TOOLS)
+    monkeypatch.setattr(runtimes, "TOOLCHAINS", toolchains.TOOLCHAINS)
     monkeypatch.setattr(
         runtimes,
         "measure",
