@@ -25,7 +25,7 @@ from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.measure import columns, kernels, states
 from tlb.measure.record import point_id
-from tlb.measure.rows import rows_of_one_engine
+from tlb.measure.row_selection import rows_of_one_engine
 from tlb.measure.store import Store
 from tlb.report import discovery, parameters
 from tlb.report.chapter import Chapter

@@ -1,6 +1,6 @@
 """Rows as columns: of a published machine's Parquet file, and of the frames that chapters read.
 
-A row is a record, laid out flat: its fields, a column for each of a kernel's own options and
+A row is a flat record: its fields, a column for each of a kernel's own options and
 results, `options` with the names of the former, and `counters`, a list of what was counted or why
 not.
 """

@@ -48,7 +48,7 @@ class ArrayPages(BaseModel, extra="forbid", frozen=True, strict=True):
 
     @property
     def huge_share(self) -> float:
-        """The share of resident bytes that lies on large pages."""
+        """Return the share of resident bytes on large pages."""
         return self.huge_bytes / self.resident_bytes
 
     @model_validator(mode="after")
@@ -81,7 +81,7 @@ def survey_fields(inspected: Host) -> dict[str, Any]:
 
 
 class RequestWay(NamedTuple):
-    """How something is requested; the reason code of a kernel that refuses."""
+    """A way of requesting memory, and the reason code if Linux refuses it."""
 
     asked: str
     words: str  # in a sentence
@@ -174,10 +174,10 @@ def run_way(
         [sys.executable, str(RUNTIME_SOURCES / program), way, str(size_bytes), str(build_folder())],
         refused,
     )
-    told = parse_answer(line, WayAnswer)
-    if told.way != way:
+    answer = parse_answer(line, WayAnswer)
+    if answer.way != way:
         raise Unavailable("kernel-garbage", f"asked for {way}, got another")
-    return told, array_pages(smaps, told.address, told.array_bytes)
+    return answer, array_pages(smaps, answer.address, answer.array_bytes)
 
 
 def parse_answer(line: bytes | str, kind: type[Answer]) -> Answer:

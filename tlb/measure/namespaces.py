@@ -12,7 +12,9 @@ from tlb.system import procfs
 from tlb.system.processes import PROBE_S, run_whole
 from tlb.system.reasons import Unavailable
 
-NAMESPACES_MODE = "namespaces"  # of a point whose kernel knows no modes; the runner's affair
+NAMESPACES_MODE = (
+    "namespaces"  # the point's mode; only the runner knows it, the kernel has no modes
+)
 KINDS = ("user", "mnt", "pid", "net")  # as /proc/self/ns names them
 
 # --map-root-user: a user who is not in the map may not even set up the other three. --fork: the

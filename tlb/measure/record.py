@@ -185,7 +185,7 @@ class KernelReport(_Strict):
     elapsed_ns: PositiveNs  # of the timed batches together
     ns_per_access: PositiveNs  # median over the batches
     batch_ns_per_access: Annotated[list[PositiveNs], Field(min_length=1)]
-    # Core clock beside the region, from a chain of dependent one-cycle additions; 0 where the
+    # Core clock, measured next to the region from a chain of dependent one-cycle additions; 0 where the
     # engine has none.
     core_ghz: Annotated[FiniteFloat, Field(ge=0)]
     prepare_ns: PositiveNs  # map, fault in, place the chase, verify, warm up
@@ -253,8 +253,7 @@ class Record(KernelReport):
     started_at: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]  # UTC
     # of the computer's settings and versions: host.state()
     state: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]
-    # Rows from before there were these three have the defaults: one try, and nobody asked what
-    # disturbed it.
+    # Rows older than these three fields have the defaults: one try, disturbances not recorded.
     steal_ms: Annotated[FiniteFloat, Field(ge=0)] | None = (
         None  # taken from `cpu` while the process lived; None: not stated
     )
@@ -266,7 +265,7 @@ class Record(KernelReport):
 
     @property
     def uncountable(self) -> frozenset[str]:
-        """The quantities whose event could not be requested."""
+        """Return the quantities whose event could not be requested."""
         return frozenset(
             name
             for name, quantity in self.counters.items()

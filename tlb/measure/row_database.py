@@ -108,8 +108,9 @@ class RowDatabase:
     def _read(self, query: str, values: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
         if not self.path.is_file():
             return []
-        # Whoever opens what a killed writer left puts its log in order, and so has to write. Where no
-        # file can be made there is no writer, and the file alone is whole.
+        # A killed writer's log is put in order by the next process that opens the file, which
+        # therefore must be able to write. In a read-only folder there is no writer, and the file
+        # alone is complete.
         mode = "rw" if os.access(self.path.parent, os.W_OK) else "ro"
         if mode == "ro" and not self.path.with_name(DATABASE_LOGS[0]).exists():
             mode = "ro&immutable=1"

@@ -3,7 +3,7 @@
 `<root>/<machine>/` is published: what git keeps, its rows in `rows.parquet`. `<root>/own/<machine>/`
 is what this computer has measured, which git ignores, its rows in `rows.sqlite`; only measure.publishing
 adds the one to the other. A row knows which experiments asked for its point, and so belong to it.
-Beside the rows are descriptions of the machine, and documents/ with what is no row.
+The same folder holds descriptions of the machine and, in documents/, data that are not rows.
 Readers never write. A writer of a document holds the folder's lock.
 """
 
@@ -35,7 +35,7 @@ else:
 
 MACHINE_ID = re.compile(r"[a-z0-9-]{1,64}")
 OWN_PREFIX = "own/"  # before a machine's id: of the rows measured here, as `tlb compare` names them
-RESERVED_IDS = {"this", "reference", "literature", "own"}  # what is no machine's id
+RESERVED_IDS = {"this", "reference", "literature", "own"}  # cannot be a machine's id
 LACKING_POINTS = "lacking"  # the document of what this computer could not do; not published
 PUBLISHED_ROWS = "rows.parquet"
 DOCUMENTS = "documents"
@@ -104,8 +104,8 @@ class Store:
         return record.key
 
     def load(self, machine: str, experiment: str = "") -> pd.DataFrame:
-        """Return `columns.rows_frame` of the rows of an experiment's points, whoever had them measured,
-        or of all: by kernel, in the order of appending. Empty where nothing was measured."""
+        """Return `columns.rows_frame` of the rows of an experiment's points, also if another
+        experiment had them measured, or of all points: by kernel, in the order of appending. Empty where nothing was measured."""
         measured = self._database(machine).rows(experiment)
         own = pd.DataFrame([columns.flat_row(row) for row in measured])
         table = self._published(machine)

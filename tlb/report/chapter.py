@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from tlb.machine import host as hosts
-from tlb.measure import build, campaign, kernels, rows, states, survey
+from tlb.measure import build, campaign, kernels, row_selection, states, survey
 from tlb.measure.campaign import Outcome
 from tlb.measure.measuring_setup import Rig
 from tlb.measure.progress import Progress
@@ -135,13 +135,13 @@ class Chapter(Subject):
         asked = {(point.kernel, point.engine) for point in points}
         frame = self.store.load(self.machine, name)
         if self.is_this:
-            frame = rows.current_rows(frame, hosts.state(self.host))
+            frame = row_selection.current_rows(frame, hosts.state(self.host))
         else:
             frame = newest(frame)
             asked &= {*zip(frame["kernel"], frame["engine"], strict=True)}
         regions = {(point.kernel, point.region_ms) for point in points}
-        frame = rows.rows_of_one_engine(frame, asked, self.engine)
-        frame = rows.rows_of_one_profile(frame, regions, is_strict=self.is_this)
+        frame = row_selection.rows_of_one_engine(frame, asked, self.engine)
+        frame = row_selection.rows_of_one_profile(frame, regions, is_strict=self.is_this)
         if frame.empty:
             raise Unavailable("no-data", f"{name} on {self.machine}")
         return kernels.with_defaults(frame)

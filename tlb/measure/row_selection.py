@@ -88,5 +88,5 @@ def rows_of_one_profile(
 
 
 def _programs(frame: pd.DataFrame) -> list[tuple[str, str]]:
-    """(kernel, engine) of each row."""
+    """Return (kernel, engine) of each row."""
     return list(zip(frame["kernel"], frame["engine"], strict=True))
