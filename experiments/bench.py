@@ -44,7 +44,7 @@ TABLES: dict[Callable[[], Rows], tuple[str, Cells]] = {  # title and columns
     program_benchmarks.overhead: program_benchmarks.OVERHEAD,
     program_benchmarks.known: program_benchmarks.KNOWN,
 }
-_point = grid.Scope(grid.profile("full"), base_page_bytes=host.base_page_bytes()).point
+_point = grid.Scope(grid.load_profile("full"), base_page_bytes=host.base_page_bytes()).point
 
 
 def main(names: Sequence[str] = ()) -> None:

@@ -18,7 +18,7 @@ from experiments.your_program.cases import CASES
 from tlb.cli import where
 from tlb.machine import host
 from tlb.measure.build import ROOT
-from tlb.measure.grid import Scope, profile
+from tlb.measure.grid import Scope, load_profile
 from tlb.measure.independent import INDEPENDENT, Cells, c_program, folder
 from tlb.measure.measuring_setup import Rig
 from tlb.measure.store import Store
@@ -183,7 +183,7 @@ def kernel_ratio(pairs: int) -> Interval:
     processes: times of mappings come in clusters, so medians would give another number."""
     rig = Rig.of(host.inspect(), Store(Path(folder().name)), counters=False)
     rig = replace(rig, usable_bytes=2**63)
-    point = Scope(profile("full"), base_page_bytes=host.base_page_bytes()).point
+    point = Scope(load_profile("full"), base_page_bytes=host.base_page_bytes()).point
     lines = (MIB << 20) // host.base_page_bytes()
     taken = [
         [

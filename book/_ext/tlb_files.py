@@ -64,10 +64,10 @@ def pack(rows: Path, archive: Path) -> None:
         return
     archive.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
-        for path in sorted(rows.iterdir()):
+        for path in sorted(rows.rglob("*")):
             if path.suffix in (".json", ".parquet", ".sqlite", ".md"):
                 packed.writestr(
-                    zipfile.ZipInfo(f"{rows.name}/{path.name}", _AT_ALL_TIMES),
+                    zipfile.ZipInfo(f"{rows.name}/{path.relative_to(rows)}", _AT_ALL_TIMES),
                     path.read_bytes(),
                     zipfile.ZIP_DEFLATED,
                 )

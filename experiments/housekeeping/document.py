@@ -1,17 +1,16 @@
-"""What the kernel's own housekeeping costs, as the document of `tlb housekeeping measure` has
-it."""
+"""What Linux's housekeeping of memory costs: the document that `tlb housekeeping measure` writes, and
+its numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
 from statistics import median
-from typing import Self, TypeVar
+from typing import Literal, Self, TypeVar
 
 import pandas as pd
+from pydantic import BaseModel, Field
 
-from tlb.measure.fragmented_memory import Run
-from tlb.measure.housekeeping import FRAGMENTS, FREE, NAME, Housekeeping, Idle, Lives, Merged
 from tlb.report.analysis import EventAnalysis
 from tlb.report.chapter import published
 from tlb.report.charts import INTERVAL
@@ -19,12 +18,108 @@ from tlb.stats.intervals import Interval, median_interval
 from tlb.system.page_sizes import BASE
 from tlb.system.reasons import Unavailable, if_available
 
-_Some = TypeVar("_Some")
-
+Part = TypeVar("Part")
+MemoryKind = Literal["free", "fragments"]  # memory as it is, and fragmented
+NAME = "housekeeping"  # of the document
+FREE: MemoryKind = "free"
+FRAGMENTS: MemoryKind = "fragments"
 LARGE = "thp"
 NO_DEFRAG_MODE = ""  # in the place of a mode of defrag, which base pages have none of
 LENT = "zen-5-b15e0e32"  # a published machine whose settings could be changed
 ALWAYS, NEVER = "always", "never"
+
+
+class Run(BaseModel, extra="forbid", frozen=True):
+    """One run of first touches, ns: the first base page of each block, and quantiles over all.
+
+    large: blocks that got a large page; room_ns: the mean of all touches of a block.
+    """
+
+    first_ns: tuple[int, ...]
+    large: int
+    room_ns: int
+    p50_ns: int
+    p99_ns: int
+    p999_ns: int
+    longest_ns: int
+
+    @property
+    def large_share(self) -> float:
+        """The share of blocks that got a large page."""
+        return self.large / len(self.first_ns)
+
+
+class Touched(BaseModel, extra="forbid", frozen=True):
+    """Runs of first touches; mode: of defrag, "" on base pages, which have none."""
+
+    memory: MemoryKind
+    mode: str
+    runs: tuple[Run, ...]
+
+
+class Lives(BaseModel, extra="forbid", frozen=True):
+    """Lifetimes in ns of programs that write `mib` and end, by page size, in turns."""
+
+    memory: MemoryKind
+    mib: int
+    ns: dict[str, tuple[int, ...]]
+
+
+class Merged(BaseModel, extra="forbid", frozen=True):
+    """A round of merging equal pages on large pages. Bytes by smaps; ns: median of one write a
+    page."""
+
+    bytes: int
+    saved_bytes: int
+    large_before: int
+    large_after: int
+    merged_write_ns: int
+    own_write_ns: int
+
+
+class Swapped(BaseModel, extra="forbid", frozen=True):
+    """A round of memory swapped out and then read, one byte a large page. Bytes by smaps."""
+
+    pages: str
+    bytes: int
+    out_bytes: int
+    in_bytes: int
+    read_ns: tuple[int, ...]
+
+
+class Idle(BaseModel, extra="forbid", frozen=True):
+    """Untouched base pages advised to be large, some seconds later, with khugepaged's settings."""
+
+    seconds: float
+    bytes: int
+    large_bytes: int
+    scan_sleep_ms: int | None
+    pages_to_scan: int | None
+
+
+class Housekeeping(BaseModel, extra="forbid", frozen=True):
+    """The document. lacking: reason codes by part."""
+
+    schema_version: Literal[1] = 1
+    measured_at: str
+    state: str  # host.state()
+    defrag: str  # as it was before
+    room_bytes: int
+    leave_bytes: int
+    nodes: int
+    touched: tuple[Touched, ...] = ()
+    lives: tuple[Lives, ...] = ()
+    merged: tuple[Merged, ...] = ()
+    swapped: tuple[Swapped, ...] = ()
+    # whether a pool's pages may be swapped out; None where nobody could ask
+    pool_pageout: bool | None = None
+    pool_taken: tuple[float, ...] = ()  # what MemAvailable lost over what a pool took
+    # of an array that a program had of its heap beside a free pool, the share in the pool
+    pool_plain: float | None = None
+    idle: Idle | None = None
+    lacking: dict[str, str] = Field(default_factory=dict)
+
+
 # Of runs: the median first touch of a room, the 99.9th percentile of all touches and the longest.
 QUANTILES: dict[str, Callable[[Run], float]] = {
     "p50": lambda run: median(run.first_ns),
@@ -55,7 +150,7 @@ class DocumentAnalysis(EventAnalysis):
         except Unavailable as why:
             raise Unavailable("housekeeping-not-asked", why.detail) from None
 
-    def _part(self, value: _Some | None, part: str) -> _Some:
+    def _part(self, value: Part | None, part: str) -> Part:
         """Return the value of a part. Raises Unavailable, with the reason why it is lacking, if it
         is None or empty."""
         if value is None or (not value and value != 0):
@@ -63,7 +158,7 @@ class DocumentAnalysis(EventAnalysis):
         return value
 
     def runs(self, memory: str, mode: str) -> tuple[Run, ...]:
-        """The runs of first touches in such memory, with defrag in a mode or ON_BASE."""
+        """The runs of first touches in such memory, with defrag in a mode or NO_DEFRAG_MODE."""
         runs: dict[tuple[str, str], tuple[Run, ...]] = {
             (some.memory, some.mode): some.runs for some in self.housekeeping.touched
         }
@@ -98,8 +193,7 @@ class DocumentAnalysis(EventAnalysis):
     def lives(self, memory: str) -> dict[int, Lives]:
         """Return programs that live briefly in such memory, by the MiB that they write."""
         of = {some.mib: some for some in self.housekeeping.lives if some.memory == memory}
-        self._part(of, "pieces" if memory == FRAGMENTS else "lives")
-        return of
+        return self._part(of, "pieces" if memory == FRAGMENTS else "lives")
 
     def life_ratio(self, memory: str, mib: int) -> Interval:
         """Time of such a program on large pages over that on base pages, pair by pair."""
@@ -113,8 +207,7 @@ class DocumentAnalysis(EventAnalysis):
         return max(self.lives(FREE))
 
     def merged(self) -> tuple[Merged, ...]:
-        self._part(self.housekeeping.merged, "merged")
-        return self.housekeeping.merged
+        return self._part(self.housekeeping.merged, "merged")
 
     def merging(self, name: str) -> float:
         """Return `saved_bytes`, `large_before` or `large_after` of merging over the memory merged."""

@@ -11,7 +11,7 @@ import pandas as pd
 from experiments.hugepages import jmh
 from tlb.report import analysis
 from tlb.stats import curves, splinter
-from tlb.stats.curves import Curve, median_over_points, select
+from tlb.stats.curves import Curve, last_level_plateau, median_over_points, select
 from tlb.stats.intervals import UNKNOWN, Interval, summarise_beside
 from tlb.system.page_sizes import BASE, LARGE, SWEPT, hardware, page_bytes, rank, words
 from tlb.system.prose import listed
@@ -101,7 +101,7 @@ class Analysis(analysis.Analysis):
         gain = self.speedup(self.large)
         ranges = {
             "inside the first level": gain.between(0, 0.9 * first),
-            "between the two": gain.between(1.3 * first, 0.6 * last),
+            "between the two": gain.between(*last_level_plateau(first, last)),
         }
         return {name: part for name, part in ranges.items() if len(part)}
 

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.hugepages.analysis import Analysis
-from tlb.stats.curves import Curve
+from tlb.stats.curves import Curve, last_level_plateau
 from tlb.system.page_sizes import BASE, page_bytes
 from tlb.system.reasons import if_available, required
 from tlb.system.units import format_size, significant
@@ -47,7 +47,8 @@ def basis(a: Analysis) -> Basis:
         entries, source = [float(n) for n in a.two_levels()], "by CPUID"
     first, last = entries[0], entries[-1]
     is_splintered = if_available(lambda: a.pieces.is_splintered) or False
-    return Basis(first, last, source, a.price[BASE].level(1.3 * first, 0.6 * last), is_splintered)
+    hit_ns = a.price[BASE].level(*last_level_plateau(first, last))
+    return Basis(first, last, source, hit_ns, is_splintered)
 
 
 def _missed(entries: float, pages: float) -> float:

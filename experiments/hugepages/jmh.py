@@ -28,8 +28,8 @@ from tlb.machine.pools import limits_under
 from tlb.machine.settings import check_thp
 from tlb.measure.build import KERNELS
 from tlb.measure.measuring_setup import MEMORY_SHARE
-from tlb.measure.record import Positive, PositiveNs, now
-from tlb.measure.toolchains import Tool, built, environment, first_line
+from tlb.measure.record import Positive, PositiveNs, utc_now
+from tlb.measure.toolchains import Toolchain, build_once, clean_environment, run_tool
 from tlb.system import files, procfs
 from tlb.system.processes import run_whole, without_thp
 from tlb.system.reasons import Unavailable
@@ -124,7 +124,7 @@ def run_jmh(
     with tempfile.TemporaryDirectory(prefix="jmh-") as folder:
         try:
             with starting:
-                done = run_whole(command, timeout=limit_s, cwd=folder, env=environment())
+                done = run_whole(command, timeout=limit_s, cwd=folder, env=clean_environment())
         except subprocess.TimeoutExpired:
             raise Unavailable("kernel-hung", f"JMH gave no answer in {limit_s:.0f} s") from None
         except FileNotFoundError:
@@ -245,7 +245,7 @@ def _score(result: dict[str, Any], pages: HeapPages) -> Score:
 
 PROJECT = KERNELS / "jmh"
 BUILD_S = 1800.0  # most of it for a download of some 30 MB
-_JVM = Tool(
+_JVM = Toolchain(
     "Java", "ByteArrayTouch.java", ("java", "-version"), (), (), "maven default-jdk-headless"
 )
 SIZES = (1_000, 10_000, 1_000_000, 10_000_000, 100_000_000)  # the published ones, bytes
@@ -258,7 +258,7 @@ def build() -> Path:
     if missing := [name for name in ("mvn", "javac") if shutil.which(name) is None]:
         raise Unavailable("no-toolchain", _JVM.lacking(" and ".join(missing)))
     parts = [(PROJECT / name).read_bytes() for name in ("pom.xml", _JVM.source)]
-    return built("jmh", [*parts, version.encode()], _package) / "jmh-kernels.jar"
+    return build_once("jmh", [*parts, version.encode()], _package) / "jmh-kernels.jar"
 
 
 def _package(target: Path) -> None:
@@ -279,7 +279,7 @@ def _package(target: Path) -> None:
 
 def java_version() -> str:
     """Return the first line of `java -version`. Raises Unavailable("no-toolchain")."""
-    return procfs.label(first_line(_JVM, _JVM.version, 60))
+    return procfs.label(run_tool(_JVM, _JVM.version, 60))
 
 
 def jmh_version() -> str:
@@ -317,7 +317,7 @@ def survey(sizes: Sequence[int] = SIZES, quick: bool = False) -> Jmh:
     build. Raises Unavailable: as build() does, not-linux, measuring-already."""
     if sys.platform != "linux":
         raise Unavailable("not-linux")
-    jar, jvm, begun = build(), java_version(), now()
+    jar, jvm, begun = build(), java_version(), utc_now()
     # Three JVMs of five iterations are the published 15; a new JVM has new physical pages. One JVM
     # takes eight, because of three JMH's interval (Student's t at 99.9 %) is 32 standard errors
     # wide on each side, of eight 5.4.

@@ -10,7 +10,7 @@ from statistics import median
 import pandas as pd
 
 from experiments.keeping_pages import runtimes, ways
-from tlb.measure.toolchains import TOOLS
+from tlb.measure.toolchains import TOOLCHAINS
 from tlb.report import analysis
 from tlb.stats.curves import Curve, select
 from tlb.stats.intervals import Interval, median_interval, summarise_beside
@@ -101,7 +101,7 @@ class Analysis(analysis.Analysis):
             runs.setdefault((report.language, report.variant), []).append(report)
         rows = [
             {
-                "language": TOOLS[language].title,
+                "language": TOOLCHAINS[language].title,
                 "variant": variant,
                 "huge_share": median(report.huge_share for report in reports),
                 "low_ns": min(report.ns_per_access for report in reports),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from experiments.keeping_pages.analysis import Analysis
 from experiments.keeping_pages.runtimes import RuntimeReport
-from tlb.measure.toolchains import TOOLS
+from tlb.measure.toolchains import TOOLCHAINS
 from tlb.report.verdicts import Answer, Band, Fact, claim, counted, inside, points_of
 from tlb.stats.curves import select
 from tlb.stats.intervals import Interval
@@ -167,7 +167,7 @@ def _reports(a: Analysis, language: str, variant: str) -> list[RuntimeReport]:
             for report in a.programs.reports
             if (report.language, report.variant) == (language, variant)
         ],
-        f"in the run of the {TOOLS[language].title} program",
+        f"in the run of the {TOOLCHAINS[language].title} program",
         lack.get(f"{language} {variant}", lack.get(language, "no-data")),
     )
 
@@ -208,10 +208,12 @@ def the_pool_in_five_languages(a: Analysis, band: Band) -> Answer:
     if not shares:
         lack = {name: code for name, code in a.programs.lacking.items() if name.endswith(" pool")}
         raise Unavailable(next(iter(lack.values()), "no-data"), "in the run of these programs")
-    told = ", ".join(f"{TOOLS[language].title} {share:.0%}" for language, share in shares.items())
+    told = ", ".join(
+        f"{TOOLCHAINS[language].title} {share:.0%}" for language, share in shares.items()
+    )
     evidence = f"Of what holds the array, from the pool, by smaps: {told}."
     is_whole = all(band[0] <= share <= band[1] for share in shares.values())
-    if is_whole and len(shares) < len(TOOLS):
+    if is_whole and len(shares) < len(TOOLCHAINS):
         return Undecided("conditions"), evidence
     return Fact(is_whole, evidence)
 

@@ -16,10 +16,17 @@ from typing import Annotated, Any, get_args
 from pydantic import BaseModel, Field
 
 from tlb.machine import host
-from tlb.measure.observed import REFUSED, watch
+from tlb.measure.granted_pages import (
+    EXIT_REFUSED,
+    ArrayPages,
+    SurveyDocument,
+    array_pages,
+    parse_answer,
+    run_observed,
+    survey_fields,
+)
 from tlb.measure.record import Count, Positive, PositiveNs
-from tlb.measure.resident import Held, Survey, answer, held, met
-from tlb.measure.toolchains import TOOLS, Program, Variant, build
+from tlb.measure.toolchains import TOOLCHAINS, Program, Variant, build_program
 from tlb.system import procfs
 from tlb.system.files import measuring_lock
 from tlb.system.reasons import Unavailable
@@ -47,25 +54,25 @@ class Answer(BaseModel, extra="forbid", frozen=True, strict=True):
     batch_ns: Annotated[list[Positive], Field(min_length=3, max_length=1000)]
 
 
-class RuntimeReport(Held, frozen=True):
+class RuntimeReport(ArrayPages, frozen=True):
     """One process. Where the language tells no address (Java), the largest private anonymous
     mapping is taken to hold the array: the heap."""
 
-    language: Annotated[str, Field(pattern="^(" + "|".join(TOOLS) + ")$")]
+    language: Annotated[str, Field(pattern="^(" + "|".join(TOOLCHAINS) + ")$")]
     toolchain: Annotated[str, Field(min_length=1, max_length=120)]
     variant: Variant
     repeat: Count
     ns_per_access: PositiveNs  # median over the batches
 
 
-class Runtimes(Survey, frozen=True):
+class Runtimes(SurveyDocument, frozen=True):
     """`lacking` holds a reason code for "go" (no program) or "go huge" (this variant was
     not measured to the end)."""
 
     array_bytes: Positive
     reports: list[RuntimeReport]
     lacking: dict[
-        Annotated[str, Field(pattern="^(" + "|".join(TOOLS) + ")( plain| huge| pool)?$")], str
+        Annotated[str, Field(pattern="^(" + "|".join(TOOLCHAINS) + ")( plain| huge| pool)?$")], str
     ]
 
 
@@ -97,9 +104,9 @@ def measure(
     """Run a program once and verify what its array got. Raises Unavailable for one that hangs,
     crashes or prints garbage, for smaps that cannot be read, and for a recipe with less than
     LEAST_SHARE of the array on huge pages."""
-    refused = {REFUSED: _REFUSED[variant]} if variant in _REFUSED else {}
-    line, smaps, status = watch(program.command(variant, array_bytes), refused, pass_fds)
-    printed = answer(line, Answer)
+    refused = {EXIT_REFUSED: _REFUSED[variant]} if variant in _REFUSED else {}
+    line, smaps, status = run_observed(program.command(variant, array_bytes), refused, pass_fds)
+    printed = parse_answer(line, Answer)
     asked = program.language, variant, array_bytes
     if (printed.language, printed.variant, printed.array_bytes) != asked:
         raise Unavailable("kernel-garbage", f"asked for {asked}, got another")
@@ -108,7 +115,7 @@ def measure(
     ns = statistics.median(printed.batch_ns) / printed.accesses
     if ns < LEAST_NS:
         raise Unavailable("kernel-garbage", f"{ns:.2g} ns: the accesses were optimised away")
-    got = held(smaps, printed.address, array_bytes)
+    got = array_pages(smaps, printed.address, array_bytes)
     if variant != "plain":
         is_partial = variant == "huge" and huge_pages_on(status=status)
         code = "backing-partial" if is_partial else _REFUSED[variant]
@@ -152,11 +159,11 @@ def survey(array_bytes: int, repeats: int, seed: int = 0) -> Runtimes:
     """
     inspected = host.inspect()
     unfit = _unfit(inspected, array_bytes)
-    lacking: dict[str, str] = dict.fromkeys(TOOLS, unfit) if unfit else {}
+    lacking: dict[str, str] = dict.fromkeys(TOOLCHAINS, unfit) if unfit else {}
     runs: list[tuple[Program, Variant]] = []
-    for language in () if unfit else TOOLS:
+    for language in () if unfit else TOOLCHAINS:
         try:
-            program = build(language)
+            program = build_program(language)
         except Unavailable as why:
             if why.code.startswith("disk-"):
                 raise
@@ -173,6 +180,8 @@ def survey(array_bytes: int, repeats: int, seed: int = 0) -> Runtimes:
                     reports += [measure(*run, pass_fds=(lock,))] if name not in lacking else []
                 except Unavailable as why:
                     lacking[name] = why.code
-    places = {language: place for place, language in enumerate(TOOLS)}
+    places = {language: place for place, language in enumerate(TOOLCHAINS)}
     reports.sort(key=lambda one: (places[one.language], VARIANTS.index(one.variant), one.repeat))
-    return Runtimes(**met(inspected), array_bytes=array_bytes, lacking=lacking, reports=reports)
+    return Runtimes(
+        **survey_fields(inspected), array_bytes=array_bytes, lacking=lacking, reports=reports
+    )

@@ -6,7 +6,7 @@ import pandas as pd
 
 from experiments.keeping_pages.analysis import Analysis
 from experiments.keeping_pages.ways import WAYS_TO_MAP
-from tlb.measure.toolchains import TOOLS
+from tlb.measure.toolchains import TOOLCHAINS
 from tlb.report.render import Html, data_table
 from tlb.system.reasons import REASONS
 from tlb.system.units import format_size
@@ -41,6 +41,6 @@ def languages(a: Analysis) -> Html:
         row[_VARIANTS[run["variant"]]] = f"{100 * run['huge_share']:.0f} %, {ns}"
     for name, why in a.programs.lacking.items():
         language, _, variant = name.partition(" ")
-        if variant and why in _REFUSED and (known := rows.get(TOOLS[language].title)):
+        if variant and why in _REFUSED and (known := rows.get(TOOLCHAINS[language].title)):
             known[_VARIANTS[variant]] = _REFUSED[why]
     return data_table(pd.DataFrame([*rows.values()]))

@@ -8,10 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from tlb.measure import page_requests
-from tlb.measure.page_requests import REFUSED, Way
+from tlb.measure import granted_pages
+from tlb.measure.granted_pages import EXIT_REFUSED, ArrayPages, RequestWay, WaysDocument
 from tlb.measure.record import Positive
-from tlb.measure.resident import Held
 from tlb.system import procfs
 from tlb.system.reasons import Unavailable
 
@@ -21,48 +20,48 @@ _NO_MOUNT = 4  # an exit status of kernels/runtimes/mapping.py
 # In the order of a reader's questions; kernels/runtimes/mapping.py has the calls, and a test holds
 # the two together.
 WAYS_TO_MAP = {
-    "anonymous": Way("mmap, and nothing else", "a mapping that asks for nothing"),
-    "advised": Way("mmap, madvise(MADV_HUGEPAGE)", "advised memory", "thp-never"),
-    "half": Way(
+    "anonymous": RequestWay("mmap, and nothing else", "a mapping that asks for nothing"),
+    "advised": RequestWay("mmap, madvise(MADV_HUGEPAGE)", "advised memory", "thp-never"),
+    "half": RequestWay(
         "mmap, madvise on its first half (of that half)",
         "memory of which half was advised",
         "thp-never",
     ),
-    "pool": Way("mmap(MAP_HUGETLB)", "memory from the pool", "pool-empty"),
-    "shared": Way("mmap(MAP_SHARED), madvise", "advised shared memory", "thp-never"),
-    "memfd": Way("memfd_create, madvise", "an advised memfd", "thp-never"),
-    "memfd-pool": Way("memfd_create(MFD_HUGETLB)", "a memfd from the pool", "pool-empty"),
-    "file": Way("a file on this disk, mmap", "a file on this disk"),
-    "file-advised": Way(
+    "pool": RequestWay("mmap(MAP_HUGETLB)", "memory from the pool", "pool-empty"),
+    "shared": RequestWay("mmap(MAP_SHARED), madvise", "advised shared memory", "thp-never"),
+    "memfd": RequestWay("memfd_create, madvise", "an advised memfd", "thp-never"),
+    "memfd-pool": RequestWay("memfd_create(MFD_HUGETLB)", "a memfd from the pool", "pool-empty"),
+    "file": RequestWay("a file on this disk, mmap", "a file on this disk"),
+    "file-advised": RequestWay(
         "a file on this disk, mmap, madvise", "an advised file on this disk", "thp-never"
     ),
-    "tmpfs": Way("a file on tmpfs, mmap", "a file on tmpfs"),
-    "tmpfs-huge": Way(
+    "tmpfs": RequestWay("a file on tmpfs, mmap", "a file on tmpfs"),
+    "tmpfs-huge": RequestWay(
         "a file on tmpfs mounted with huge=always, mmap", "one on a tmpfs that was mounted for it"
     ),
-    "hugetlbfs": Way("a file on hugetlbfs, mmap", "a file on hugetlbfs", "pool-empty"),
-    "arena": Way(
+    "hugetlbfs": RequestWay("a file on hugetlbfs, mmap", "a file on hugetlbfs", "pool-empty"),
+    "arena": RequestWay(
         "mmap of 2 MiB, madvise; 100 KiB written",
         "an advised page of which 100 KiB were written",
         "thp-never",
     ),
-    "dropped": Way(
+    "dropped": RequestWay(
         "mmap, madvise; one base page given back",
         "advised memory of which a page was given back",
         "thp-never",
     ),
 }
-_Name = Annotated[str, Field(pattern="^(" + "|".join(WAYS_TO_MAP) + ")$")]
+_Name = granted_pages.way_type(WAYS_TO_MAP)
 
 
-class Got(Held, frozen=True):
+class Got(ArrayPages, frozen=True):
     """What one way gave; of a mapping of mapped_bytes, which may be more than was asked for."""
 
     way: _Name
     mapped_bytes: Positive
 
 
-class Ways(page_requests.Ways, frozen=True):
+class Ways(WaysDocument, frozen=True):
     """The document `ways`. `thp` is the setting of anonymous memory, shmem of shared."""
 
     all = WAYS_TO_MAP
@@ -80,24 +79,24 @@ def make(profile: str) -> dict[str, Any]:
 
 def survey(size_bytes: int) -> Ways:
     """Every way once. size_bytes: whole pages of 8 MiB."""
-    inspected = page_requests.computer()
+    inspected = granted_pages.inspect_for_ways()
     if 2 * size_bytes > inspected.memory.usable_bytes // 2:
         raise Unavailable("memory-short")
     return Ways(
         shmem=procfs.chosen(_SHMEM),
-        **page_requests.met(inspected),
-        **page_requests.each(WAYS_TO_MAP, lambda way: measure(way, size_bytes)),
+        **granted_pages.ways_fields(inspected),
+        **granted_pages.try_each_way(WAYS_TO_MAP, lambda way: measure(way, size_bytes)),
     )
 
 
 def measure(way: str, size_bytes: int) -> Got:
-    """Ask for memory in one way and read what it got. Raises Unavailable, as `measure.page_requests.ask`
+    """Ask for memory in one way and read what it got. Raises Unavailable, as `measure.granted_pages.run_way`
     does."""
-    told, had = page_requests.ask(
+    told, had = granted_pages.run_way(
         "mapping.py",
         way,
         size_bytes,
-        {REFUSED: WAYS_TO_MAP[way].refused, _NO_MOUNT: "mount-refused"},
+        {EXIT_REFUSED: WAYS_TO_MAP[way].refused, _NO_MOUNT: "mount-refused"},
     )
     return Got(
         way=way,

@@ -261,8 +261,8 @@ def _of_chapter(chapter: str, a: pd.DataFrame, b: pd.DataFrame) -> Iterator[Comp
 
 def _host(side: Side) -> Host:
     """Return its description in the state of most of its rows, else the latest one."""
-    described = if_available(states.described, side.store, side.machine, side.state)
-    return described or states.latest(side.store, side.machine)
+    described = if_available(states.description_of_state, side.store, side.machine, side.state)
+    return described or states.latest_description(side.store, side.machine)
 
 
 def _computers(sides: tuple[Side, Side], described: tuple[Host, Host]) -> list[Line]:
@@ -505,5 +505,5 @@ def _about(side: Side, letter: str, several: int) -> Iterator[str]:
     if len(boots := states.boots_of(side.rows)) > 1:
         each = f"{len(boots)} boots, {listed(boots)}"
         yield f"{letter} has rows of {each}; compare one alone as NAME@BOOT."
-    if if_available(states.described, side.store, side.machine, side.state) is None:
+    if if_available(states.description_of_state, side.store, side.machine, side.state) is None:
         yield f"{side.name} has no description in the state {side.state}; the latest one is shown."

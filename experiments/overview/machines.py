@@ -110,7 +110,7 @@ class Analysis(analysis.Analysis):
             known = if_available(_profile, store, name) if is_own else _profile(store, name)
             return known or of_chapter(about)
 
-        host = _or_reason(lambda: states.latest(store, name), why)
+        host = _or_reason(lambda: states.latest_description(store, name), why)
         known = _or_reason(known_profile, why)
         label = host.microarchitecture if host and host.microarchitecture != "unknown" else name
         rows = store.load(name)

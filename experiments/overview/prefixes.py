@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 
 from tlb.machine import host
-from tlb.measure.grid import Scope, profile
+from tlb.measure.grid import Scope, load_profile
 from tlb.measure.independent import Cells, folder
 from tlb.measure.measuring_setup import Rig
 from tlb.measure.plan import Process
@@ -38,7 +38,7 @@ def prefixes() -> Iterator[Cells]:
     first alternates."""
     rig = Rig.of(host.inspect(), Store(Path(folder().name)), counters=False)
     base = host.base_page_bytes()
-    ask = Scope(profile("full"), base_page_bytes=base).point
+    ask = Scope(load_profile("full"), base_page_bytes=base).point
     kinds = [
         (size, layout, size // apart)
         for size in SIZES

@@ -8,6 +8,7 @@ name changes. A quantity has a value between bounds, or the code of a reason and
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from functools import cache, partial
@@ -19,13 +20,17 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from experiments import hugepages, page_faults, stlb_cliff, virtualization, your_machine
-from experiments.overview.machine_verdicts import chapter_analysis, rows_digest
+from experiments.overview.machine_verdicts import chapter_analysis
 from experiments.page_faults.analysis import FILE_PAGES, FRESH_LARGE_MEMORY, FRESH_MEMORY
 from experiments.virtualization.analysis import GUEST_BASE_BYTES
 from experiments.virtualization.grid import GUEST_PAGES, HOST_PAGES
-from tlb.measure.store import Store, data_root
+from tlb.measure.row_database import DATABASE_FILE as DATABASE
+from tlb.measure.row_database import RowDatabase
+from tlb.measure.store import PUBLISHED_ROWS, Store, data_root
 from tlb.report import parameters
 from tlb.report.chapter import Chapter
+from tlb.report.quantities import QUANTITIES
+from tlb.stats.curves import last_level_plateau
 from tlb.stats.geometry import Geometry
 from tlb.stats.intervals import Interval
 from tlb.system import page_sizes
@@ -35,6 +40,7 @@ from tlb.system.reasons import Unavailable, if_available, required
 from tlb.system.units import rounded
 
 NAME = "translation"
+DERIVED = frozenset({NAME, QUANTITIES})  # documents of data/ that are made from the others
 SCHEMA = "translation.schema.json"
 PAGE = "index"
 FAR_BYTES = 2 << 30  # past every TLB's reach and every cache; a machine of 8 GiB has it
@@ -128,8 +134,7 @@ def _first_level(of: Of) -> Interval:
 
 def _last_level(of: Of) -> Interval:
     cliff = of(stlb_cliff)
-    first, last = cliff.two_levels()
-    return cliff.price.between(1.4 * first, 0.6 * last).typical()
+    return cliff.price.between(*last_level_plateau(*cliff.two_levels())).typical()
 
 
 def _walk(of: Of) -> Interval:
@@ -150,8 +155,8 @@ def _entries(level: int, of: Of) -> Interval:
 def _stated(level: int, of: Of) -> Interval:
     stated = of(your_machine).stated_entries
     required(stated, "no TLB level is stated here", "no-geometry")
-    entries = required(stated[level - 1 : level], f"no level {level} is stated", "one-level")
-    exact = float(entries[0])
+    (entries,) = required(stated[level - 1 : level], f"no level {level} is stated", "one-level")
+    exact = float(entries)
     return Interval(exact, exact, exact)
 
 
@@ -262,6 +267,21 @@ def write_if_possible(store: Store, made: Profile) -> None:
 
 def is_current(store: Store, known: Profile) -> bool:
     return known.rows == rows_digest(store, known.machine)
+
+
+def rows_digest(store: Store, machine: str) -> str:
+    """Return a digest of a machine's rows and documents without what is derived from them; for this computer,
+    also without its description, which each run writes anew with the load of the minute."""
+    is_own, folder = store.root.name == "own", store.root / machine
+    files = [path for path in (folder / PUBLISHED_ROWS,) if path.is_file()]
+    for name, path in store.documents(machine).items():
+        if name not in DERIVED and not (is_own and name.startswith("machine")):
+            files.append(path)
+    whole = hashlib.sha256(RowDatabase(folder / DATABASE).digest().hex().encode())
+    for path in files:
+        whole.update(f"\n{path.parent.name}/{path.name}\n".encode())
+        whole.update(hashlib.sha256(path.read_bytes()).digest())
+    return whole.hexdigest()[:16]
 
 
 def refresh() -> list[str]:

@@ -4,17 +4,15 @@ second run has to show."""
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from experiments import your_machine, your_program
-from experiments.overview import CHAPTERS, machine_verdicts
+from experiments.overview import CHAPTERS
 from experiments.overview.compare import CANNOT_TELL, DIFFERS, NO_DIFFERENCE
 from experiments.overview.machine_pairs import largest_run_ratios
 from experiments.overview.machine_verdicts import chapter_name
@@ -26,7 +24,7 @@ from tlb.report.chapter import Chapter
 from tlb.report.render import Html, data_table
 from tlb.report.setting import hypervisor_name
 from tlb.system.files import ROOT
-from tlb.system.reasons import if_available, required
+from tlb.system.reasons import Unavailable, if_available, required
 
 # What numbers pass through; the rest of requirements.lock builds the page around them.
 LIBRARIES = (
@@ -82,36 +80,26 @@ class Analysis(analysis.Analysis):
         return largest_run_ratios(rows[[*by, "ns_per_access", "started_at"]], by, "ns_per_access")
 
     @cached_property
-    def _again(self) -> Path:
-        """Return data/second_run/<machine>/<date>: compare.json, which is what
-        `tlb compare MACHINE this --json` printed after a second campaign, and that campaign's own
-        verdicts.json. Raises Unavailable("no-data")."""
-        folders = sorted((self.about.store.root / "second_run" / self.about.machine).glob("*"))
-        return required(folders, f"{self.about.machine} has no second run", "no-data")[-1]
+    def _second_run(self) -> pd.DataFrame:
+        """Return data/second_run/<machine>.parquet, which data/README.md explains. Raises
+        Unavailable("no-data")."""
+        path = self.about.store.root / "second_run" / f"{self.about.machine}.parquet"
+        if not path.is_file():
+            raise Unavailable("no-data", f"{self.about.machine} has no second run")
+        return pd.read_parquet(path)
 
-    @cached_property
+    @property
     def second_run(self) -> pd.DataFrame:
-        """Return a row a time that was measured in a second run too: its chapter, both medians and
-        intervals in ns, `ratio` (second over first), the verdict of `tlb compare` and the `date`.
-        Raises Unavailable("no-data")."""
-        text = (self._again / "compare.json").read_text(encoding="utf-8")
-        found = pd.json_normalize(json.loads(text)["quantities"])
-        found = found[(found["unit"] == "ns") & (found["a.value"] > 0) & (found["b.value"] > 0)]
-        return found.assign(ratio=found["b.value"] / found["a.value"], date=self._again.name)
+        """Return a row a time that was measured in a second run too: its chapter, its `ratio`
+        (second over first), the verdict of `tlb compare` and the `date`. Raises
+        Unavailable("no-data")."""
+        return self._second_run[self._second_run["claim"].isna()]
 
     def judged_again(self) -> pd.DataFrame:
-        """Return the claims that an interval decides in both runs: chapter, id, and the two
+        """Return the claims that an interval decides in both runs: chapter, claim, and the two
         verdicts. Raises Unavailable("no-data")."""
-        text = (self._again / "verdicts.json").read_text(encoding="utf-8")
-        first = machine_verdicts.read(self.about.store, self.about.machine).chapters
-        second = machine_verdicts.Verdicts.model_validate_json(text).chapters
-        both = [
-            (name, claim, found.verdict, again.verdict)
-            for name, claims in first.items()
-            for claim, found in claims.items()
-            if (again := second.get(name, {}).get(claim)) and found.is_decided and again.is_decided
-        ]
-        return pd.DataFrame(both, columns=["chapter", "claim", "first", "second"])
+        claims = self._second_run[self._second_run["claim"].notna()]
+        return claims.rename(columns={"first_verdict": "first", "second_verdict": "second"})
 
     def by_chapter(self) -> pd.DataFrame:
         """Return a row a chapter: its machine, how many points and measurements, the minutes that

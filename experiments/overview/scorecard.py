@@ -12,10 +12,10 @@ import pandas as pd
 
 from experiments.overview import CHAPTERS
 from experiments.overview.machine_verdicts import (
-    JudgedClaim,
-    Verdicts,
+    ClaimVerdict,
+    MachineVerdicts,
     chapter_name,
-    verdicts_on_machine,
+    judge_claims,
 )
 from tlb.report import analysis, page
 from tlb.report.chapter import Chapter
@@ -52,20 +52,18 @@ class Analysis(analysis.Analysis):
         self._chapter = replace(chapter, parameters=chapter.parameters | {"minutes": 0.0})
 
     @cached_property
-    def published(self) -> dict[str, Verdicts]:
+    def published(self) -> dict[str, MachineVerdicts]:
         """By machine, of those in data/."""
-        return {
-            name: verdicts_on_machine(self._about(name)) for name in self._chapter.data.machines()
-        }
+        return {name: judge_claims(self._about(name)) for name in self._chapter.data.machines()}
 
     def _about(self, machine: str) -> Chapter:
         given = self._chapter.parameters | {"machine": machine}
         return replace(self._chapter, parameters=given, notes=[])
 
     @cached_property
-    def own(self) -> Verdicts | None:
+    def own(self) -> MachineVerdicts | None:
         """Of the computer that builds the page, where it is about it."""
-        return verdicts_on_machine(self._chapter) if self._chapter.is_this else None
+        return judge_claims(self._chapter) if self._chapter.is_this else None
 
     def machine_of(self, chapter: str) -> str:
         """Whose verdicts on a chapter's claims are shown."""
@@ -74,14 +72,14 @@ class Analysis(analysis.Analysis):
         asked = self._chapter.parameters["machine"]
         return self._chapter.data.resolve(asked, experiment=chapter)
 
-    def verdict(self, chapter: str, id: str) -> JudgedClaim | str:
+    def verdict(self, chapter: str, id: str) -> ClaimVerdict | str:
         """As shown, or why there is none."""
         of = self._shown(chapter)
         if chapter in of.chapters:
             return of.chapters[chapter].get(id, UNMEASURED)
         return of.lacking.get(chapter, UNMEASURED)
 
-    def _shown(self, chapter: str) -> Verdicts:
+    def _shown(self, chapter: str) -> MachineVerdicts:
         return self.own or self.published[self.machine_of(chapter)]
 
     @cached_property
@@ -104,7 +102,7 @@ class Analysis(analysis.Analysis):
         is_alike = self.published[machine].measured_like(self.compared_with(chapter), chapter)
         return known.verdict if is_alike else MEASURED_DIFFERENTLY
 
-    def compared_with(self, chapter: str) -> Verdicts:
+    def compared_with(self, chapter: str) -> MachineVerdicts:
         """The verdicts on a chapter that others are set beside: those that are shown or, where
         there are none, the newest."""
         those = [of for of in self.published.values() if chapter in of.chapters]
@@ -135,7 +133,7 @@ class Analysis(analysis.Analysis):
             "is_decided": False,
             "by_interval": False,
         }
-        if isinstance(here, JudgedClaim):
+        if isinstance(here, ClaimVerdict):
             row |= {
                 "verdict": here.verdict,
                 "reason": here.reason,

@@ -18,7 +18,7 @@ from experiments.page_faults.grid import FILE_BYTES, LARGE
 from tlb.machine import host, pmu
 from tlb.machine.host import Host, is_x86
 from tlb.measure import build, perf
-from tlb.measure.record import now
+from tlb.measure.record import utc_now
 from tlb.system import procfs
 from tlb.system.page_sizes import BASE
 from tlb.system.processes import PROBE_S, run_whole
@@ -77,7 +77,7 @@ def make(profile: str) -> dict[str, Any]:
     except Unavailable as why:
         lacking["profiles"] = why.code
     return KernelSide(
-        measured_at=now(),
+        measured_at=utc_now(),
         state=host.state(inspected),
         **kernel_settings(),
         file_system=procfs.file_system(Path(tempfile.gettempdir()).resolve()),

@@ -13,7 +13,7 @@ from tlb.machine.host import data_tlbs
 from tlb.report import analysis
 from tlb.report.chapter import literature, published
 from tlb.stats import curves, misses
-from tlb.stats.curves import HALF_AN_OCTAVE, Curve
+from tlb.stats.curves import HALF_AN_OCTAVE, Curve, last_level_plateau
 from tlb.stats.intervals import Interval
 from tlb.stats.misses import TEXTBOOK, RandomFit, StepFit
 from tlb.system.reasons import Unavailable, if_available, required
@@ -118,7 +118,7 @@ class Analysis(analysis.Analysis):
         """Price of a hit in the last level and of a walk just past it, ns. Raises as `steps`."""
         (first, second), price = self.two_levels(), self.price
         inside, walks = (1, 0.9 * first), (2 * second, 4 * second)
-        hits = 1.4 * first, 0.6 * second
+        hits = last_level_plateau(first, second)
         for below, past in ((inside, hits), (hits, walks)):
             before, after = price.level(*below), price.level(*past)
             highest = price.between(*below).table["high"].median()

@@ -15,7 +15,7 @@ from experiments.stlb_cliff.selected import (
     selected_gather,
 )
 from tlb.report.verdicts import Answer, Band, Fact, claim, inside
-from tlb.stats.curves import HALF_AN_OCTAVE, counter_curve, select
+from tlb.stats.curves import HALF_AN_OCTAVE, counter_curve, last_level_plateau, select
 from tlb.stats.intervals import Interval
 from tlb.system.prose import count, listed
 from tlb.system.reasons import Unavailable, required
@@ -66,8 +66,7 @@ def a_hundred_ns_at_four_gibibytes(a: Analysis, band: Band) -> Answer:
     **{"loop": "gather", "name": "The published loop, without NumPy's own work,"},
 )
 def is_flat(a: Analysis, loop: str, name: str, most: float = FLAT_RATIO) -> Answer:
-    first, last = a.two_levels()
-    low, high = 1.4 * first, 0.6 * last
+    low, high = last_level_plateau(*a.two_levels())
     factor = getattr(a, loop).flatness(low, high)
     if factor.high == inf:
         raise Unavailable("unstable", f"between {low:,.0f} and {high:,.0f} pages it may be nothing")
@@ -219,7 +218,9 @@ def the_knee_is_at_the_capacity(a: Analysis, band: Band) -> Answer:
     _, entries = a.two_levels()
     draws = select(a.frame, kernel="page_chase", order="random", layout="spread")
     what, rise = a.what_rises().lower(), counter_curve(draws, "walk") if a.is_counted else a.random
-    hit, walk = rise.level(1.4 * a.entries[0], 0.5 * entries), rise.level(3 * entries, 5 * entries)
+    plateau_begins, _ = last_level_plateau(*a.two_levels())
+    # draws at random miss some entries before the last level is full
+    hit, walk = rise.level(plateau_begins, 0.5 * entries), rise.level(3 * entries, 5 * entries)
     begins = rise.passes(hit + 0.1 * (walk - hit), 0.3 * entries, 4 * entries)
     return inside(begins * (1 / entries), *band), (
         f"Drawn at random, {what} done a tenth of the rise at a working set of {begins:,.0f} "

@@ -8,6 +8,7 @@ from typing import Any
 
 from tlb.measure.grid import Scope
 from tlb.report.verdicts import Compares, points_of
+from tlb.stats.curves import last_level_plateau
 from tlb.system.page_sizes import BASE
 
 # Of the last level's entries: the published sizes around its reach are two doublings apart.
@@ -47,12 +48,17 @@ def selected_gather(*sizes: int, layouts: tuple[str, ...] = ("spread",)) -> Comp
     return points_of("page_gather", pages=BASE, layout=layouts, lines=lines)
 
 
+def _plateau(scope: Scope) -> tuple[float, float]:
+    entries = scope.entries or (0,)
+    return last_level_plateau(min(entries), max(entries))
+
+
 gather_inside_the_last_level = points_of(
     "page_gather",
     pages=BASE,
     layout="spread",
-    low=lambda scope: 1.4 * min(scope.entries, default=0),
-    high=lambda scope: 0.6 * max(scope.entries, default=0),
+    low=lambda scope: _plateau(scope)[0],
+    high=lambda scope: _plateau(scope)[1],
 )
 # The two largest sizes of the chase and its control.
 largest_chases = points_of("page_chase", **_BOTH, low=lambda scope: scope.most_lines / 4)

@@ -10,7 +10,7 @@ from experiments.virtualization.analysis import Analysis, pair_words
 from experiments.virtualization.grid import GUEST_PAGES, MOST_QUICK_BYTES, coarse_lines
 from experiments.virtualization.steps import GUEST_KERNEL, PAST_STLB, PROCESS_KERNEL
 from tlb.measure.grid import Scope
-from tlb.measure.namespaces import MODE as NAMESPACES
+from tlb.measure.namespaces import NAMESPACES_MODE as NAMESPACES
 from tlb.measure.record import Point
 from tlb.report.verdicts import Answer, Band, Fact, Truth, claim, inside, points_of
 from tlb.stats.intervals import Interval

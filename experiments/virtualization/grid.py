@@ -4,7 +4,7 @@ outside."""
 from __future__ import annotations
 
 from tlb.measure.grid import DENSE_BELOW_BYTES, SMALLEST_LINES, Scope, octaves
-from tlb.measure.namespaces import MODE
+from tlb.measure.namespaces import NAMESPACES_MODE
 from tlb.measure.record import Point
 from tlb.system.page_sizes import HARDWARE as GUEST_PAGES
 
@@ -41,7 +41,7 @@ def points(scope: Scope) -> list[Point]:
         wanted += [
             ("page_chase", host, "", fine) for host in {host for _, host in STEPPED_PAGE_PAIRS}
         ]
-    wanted += [("page_chase", "4k", MODE, sizes)]
+    wanted += [("page_chase", "4k", NAMESPACES_MODE, sizes)]
     wanted += [
         ("numa_chase", "4k", mode, [min(top, scope.lines(NUMA_BYTES))]) for mode in NUMA_PLACEMENTS
     ]

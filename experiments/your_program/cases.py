@@ -10,7 +10,7 @@ from string import Template
 from typing import Any, NamedTuple
 
 from tlb.measure.build import FLAGS, KERNELS
-from tlb.measure.toolchains import Tool
+from tlb.measure.toolchains import Toolchain
 
 SOURCES = KERNELS / "programs"
 
@@ -19,7 +19,7 @@ class Case(NamedTuple):
     """A program with a lever. In commands, `@` is the folder of its input or of what was built."""
 
     title: str
-    tool: Tool
+    tool: Toolchain
     lever: str  # a name of `tlb try`, or a variable with its value
     does: str  # the lever, in a table
     metric: str = ""  # a number that it prints, compared in place of its time
@@ -41,28 +41,28 @@ class Case(NamedTuple):
 ADVISED = "huge pages, advised as memory is mapped"
 
 
-def _advised(title: str, tool: Tool, metric: str = "", **more: Any) -> Case:
+def _advised(title: str, tool: Toolchain, metric: str = "", **more: Any) -> Case:
     return Case(title, tool, "advise", ADVISED, metric, **more)
 
 
-def c_program(name: str, *words: str) -> Tool:
+def c_program(name: str, *words: str) -> Toolchain:
     compile_words = (*FLAGS, "-pthread", "-o", f"@/{name}")
-    return Tool("C", f"{name}.c", (), compile_words, (f"@/{name}", *words), "gcc libc6-dev")
+    return Toolchain("C", f"{name}.c", (), compile_words, (f"@/{name}", *words), "gcc libc6-dev")
 
 
-def _go(name: str, *words: str, cgo: int = 0) -> Tool:
+def _go(name: str, *words: str, cgo: int = 0) -> Toolchain:
     """Return one of our Go programs. cgo: 1 if libc is to map its memory, so that a library loaded
     before libc can change the call."""
     compile_words = ("env", f"CGO_ENABLED={cgo}", "go", "build", "-o", f"@/{name}")
     packages = "golang-go gcc libc6-dev" if cgo else "golang-go"
     run = (f"@/{name}", *words)
-    return Tool("Go", f"{name}.go", ("go", "version"), compile_words, run, packages)
+    return Toolchain("Go", f"{name}.go", ("go", "version"), compile_words, run, packages)
 
 
-def _others(language: str, version: str, run: str, packages: str, script: str = "") -> Tool:
+def _others(language: str, version: str, run: str, packages: str, script: str = "") -> Toolchain:
     """Return somebody else's program. script: its last argument."""
     words = (*shlex.split(run), *([script] if script else []))
-    return Tool(language, "", tuple(shlex.split(version)), (), words, packages)
+    return Toolchain(language, "", tuple(shlex.split(version)), (), words, packages)
 
 
 _PYTHON = shlex.quote(sys.executable)

@@ -17,10 +17,10 @@ from experiments.your_program import cases
 from experiments.your_program.cases import CASES, POOL, SOURCES, Case
 from tlb.machine import host, pools
 from tlb.measure import toolchains
+from tlb.measure.granted_pages import SurveyDocument, survey_fields
 from tlb.measure.measuring_setup import usable_bytes
 from tlb.measure.record import Count, Positive
-from tlb.measure.resident import Survey, met
-from tlb.measure.toolchains import Tool, built, environment, first_line, in_folder
+from tlb.measure.toolchains import Toolchain, build_once, clean_environment, in_folder, run_tool
 from tlb.programs.levers import lever
 from tlb.programs.runs import Conditions, Driver
 from tlb.programs.trial import Aim, Trial, Verdict, attempt
@@ -82,7 +82,7 @@ class Profile(BaseModel, extra="forbid", frozen=True, strict=True):
     last: Literal[1]
 
 
-class Programs(Survey, frozen=True):
+class Programs(SurveyDocument, frozen=True):
     """The document. lacking: reason codes by the names of cases, and of "profile"."""
 
     minutes: Annotated[float, Field(gt=0)]
@@ -128,7 +128,7 @@ def make(
             lacking["profile"] = why.code
             tell(f"Profile: {why}")
     return Programs(
-        **met(inspected), minutes=minutes, told=results, profile=profiled, lacking=lacking
+        **survey_fields(inspected), minutes=minutes, told=results, profile=profiled, lacking=lacking
     ).model_dump(mode="json")
 
 
@@ -198,16 +198,18 @@ def ready(case: Case) -> tuple[str, list[str], list[str]]:
     if tool.source:
         version, folder = compiled(tool)
     else:
-        said = first_line(tool, tool.version, 60).partition(" sha=")[0]  # Redis adds its build
+        said = run_tool(tool, tool.version, 60).partition(" sha=")[0]  # Redis adds its build
         version = procfs.label(said) or case.title
-        folder = built("program-inputs", [inspect.getsource(cases).encode()], cases.write_inputs)
+        folder = build_once(
+            "program-inputs", [inspect.getsource(cases).encode()], cases.write_inputs
+        )
     return version, in_folder(tool.run, folder), in_folder(case.driver, folder)
 
 
-def compiled(tool: Tool) -> tuple[str, Path]:
-    """Return `toolchains.compiled` of one of our own programs."""
+def compiled(tool: Toolchain) -> tuple[str, Path]:
+    """Return `toolchains.compile_program` of one of our own programs."""
     source = SOURCES / tool.source
-    return toolchains.compiled(tool, source, f"program-{source.stem}")
+    return toolchains.compile_program(tool, source, f"program-{source.stem}")
 
 
 def profile(room_bytes: int) -> Profile:
@@ -217,7 +219,9 @@ def profile(room_bytes: int) -> Profile:
         raise Unavailable("memory-short", f"the chase is over {format_size(PROFILE_BYTES)}")
     command, limit_s = in_folder(PROFILE.run, compiled(PROFILE)[1]), PROFILE_LIMIT_S
     try:
-        done = subprocess.run(command, capture_output=True, timeout=limit_s, env=environment())
+        done = subprocess.run(
+            command, capture_output=True, timeout=limit_s, env=clean_environment()
+        )
         return Profile.model_validate_json(done.stdout)
     except subprocess.TimeoutExpired:
         raise Unavailable("kernel-hung", "profiled_chase") from None

@@ -15,8 +15,24 @@ def data(tmp_path_factory) -> Path:
     return fleet(tmp_path_factory.mktemp("data"))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def known_verdicts() -> Iterator[None]:
+    """The verdicts on machines that never were, which no chapter could judge."""
+    from support.atlas import VERDICTS
+
+    from experiments.overview import machine_verdicts
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(
+            machine_verdicts,
+            "judge_claims",
+            lambda chapter: VERDICTS.get(chapter.machine, machine_verdicts.MachineVerdicts()),
+        )
+        yield
+
+
 @pytest.fixture(scope="module")
-def whole(data, tmp_path_factory) -> Path:
+def whole(data, known_verdicts, tmp_path_factory) -> Path:
     """The atlas of all its machines."""
     from tlb.fleet import atlas
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.atlas import FAR, chase, host, of, put
+from support.atlas import FAR, VERDICTS, chase, host, of, put
 from support.page_sizes import Paged
 
 from experiments.overview import profile
+from experiments.overview.machine_verdicts import MachineVerdicts
 from tlb.fleet import atlas
 from tlb.fleet.ask import QUESTIONS, ask, opened
 from tlb.machine import host as hosts
@@ -166,9 +167,11 @@ def test_disturbances_by_hypervisor_and_kernel(data, connection):
 
 def test_claims_on_which_machines_disagree(data, connection):
     words = Counter()
-    for path in data.glob("*/verdicts.json"):
-        for claim, judged in json.loads(path.read_bytes())["chapters"]["strides"].items():
-            words[claim, judged["verdict"]] += 1
+    for name in Store(data).machines():
+        for claim, judged in (
+            VERDICTS.get(name, MachineVerdicts()).chapters.get("strides", {}).items()
+        ):
+            words[claim, judged.verdict] += 1
     found, shown = answered(connection, "claims"), Counter()
     columns = {"holds": "holds", "fails": "fails", "cannot tell": "cannot_tell"}
     for word, column in (columns | {"not testable here": "not_testable"}).items():

@@ -24,8 +24,8 @@ def test_every_row_of_the_ledger_is_there_once_as_analyses_read_it(data, whole):
     store, expected = Store(data), {}
     for machine in store.machines():
         for key, record in store.records(machine).items():
-            laid_out = pd.DataFrame([columns.flat(record.model_dump(mode="json"))])
-            (row,) = columns.frame(laid_out).to_dict("records")
+            laid_out = pd.DataFrame([columns.flat_row(record.model_dump(mode="json"))])
+            (row,) = columns.rows_frame(laid_out).to_dict("records")
             expected[machine, key] = tuple(
                 row[name]
                 for name in ("kernel", "lines", "ns_per_access", "state", "noisy", "started_at")

@@ -16,7 +16,7 @@ from support import bundles
 from support.campaigns import tree
 from support.common import ended, refusal
 
-from experiments.overview import machine_verdicts, profile
+from experiments.overview import profile
 from tlb.cli import bundle as commands
 from tlb.fleet import accept, archive, check, lines, pack
 from tlb.machine import host as hosts
@@ -86,7 +86,7 @@ def test_documents_of_other_versions_and_chapters_stay(tmp_path):
     store = Store(tmp_path / "own")
     bundles.filled(store)
     store.ask(MACHINE, "my_own_notebook", [bundles.ROWS[0].point])
-    for name in ("flags", "mine", "verdicts", "lacking"):
+    for name in ("flags", "mine", "lacking"):
         store.write_document(MACHINE, name, {"x": 1})
     packed = pack.write(store, MACHINE, tmp_path / "a.tlb.zip")
     assert packed.left_out == ["flags.json, of another version", "mine.json, of another version"]
@@ -257,8 +257,7 @@ def run(monkeypatch, capsys, *arguments: object) -> tuple[int, str, str]:
 
 def test_three_commands_bring_a_machine_from_one_data_into_another(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(profile, "of_chapter", OF_CHAPTER)
-    for room in (machine_verdicts, profile):
-        monkeypatch.setattr(room, "refresh", list)
+    monkeypatch.setattr(profile, "refresh", list)
     monkeypatch.setenv("TLB_DATA", str(tmp_path / "theirs"))
     bundles.filled(Store(tmp_path / "theirs").own)
     path, ours = tmp_path / "x.tlb.zip", Store(tmp_path / "ours")

@@ -80,8 +80,7 @@ def _at(content: Any, path: tuple[Any, ...]) -> Any:
 
 DOCUMENTS = {"machine": FULL} | {
     path.stem: json.loads(path.read_text())
-    for path in sorted((DATA / "zen-5-b15e0e32").glob("*.json"))
-    if path.stem in documents.models() and path.stem != "translation"
+    for path in sorted((DATA / "zen-5-b15e0e32/documents").glob("*.json"))
 }
 
 

@@ -14,7 +14,7 @@ from support.common import fake_kernel, make_record
 from tlb.measure import build, plan
 from tlb.measure.campaign import Outcome
 from tlb.measure.record import Point
-from tlb.measure.row_database import FILE
+from tlb.measure.row_database import DATABASE_FILE
 from tlb.measure.store import Store
 from tlb.system.reasons import Unavailable
 
@@ -28,7 +28,7 @@ def store(tmp_path) -> Store:
 def path(store) -> Path:
     """The file of rows, with three that the experiment asked for: repeats 0, 1 and 2."""
     put(store, MACHINE, NAME, *(make_record(repeat=repeat) for repeat in range(3)))
-    return store.root / MACHINE / FILE
+    return store.root / MACHINE / DATABASE_FILE
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ class Telling(Store):
 # --- a runner killed with -9
 
 REPEATS = 2
-SCOPE = Scope(grid.profile("smoke"), base_page_bytes=4096)
+SCOPE = Scope(grid.load_profile("smoke"), base_page_bytes=4096)
 SMALLEST = {
     "random_touch": {"bytes": 1 << 16},
     "graph_walk": {"vertices": 1 << 10},

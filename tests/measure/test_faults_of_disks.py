@@ -18,7 +18,7 @@ from experiments.stlb_cliff import grid
 from tlb.machine.compiler import Compiler
 from tlb.measure import build, publishing
 from tlb.measure.record import Point
-from tlb.measure.row_database import FILE
+from tlb.measure.row_database import DATABASE_FILE
 from tlb.report import parameters
 from tlb.report.chapter import Chapter
 from tlb.system.reasons import Unavailable
@@ -73,7 +73,7 @@ def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what, 
         chapter = Chapter("stlb_cliff", values, store)
         chapter.measure(grid.points(chapter.scope))
 
-    path = store.root / MACHINE / FILE
+    path = store.root / MACHINE / DATABASE_FILE
     folder, act = {
         "the rows": (store.root, lambda: run()),
         "machine.json": (store.root, measure_a_chapter),

@@ -24,7 +24,7 @@ from tlb.measure.record import KernelReport, Point, Record
 WALK = Event("walk", "cpu/event=0x45,umask=0xf0/u")
 STATE = "00112233aabb"
 PLAIN = Point(kernel="page_chase", lines=300, region_ms=1)
-INSIDE = PLAIN.model_copy(update={"mode": namespaces.MODE})
+INSIDE = PLAIN.model_copy(update={"mode": namespaces.NAMESPACES_MODE})
 REPORT = make_record(lines=300).model_dump(include=set(KernelReport.model_fields))
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has namespaces")
 
@@ -52,7 +52,7 @@ def fresh() -> tuple[str, ...]:
             if shutil.which("unshare") is None
             else f"what namespaces take ({done.stderr.strip()})"
         )
-    return namespaces.prefix("/bin/sh")
+    return namespaces.namespaces_prefix("/bin/sh")
 
 
 def run(words: tuple[str, ...], *command: str, **how: object) -> subprocess.CompletedProcess[str]:

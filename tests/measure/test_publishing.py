@@ -6,7 +6,7 @@ from support.common import make_record
 
 from tlb.measure.publishing import publish
 from tlb.measure.record import Quantity, Record
-from tlb.measure.store import LACKS, PUBLISHED, Store, write_published
+from tlb.measure.store import LACKING_POINTS, PUBLISHED_ROWS, Store, write_published
 
 OTHER = "hugepages"
 
@@ -17,7 +17,7 @@ def published(store: Store) -> list[tuple[Record, list[str]]]:
     rows = [(make_record(repeat=repeat, counters=uncounted), [NAME]) for repeat in range(3)]
     rows.append((make_record(kernel="page_gather"), [OTHER]))
     (store.root / MACHINE).mkdir(parents=True)
-    write_published(store.root / MACHINE / PUBLISHED, rows)
+    write_published(store.root / MACHINE / PUBLISHED_ROWS, rows)
     store.write_document(MACHINE, "jmh", {"scores": []})
     return rows
 
@@ -26,7 +26,7 @@ def test_after_one_chapters_run_publishing_keeps_the_rows_and_documents_of_all_o
     before = published(store)
     new = [make_record(kernel="table_chase", repeat=repeat) for repeat in range(2)]
     put(store.own, MACHINE, "walk_anatomy", *new)
-    store.own.write_document(MACHINE, LACKS, {"points": []})
+    store.own.write_document(MACHINE, LACKING_POINTS, {"points": []})
     (store.root / f".{MACHINE}.new-x").mkdir()  # what a kill -9 left
     mine = store.own.records(MACHINE)
     for _ in range(2):  # again, it is the same
@@ -35,9 +35,9 @@ def test_after_one_chapters_run_publishing_keeps_the_rows_and_documents_of_all_o
             *before,
             *((record, ["walk_anatomy"]) for record in new),
         ]
-        assert {*tree(store.root / MACHINE)} == {PUBLISHED, "jmh.json"}
+        assert {*tree(store.root / MACHINE)} == {PUBLISHED_ROWS, "documents/jmh.json"}
     assert store.own.records(MACHINE) == mine
-    assert store.own.read_document(MACHINE, LACKS) == {"points": []}
+    assert store.own.read_document(MACHINE, LACKING_POINTS) == {"points": []}
     assert sorted(path.name for path in store.root.iterdir()) == ["own", MACHINE]
 
 

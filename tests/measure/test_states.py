@@ -24,7 +24,7 @@ STATES = {hosts.state(host): host for host in (PLAIN, FOUR_LEVELS, NEWER)}
 
 def kept(store: Store) -> dict[str, Host]:
     for host in STATES.values():
-        states.describe(store, MACHINE, host)
+        states.write_description(store, MACHINE, host)
     return STATES
 
 

@@ -22,7 +22,7 @@ def put(folder: Path, name: str, text: str) -> None:
 )
 def test_without_its_toolchain_a_language_says_what_to_install(no_tools, language, package):
     with pytest.raises(Unavailable) as caught:
-        toolchains.build(language)
+        toolchains.build_program(language)
     assert caught.value.code == "no-toolchain" and f"apt install {package}" in str(caught.value)
 
 
@@ -40,4 +40,4 @@ def test_a_compiler_without_room_on_the_disk_is_not_a_missing_one(no_tools, word
         "rustc",
         f'[ "$1" = --version ] && echo rustc 1 && exit 0\necho "error: {words}" >&2; exit 1',
     )
-    assert refusal(toolchains.build, "rust") == expected
+    assert refusal(toolchains.build_program, "rust") == expected

@@ -1,9 +1,7 @@
 """The pages about method and about doing it again: the rates that they promise, the rows that they
 count, and no rows."""
 
-import json
 import re
-from operator import attrgetter
 
 import pandas as pd
 import pytest
@@ -14,7 +12,7 @@ from support.synthetic import Stated
 
 from experiments.overview import method, reproducibility
 from tlb.measure.record import Record
-from tlb.measure.store import Store, data_root
+from tlb.measure.store import Store
 from tlb.report.chapter import Chapter
 from tlb.report.verdicts import WRONG_BY_CHANCE
 
@@ -57,33 +55,11 @@ def test_processes_of_two_chapters_are_counted_once(tmp_path):
 
 
 def test_a_second_run_is_told_by_how_far_it_lies_from_the_first(tmp_path):
-    def time(first: float, second: float, unit: str = "ns") -> dict[str, object]:
-        sides = {"a": {"value": first}, "b": {"value": second}}
-        return {"chapter": "strides", "unit": unit, "verdict": "differs"} | sides
-
     chapter = stored(tmp_path, make_record())
-    times = [time(10.0, 11.0), time(10.0, 8.0), time(0.0, 1.0), time(1.0, 2.0, "walks")]
-    for date, found in (("2026-01-02", times), ("2025-12-31", times[:1])):
-        (folder := tmp_path / "second_run" / MACHINE / date).mkdir(parents=True)
-        (folder / "compare.json").write_text(json.dumps({"quantities": found}))
-    found = reproducibility.Analysis(chapter).second_run
-    assert list(found["ratio"]) == [1.1, 0.8] and {*found["date"]} == {"2026-01-02"}
-    assert list(reproducibility.apart(found["ratio"])) == pytest.approx([0.1, 0.25])
-
-
-@pytest.mark.parametrize(
-    "folder", sorted((data_root() / "second_run").glob("*")), ids=attrgetter("name")
-)
-def test_a_published_second_run_was_compared_with_the_published_rows(folder):
-    """Its first side is what the rows of data/ give; newer rows need another comparison."""
-    parameters = DEFAULTS | {"machine": folder.name, "minutes": 0.0}
-    a = reproducibility.Analysis(Chapter("reproducibility", parameters, Store(data_root())))
-    found = a.second_run[a.second_run["kernel"] == "stride_sum"]
-    rows = Store(data_root()).load(folder.name, "strides")
-    by = ["pages", "mode", "layout", "order", "lines", "bytes", "step_bytes"]
-    medians = rows.groupby(by, dropna=False)["ns_per_access"].median().reset_index()
-    both = pd.merge(found, medians, on=by)
-    assert (
-        len(both) == len(found) > 20
-        and (both["a.value"] - both["ns_per_access"]).abs().max() < 1e-9
-    )
+    times = [{"chapter": "strides", "ratio": ratio, "claim": None} for ratio in (1.1, 0.8)]
+    claim = {"claim": "a", "first_verdict": "holds", "second_verdict": "fails"}
+    (tmp_path / "second_run").mkdir()
+    pd.DataFrame([*times, claim]).to_parquet(tmp_path / "second_run" / f"{MACHINE}.parquet")
+    a = reproducibility.Analysis(chapter)
+    assert list(reproducibility.apart(a.second_run["ratio"])) == pytest.approx([0.1, 0.25])
+    assert a.judged_again()[["first", "second"]].to_numpy().tolist() == [["holds", "fails"]]

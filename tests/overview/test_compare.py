@@ -201,7 +201,7 @@ def data(tmp_path, monkeypatch) -> Store:
 def two(data) -> Store:
     """B takes twice as long on each point, and knows a counter."""
     for machine, ns, described in ((A, 5.0, host()), (B, 10.0, OTHER)):
-        states.describe(data, machine, described)
+        states.write_description(data, machine, described)
         put(data, machine, "stlb_cliff", *records(ns, state=hosts.state(described)))
     return data
 
@@ -263,7 +263,7 @@ def test_this_is_the_computer_in_its_present_state(data, monkeypatch):
     for described, day in ((now, "2025-02-01"), (before, "2025-02-02")):  # the last rows are older
         rows = records(5.0, state=hosts.state(described), day=day)
         put(data.own, machine, "stlb_cliff", *rows)
-        states.describe(data.own, machine, described)
+        states.write_description(data.own, machine, described)
     comparison = compare("this", f"this@{states_of[1]}")
     assert [comparison.a.state, comparison.b.state] == states_of
     monkeypatch.setattr(hosts, "inspect", lambda: host(microcode="0x9"))

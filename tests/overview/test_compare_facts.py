@@ -183,7 +183,7 @@ def made(tmp_path_factory) -> Store:
         "tlb": [tlb.model_copy(update={"level": -7}) for tlb in tlbs()],
     }
     for machine, ns, described in ((A, 5.0, host()), (B, 10.0, host(**bad))):
-        states.describe(store, machine, described)
+        states.write_description(store, machine, described)
         for n, k in product((64, 4096), range(5)):
             times = {"ns_per_access": ns * (1 + k / 1000), "elapsed_ns": 1e7 + ns * 100 + n + k}
             row = make_record(lines=n, repeat=k, state=hosts.state(described), **times)

@@ -17,7 +17,7 @@ from experiments import (
     walk_anatomy,
 )
 from experiments.overview import campaign
-from experiments.overview.machine_verdicts import NAME, Verdicts, chapter_analysis, chapter_name
+from experiments.overview.machine_verdicts import chapter_analysis, chapter_name
 from tlb.measure import grid, kernels
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
@@ -37,7 +37,7 @@ JUDGED = (stlb_cliff, strides, hugepages, *EVENTS, code, graph_walk, tlb_blockin
 
 
 def of(profile: str, engine: str = "c") -> Scope:
-    return Scope(grid.profile(profile), engine, (64, 2048), 2, base_page_bytes=4096)
+    return Scope(grid.load_profile(profile), engine, (64, 2048), 2, base_page_bytes=4096)
 
 
 @pytest.mark.parametrize(("profile", "most"), [("quick", 600), ("smoke", 430)])
@@ -97,13 +97,11 @@ def test_what_all_published_rows_decide_the_points_of_the_quick_profile_decide(
         a = chapter_analysis(module, chapter)
     except Unavailable as why:
         pytest.skip(str(why))
-    document = Verdicts.model_validate(chapter.store.read_document(machine, NAME))
-    known, entries, cpus = (
-        document.chapters[chapter_name(module)],
-        tuple(a.stated_entries),
-        a.host.usable_cpus,
+    known = verdicts(module.claims, a)
+    entries, cpus = tuple(a.stated_entries), a.host.usable_cpus
+    scope = Scope(
+        grid.load_profile("quick"), "c", entries, len(cpus), base_page_bytes=a.base_page_bytes
     )
-    scope = Scope(grid.profile("quick"), "c", entries, len(cpus), base_page_bytes=a.base_page_bytes)
     # which was measured at the same knees
     beside = [chapter.kept("stlb_cliff")] if module is hugepages else []
     rows = pd.concat([a.frame, *beside], ignore_index=True)
@@ -111,7 +109,7 @@ def test_what_all_published_rows_decide_the_points_of_the_quick_profile_decide(
     assert len(frame) < len(rows)
     judged = verdicts(module.claims, module.Analysis(frame, chapter))
     found = {verdict.claim.id: verdict.verdict for verdict in judged}
-    decided = {id: one.verdict for id, one in known.items() if one.verdict in DECIDED}
+    decided = {one.claim.id: one.verdict for one in known if one.verdict in DECIDED}
     lost = {id for id, word in decided.items() if found[id] not in DECIDED}
     assert len(lost) <= max(1, len(decided) // 10), lost
     assert {id for id in decided.keys() - lost if found[id] != decided[id]} == set()

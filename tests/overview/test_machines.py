@@ -147,7 +147,7 @@ def test_this_computer_stands_first_with_rows_of_its_own(store, monkeypatch):
             ),
             "another version",
         ),
-        (lambda path: (path / "flags.json").write_text("{}"), "other rows"),
+        (lambda path: Store(path.parent).write_document(path.name, "flags", {}), "other rows"),
         (lambda path: (path / "machine.json").write_text("{}"), "machine.json"),
     ],
     ids=["none", "older", "of other rows", "host"],

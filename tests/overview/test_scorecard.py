@@ -1,5 +1,6 @@
 """The scorecard: on machines whose verdicts are known, what it shows, links and compares."""
 
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -8,8 +9,13 @@ from support import chapter
 from support.synthetic import Stated
 from support.verdict_rows import rows
 
-from experiments.overview import CHAPTERS, machine_verdicts, scorecard, scorecard_tables
-from experiments.overview.machine_verdicts import JudgedClaim, ShownEffect, Verdicts, chapter_name
+from experiments.overview import CHAPTERS, scorecard, scorecard_tables
+from experiments.overview.machine_verdicts import (
+    ClaimVerdict,
+    MachineVerdicts,
+    RoundedEffect,
+    chapter_name,
+)
 from tlb.measure.record import Point
 from tlb.measure.store import Store
 from tlb.report.chapter import Chapter
@@ -25,10 +31,10 @@ IDS = {
 }
 
 
-def one(word: str, place: int) -> JudgedClaim:
+def one(word: str, place: int) -> ClaimVerdict:
     """Verdict number `place`: every third was decided by an interval and says so in its evidence,
     every third without it there."""
-    effect = ShownEffect(value=1.5, low=1.25, high=None, least=1.0, most=None)
+    effect = RoundedEffect(value=1.5, low=1.25, high=None, least=1.0, most=None)
     evidence = (
         f"Row {place} takes 1.5 (1.25 to 1.75) ns.",
         f"Row {place} takes 1.5 ns.",
@@ -36,10 +42,10 @@ def one(word: str, place: int) -> JudgedClaim:
     )[place % 3]
     reason, why = ("crosses", "It crosses.") if word == "cannot tell" else ("", "")
     effects = () if place % 3 == 2 else (effect,)
-    return JudgedClaim(verdict=word, evidence=evidence, effects=effects, reason=reason, why=why)
+    return ClaimVerdict(verdict=word, evidence=evidence, effects=effects, reason=reason, why=why)
 
 
-def known(shift: int, lacking: tuple[str, ...] = ()) -> Verdicts:
+def known(shift: int, lacking: tuple[str, ...] = ()) -> MachineVerdicts:
     """Claim number k has the word number k + k//5·shift: two machines agree on some, and not on
     others."""
     number = count()
@@ -49,7 +55,7 @@ def known(shift: int, lacking: tuple[str, ...] = ()) -> Verdicts:
     }
     kept = {name: told for name, told in chapters.items() if name not in lacking}
     why = dict.fromkeys(lacking, "There are no results.")
-    return Verdicts(data="", code="", chapters=kept, lacking=why)
+    return MachineVerdicts(kept, why)
 
 
 MACHINES = {A: known(0, (LACKED,)), B: known(1)}
@@ -65,7 +71,7 @@ def data(tmp_path, monkeypatch) -> Store:
         )
     store.ask(B, LACKED, [Point(kernel="page_chase", lines=64)])
     (store.root / "reference").write_text(f"{A}\n{B}\n")
-    monkeypatch.setattr(scorecard, "verdicts_on_machine", lambda chapter: MACHINES[chapter.machine])
+    monkeypatch.setattr(scorecard, "judge_claims", lambda chapter: MACHINES[chapter.machine])
     return store
 
 
@@ -74,7 +80,7 @@ def page(data: Store, machine: str = "reference") -> scorecard.Analysis:
 
 
 def about(data: Store, machine: str) -> Chapter:
-    return Chapter(machine_verdicts.PAGE, DEFAULTS | {"machine": machine}, data)
+    return Chapter("scorecard", DEFAULTS | {"machine": machine}, data)
 
 
 def expected(machine: str) -> list[tuple[str, str]]:
@@ -110,10 +116,8 @@ def test_verdicts_by_other_versions_of_the_kernels_are_neither_shown_nor_compare
     versions = {A: {chapter: mine} if mine else {}, B: {chapter: theirs} if theirs else {}}
     monkeypatch.setattr(
         scorecard,
-        "verdicts_on_machine",
-        lambda about: MACHINES[about.machine].model_copy(
-            update={"measures": versions[about.machine]}
-        ),
+        "judge_claims",
+        lambda about: replace(MACHINES[about.machine], measures=versions[about.machine]),
     )
     a = page(data, A)
     of = a.rows["chapter"] == chapter

@@ -8,9 +8,9 @@ from support.campaigns import put
 from support.common import ROOT, ended, make_record
 from support.synthetic import Stated
 
-from experiments.overview import campaign, machine_verdicts, profile
+from experiments.overview import campaign, profile
 from tlb.machine import host
-from tlb.measure.store import PUBLISHED, Store, write_published
+from tlb.measure.store import PUBLISHED_ROWS, Store, write_published
 from tlb.report import parameters, publish
 from tlb.report.card import card
 from tlb.system import files
@@ -50,13 +50,10 @@ def test_refresh_executes_the_chapters_named_or_all_in_their_order(arguments, mo
     monkeypatch.setattr(
         publish, "refresh", lambda name: refreshed.append(name) or parameters.BOOK / f"{name}.ipynb"
     )
-    monkeypatch.setattr(machine_verdicts, "refresh", lambda: refreshed.append("verdicts") or [])
     monkeypatch.setattr(profile, "refresh", lambda: refreshed.append("profiles") or [])
     assert ended(monkeypatch, "refresh", *arguments) == 0
-    pages = [name for name in refreshed if name not in ("verdicts", "profiles")]
-    derived = ["verdicts"] * (machine_verdicts.PAGE in pages) + ["profiles"] * (
-        profile.PAGE in pages
-    )
+    pages = [name for name in refreshed if name != "profiles"]
+    derived = ["profiles"] * (profile.PAGE in pages)
     assert refreshed == derived + pages  # they stand before the pages that show them
     refreshed = pages
     assert refreshed == (arguments or parameters.table_of_contents())
@@ -73,16 +70,14 @@ def test_publish_adds_own_rows_to_published_ones_and_writes_the_card_anew(
     monkeypatch.setattr(host, "inspect", Stated().host)
     store, name = Store(tmp_path), host.machine_id(Stated().host())
     (tmp_path / name).mkdir()
-    write_published(tmp_path / name / PUBLISHED, [(make_record(lines=16), ["walks"])])
+    write_published(tmp_path / name / PUBLISHED_ROWS, [(make_record(lines=16), ["walks"])])
     put(store.own, name, "walks", make_record(lines=32))
     store.own.write_machine(name, Stated().host().model_dump(mode="json"))
     for given in ([], [name], [f"own/{name}"]):
         assert ended(monkeypatch, "publish", *given) == 0
         assert capsys.readouterr().out == f"{tmp_path / name}\n"
         assert store.load(name, "walks")["lines"].tolist() == [16, 32]
-        assert (
-            machine_verdicts.refresh() == profile.refresh() == []
-        )  # what is made from rows is made from these
+        assert profile.refresh() == []  # it is made from these rows
         assert (tmp_path / name / "README.md").read_text() == card(store, name, Stated().host())
     with files.measuring_lock(path=own_lock):
         assert ended(monkeypatch, "publish") == 3  # a campaign appends

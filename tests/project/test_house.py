@@ -6,7 +6,7 @@ from importlib import import_module
 import pytest
 from support import house
 
-from tlb.measure.grid import Scope, profile
+from tlb.measure.grid import Scope, load_profile
 from tlb.report.verdicts import claims_of
 from tlb.system.files import ROOT
 
@@ -57,7 +57,7 @@ def test_a_function_at_its_limit_is_no_breach(tmp_path):
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_every_claim_compares_points_of_its_chapter_s_grid(chapter):
     claims = claims_of(import_module(f"experiments.{chapter}.claims"))
-    scope = Scope(profile("full"), entries=(64, 1536), cpus=2, base_page_bytes=4096)
+    scope = Scope(load_profile("full"), entries=(64, 1536), cpus=2, base_page_bytes=4096)
     grid = import_module(f"experiments.{chapter}.grid").points(scope)
     assert (
         claims

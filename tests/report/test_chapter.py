@@ -68,7 +68,7 @@ def test_a_chapter_is_about_the_machine_as_it_was_in_the_state_of_its_rows(commi
     rows = [make_record(kernel="cold_chase", repeat=k, state=state) for k in range(3)]
     put(committed, "made-up", "context_switches", *rows)
     for host in (before, now):
-        states.describe(committed, "made-up", host)
+        states.write_description(committed, "made-up", host)
     assert begin("context_switches", DEFAULTS | {"machine": "made-up"}).host == before
     assert begin("code", DEFAULTS | {"machine": "made-up"}).host == now  # it has no rows
 

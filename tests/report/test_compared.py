@@ -8,7 +8,7 @@ from support.common import About
 from support.synthetic import Stated
 from support.verdict_rows import rows
 
-from experiments.overview.machine_verdicts import JudgedClaim
+from experiments.overview.machine_verdicts import ClaimVerdict
 from tlb.report.analysis import Analysis
 from tlb.report.verdicts import Answer, Bounds, Claim, Effect, inside, judge, verdict_table
 from tlb.stats.intervals import Interval
@@ -43,7 +43,7 @@ def test_what_is_printed_of_a_verdict_does_not_contradict_it(compared):
     verdict = judge(Claim("made-up", "boncz1999", "Says.", decide, None), A)
     (row,) = rows(BeautifulSoup(verdict_table([verdict]).markup, "html.parser"))
     assert row.contradictions() == [] and len(row.effects) == len(compared)
-    kept = JudgedClaim.of(verdict)
+    kept = ClaimVerdict.of(verdict)
     assert [decide_by(bounds) for bounds in kept.bounds] == [
         decide_by(bounds) for bounds in verdict.bounds
     ]

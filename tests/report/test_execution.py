@@ -13,11 +13,11 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from experiments.overview import machine_verdicts
+from experiments.overview import profile
 from tlb.machine import host
 from tlb.measure.outcome import SESSIONS
 from tlb.measure.record import Point
-from tlb.measure.store import LACKS, Store
+from tlb.measure.store import LACKING_POINTS, Store
 from tlb.report import page, parameters, publish
 from tlb.report.publish import Kernel
 from tlb.system.reasons import if_available
@@ -39,8 +39,13 @@ BRIEF = {
 def tree(folder: Path) -> dict[str, bytes]:
     """What measuring writes: not machine.json, which holds the load, what is lacking, nor what
     pages derive from all rows that are there by then."""
-    others = {"machine.json", f"{LACKS}.json", f"{SESSIONS}.json"}
-    others |= {f"{name}.json" for name in machine_verdicts.DERIVED}
+    others = {
+        "machine.json",
+        f"{LACKING_POINTS}.json",
+        f"{SESSIONS}.json",
+        f"{profile.NAME}.json",
+        "quantities.json",
+    }
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*.json*")
@@ -51,7 +56,9 @@ def tree(folder: Path) -> dict[str, bytes]:
 def lacking(folder: Path) -> set[Point]:
     """The points that this computer could not do, which are tried again the next time."""
     machine = host.machine_id(host.inspect())
-    document = if_available(Store(folder).own.read_document, machine, LACKS) or {"points": []}
+    document = if_available(Store(folder).own.read_document, machine, LACKING_POINTS) or {
+        "points": []
+    }
     return {Point.model_validate(line["point"]) for line in document["points"]}
 
 
@@ -123,7 +130,10 @@ def test_what_a_chapter_measures_is_kept_under_this_machines_id_with_a_card(meas
     assert (set(rows["repeat"]), rows["lines"].max(), set(rows["pages"])) == ({0, 1}, 1024, {"4k"})
     kept = {path.name for path in (measured / "own" / machine).iterdir()}
     assert {"README.md", "machine.json", "rows.sqlite"} <= kept
-    assert all(re.fullmatch(r"README\.md|[a-z_]+\.json|rows\.sqlite(-wal|-shm)?", n) for n in kept)
+    assert all(
+        re.fullmatch(r"README\.md|machine\.json|documents|rows\.sqlite(-wal|-shm)?", n)
+        for n in kept
+    )
 
 
 @pytest.mark.measures

@@ -17,8 +17,10 @@ from tlb.system.reasons import Unavailable
 
 
 def rows(*changes: dict) -> pd.DataFrame:
-    laid_out = [columns.flat(make_record(**change).model_dump(mode="json")) for change in changes]
-    return columns.frame(pd.DataFrame(laid_out))
+    laid_out = [
+        columns.flat_row(make_record(**change).model_dump(mode="json")) for change in changes
+    ]
+    return columns.rows_frame(pd.DataFrame(laid_out))
 
 
 GIB = 1 << 30

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from experiments.overview.machine_verdicts import JudgedClaim, ShownEffect, Verdicts
+from experiments.overview.machine_verdicts import ClaimVerdict, MachineVerdicts, RoundedEffect
 from experiments.overview.profile import Profile, Quantity
 from support.common import make_record
 from support.page_sizes import Paged
@@ -15,8 +15,9 @@ from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.measure.record import Bin, Point, Record
 from tlb.measure.record import Quantity as Counted
-from tlb.measure.store import PUBLISHED, write_published
+from tlb.measure.store import PUBLISHED_ROWS, write_published
 
+VERDICTS: dict[str, MachineVerdicts] = {}  # by machine
 FAR = 524_288  # lines, one to each base page of 2 GiB
 SWEEP = tuple(round(2 ** (n / 2)) for n in range(8, 31))
 
@@ -140,7 +141,7 @@ def put(
     verdicts: words by claim; measures: of the kernel that these are by."""
     folder.mkdir(parents=True, exist_ok=True)
     asked = [(record, ["stlb_cliff"]) for record in rows]
-    write_published(folder / PUBLISHED, sorted(asked, key=lambda row: row[0].kernel))
+    write_published(folder / PUBLISHED_ROWS, sorted(asked, key=lambda row: row[0].kernel))
     if described:
         (folder / "machine.json").write_text(json.dumps(described.model_dump(mode="json")))
     if quantities is not None:
@@ -153,9 +154,9 @@ def put(
             Profile(machine=folder.name, quantities=tuple(each)).model_dump_json()
         )
     if verdicts is not None:
-        effect = ShownEffect(value=1.0, low=0.9, high=None, least=None, most=2.0)
+        effect = RoundedEffect(value=1.0, low=0.9, high=None, least=None, most=2.0)
         told = {
-            claim: JudgedClaim(
+            claim: ClaimVerdict(
                 verdict=word,
                 evidence="It is so.",
                 effects=(effect,),
@@ -163,15 +164,8 @@ def put(
             )
             for claim, word in verdicts.items()
         }
-        (folder / "verdicts.json").write_text(
-            Verdicts(
-                data="",
-                code="",
-                chapters={"strides": told},
-                lacking={},
-                measures={"strides": {"page_chase": measures}},
-            ).model_dump_json()
-        )
+        versions = {"strides": {"page_chase": measures}}
+        VERDICTS[folder.name] = MachineVerdicts({"strides": told}, {}, versions)
     return folder
 
 

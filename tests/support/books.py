@@ -166,7 +166,7 @@ class Page(About):
     @property
     def scope(self) -> Scope:
         return Scope(
-            grid.profile("quick"),
+            grid.load_profile("quick"),
             "c",
             tuple(tlb_entries(self.host)),
             base_page_bytes=self.host.base_page_bytes,

@@ -117,7 +117,7 @@ def pretend(name: str, root: Path, hour: int = 12) -> None:
 def _described(rig: Rig) -> Rig:
     from tlb.measure import states
 
-    states.describe(rig.store, rig.machine, rig.host)
+    states.write_description(rig.store, rig.machine, rig.host)
     return rig
 
 

@@ -154,7 +154,7 @@ GROUPS = {
             "add-bundle",
             "bundle",
             "add_bundle",
-            "Add a bundle to data/, with new cards, profiles and verdicts.",
+            "Add a bundle to data/, with a new card and profile.",
         ),
         Entry("fleet", "fleet", "app", "Measure the book's campaign on many computers."),
         Entry("atlas", "atlas", "app", "Query the data of many machines with SQL."),

@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from tlb.cli import terminal
 from tlb.measure import grid
-from tlb.measure.store import OWN
+from tlb.measure.store import OWN_PREFIX
 from tlb.report import discovery
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable
@@ -89,15 +89,14 @@ def publish(
     """Add rows measured here to the published data."""
     from tlb.report import publish
 
-    folder = publish.rows(machine.removeprefix(OWN))
+    folder = publish.rows(machine.removeprefix(OWN_PREFIX))
     refresh_summaries()
     print(folder)
 
 
 def refresh_summaries() -> None:
-    """Judge the claims on each published machine again, and write their profiles."""
-    for name in ("machine_verdicts", "profile"):
-        discovery.load(f"overview.{name}").refresh()
+    """Write the profiles of the published machines."""
+    discovery.load("overview.profile").refresh()
 
 
 def compare(
@@ -124,13 +123,10 @@ def refresh(
     """Execute committed chapters again, on the published data."""
     from tlb.report import parameters, publish
 
-    judged = discovery.load("overview.machine_verdicts")
     profile = discovery.load("overview.profile")
     chapters = chapter or parameters.table_of_contents()
     for name in chapters:  # all of them, before the first is changed
         parameters.declared(name)
-    for machine in judged.refresh() if judged.PAGE in chapters else ():
-        print(f"Judged the claims on {machine} again.")
     for machine in profile.refresh() if profile.PAGE in chapters else ():
         print(f"Wrote the profile of {machine} again.")
     for name in chapters:

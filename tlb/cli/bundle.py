@@ -16,7 +16,7 @@ from tlb.cli.book import refresh_summaries
 from tlb.machine import doctor
 from tlb.machine import host as hosts
 from tlb.measure import build
-from tlb.measure.store import OWN, Store, data_root
+from tlb.measure.store import OWN_PREFIX, Store, data_root
 from tlb.system.files import ROOT
 from tlb.system.prose import count, listed
 from tlb.system.reasons import Unavailable
@@ -47,8 +47,8 @@ def bundle(
 
     terminal.check_output(output)
     data, this = Store(data_root()), hosts.machine_id(hosts.inspect()) if machine == "this" else ""
-    asked = machine.removeprefix(OWN)
-    is_own = this or machine.startswith(OWN) or machine in data.own.machines()
+    asked = machine.removeprefix(OWN_PREFIX)
+    is_own = this or machine.startswith(OWN_PREFIX) or machine in data.own.machines()
     store = data.own if is_own else data
     name = store.resolve(asked, this)
     path = output or Path(f"{name}{check.SUFFIX}")
@@ -79,7 +79,7 @@ def check_bundle(file: File) -> None:
 
 
 def add_bundle(file: File) -> None:
-    """Add a bundle to data/, with new cards, profiles and verdicts."""
+    """Add a bundle to data/, with a new card and profile."""
     from tlb.fleet import accept, archive, check
 
     added = accept.add(Store(data_root()), accepted := check.opened(archive.read(file)))
@@ -87,7 +87,6 @@ def add_bundle(file: File) -> None:
         raise Unavailable("bundle-known", f"no row of {accepted.machine} is new")
     known = f"; {count(added.known)} were there already" if added.known else ""
     print(f"{added.folder}: {count(added.rows)} new rows{known}.")
-    print("Their claims are judged now, which takes about a minute.", flush=True)
     refresh_summaries()
 
 

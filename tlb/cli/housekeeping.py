@@ -11,8 +11,9 @@ import typer
 from tlb.cli import terminal
 from tlb.machine import changed_settings
 from tlb.machine import host as hosts
-from tlb.measure import housekeeping, housekeeping_costs, states
+from tlb.measure import states
 from tlb.measure.store import Store, data_root
+from tlb.report import discovery
 from tlb.system.files import measuring_lock
 from tlb.system.units import format_size
 
@@ -24,9 +25,10 @@ def look(context: typer.Context) -> None:
     """Measure what Linux's background work on memory costs."""
     if context.invoked_subcommand:
         return
-    leave, pieces = housekeeping_costs.plan()
+    campaign = discovery.load("housekeeping.campaign")
+    leave, pieces = campaign.plan()
     print(
-        f"`sudo tlb housekeeping measure` takes up to {housekeeping_costs.SECONDS / 60:.0f} minutes and all "
+        f"`sudo tlb housekeeping measure` takes up to {campaign.SECONDS / 60:.0f} minutes and all "
         f"memory but {format_size(leave)}, and fragments {format_size(pieces)} of it. It changes "
         "these settings and restores them:"
     )
@@ -44,6 +46,7 @@ def measure(
     leave: Annotated[str, typer.Option(help="Left to others; default: 15 %, at least 1GiB.")] = "",
 ) -> None:
     """Measure compaction, short programs, KSM, swap and khugepaged, and store it (root)."""
+    campaign = discovery.load("housekeeping.campaign")
     leave_bytes = terminal.parsed_size("--leave", leave) if leave else None
     changed_settings.check_namespace(
         Path("/"), "compaction, KSM, swap and khugepaged cannot be set, so nothing is measured"
@@ -51,18 +54,19 @@ def measure(
     for name in sorted(changed_settings.names()):
         if Path("/", name).exists():
             changed_settings.may_write(Path("/"), name)
-    print(f"This takes up to {housekeeping_costs.SECONDS / 60:.0f} minutes.", file=sys.stderr)
+    print(f"This takes up to {campaign.SECONDS / 60:.0f} minutes.", file=sys.stderr)
     with measuring_lock():
-        document = housekeeping_costs.measure(
+        document = campaign.measure(
             leave_bytes, lambda part: print(part.replace("_", " "), file=sys.stderr, flush=True)
         )
     host, store = hosts.inspect(), Store(data_root()).own
     machine = hosts.machine_id(host)
-    states.describe(store, machine, host)
-    store.write_document(machine, housekeeping.NAME, document.model_dump(mode="json"))
+    states.write_description(store, machine, host)
+    name = discovery.load("housekeeping.document").NAME
+    store.write_document(machine, name, document.model_dump(mode="json"))
     parts = ", ".join(f"{part} ({code})" for part, code in document.lacking.items())
     lacking = f" Not measured: {parts}." if parts else ""
-    print(f"{machine}: {housekeeping.NAME}; the chapter on housekeeping shows it.{lacking}")
+    print(f"{machine}: {name}; the chapter on housekeeping shows it.{lacking}")
 
 
 @app.command()

@@ -1,6 +1,6 @@
 """Add a bundle to data/: the only way in for another computer's rows.
 
-A row is never rewritten; rows with new keys are added. Data card, profile and verdicts are made
+A row is never rewritten; rows with new keys are added. Data card and profile are made
 from rows, so a stranger's text is never shown, except the words of models.
 """
 
@@ -14,21 +14,15 @@ from tlb.fleet import plausible
 from tlb.fleet.check import Bundle
 from tlb.machine import host as hosts
 from tlb.measure import states
-from tlb.measure.publishing import merged
+from tlb.measure.publishing import merge_rows
 from tlb.measure.record import Record
-from tlb.measure.store import PUBLISHED, Store, write_published
+from tlb.measure.store import PUBLISHED_ROWS, Store, write_published
 from tlb.report import card, discovery, parameters
 from tlb.report.chapter import Chapter
 from tlb.system.files import new_folder, sync_folder
 from tlb.system.reasons import Unavailable, if_available
 
 profile = discovery.load("overview.profile")
-
-DERIVED = {
-    "quantities.json",
-    "verdicts.json",
-    f"{profile.NAME}.json",
-}  # from rows that are others then
 
 
 class Added(NamedTuple):
@@ -75,7 +69,7 @@ def review(data: Store, bundle: Bundle, known: Known) -> list[Record]:
     computer of the same name, and for lines that were visited in another order than elsewhere.
     """
     machine = bundle.machine
-    published = if_available(states.latest, data, machine)
+    published = if_available(states.latest_description, data, machine)
     if published and hosts.identity_facts(published) != hosts.identity_facts(bundle.host):
         why = f"{machine} in data/ is another computer: {published.cpu_model}"
         raise Unavailable("bundle-impossible", why)
@@ -113,27 +107,32 @@ def _write(made: Path, data: Store, bundle: Bundle, new: list[Record]) -> None:
     """Write the machine's folder as it will be in data/, with its own data card and profile.
     Documents and description are those of the side with the newest row."""
     machine = bundle.machine
-    paths = (path for path in (data.root / machine).glob("*.json") if path.is_file())
-    there = {path.name: path.read_bytes() for path in paths if path.name not in DERIVED}
-    theirs = {name: bundle.files[name] for name in bundle.documents}
-    sides = [(there, if_available(states.latest, data, machine)), (theirs, bundle.host)]
+    there = {name: path.read_bytes() for name, path in data.documents(machine).items()}
+    for name in profile.DERIVED:  # of rows that are others then
+        there.pop(name, None)
+    theirs = {name.removesuffix(".json"): bundle.files[name] for name in bundle.documents}
+    sides = [(there, if_available(states.latest_description, data, machine)), (theirs, bundle.host)]
     last = max((record.started_at for record in data.records(machine).values()), default="")
     if max(record.started_at for record in bundle.records()) < last:
         sides.reverse()
     made.mkdir()
     store = staged(made.parent, machine)
     for files, host in sides:
-        for name in files.keys() - {"machine.json"}:
-            (made / name).write_bytes(files[name])
+        for name in files.keys() - {"machine"}:
+            path = store.document_path(machine, name)
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(files[name])
         if host:
-            states.describe(store, machine, host)
-    write_published(made / PUBLISHED, merged(data.published(machine), bundle.asked(new)))
+            states.write_description(store, machine, host)
+    write_published(made / PUBLISHED_ROWS, merge_rows(data.published(machine), bundle.asked(new)))
     derive_profile(store, machine)
-    card.write(store, machine, states.latest(store, machine))
-    for path in made.iterdir():
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-    sync_folder(made)
+    card.write(store, machine, states.latest_description(store, machine))
+    for path in made.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+    for folder in {path.parent for path in made.rglob("*")}:
+        sync_folder(folder)
 
 
 def derive_profile(store: Store, machine: str) -> None:

@@ -1,8 +1,8 @@
 """`tlb atlas build`: Parquet of many machines, from bundles and folders of data/.
 
 `rows` are the ledger's, flat as analyses read them; `machines` describes a computer in each state
-that it has rows of; `profile` and `verdicts` are its translation.json and verdicts.json, a quantity
-and a claim a row. NULL means not stated or not measured.
+that it has rows of; `profile` is its translation.json, a quantity a row, and
+`verdicts`, a claim a row, follow from the rows of a machine in a folder. NULL means not stated or not measured.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -25,14 +26,16 @@ from tlb.machine.host import Host
 from tlb.measure import columns, kernels, states
 from tlb.measure.last_campaign import last_campaign
 from tlb.measure.record import point_id
-from tlb.measure.rows import of_one_engine
+from tlb.measure.row_selection import rows_of_one_engine
 from tlb.measure.store import Store
-from tlb.report import discovery
+from tlb.report import discovery, parameters
+from tlb.report.chapter import Chapter
 from tlb.stats import splinter
 from tlb.system.files import new_folder
 from tlb.system.reasons import Unavailable, if_available
 
-profile, judged = discovery.load("overview.profile"), discovery.load("overview.machine_verdicts")
+profile = discovery.load("overview.profile")
+machine_verdicts = discovery.load("overview.machine_verdicts")
 
 PART_ROWS = 1 << 20  # rows of a kernel that are sorted together, in memory
 GROUP_ROWS = 1 << 14  # of a row group, the least that a reader skips
@@ -136,7 +139,10 @@ def put(folder: Path, name: str, tables: list[pa.Table]) -> None:
 def _read(path: Path) -> tuple[str, Tables]:
     """Return a machine and its tables."""
     if path.is_dir():
-        return path.name, _tables(Store(path.parent), path.name)
+        store = Store(path.parent)
+        tables = _tables(store, path.name)
+        tables["verdicts"] = _verdicts(store, path.name)
+        return path.name, tables
     bundle = check.opened(archive.read(path))
     with TemporaryDirectory() as folder:
         store = accept.staged(Path(folder), bundle.machine)
@@ -145,15 +151,14 @@ def _read(path: Path) -> tuple[str, Tables]:
 
 
 def _tables(store: Store, machine: str) -> Tables:
-    latest = if_available(states.latest, store, machine)
-    name = re.sub(r"[^a-z0-9]+", "-", latest.microarchitecture.lower()) if latest else "unknown"
-    where = {"machine": machine, "microarchitecture": name}
+    latest = if_available(states.latest_description, store, machine)
+    where = _where(machine, latest)
     tables, frames = {}, [pd.DataFrame({"state": []})]
     for kernel in store.kernels(machine):
         if not (records := [*store.records(machine, [kernel]).values()]):
             continue
-        laid_out = [columns.flat(record.model_dump(mode="json")) for record in records]
-        frame = columns.frame(pd.DataFrame(laid_out)).assign(
+        laid_out = [columns.flat_row(record.model_dump(mode="json")) for record in records]
+        frame = columns.rows_frame(pd.DataFrame(laid_out)).assign(
             key=[record.key for record in records],
             point=[point_id(record.point) for record in records],
             histogram=[json.dumps(record.histogram) for record in records],
@@ -166,11 +171,15 @@ def _tables(store: Store, machine: str) -> Tables:
     described = {
         "machines": _machines(store, machine, frame, latest),
         "profile": _profile(store, machine),
-        "verdicts": _verdicts(store, machine),
     }
     for name, each in described.items():
         tables[name] = pa.Table.from_pylist([where | row for row in each], schema=SCHEMAS[name])
     return tables
+
+
+def _where(machine: str, latest: Host | None) -> dict[str, str]:
+    name = re.sub(r"[^a-z0-9]+", "-", latest.microarchitecture.lower()) if latest else "unknown"
+    return {"machine": machine, "microarchitecture": name}
 
 
 def _machines(
@@ -182,7 +191,7 @@ def _machines(
     last = rows.loc[rows["started_at"].sort_values().index[-1], "state"] if len(rows) else None
     for state in sorted(every):
         own = rows[rows["state"] == state]
-        host = if_available(states.described, store, machine, state)
+        host = if_available(states.description_of_state, store, machine, state)
         row = {"state": state, "is_latest": state == last or len(every) == 1}
         row |= _host_pages(own, host or latest)
         if known := host or latest:
@@ -203,7 +212,7 @@ def _host_pages(rows: pd.DataFrame, host: Host | None) -> dict[str, str | None]:
     chase = rows[rows["kernel"] == "page_chase"] if len(rows) else rows
     if not len(chase) or host is None:
         return {"host_pages": None, "host_pages_evidence": "no-data"}
-    chase = kernels.with_defaults(of_one_engine(last_campaign(chase), (), "c"))
+    chase = kernels.with_defaults(rows_of_one_engine(last_campaign(chase), (), "c"))
     backing = splinter.backing(chase, host.hypervisor)
     return {"host_pages": backing.verdict, "host_pages_evidence": backing.evidence}
 
@@ -213,10 +222,14 @@ def _profile(store: Store, machine: str) -> list[dict[str, Any]]:
     return [quantity.model_dump() for quantity in document.quantities] if document else []
 
 
-def _verdicts(store: Store, machine: str) -> Iterator[dict[str, Any]]:
-    verdicts = if_available(judged.read, store, machine)
-    for chapter, claims in verdicts.chapters.items() if verdicts else ():
+def _verdicts(store: Store, machine: str) -> pa.Table:
+    """Return the verdicts on all claims, which takes seconds."""
+    given = parameters.check("scorecard", {"machine": machine, "minutes": 0.0})
+    verdicts = machine_verdicts.judge_claims(Chapter("scorecard", given, store))
+    where, rows = _where(machine, if_available(states.latest_description, store, machine)), []
+    for chapter, claims in verdicts.chapters.items():
         measures = verdicts.newest_measures(chapter)
         for claim, verdict in claims.items():
             row = {"chapter": chapter, "claim": claim, "measures": measures}
-            yield verdict.model_dump(mode="json") | row
+            rows.append(where | asdict(verdict) | row)
+    return pa.Table.from_pylist(rows, schema=SCHEMAS["verdicts"])

@@ -19,8 +19,7 @@ from tlb.machine.flushes import Flushes
 from tlb.machine.host import Host
 from tlb.machine.java_flags import JAVA_FLAGS, LARGE_FLAGS, Flags
 from tlb.measure.columns import INT64_MAX
-from tlb.measure.housekeeping import Housekeeping
-from tlb.measure.toolchains import TOOLS
+from tlb.measure.toolchains import TOOLCHAINS
 from tlb.report import discovery
 from tlb.system.page_sizes import PAGES
 from tlb.system.reasons import REASONS, Unavailable
@@ -44,11 +43,7 @@ PLAIN = re.compile(r"[ -%'-;=?-\[\]-_a-~]*")
 @cache
 def models() -> dict[str, type[BaseModel]]:
     """Return the model of each document by name: those of the machine, and those of chapters."""
-    own: dict[str, type[BaseModel]] = {
-        "flags": Flags,
-        "flushes": Flushes,
-        "housekeeping": Housekeeping,
-    }
+    own: dict[str, type[BaseModel]] = {"flags": Flags, "flushes": Flushes}
     return own | discovery.documents()
 
 
@@ -133,8 +128,17 @@ def phrases() -> frozenset[str]:
     """Return the project's own texts: fields and their choices, programs, reasons."""
     kinds: list[type[BaseModel]] = [*models().values(), Host]
     schemas = [kind.model_json_schema() for kind in kinds]
-    tools = [f"{tool} {variant}" for tool in TOOLS for variant in ("plain", "huge", "pool")]
-    texts = [*_named(schemas), *tools, *TOOLS, *REASONS, *JAVA_FLAGS, *LARGE_FLAGS, *PAGES, MEANS]
+    tools = [f"{tool} {variant}" for tool in TOOLCHAINS for variant in ("plain", "huge", "pool")]
+    texts = [
+        *_named(schemas),
+        *tools,
+        *TOOLCHAINS,
+        *REASONS,
+        *JAVA_FLAGS,
+        *LARGE_FLAGS,
+        *PAGES,
+        MEANS,
+    ]
     for chapter in discovery.chapters():
         texts += getattr(chapter, "DOCUMENT_TEXTS", ())
     return frozenset(texts)

@@ -34,7 +34,7 @@ class Damaged(ValueError):
 
 def written(record: Record) -> bytes:
     """Return a record's line. Raises ValueError for a record that fits no column."""
-    columns.check(record)
+    columns.check_record(record)
     unknown = set() if record.boot_id else {"boot_id"}  # of a row from before it was kept
     return signed(
         {"key": record.key, "record": record.model_dump(exclude_none=True, exclude=unknown)}
@@ -60,7 +60,7 @@ def parse(line: bytes) -> Line:
         if digest != _digest(b"{" + rest):
             raise Damaged("the digest is of another line")
         record = Record.model_validate(content["record"])
-        columns.check(record)
+        columns.check_record(record)
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
     if content["key"] != record.key:

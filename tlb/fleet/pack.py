@@ -2,7 +2,7 @@
 
 A text leaves if none of its words may name somebody. For words of a description, of which digests
 are made, the owner is asked; other documents with such words stay. What is computed from rows (data
-card, profile, verdicts) stays too: who receives a bundle computes it again.
+card, profile) stays too: who receives a bundle computes it again.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tlb.machine.host import Host
 from tlb.measure import states
 from tlb.measure.outcome import SESSIONS
 from tlb.measure.record import Record
-from tlb.measure.store import LACKS, Store
+from tlb.measure.store import LACKING_POINTS, Store
 from tlb.system.files import disk_errors, replace
 from tlb.system.prose import count, listed
 from tlb.system.reasons import Unavailable
 
-DERIVED = {"quantities", "verdicts", "translation", LACKS, SESSIONS}
+DERIVED = {"quantities", "translation", LACKING_POINTS, SESSIONS}
 MOST_SHOWN = 6  # words that the owner is asked for at once
 
 
@@ -57,7 +57,7 @@ def pack(store: Store, machine: str, allowed: Collection[str] = ()) -> Packed:
     words that the owner has to allow, and as `check.opened`.
     """
     allow, left_out = {word.lower() for word in allowed}, list[str]()
-    states.latest(store, machine)  # raises with the reason if there is no description
+    states.latest_description(store, machine)  # raises with the reason if there is no description
     rows = [
         (record, kept)
         for record, asked in store.asked_rows(machine)
@@ -68,11 +68,11 @@ def pack(store: Store, machine: str, allowed: Collection[str] = ()) -> Packed:
         for experiment, grid in lines.grids_of(rows).items()
     }
     files = {check.GRIDS_FILE: documents.written(grids)}
-    for path in sorted((store.root / machine).glob("*.json")):
-        if path.name in files or path.stem in DERIVED:
+    for name, path in store.documents(machine).items():
+        if name in DERIVED:
             continue
-        content = store.read_document(machine, path.stem)
-        if DESCRIPTION.fullmatch(path.stem):
+        content = store.read_document(machine, name)
+        if DESCRIPTION.fullmatch(name):
             content = Host.model_validate(content).model_dump(mode="json")
             files[path.name] = public(path.name, content, allow)
             continue

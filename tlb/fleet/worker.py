@@ -65,7 +65,7 @@ class Campaign(BaseModel):
 
     def checked(self) -> Campaign:
         """Return itself. Raises Unavailable("bad-parameter") for an unknown profile or chapter."""
-        grid.profile(self.profile)
+        grid.load_profile(self.profile)
         if unknown := sorted({*self.chapters} - {*book.gridded()}):
             why = f"'{unknown[0][:80]}' has no grid; there are {', '.join(book.gridded())}"
             raise Unavailable("bad-parameter", why)

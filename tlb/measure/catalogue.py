@@ -156,8 +156,8 @@ _FAULTS = Declaration(faults_in=True, is_chase=False)
 CATALOGUE: dict[str, Declaration] = {
     "page_chase": Declaration(
         session="session",
-        modes=("", namespaces.MODE),
-        played={namespaces.MODE: namespaces.prefix},
+        modes=("", namespaces.NAMESPACES_MODE),
+        played={namespaces.NAMESPACES_MODE: namespaces.namespaces_prefix},
         least_cycles=1.0,
         timed=chase_functions,
     ),

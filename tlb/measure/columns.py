@@ -1,6 +1,6 @@
 """Rows as columns: of a published machine's Parquet file, and of the frames that chapters read.
 
-A row is a record, laid out flat: its fields, a column for each of a kernel's own options and
+A row is a flat record: its fields, a column for each of a kernel's own options and
 results, `options` with the names of the former, and `counters`, a list of what was counted or why
 not.
 """
@@ -12,7 +12,7 @@ from functools import cache
 from math import nan
 from typing import TYPE_CHECKING, Any
 
-from tlb.measure.record import NAME, Record
+from tlb.measure.record import NAME_PATTERN, Record
 from tlb.system.optional import Lazy
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def _types() -> dict[str, tuple[str, bool]]:
     return types
 
 
-def check(record: Record) -> None:
+def check_record(record: Record) -> None:
     """Raise ValueError for what no column can hold."""
     for name, value in vars(record).items():
         if isinstance(value, int) and value > INT64_MAX:
@@ -51,11 +51,11 @@ def check(record: Record) -> None:
     for quantity in record.counters:
         if f"{quantity}_per_access" in own or f"{quantity}_reason" in own:
             raise ValueError(f"{quantity} has two values")
-        if not NAME.fullmatch(quantity) or f"{quantity}_per_access" in taken:
+        if not NAME_PATTERN.fullmatch(quantity) or f"{quantity}_per_access" in taken:
             raise ValueError(f"a counter cannot be called {quantity[:64]!r}")
 
 
-def flat(record: Mapping[str, Any]) -> dict[str, Any]:
+def flat_row(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return a record's JSON as one row's columns."""
     options, counters = dict(record.get("options", ())), record.get("counters", {})
     row = {name: value for name, value in record.items() if name not in ("also", "counters")}
@@ -90,11 +90,11 @@ def record_of(row: Mapping[str, Any]) -> Record:
 # ---- Parquet
 
 
-def table(rows: Iterable[tuple[Record, list[str]]]) -> pa.Table:
+def arrow_table(rows: Iterable[tuple[Record, list[str]]]) -> pa.Table:
     """Return records, each with the experiments that asked for its point, as a typed table."""
     laid_out = []
     for record, experiments in rows:
-        row = flat(record.model_dump(mode="json"))
+        row = flat_row(record.model_dump(mode="json"))
         row["histogram"] = [dict(zip(_BIN, pair, strict=True)) for pair in row["histogram"]]
         laid_out.append(row | {EXPERIMENTS: experiments})
     own = {name for row in laid_out for name in row} - {*Record.model_fields, EXPERIMENTS}
@@ -142,7 +142,7 @@ def rows_of(given: pa.Table) -> pd.DataFrame:
 # ---- frames
 
 
-def frame(rows: pd.DataFrame) -> pd.DataFrame:
+def rows_frame(rows: pd.DataFrame) -> pd.DataFrame:
     """Return rows that are laid out flat as chapters read them.
 
     Columns: Record's fields; of each counter `<quantity>_per_access` (NaN for none) and

@@ -1,5 +1,4 @@
-"""What a chapter's grid is made of: how much to measure, on what kind of machine, and points of the
-kernels in the catalogue."""
+"""Profiles, and the scope from which a chapter's grid makes its points."""
 
 from __future__ import annotations
 
@@ -47,8 +46,8 @@ def profile_names() -> list[str]:
     return sorted(path.stem for path in PROFILES.glob("*.yaml"))
 
 
-def profile(name: str) -> Profile:
-    """A profile from profiles/NAME.yaml. Raises Unavailable("bad-parameter")."""
+def load_profile(name: str) -> Profile:
+    """Return a profile from profiles/NAME.yaml. Raises Unavailable("bad-parameter")."""
     if name not in profile_names():
         raise Unavailable(
             "bad-parameter", f"profile '{name}' is not one of {', '.join(profile_names())}"
@@ -56,8 +55,8 @@ def profile(name: str) -> Profile:
     return Profile(**yaml.safe_load((PROFILES / f"{name}.yaml").read_text()))
 
 
-def check_size(name: str, text: str) -> int:
-    """The bytes in a parameter that is a size. Raises Unavailable("bad-parameter")."""
+def parse_size_parameter(name: str, text: str) -> int:
+    """Return the bytes in a parameter that is a size. Raises Unavailable("bad-parameter")."""
     try:
         size = parse_size(text)
     except ValueError as error:
@@ -71,7 +70,7 @@ def check_size(name: str, text: str) -> int:
 
 
 def octaves(low: float, high: float, per_octave: int) -> list[int]:
-    """Whole numbers from low to high, evenly spaced in the logarithm: octaves(16, 64, 2) == [16,
+    """Return whole numbers from low to high, evenly spaced in the logarithm: octaves(16, 64, 2) == [16,
     23, 32, 45, 64]."""
     steps = range(1000 * per_octave)
     numbers = (low * 2 ** (step / per_octave) for step in steps)
@@ -90,44 +89,45 @@ class Scope:
     engine: str = "c"
     entries: tuple[int, ...] = ()
     cpus: int = 1
-    base_page_bytes: int = field(kw_only=True)  # the machine's, which nobody assumes
+    base_page_bytes: int = field(kw_only=True)  # the machine's; no default
 
     @property
     def is_fine(self) -> bool:
-        """Whether curves are wanted in full. A coarse grid has the points that claims compare, and
-        few others: those that give a curve its shape. So it is measured in minutes."""
+        """Return whether curves are wanted in full. A coarse grid has the points that claims
+        compare and a few that give a curve its shape, and is measured in minutes."""
         return self.profile.points_per_octave > 2
 
     @property
     def per_octave(self) -> int:
-        """Points an octave of a curve away from its knees."""
+        """Return the points per octave of a curve away from its knees."""
         return self.profile.points_per_octave if self.is_fine else 1
 
     @property
     def most_lines(self) -> int:
-        """One to a base page, up to the largest working set."""
+        """Return the lines of the largest working set, one to a base page."""
         return self.lines(self.profile.max_working_set)
 
     def lines(self, working_set_bytes: int) -> int:
-        """As many lines as have a base page each in a working set."""
+        """Return the number of lines of a working set, one to a base page."""
         return working_set_bytes // self.base_page_bytes
 
     def pages_of(self, pages: str) -> int:
-        """How many base pages one page of a size is."""
+        """Return the number of base pages in one page of a size."""
         return page_bytes(pages, self.base_page_bytes) // self.base_page_bytes
 
     def dense(self, per_octave: int | None = None) -> list[int]:
-        """Numbers of lines from the smallest to where a point is still quick, by default
+        """Return numbers of lines from the smallest to where a point is still quick, by default
         `per_octave`."""
         most = min(self.most_lines, self.lines(DENSE_BELOW_BYTES))
         return octaves(SMALLEST_LINES, most, self.per_octave if per_octave is None else per_octave)
 
     def knees(self) -> list[int]:
-        """Numbers of lines around the end of each TLB level as stated: at steps of 9 % from most of
-        an octave before it to an octave past it. At 19 % under numba and, of a coarse grid, around
-        all levels but the last, of which claims ask no more than where half of the step is done.
-        Past a coarse grid's last level two an octave for another octave: there nearly every access
-        walks. None where the profile has one point an octave."""
+        """Return numbers of lines around the end of each TLB level as stated.
+
+        At steps of 9 % from most of an octave before it to an octave past it; at 19 % under numba
+        and, of a coarse grid, around all levels but the last, because claims only ask where half of
+        the step is done. Past a coarse grid's last level two an octave for another octave: there
+        nearly every access walks. Empty if the profile has one point an octave."""
         if self.profile.points_per_octave == 1:
             return []
 
@@ -164,24 +164,24 @@ class Scope:
         region_ms: int | None = None,
         **options: int,
     ) -> Point:
-        """A point of a kernel; what is not said is as the catalogue has it, and lines follow from
-        the kernel's own options."""
+        """Return a point of a kernel; omitted fields are the catalogue's defaults, and lines follow
+        from the kernel's own options."""
         shape = kernels.shape(kernel, options)
         given = {
             name: value
             for name, value in (("layout", layout), ("order", order), ("lines", lines))
             if value
         }
-        return Point(
-            kernel=kernel,
-            engine=engine or self.engine,
-            pages=pages,
-            mode=mode,
-            options=options,
-            stride_pages=stride_pages,
-            region_ms=region_ms or self.profile.region_ms,
-            **shape | given,
-        )
+        fields = {
+            "kernel": kernel,
+            "engine": engine or self.engine,
+            "pages": pages,
+            "mode": mode,
+            "options": options,
+            "stride_pages": stride_pages,
+            "region_ms": region_ms or self.profile.region_ms,
+        }
+        return Point.model_validate(fields | shape | given)
 
     def chase(
         self,
@@ -193,12 +193,13 @@ class Scope:
         region_ms: int | None = None,
         **options: int,
     ) -> list[Point]:
-        """A spread point and its packed control: the same number of lines."""
+        """Return a spread point and its packed control: the same number of lines."""
         return [
             self.point(
                 kernel,
                 pages,
                 mode,
+                engine="",
                 layout=layout,
                 order=order,
                 lines=lines,

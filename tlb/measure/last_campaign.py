@@ -20,7 +20,7 @@ def last_campaign(frame: pd.DataFrame) -> pd.DataFrame:
     """Return, of each kernel and engine, the rows of its last campaign: of the newest `measures`
     and one machine state.
 
-    For published rows; of this computer's own the present state is known (measure.rows.current). The
+    For published rows; of this computer's own the present state is known (measure.row_selection.current_rows). The
     last campaign is the one whose last row is, in the order of appending, so a clock that steps
     back changes nothing. Two kinds of campaigns hide no other of the same `measures`: one with
     fewer than half as many rows as the largest was broken off; one that covers fewer than nine in

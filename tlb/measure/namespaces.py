@@ -12,7 +12,9 @@ from tlb.system import procfs
 from tlb.system.processes import PROBE_S, run_whole
 from tlb.system.reasons import Unavailable
 
-MODE = "namespaces"  # of a point whose kernel knows no modes; the runner's affair
+NAMESPACES_MODE = (
+    "namespaces"  # the point's mode; only the runner knows it, the kernel has no modes
+)
 KINDS = ("user", "mnt", "pid", "net")  # as /proc/self/ns names them
 
 # --map-root-user: a user who is not in the map may not even set up the other three. --fork: the
@@ -34,11 +36,11 @@ UNSHARE = (
 # What unshare of util-linux 2.38 says of a child that SIGKILL ended, and exits with 1: it ends
 # itself as its child ended, and resets that signal first, which SIGKILL does not allow. Newer ones
 # leave that out. (In the C locale, in which kernels run.)
-KILLED = "unshare: sigprocmask unblock failed"
+UNSHARE_WAS_KILLED = "unshare: sigprocmask unblock failed"
 
 # Settings under /proc/sys of which each forbids user namespaces where it has this value
 # (user_namespaces(7); Debian; Ubuntu).
-FORBIDS = {
+FORBIDDING_VALUES = {
     "user/max_user_namespaces": 0,
     "kernel/unprivileged_userns_clone": 0,
     "kernel/apparmor_restrict_unprivileged_userns": 1,
@@ -53,7 +55,7 @@ LOOK = (
 )
 
 
-def prefix(program: str) -> tuple[str, ...]:
+def namespaces_prefix(program: str) -> tuple[str, ...]:
     """Return the words before a command that run `program` in fresh user, mount, pid and network
     namespaces. Descriptors, exit status and fatal signal stay.
 
@@ -74,7 +76,7 @@ def _proved(words: tuple[str, ...], program: str) -> tuple[str, ...]:
     last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
     inside = dict(line.split(":", 1) for line in done.stdout.splitlines() if ":" in line)
     if not set(KINDS) <= inside.keys():
-        raise Unavailable("no-namespaces", "; ".join((last, *forbidden())))
+        raise Unavailable("no-namespaces", "; ".join((last, *forbidding_settings())))
     if same := [
         kind for kind in KINDS if os.readlink(f"/proc/self/ns/{kind}") == f"{kind}:{inside[kind]}"
     ]:
@@ -87,10 +89,10 @@ def _proved(words: tuple[str, ...], program: str) -> tuple[str, ...]:
     return words
 
 
-def forbidden(root: Path = Path("/")) -> list[str]:
+def forbidding_settings(root: Path = Path("/")) -> list[str]:
     """Return the settings that forbid user namespaces, as "user.max_user_namespaces is 0"."""
     return [
         f"{name.replace('/', '.')} is {value}"
-        for name, value in FORBIDS.items()
+        for name, value in FORBIDDING_VALUES.items()
         if procfs.number(root / "proc/sys" / name) == value
     ]

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from tlb.measure.measuring_setup import Rig
 from tlb.measure.plan import SessionRecord
 from tlb.measure.record import Count, Engine, Point, Quantity, Record, Slug
-from tlb.measure.store import LACKS
+from tlb.measure.store import LACKING_POINTS
 from tlb.system.page_sizes import Pages
 from tlb.system.reasons import Unavailable
 
@@ -63,7 +63,7 @@ def remember_lacks(rig: Rig, due: set[Point], tried: set[Point], outcome: Outcom
     """Add to `outcome` what points lacked the last time that were not tried now, and store what is
     lacking now beside the rows."""
     try:
-        document = rig.store.read_document(rig.machine, LACKS)
+        document = rig.store.read_document(rig.machine, LACKING_POINTS)
     except Unavailable:
         document = {}
     lines = document["points"] if document.get("state") == rig.state else []
@@ -81,7 +81,7 @@ def remember_lacks(rig: Rig, due: set[Point], tried: set[Point], outcome: Outcom
             for p, why in now.items()
         ]
         rig.store.write_document(
-            rig.machine, LACKS, {"state": rig.state, "points": sorted(lines, key=str)}
+            rig.machine, LACKING_POINTS, {"state": rig.state, "points": sorted(lines, key=str)}
         )
 
 

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from tlb.machine.cpus import boot_id
-from tlb.measure import build, kernels, noise, perf_stat, resident
+from tlb.measure import build, kernels, noise, perf_stat
+from tlb.measure.granted_pages import parse_answer
 from tlb.measure.record import (
     Build,
     Count,
@@ -23,7 +24,7 @@ from tlb.measure.record import (
     Quantity,
     Record,
     Slug,
-    now,
+    utc_now,
 )
 from tlb.measure.session import CPUS_AT_START, Session, lack
 from tlb.system.page_sizes import Pages
@@ -120,7 +121,7 @@ class Process:
 
     def __init__(self, point: Point, shared_bytes: int, repeat: int, setting: Setting):
         self._first, self._repeat, self._setting = point, repeat, setting
-        self._shared_bytes, self._answers, self._started_at = shared_bytes, 0, now()
+        self._shared_bytes, self._answers, self._started_at = shared_bytes, 0, utc_now()
         self._begin_ns = time.monotonic_ns()
         self._build = build.builds()
         self._smaps_s = kernels.mapping_s(point.engine, shared_bytes)
@@ -291,7 +292,7 @@ class SideBySide(OneByOne):
 
 def _checked(text: str, point: Point) -> KernelReport:
     """Return a kernel's report. Raises Unavailable where it is none, or of another point."""
-    report = resident.answer(text, KernelReport)
+    report = parse_answer(text, KernelReport)
     if point.mode in kernels.declaration(point.kernel).played and not report.mode:
         report = report.model_copy(update={"mode": point.mode})
     asked = {name: getattr(point, name) for name in set(Point.model_fields) - {"region_ms"}}

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.measure.record import Record
-from tlb.measure.store import LACKS, PUBLISHED, Store, write_published
+from tlb.measure.store import LACKING_POINTS, PUBLISHED_ROWS, Store, write_published
 from tlb.system.files import new_folder, replace
 from tlb.system.reasons import Unavailable
 
@@ -36,14 +36,15 @@ def publish(store: Store, machine: str) -> Path:
         raise Unavailable("no-data", f"nothing was measured of {machine} here")
     with new_folder(target) as made:
         made.mkdir()
-        rows = merged(store.published(machine), measured)
-        for name, content in _documents(store, machine, rows).items():
+        rows = merge_rows(store.published(machine), measured)
+        for name, content in _files_beside(store, machine, rows).items():
+            (made / name).parent.mkdir(exist_ok=True)
             replace(made / name, content)
-        write_published(made / PUBLISHED, rows)
+        write_published(made / PUBLISHED_ROWS, rows)
     return target
 
 
-def merged(published: Iterable[Asked], new: Iterable[Asked]) -> list[Asked]:
+def merge_rows(published: Iterable[Asked], new: Iterable[Asked]) -> list[Asked]:
     """Return rows by kernel, each key once: the published row unless the new one has counters that
     it lacks, and the experiments of both."""
     rows = {record.key: (record, asked) for record, asked in published}
@@ -54,12 +55,12 @@ def merged(published: Iterable[Asked], new: Iterable[Asked]) -> list[Asked]:
     return sorted(rows.values(), key=lambda row: row[0].kernel)
 
 
-def _documents(store: Store, machine: str, rows: list[Asked]) -> dict[str, bytes]:
-    """The files of the new folder beside its rows."""
-    files = _files(store.folder(machine))
+def _files_beside(store: Store, machine: str, rows: list[Asked]) -> dict[str, bytes]:
+    """Return the files of the new folder beside its rows, by path in it."""
+    files = _documents_and_card(store, machine)
     described = files.get("machine.json", b"")
-    own = _files(store.own.folder(machine))
-    files |= {name: content for name, content in own.items() if name != f"{LACKS}.json"}
+    own = _documents_and_card(store.own, machine)
+    files |= {name: content for name, content in own.items() if Path(name).stem != LACKING_POINTS}
     states = Counter(record.state for record, _ in rows)
     return files | _descriptions(described, files.get("machine.json", b""), states)
 
@@ -82,18 +83,20 @@ def _host(content: bytes) -> Host | None:
         return None
 
 
-def _files(folder: Path) -> dict[str, bytes]:
-    """The documents and the card of a machine's folder, by name."""
-    paths = [*folder.glob("*.json"), *folder.glob("*.md")]
-    return {p.name: p.read_bytes() for p in paths if p.is_file() and not p.is_symlink()}
+def _documents_and_card(store: Store, machine: str) -> dict[str, bytes]:
+    """Return the documents and the card of a machine's folder, by path in it."""
+    folder = store.folder(machine)
+    cards = [p for p in folder.glob("*.md") if p.is_file() and not p.is_symlink()]
+    paths = [*store.documents(machine).values(), *cards]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
 def of_another_state(store: Store, machine: str) -> dict[str, str]:
     """Return the state of each document whose state no row of the machine has."""
     states = {record.state for record in store.records(machine).values()}
     found = {}
-    for path in sorted(store.folder(machine).glob("*.json")):
-        state = store.read_document(machine, path.stem).get("state")
+    for name, path in store.documents(machine).items():
+        state = store.read_document(machine, name).get("state")
         if isinstance(state, str) and states and state not in states:
             found[path.name] = state
     return found

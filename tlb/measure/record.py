@@ -9,6 +9,7 @@ import hashlib
 import itertools
 import json
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import lru_cache
 from operator import attrgetter
@@ -20,7 +21,7 @@ from tlb.system.page_sizes import Pages
 from tlb.system.reasons import Unavailable
 
 MOST_OF_OPTION = 2**53  # a column of a frame holds it as a float
-NAME = re.compile(r"[a-z0-9_-]{1,64}")  # an experiment, a counter's quantity
+NAME_PATTERN = re.compile(r"[a-z0-9_-]{1,64}")  # an experiment, a counter's quantity
 
 # numpy: a published program that is numpy, in its own operations
 Engine = Literal["c", "numba", "numpy"]
@@ -38,7 +39,7 @@ Positive = Annotated[int, Field(ge=1, le=2**63 - 1)]
 PositiveNs = Annotated[FiniteFloat, Field(gt=0)]
 
 
-def now() -> str:
+def utc_now() -> str:
     """Return the time as rows and documents have it, in UTC."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -59,9 +60,11 @@ class Option(NamedTuple):
 
 def _options(given: object) -> object:
     """From JSON, where a pair is a list; by name, so that the same options are the same point."""
+    if not isinstance(given, Iterable):
+        return given
     pairs = given.items() if isinstance(given, dict) else given
     try:
-        options = tuple(sorted(Option(*pair) for pair in pairs))  # type: ignore[union-attr]
+        options = tuple(sorted(Option(*pair) for pair in pairs))
     except TypeError:
         return given
     if len({option.name for option in options}) < len(options):
@@ -100,8 +103,10 @@ class Bin(NamedTuple):
 
 def _bins(given: object) -> object:
     """From JSON, where a pair is a list."""
+    if not isinstance(given, Iterable):
+        return given
     try:
-        bins = [Bin(*pair) for pair in given]  # type: ignore[union-attr]
+        bins = [Bin(*pair) for pair in given]
         ascending = all(a.least_ns < b.least_ns for a, b in itertools.pairwise(bins))
     except TypeError:
         return given
@@ -150,7 +155,7 @@ _of_point = attrgetter(*Point.model_fields)
 @lru_cache(1 << 12, typed=True)
 def _point(*values: object) -> Point:
     """Return the point of these fields: the rows of a file share few."""
-    return Point(**dict(zip(Point.model_fields, values, strict=True)))
+    return Point.model_validate(dict(zip(Point.model_fields, values, strict=True)))
 
 
 class KernelReport(_Strict):
@@ -178,7 +183,7 @@ class KernelReport(_Strict):
     elapsed_ns: PositiveNs  # of the timed batches together
     ns_per_access: PositiveNs  # median over the batches
     batch_ns_per_access: Annotated[list[PositiveNs], Field(min_length=1)]
-    # Core clock beside the region, from a chain of dependent one-cycle additions; 0 where the
+    # Core clock, measured next to the region from a chain of dependent one-cycle additions; 0 where the
     # engine has none.
     core_ghz: Annotated[FiniteFloat, Field(ge=0)]
     prepare_ns: PositiveNs  # map, fault in, place the chase, verify, warm up
@@ -246,8 +251,7 @@ class Record(KernelReport):
     started_at: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]  # UTC
     # of the computer's settings and versions: host.state()
     state: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]
-    # Rows from before there were these three have the defaults: one try, and nobody asked what
-    # disturbed it.
+    # Rows older than these three fields have the defaults: one try, disturbances not recorded.
     steal_ms: Annotated[FiniteFloat, Field(ge=0)] | None = (
         None  # taken from `cpu` while the process lived; None: not stated
     )
@@ -259,7 +263,7 @@ class Record(KernelReport):
 
     @property
     def uncountable(self) -> frozenset[str]:
-        """The quantities whose event could not be requested."""
+        """Return the quantities whose event could not be requested."""
         return frozenset(
             name
             for name, quantity in self.counters.items()

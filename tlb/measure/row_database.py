@@ -21,8 +21,11 @@ from tlb.measure.record import Point, Record, point_id
 from tlb.system.files import disk_errors
 from tlb.system.reasons import Unavailable
 
-FILE = "rows.sqlite"
-LOGS = (f"{FILE}-wal", f"{FILE}-shm")  # that SQLite keeps beside it while it is open
+DATABASE_FILE = "rows.sqlite"
+DATABASE_LOGS = (
+    f"{DATABASE_FILE}-wal",
+    f"{DATABASE_FILE}-shm",
+)  # that SQLite keeps beside it while it is open
 BUSY_S = 600  # to wait for another writer: each holds the file for milliseconds, on a slow disk too
 _TABLES = """
 CREATE TABLE IF NOT EXISTS records (
@@ -105,10 +108,11 @@ class RowDatabase:
     def _read(self, query: str, values: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
         if not self.path.is_file():
             return []
-        # Whoever opens what a killed writer left puts its log in order, and so has to write. Where no
-        # file can be made there is no writer, and the file alone is whole.
+        # A killed writer's log is put in order by the next process that opens the file, which
+        # therefore must be able to write. In a read-only folder there is no writer, and the file
+        # alone is complete.
         mode = "rw" if os.access(self.path.parent, os.W_OK) else "ro"
-        if mode == "ro" and not self.path.with_name(LOGS[0]).exists():
+        if mode == "ro" and not self.path.with_name(DATABASE_LOGS[0]).exists():
             mode = "ro&immutable=1"
         with self._errors(), closing(self._connected(mode)) as database:
             return database.execute(query, values or {}).fetchall()
@@ -139,8 +143,9 @@ class RowDatabase:
 
     def _connected(self, mode: str) -> sqlite3.Connection:
         address = f"{self.path.absolute().as_uri()}?mode={mode}"
-        how = {"isolation_level": None, "uri": True, "check_same_thread": False}
-        return sqlite3.connect(address, BUSY_S, **how)
+        return sqlite3.connect(
+            address, BUSY_S, isolation_level=None, uri=True, check_same_thread=False
+        )
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

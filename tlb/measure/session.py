@@ -22,7 +22,7 @@ from typing import IO, Any
 
 from tlb.machine import pools, settings
 from tlb.measure.events import SOFTWARE
-from tlb.measure.namespaces import KILLED
+from tlb.measure.namespaces import UNSHARE_WAS_KILLED
 from tlb.measure.perf_stat import (
     Counting,
     Gate,
@@ -235,6 +235,6 @@ def _signal_of(status: int, last: str) -> int:
     """Return the signal that ended the kernel, 0 for none. unshare states it as a shell does."""
     if status < 0 or 128 < status < 128 + signal.NSIG:
         return -status if status < 0 else status - 128
-    if status == 1 and last.startswith(KILLED):
+    if status == 1 and last.startswith(UNSHARE_WAS_KILLED):
         return signal.SIGKILL
     return 0

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 LEAST_DIGITS = 4  # of an id: fewer may be of another state tomorrow
 
 
-def describe(store: Store, machine: str, host: Host) -> None:
+def write_description(store: Store, machine: str, host: Host) -> None:
     """Write machine.json; keep the description of another state under that state's id first."""
-    before = if_available(latest, store, machine)
+    before = if_available(latest_description, store, machine)
     if before is not None and hosts.state(before) != hosts.state(host):
         store.write_document(
             machine, _document(hosts.state(before)), before.model_dump(mode="json")
@@ -38,19 +38,19 @@ def describe(store: Store, machine: str, host: Host) -> None:
     store.write_machine(machine, host.model_dump(mode="json"))
 
 
-def latest(store: Store, machine: str) -> Host:
+def latest_description(store: Store, machine: str) -> Host:
     """Return a machine as inspected last. Raises Unavailable("no-data")."""
     return _read(store, machine, "machine")
 
 
-def are_several(store: Store, machine: str) -> bool:
+def has_several_states(store: Store, machine: str) -> bool:
     """Return whether a machine is described in more than one state."""
     return any(store.folder(machine).glob("machine-*.json"))
 
 
-def described(store: Store, machine: str, state: str) -> Host:
+def description_of_state(store: Store, machine: str, state: str) -> Host:
     """Return a machine as it was in a state. Raises Unavailable("no-data")."""
-    now = if_available(latest, store, machine)
+    now = if_available(latest_description, store, machine)
     return (
         now
         if now is not None and hosts.state(now) == state
@@ -58,7 +58,7 @@ def described(store: Store, machine: str, state: str) -> Host:
     )
 
 
-def rows_of(store: Store, machine: str, name: str, rows: pd.DataFrame) -> pd.DataFrame:
+def rows_of_state(store: Store, machine: str, name: str, rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of a state by its name, or of a boot by its first digits. Raises Unavailable:
     no-data, or bad-parameter if it means several."""
     boots = boots_of(rows)
@@ -88,7 +88,8 @@ def chosen(store: Store, machine: str, name: str, there: Collection[str]) -> str
     """Return the id of the state that a name means among `there`. Raises Unavailable: no-data, or
     bad-parameter if it means several."""
     called = {
-        state: _names(if_available(described, store, machine, state)) for state in sorted(there)
+        state: _names(if_available(description_of_state, store, machine, state))
+        for state in sorted(there)
     }
     meant = [
         state

@@ -3,6 +3,7 @@
 `<root>/<machine>/` is published: what git keeps, its rows in `rows.parquet`. `<root>/own/<machine>/`
 is what this computer has measured, which git ignores, its rows in `rows.sqlite`; only measure.publishing
 adds the one to the other. A row knows which experiments asked for its point, and so belong to it.
+The same folder holds descriptions of the machine and, in documents/, data that are not rows.
 Readers never write. A writer of a document holds the folder's lock.
 """
 
@@ -16,10 +17,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tlb.measure import columns, old_rows
+from tlb.measure import columns, earlier_layout
 from tlb.measure.columns import EXPERIMENTS
-from tlb.measure.record import NAME, Point, Record, point_id
-from tlb.measure.row_database import FILE, LOGS, RowDatabase
+from tlb.measure.record import NAME_PATTERN, Point, Record, point_id
+from tlb.measure.row_database import DATABASE_FILE, DATABASE_LOGS, RowDatabase
 from tlb.system import files
 from tlb.system.files import OPEN_FLAGS, disk_errors, lock
 from tlb.system.optional import Lazy
@@ -32,11 +33,14 @@ if TYPE_CHECKING:
 else:
     pd, pa, parquet = Lazy("pandas"), Lazy("pyarrow"), Lazy("pyarrow.parquet")
 
-MACHINE = re.compile(r"[a-z0-9-]{1,64}")
-OWN = "own/"  # before a machine's id: of the rows measured here, as `tlb compare` names them
-RESERVED = {"this", "reference", "literature", "own"}  # what is no machine's id
-LACKS = "lacking"  # the document of what this computer could not do; not published
-PUBLISHED = "rows.parquet"
+MACHINE_ID = re.compile(r"[a-z0-9-]{1,64}")
+OWN_PREFIX = "own/"  # before a machine's id: of the rows measured here, as `tlb compare` names them
+RESERVED_IDS = {"this", "reference", "literature", "own"}  # cannot be a machine's id
+LACKING_POINTS = "lacking"  # the document of what this computer could not do; not published
+PUBLISHED_ROWS = "rows.parquet"
+DOCUMENTS = "documents"
+# Descriptions of the machine in each of its states, and the profile made from rows.
+_BESIDE_ROWS = re.compile(r"machine(-[0-9a-f]{12})?|translation|quantities")
 
 
 def data_root() -> Path:
@@ -57,7 +61,7 @@ def _read_published(path: Path, _modified_ns: int, _size: int) -> pa.Table:
 def write_published(path: Path, rows: Iterable[tuple[Record, list[str]]]) -> None:
     """Write records, each with the experiments that asked for its point, as a published file."""
     parquet.write_table(
-        columns.table(rows),
+        columns.arrow_table(rows),
         path,
         compression="zstd",
         compression_level=19,  # written once, read often
@@ -95,24 +99,24 @@ class Store:
     def append(self, machine: str, record: Record) -> str:
         """Add a row, on disk when this returns; return its key. Raises ValueError for a record that
         fits no column."""
-        columns.check(record)
+        columns.check_record(record)
         self._database(machine).append(record)
         return record.key
 
     def load(self, machine: str, experiment: str = "") -> pd.DataFrame:
-        """Return `columns.frame` of the rows of an experiment's points, whoever had them measured,
-        or of all: by kernel, in the order of appending. Empty where nothing was measured."""
+        """Return `columns.rows_frame` of the rows of an experiment's points, also if another
+        experiment had them measured, or of all points: by kernel, in the order of appending. Empty where nothing was measured."""
         measured = self._database(machine).rows(experiment)
-        own = pd.DataFrame([columns.flat(row) for row in measured])
+        own = pd.DataFrame([columns.flat_row(row) for row in measured])
         table = self._published(machine)
         if table is None:
-            return columns.frame(own)
+            return columns.rows_frame(own)
         if experiment:
             is_asked = [experiment in asked for asked in table[EXPERIMENTS].to_pylist()]
             table = table.filter(pa.array(is_asked, pa.bool_()))
         published = columns.rows_of(table)
         parts = [part for part in (published, own) if len(part)] or [published]
-        return columns.frame(pd.concat(parts, ignore_index=True))
+        return columns.rows_frame(pd.concat(parts, ignore_index=True))
 
     def keys(self, machine: str, experiment: str) -> set[str]:
         """Return the keys of an experiment's rows."""
@@ -173,7 +177,7 @@ class Store:
 
     def _published(self, machine: str) -> pa.Table | None:
         """Return the rows of the published file; None if there is none."""
-        path = self._inside(self.folder(machine) / PUBLISHED)
+        path = self._inside(self.folder(machine) / PUBLISHED_ROWS)
         if not path.is_file():
             return None
         status = path.stat()
@@ -181,11 +185,11 @@ class Store:
 
     def _database(self, machine: str) -> RowDatabase:
         folder = self.folder(machine)
-        for name in (FILE, *LOGS):
+        for name in (DATABASE_FILE, *DATABASE_LOGS):
             self._inside(folder / name)
         if folder not in self._databases:
-            self._databases[folder] = RowDatabase(folder / FILE)
-            old_rows.convert(folder, self._databases[folder])
+            self._databases[folder] = RowDatabase(folder / DATABASE_FILE)
+            earlier_layout.convert_rows(folder, self._databases[folder])
         return self._databases[folder]
 
     # ---- machines
@@ -194,9 +198,11 @@ class Store:
         """Return the ids that have a folder with a description or rows, sorted."""
         if not self.root.is_dir():
             return []
-        named = [d for d in self.root.iterdir() if MACHINE.fullmatch(d.name)]
-        real = [d for d in named if d.name not in RESERVED and d.is_dir() and not d.is_symlink()]
-        files = ("machine.json", PUBLISHED, FILE)
+        named = [d for d in self.root.iterdir() if MACHINE_ID.fullmatch(d.name)]
+        real = [
+            d for d in named if d.name not in RESERVED_IDS and d.is_dir() and not d.is_symlink()
+        ]
+        files = ("machine.json", PUBLISHED_ROWS, DATABASE_FILE)
         return sorted(d.name for d in real if any((d / name).is_file() for name in files))
 
     def reference(self, experiment: str = "") -> str:
@@ -213,7 +219,7 @@ class Store:
 
     def _has(self, machine: str, experiment: str) -> bool:
         """Return whether an experiment asked for points there, or has a document of its name."""
-        has_document = bool(experiment) and self._path(machine, experiment, ".json").is_file()
+        has_document = bool(experiment) and self.document_path(machine, experiment).is_file()
         return has_document or experiment in self.experiments(machine)
 
     def resolve(self, machine: str, this: str = "this", experiment: str = "") -> str:
@@ -234,8 +240,8 @@ class Store:
         self.write_document(machine, "machine", host_json)
 
     def write_document(self, machine: str, name: str, content: dict[str, Any]) -> None:
-        """Write <name>.json in one step, and only if it changes."""
-        path = self._path(machine, name, ".json")
+        """Write a document in one step, and only if it changes."""
+        path = self.document_path(machine, name)
         with disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             folder = os.open(path.parent, os.O_RDONLY | OPEN_FLAGS)
@@ -251,28 +257,44 @@ class Store:
         return self.read_document(machine, "machine")
 
     def read_document(self, machine: str, name: str) -> dict[str, Any]:
-        """Return <name>.json as it was given to `write_document`."""
+        """Return a document as it was given to `write_document`."""
         try:
-            content = json.loads(self._path(machine, name, ".json").read_bytes())
+            content = json.loads(self.document_path(machine, name).read_bytes())
         except (OSError, ValueError, RecursionError):
             content = None
         if not isinstance(content, dict):
             raise Unavailable("no-data", f"{machine} has no readable {name}.json")
         return content
 
+    def document_path(self, machine: str, name: str) -> Path:
+        """Return the path of a document, or of a description of the machine."""
+        is_beside = _BESIDE_ROWS.fullmatch(_checked(name))
+        folder = self.folder(machine) if is_beside else self._documents_folder(machine)
+        return self._inside(folder / f"{name}.json")
+
+    def documents(self, machine: str) -> dict[str, Path]:
+        """Return the paths of all documents and descriptions of a machine by name, sorted."""
+        beside = self.folder(machine).glob("*.json")
+        paths = [path for path in beside if _BESIDE_ROWS.fullmatch(path.stem)]
+        paths += self._documents_folder(machine).glob("*.json")
+        regular = {path.stem: path for path in paths if path.is_file() and not path.is_symlink()}
+        return dict(sorted(regular.items()))
+
+    def _documents_folder(self, machine: str) -> Path:
+        folder = self._inside(self.folder(machine) / DOCUMENTS)
+        earlier_layout.move_documents(folder.parent, folder)
+        return folder
+
     # ---- paths and locks
 
     def folder(self, machine: str) -> Path:
         """Return the folder of a machine's files."""
-        if not (isinstance(machine, str) and MACHINE.fullmatch(machine)):
+        if not (isinstance(machine, str) and MACHINE_ID.fullmatch(machine)):
             name = f"machine {str(machine)[:80]!r}"
             raise Unavailable("bad-parameter", f"{name} is not 1 to 64 of a-z 0-9 -")
-        if machine in RESERVED:
+        if machine in RESERVED_IDS:
             raise Unavailable("bad-parameter", f"{machine!r} names no machine by its id")
         return self._inside(self.root / machine)
-
-    def _path(self, machine: str, name: str, suffix: str) -> Path:
-        return self._inside(self.folder(machine) / (_checked(name) + suffix))
 
     def _inside(self, path: Path) -> Path:
         real = os.path.join(os.path.realpath(self._top), path.relative_to(self._top))
@@ -284,7 +306,7 @@ class Store:
 
 def _checked(name: str) -> str:
     """Return the name of an experiment, a kernel or a document if it may be part of a path."""
-    if not (isinstance(name, str) and NAME.fullmatch(name)):
+    if not (isinstance(name, str) and NAME_PATTERN.fullmatch(name)):
         why = f"the name {str(name)[:80]!r} is not 1 to 64 of a-z 0-9 _ -"
         raise Unavailable("bad-parameter", why)
     return name

@@ -29,7 +29,7 @@ BUILD_LIMIT_S = 1800.0  # Go compiles its own library the first time; the machin
 Variant = Literal["plain", "huge", "pool"]
 
 
-class Tool(NamedTuple):
+class Toolchain(NamedTuple):
     """A language's source and commands. `@` is the folder of what is built."""
 
     title: str
@@ -46,11 +46,11 @@ class Tool(NamedTuple):
 
 # C's compiler is found as for the kernels, and Python is the one that runs this: their first words
 # are put in later.
-TOOLS = {
-    "c": Tool(
+TOOLCHAINS = {
+    "c": Toolchain(
         "C", "big_array.c", (), (*FLAGS, "-o", "@/big_array"), ("@/big_array",), "gcc libc6-dev"
     ),
-    "rust": Tool(
+    "rust": Toolchain(
         "Rust",
         "big_array.rs",
         ("rustc", "--version"),
@@ -58,7 +58,7 @@ TOOLS = {
         ("@/big_array",),
         "rustc",
     ),
-    "go": Tool(
+    "go": Toolchain(
         "Go",
         "big_array.go",
         ("go", "version"),
@@ -66,7 +66,7 @@ TOOLS = {
         ("@/big_array",),
         "golang-go",
     ),
-    "java": Tool(
+    "java": Toolchain(
         "Java",
         "BigArray.java",
         ("javac", "-version"),
@@ -74,9 +74,9 @@ TOOLS = {
         ("java", "-cp", "@", "BigArray"),
         "default-jdk-headless",
     ),
-    "python": Tool("Python", "big_array.py", (), (), (sys.executable,), "python3"),
+    "python": Toolchain("Python", "big_array.py", (), (), (sys.executable,), "python3"),
 }
-SOURCES = KERNELS / "runtimes"
+RUNTIME_SOURCES = KERNELS / "runtimes"
 
 # Go neither reads a module nor asks the network for one or for a newer Go; the other settings would
 # change which pages a program gets behind its back.
@@ -120,7 +120,8 @@ class Program(NamedTuple):
         if self.language == "java":
             heap = f"{(2 * array_bytes >> 20) + 64}m"
             recipes = re.findall(
-                r"(?s)\[(recipe|pool)\]\n(.+?)\[end\]", (SOURCES / TOOLS["java"].source).read_text()
+                r"(?s)\[(recipe|pool)\]\n(.+?)\[end\]",
+                (RUNTIME_SOURCES / TOOLCHAINS["java"].source).read_text(),
             )
             flags = {part: re.findall(r"-XX:\S+", text) for part, text in recipes}
             mine = flags.get({"huge": "recipe"}.get(variant, variant), ())
@@ -132,12 +133,12 @@ class Program(NamedTuple):
 _DISK = {"disk-full": errno.ENOSPC, "disk-read-only": errno.EROFS}
 
 
-def environment() -> dict[str, str]:
+def clean_environment() -> dict[str, str]:
     """Return our environment without what would change programs' pages or use the network."""
     return {name: value for name, value in os.environ.items() if name not in _UNSET} | _SET
 
 
-def first_line(tool: Tool, command: Sequence[str], timeout_s: float) -> str:
+def run_tool(tool: Toolchain, command: Sequence[str], timeout_s: float) -> str:
     """Return the first line that a tool prints. Raises Unavailable: no-toolchain with its
     complaint, disk-full, disk-read-only."""
     name = Path(command[0]).name
@@ -146,7 +147,7 @@ def first_line(tool: Tool, command: Sequence[str], timeout_s: float) -> str:
     try:
         # no project's own settings (rust-toolchain.toml) hold there
         with tempfile.TemporaryDirectory() as nowhere:
-            done = run_whole(command, timeout=timeout_s, cwd=nowhere, env=environment())
+            done = run_whole(command, timeout=timeout_s, cwd=nowhere, env=clean_environment())
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unavailable("no-toolchain", tool.lacking(f"{name}: {type(error).__name__}")) from None
     lines = [
@@ -174,38 +175,38 @@ def in_folder(words: Sequence[str], folder: Path) -> list[str]:
     return [word.replace("@", str(folder), 1) if word.startswith("@") else word for word in words]
 
 
-def compiled(tool: Tool, source: Path, name: str) -> tuple[str, Path]:
+def compile_program(tool: Toolchain, source: Path, name: str) -> tuple[str, Path]:
     """Return the line by which a toolchain names itself, and the folder of a program, compiled if
     necessary. Raises Unavailable: no-toolchain, disk-full, disk-read-only."""
     if tool.version:
-        line, words = procfs.label(first_line(tool, tool.version, 60)) or tool.title, tool.compile
+        line, words = procfs.label(run_tool(tool, tool.version, 60)) or tool.title, tool.compile
     elif (cc := compiler()) is None:
         raise Unavailable("no-toolchain", tool.lacking("a C compiler"))
     else:
         line, words = procfs.label(cc.version), (*cc.command, *tool.compile)
 
     def make(folder: Path) -> str:
-        return first_line(tool, [*in_folder(words, folder), str(source)], BUILD_LIMIT_S)
+        return run_tool(tool, [*in_folder(words, folder), str(source)], BUILD_LIMIT_S)
 
     parts = [source.read_bytes(), *(word.encode() for word in (line, *words))]
-    return line, built(name, parts, make)
+    return line, build_once(name, parts, make)
 
 
-def build(language: str) -> Program:
-    """Return a program, compiled if necessary. Raises Unavailable as `compiled` does."""
-    tool = TOOLS[language]
-    source = SOURCES / tool.source
+def build_program(language: str) -> Program:
+    """Return a program, compiled if necessary. Raises Unavailable as `compile_program` does."""
+    tool = TOOLCHAINS[language]
+    source = RUNTIME_SOURCES / tool.source
     if language == "python":
         packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "numba"))
         line = f"Python {platform.python_version()}, {packages}"
         return Program(language, line, (*tool.run, str(source)))
     if language == "java" and shutil.which("java") is None:
         raise Unavailable("no-toolchain", tool.lacking("java"))
-    line, folder = compiled(tool, source, f"runtime-{language}")
+    line, folder = compile_program(tool, source, f"runtime-{language}")
     return Program(language, line, tuple(in_folder(tool.run, folder)))
 
 
-def built(name: str, parts: Sequence[bytes], make: Callable[[Path], object]) -> Path:
+def build_once(name: str, parts: Sequence[bytes], make: Callable[[Path], object]) -> Path:
     """Return the folder of a name and the digest of `parts`, filled by `make` if new; it appears
     whole."""
     digest = hashlib.sha256(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tlb.machine import host as hosts
 from tlb.machine.host import Host, data_caches, data_tlbs
-from tlb.measure import kernels, rows
+from tlb.measure import kernels, row_selection
 from tlb.measure.last_campaign import last_campaign
 from tlb.measure.store import Store
 from tlb.programs.activity import Sample
@@ -174,7 +174,7 @@ def _rows(host: Host, store: Store, experiment: str) -> pd.DataFrame:
         if source is not store and "state" in frame:
             frame = frame[frame["state"] == state]
         if not frame.empty:
-            return kernels.with_defaults(rows.of_one_region(last_campaign(frame)))
+            return kernels.with_defaults(row_selection.rows_of_one_profile(last_campaign(frame)))
     raise Unavailable("no-data", f"`tlb run {experiment}` on {machine}")
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 
 from tlb.machine import host as hosts
 from tlb.machine.host import Host, tlb_entries
-from tlb.measure import build, campaign, grid, kernels, rows, states, survey
+from tlb.measure import build, campaign, grid, kernels, row_selection, states, survey
 from tlb.measure.campaign import Outcome
 from tlb.measure.grid import Profile, Scope
 from tlb.measure.last_campaign import last_campaign
@@ -78,26 +78,26 @@ class Subject:
         if self.is_this:
             return hosts.inspect()
         host = Host.model_validate(self.store.read_machine(self.machine))
-        if not states.are_several(self.store, self.machine):
+        if not states.has_several_states(self.store, self.machine):
             return host
         frame = last_campaign(self.store.load(self.machine, self.name))
         if frame.empty:
             return host
         state = str(frame["state"].mode()[0])
-        return if_available(states.described, self.store, self.machine, state) or host
+        return if_available(states.description_of_state, self.store, self.machine, state) or host
 
     def described(self, state: str) -> Host:
         """Return the machine as it was in the state of a row. Raises Unavailable("no-data") if it
         was not recorded."""
         if state == hosts.state(self.host):
             return self.host
-        return states.described(self.store, self.machine, state)
+        return states.description_of_state(self.store, self.machine, state)
 
     @cached_property
     def profile(self) -> Profile:
         """The profile with this run's overrides. Committed data are shown whole unless
         max_working_set is given."""
-        base = grid.profile(self.parameters["profile"])
+        base = grid.load_profile(self.parameters["profile"])
         asked, changes = self.parameters["max_working_set"], dict[str, int]()
         if self.parameters["repeats"]:
             changes["repeats"] = changes["shape_repeats"] = self.parameters["repeats"]
@@ -128,7 +128,7 @@ class Subject:
     @cached_property
     def scope(self) -> Scope:
         """What the chapter's grid may ask for."""
-        profile = self.profile if self.is_this else grid.profile(self.parameters["profile"])
+        profile = self.profile if self.is_this else grid.load_profile(self.parameters["profile"])
         return Scope(
             profile,
             self.engine,
@@ -167,7 +167,7 @@ class Chapter(Subject):
         rig = Rig.of(self.host, self.store, self.machine)
         if reason := rig.plan.lacking.get("core_cycles"):
             self._note(Note("Timing only, no hardware counters: " + explain(reason), reason))
-        states.describe(self.store, self.machine, self.host)
+        states.write_description(self.store, self.machine, self.host)
         return rig
 
     def _require_linux(self) -> None:
@@ -263,13 +263,13 @@ class Chapter(Subject):
         asked = {(point.kernel, point.engine) for point in points}
         frame = self.store.load(self.machine, name)
         if self.is_this:
-            frame = rows.current(frame, hosts.state(self.host))
+            frame = row_selection.current_rows(frame, hosts.state(self.host))
         else:
             frame = last_campaign(frame)
             asked &= {*zip(frame["kernel"], frame["engine"], strict=True)}
         regions = {(point.kernel, point.region_ms) for point in points}
-        frame = rows.of_one_engine(frame, asked, self.engine)
-        frame = rows.of_one_region(frame, regions, is_strict=self.is_this)
+        frame = row_selection.rows_of_one_engine(frame, asked, self.engine)
+        frame = row_selection.rows_of_one_profile(frame, regions, is_strict=self.is_this)
         if frame.empty:
             raise Unavailable("no-data", f"{name} on {self.machine}")
         return kernels.with_defaults(frame)

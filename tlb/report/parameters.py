@@ -9,7 +9,7 @@ from papermill import inspect_notebook
 from pydantic import TypeAdapter, ValidationError
 
 from tlb.measure import grid
-from tlb.measure.store import MACHINE
+from tlb.measure.store import MACHINE_ID
 from tlb.report.discovery import table_of_contents as table_of_contents
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable
@@ -77,7 +77,7 @@ def check(chapter: str, given: Mapping[str, Any]) -> dict[str, Any]:
         if type(value) is not kind:
             raise _bad(f"{name} is {_KINDS[kind]}, not {value!r}")
         checked[name] = value
-    grid.profile(checked["profile"])
+    grid.load_profile(checked["profile"])
     repeats, minutes = checked["repeats"], checked["minutes"]
     machine, engine = checked["machine"], checked["engine"]
     if engine not in ("auto", "c", "numba"):
@@ -87,8 +87,8 @@ def check(chapter: str, given: Mapping[str, Any]) -> dict[str, Any]:
         raise _bad(f"repeats is 0 (as the profile says) or {most}, not {repeats}")
     if not 0 <= minutes <= DAY_MINUTES:
         raise _bad(f"minutes is 0 (no measuring) or up to {DAY_MINUTES}, not {minutes}")
-    if not MACHINE.fullmatch(machine):
+    if not MACHINE_ID.fullmatch(machine):
         raise _bad(f"machine is this, reference or a name in data/, not {machine[:80]!r}")
     if checked["max_working_set"] != "profile":
-        grid.check_size("max_working_set", checked["max_working_set"])
+        grid.parse_size_parameter("max_working_set", checked["max_working_set"])
     return checked

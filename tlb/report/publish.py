@@ -34,7 +34,7 @@ from jupyter_core.utils import run_sync
 
 from tlb.machine import host
 from tlb.measure import publishing
-from tlb.measure.row_database import FILE, LOGS, RowDatabase
+from tlb.measure.row_database import DATABASE_FILE, DATABASE_LOGS, RowDatabase
 from tlb.measure.store import Store, data_root
 from tlb.report import article, card, page, parameters
 from tlb.report.parameters import BOOK, table_of_contents
@@ -48,7 +48,7 @@ _STRICT = ["-W", "-n", "--keep-going"]
 # What a site is built from: its settings, its pages, and the sources that its listings show.
 _STAGED = ("_config.yml", "_toc.yml", "book", "kernels", "tlb", "experiments")
 # The first two change with each look at the computer.
-_NOT_SOURCES = ("machine.json", "lacking.json", *LOGS)
+_NOT_SOURCES = ("machine.json", "lacking.json", *DATABASE_LOGS)
 
 
 class SiteError(RuntimeError):
@@ -265,7 +265,7 @@ def _digest(words: str) -> str:
     for top in (*(ROOT / name for name in _STAGED), data_root()):
         for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
             if path.is_file() and path.suffix != ".pyc" and path.name not in _NOT_SOURCES:
-                is_open = path.name == FILE
+                is_open = path.name == DATABASE_FILE
                 content = RowDatabase(path).digest() if is_open else _sha256(path)
                 digest.update(f"{path.relative_to(top)}\0".encode() + content)
     return digest.hexdigest()[:16]

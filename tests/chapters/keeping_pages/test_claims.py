@@ -7,7 +7,7 @@ from support.keeping_pages import WHOLE, analysis, asked, only, pool, programs, 
 from support.page_sizes import Paged
 from support.synthetic import MIB, fit
 
-from tlb.measure.toolchains import TOOLS
+from tlb.measure.toolchains import TOOLCHAINS
 from tlb.report.claims import REGISTRY
 from tlb.report.verdicts import judge
 
@@ -97,7 +97,9 @@ JUDGED: dict[str, tuple[str, object, str, str]] = {
 
 def pools() -> dict:
     """Each language's array from the pool."""
-    return programs() | {"reports": [pool(2**24, language)["reports"][-1] for language in TOOLS]}
+    return programs() | {
+        "reports": [pool(2**24, language)["reports"][-1] for language in TOOLCHAINS]
+    }
 
 
 def shrunk(way: str, resident: int) -> dict:

@@ -12,7 +12,7 @@ from support.stand_ins import no_tools as no_tools
 
 from experiments.keeping_pages import runtimes
 from experiments.keeping_pages.runtimes import RuntimeReport
-from tlb.measure import observed, toolchains
+from tlb.measure import granted_pages, toolchains
 from tlb.measure.toolchains import Program
 from tlb.system import files, procfs
 from tlb.system.reasons import Unavailable
@@ -33,7 +33,7 @@ BASE = 0x7F0000000000
 # ---- the real programs
 
 
-program_of = cache(toolchains.build)
+program_of = cache(toolchains.build_program)
 EACH = [pytest.param(language, marks=pytest.mark.needs(what)) for language, what in NEEDS.items()]
 
 
@@ -100,7 +100,7 @@ ANSWER = {
 def fake(tmp_path, monkeypatch):
     """A program in Python with a real array, written, that prints what `change` makes of a valid
     line, and then runs `after`."""
-    monkeypatch.setattr(observed, "TIME_LIMIT_S", LONG_S)
+    monkeypatch.setattr(granted_pages, "TIME_LIMIT_S", LONG_S)
 
     def make(
         change: str = "",
@@ -157,7 +157,7 @@ def test_a_program_that_dies_is_a_reason(fake, signal, expected):
 
 @linux
 def test_a_hang_is_ended_with_all_that_it_started(fake, monkeypatch, tmp_path):
-    monkeypatch.setattr(observed, "TIME_LIMIT_S", 2.0)
+    monkeypatch.setattr(granted_pages, "TIME_LIMIT_S", 2.0)
     pids = tmp_path / "pids"
     hang = f"open({str(pids)!r}, 'a').write(str(os.fork()) + '\\n'); time.sleep(600)"
     program = fake(after=hang)
@@ -174,7 +174,7 @@ def quick(tmp_path, monkeypatch) -> Path:
     monkeypatch.setattr(
         runtimes, "measuring_lock", lambda: files.measuring_lock(path=tmp_path / "lock")
     )
-    monkeypatch.setattr(runtimes, "TOOLS", {"python": toolchains.TOOLS["python"]})
+    monkeypatch.setattr(runtimes, "TOOLCHAINS", {"python": toolchains.TOOLCHAINS["python"]})
     return tmp_path
 
 
@@ -213,7 +213,7 @@ def test_a_variant_that_failed_is_not_tried_again_and_the_others_go_on(quick, mo
 def test_a_language_without_a_toolchain_is_lacking_and_the_others_are_measured(
     quick, monkeypatch, no_tools
 ):
-    monkeypatch.setattr(runtimes, "TOOLS", toolchains.TOOLS)
+    monkeypatch.setattr(runtimes, "TOOLCHAINS", toolchains.TOOLCHAINS)
     monkeypatch.setattr(
         runtimes,
         "measure",

@@ -9,7 +9,7 @@ import pytest
 from support.common import refusal
 
 from experiments.keeping_pages import ways
-from tlb.measure import page_requests as lab_ways
+from tlb.measure import granted_pages
 from tlb.system import procfs
 from tlb.system.reasons import Unavailable
 
@@ -54,7 +54,7 @@ def test_a_way_gives_what_its_kind_can_or_its_reason(way):
 
 
 def answers(monkeypatch, line: bytes, smaps: str = "") -> None:
-    monkeypatch.setattr(lab_ways, "watch", lambda command, refused: (line, smaps, ""))
+    monkeypatch.setattr(granted_pages, "run_observed", lambda command, refused: (line, smaps, ""))
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_survey_tries_every_way_and_keeps_why_one_gave_nothing(monkeypatch):
         )
 
     monkeypatch.setattr(ways, "measure", measured)
-    inspected = lab_ways.host.inspect()
+    inspected = granted_pages.host.inspect()
     if inspected.base_page_bytes != 4096:
         pytest.skip("base pages are not of 4 KiB")
     found = ways.survey(8 * MIB)

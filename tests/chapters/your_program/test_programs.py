@@ -11,7 +11,7 @@ from support.programs import look, made, trial
 from experiments.your_program import cases, programs
 from experiments.your_program.cases import CASES, Case
 from tlb.machine.settings import Pool
-from tlb.measure.toolchains import Tool
+from tlb.measure.toolchains import Toolchain
 from tlb.system import files
 from tlb.system.reasons import REASONS, Unavailable
 
@@ -88,7 +88,7 @@ def test_a_clock_finds_the_chase_in_a_program_that_does_nothing_else():
 
 
 def test_a_program_that_is_not_there_is_a_reason_with_what_to_install():
-    tool = Tool("C", "", ("no-such-program", "--version"), (), ("no-such-program",), "nothing")
+    tool = Toolchain("C", "", ("no-such-program", "--version"), (), ("no-such-program",), "nothing")
     with pytest.raises(Unavailable) as why:
         programs.measure("x", Case("x", tool, "advise", "x"), 0.01)
     assert why.value.code == "no-toolchain" and "nothing" in why.value.detail
@@ -137,7 +137,9 @@ def test_a_program_that_did_not_end_is_tried_once_more(codes, tries, monkeypatch
 
     monkeypatch.setattr(programs, "attempt", attempt)
     monkeypatch.setattr(cases, "inputs", dict)
-    case = Case("x", Tool("C", "", (sys.executable, "--version"), (), ("true",), "x"), "none", "x")
+    case = Case(
+        "x", Toolchain("C", "", (sys.executable, "--version"), (), ("true",), "x"), "none", "x"
+    )
     if len(codes) == tries:
         with pytest.raises(Unavailable):
             programs.measure("sort", case, 0.01)

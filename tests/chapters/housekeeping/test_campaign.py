@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from support.common import needs_c
 
+from experiments.housekeeping import campaign
+from experiments.housekeeping.campaign import HUGE, NO_HUGE, rooms
 from tlb.machine import changed_settings, settings
 from tlb.machine.changed_settings import DEFRAG
-from tlb.measure import housekeeping_costs
-from tlb.measure.large_blocks import HUGE, NO_HUGE, rooms
 from tlb.system.reasons import if_available
 from tlb.system.smaps import mappings
 
@@ -65,5 +65,5 @@ def test_each_part_leaves_this_computer_s_settings_as_they_were(part):
 
     first = now()
     with changed_settings.borrowing():
-        if_available(getattr(housekeeping_costs, part), ROOM)
+        if_available(getattr(campaign, part), ROOM)
     assert now() == first and changed_settings.changes() == {}

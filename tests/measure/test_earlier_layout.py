@@ -1,4 +1,4 @@
-"""Rows of an earlier version, kept as lines of JSON: they become rows of the database once."""
+"""What earlier versions of the book left in data/own is converted once."""
 
 import hashlib
 import json
@@ -65,3 +65,23 @@ def test_a_conversion_that_was_killed_before_the_files_moved_doubles_nothing(sto
     for name, content in before.items():
         (folder / name).write_bytes(content)
     assert Store(store.root).load(MACHINE, NAME)["lines"].tolist() == [64, 128]
+
+
+def test_documents_beside_the_rows_move_into_their_folder(store):
+    folder = store.root / MACHINE
+    folder.mkdir(parents=True)
+    for name in ("machine", "machine-0123456789ab", "translation", "flags", "verdicts"):
+        (folder / f"{name}.json").write_text(json.dumps({"name": name}))
+    assert store.read_document(MACHINE, "flags") == {"name": "flags"}
+    assert {*tree(folder)} == {
+        "machine.json",
+        "machine-0123456789ab.json",
+        "translation.json",
+        "documents/flags.json",
+    }
+    assert store.documents(MACHINE).keys() == {
+        "flags",
+        "machine",
+        "machine-0123456789ab",
+        "translation",
+    }

@@ -1,10 +1,12 @@
-"""Rows that an earlier version of this book measured here, which it kept as lines of JSON: read
-once, into the database of rows."""
+"""Convert data/own/<machine>/ of earlier versions of this book once: rows that were lines of JSON
+become rows of the database, and documents move from beside the rows into their folder."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,13 @@ from tlb.measure.record import Point, Record
 from tlb.measure.row_database import RowDatabase
 from tlb.system.files import disk_errors
 
+_STAYS = re.compile(r"machine|translation\.json|quantities\.json|grids\.json")
 KEPT = "json-lines"  # the folder that the files of the earlier version move to
 # What the identity of a point left out where it had the default.
 _LEFT_OUT = {"stride_pages": 1, "mode": "", "options": ()}
 
 
-def convert(folder: Path, database: RowDatabase) -> None:
+def convert_rows(folder: Path, database: RowDatabase) -> None:
     """Add the rows of `<kernel>.jsonl` to a database, with the experiments that `grids.json` names,
     and move these files aside. Damaged lines are left out, as they were before."""
     lines = [path for path in sorted(folder.glob("*.jsonl")) if "." not in path.stem]
@@ -37,6 +40,21 @@ def convert(folder: Path, database: RowDatabase) -> None:
         (folder / KEPT).mkdir(exist_ok=True)
         for path in [*folder.glob("*.jsonl"), *folder.glob("grids.json")]:
             path.rename(folder / KEPT / path.name)
+
+
+def move_documents(folder: Path, documents: Path) -> None:
+    """Move documents from beside the rows; delete verdicts, which are computed now."""
+    moved = [path for path in folder.glob("*.json") if not _STAYS.match(path.name)]
+    if not moved:
+        return
+    with disk_errors(folder):
+        documents.mkdir(exist_ok=True)
+        for path in moved:
+            with suppress(FileNotFoundError):  # another process moves them too
+                if path.name == "verdicts.json":
+                    path.unlink()
+                else:
+                    path.rename(documents / path.name)
 
 
 def _records(path: Path) -> list[Record]:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from tlb.measure import build
-from tlb.measure.record import Build
+from tlb.measure.record import Build, Engine
 from tlb.system.reasons import Unavailable
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _GONE = {"no-compiler", "engine-lacks", "bad-parameter"}
 
 
-def current(frame: pd.DataFrame, state: str) -> pd.DataFrame:
+def current_rows(frame: pd.DataFrame, state: str) -> pd.DataFrame:
     """Return the rows of `state` and of what the kernels measure now, in the order of `Store.load`.
 
     Rows of another setting, Linux or compiler stay stored and are used again when it returns.
@@ -32,7 +32,7 @@ def current(frame: pd.DataFrame, state: str) -> pd.DataFrame:
     return frame[(frame["state"] == state) & is_now].reset_index(drop=True)
 
 
-def _build(kernel: str, engine: str) -> Build | None:
+def _build(kernel: str, engine: Engine) -> Build | None:
     """Return what would measure a kernel's rows now, None for a kernel that is gone."""
     try:
         return build.kernel(kernel, engine).build
@@ -42,7 +42,7 @@ def _build(kernel: str, engine: str) -> Build | None:
         return None
 
 
-def of_one_engine(
+def rows_of_one_engine(
     frame: pd.DataFrame, asked: Collection[tuple[str, str]], engine: str
 ) -> pd.DataFrame:
     """Return the rows of the requested engines, so that no median mixes two.
@@ -61,7 +61,7 @@ def of_one_engine(
     return frame.loc[[program in kept for program in _programs(frame)]].reset_index(drop=True)
 
 
-def of_one_region(
+def rows_of_one_profile(
     frame: pd.DataFrame, asked: Collection[tuple[str, int]] = (), *, is_strict: bool = False
 ) -> pd.DataFrame:
     """Return the rows of each kernel that were timed as long as asked, so that no median mixes
@@ -88,5 +88,5 @@ def of_one_region(
 
 
 def _programs(frame: pd.DataFrame) -> list[tuple[str, str]]:
-    """(kernel, engine) of each row."""
+    """Return (kernel, engine) of each row."""
     return list(zip(frame["kernel"], frame["engine"], strict=True))
