@@ -3,7 +3,9 @@ pages: written by one process, read by another."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from tlb.measure import granted_pages
 from tlb.measure.granted_pages import EXIT_REFUSED, ArrayPages, RequestWay, WaysDocument
@@ -32,7 +34,7 @@ WAYS_TO_LOAD_CODE = {
         "copied to a memfd from the pool, mapped", "one in the pool", "pool-empty"
     ),
 }
-_Name = granted_pages.way_type(WAYS_TO_LOAD_CODE)
+_Name = Annotated[str, Field(pattern="^(" + "|".join(WAYS_TO_LOAD_CODE) + ")$")]
 
 
 class Got(ArrayPages, frozen=True):

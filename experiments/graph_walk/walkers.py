@@ -66,9 +66,10 @@ class WalkersAnalysis(analysis.Analysis):
         if len(side) < 2:
             why = f"several walkers on {words(pages)} were not measured beside one"
             raise Unavailable("too-few-points", why)
-        best = int(side["median"].idxmin())
-        one_ns, best_ns = (Interval.of(side.loc[walkers]) for walkers in (1, best))
-        return Parallel(one_ns, best_ns, best, float(side.loc[best, "gain"]))
+        best = int(side.index[int(side["median"].argmin())])
+        each = side.to_dict("index")
+        one_ns, best_ns = (Interval.of(each[walkers]) for walkers in (1, best))
+        return Parallel(one_ns, best_ns, best, float(each[best]["gain"]))
 
     @cached_property
     def under_way(self) -> tuple[Parallel, Parallel, Interval]:

@@ -174,7 +174,7 @@ def _counted(a: Analysis, pages: str, quantity: str = "walk_per_access") -> Inte
     """Return a counted quantity of one read of the 100 MB array. Raises
     Unavailable("too-few-points")."""
     rows = select(a.frame, kernel="random_touch", bytes=TOUCH_BYTES, spare_draws=0, pages=pages)
-    counts = rows[quantity].dropna() if quantity in rows else ()
+    counts = rows[quantity].dropna().tolist() if quantity in rows else []
     return median_interval(required(counts, f"no row of 100 MB on {words(pages)} counted this"))
 
 
@@ -206,7 +206,8 @@ def reads_gain(
     if not {slow, fast} <= set(reads.index):
         reason = "too-few-points" if fast != "2m" else "pool-empty"
         raise Unavailable(reason, f"random reads of {size:,} bytes were not measured on both")
-    before, after = (Interval.of(reads.loc[pages]) for pages in (slow, fast))
+    each = reads.to_dict("index")
+    before, after = (Interval.of(each[pages]) for pages in (slow, fast))
     gains = [before / after]
     evidence = (
         f"A random read of {size / 1e6:g} MB takes {before.value:.2f} ns on {words(slow)} and "
@@ -246,11 +247,12 @@ claim(
 
 @claim("jmh-grows-everywhere", points=touches_of(1_000, TOUCH_BYTES, kinds=(BASE, *LARGE)))
 def larger_arrays_cost_more_everywhere(a: Analysis, band: Band) -> Answer:
-    growth = {}
+    growth: dict[str, Interval] = {}
     for pages, part in a.touches.groupby("pages", sort=False):
         reads = part.set_index("array_bytes")
         if {1_000, TOUCH_BYTES} <= set(reads.index):
-            growth[pages] = Interval.of(reads.loc[TOUCH_BYTES]) / Interval.of(reads.loc[1_000])
+            each = reads.to_dict("index")
+            growth[str(pages)] = Interval.of(each[TOUCH_BYTES]) / Interval.of(each[1_000])
     if len(growth) < 2:
         lacking = (
             "an array of 100 MB was not read beside one of 1 KB on base pages and on large ones"

@@ -51,7 +51,7 @@ WAYS_TO_MAP = {
         "thp-never",
     ),
 }
-_Name = granted_pages.way_type(WAYS_TO_MAP)
+_Name = Annotated[str, Field(pattern="^(" + "|".join(WAYS_TO_MAP) + ")$")]
 
 
 class Got(ArrayPages, frozen=True):

@@ -218,7 +218,7 @@ def _side(name: str, chapter: str | None) -> Side:
     rows = rows.assign(run=run_numbers(rows["started_at"]))
     chosen = state or (hosts.state(present) if present else "")
     if chosen:
-        rows = states.rows_of(store, machine, chosen, rows)
+        rows = states.rows_of_state(store, machine, chosen, rows)
     called = f"{'own/' * is_own}{machine}{f'@{state}' if state else ''}"
     return Side(called, machine, store, rows)
 

@@ -95,7 +95,7 @@ def rows_of_shared_kernels(
     Of several equal versions the newest is compared.
     """
     both = a[SAME].merge(b[SAME].drop_duplicates(), on=SAME)
-    last = both.groupby(KERNEL, as_index=False)["measures"].max()
+    last = both.groupby(KERNEL)["measures"].max().reset_index()
     differently = (_in(a, KERNEL) & _in(b, KERNEL)) - _in(last, KERNEL)
     kept = [last_campaign(side.merge(last, on=SAME)) for side in (a, b)]
     return kept[0], kept[1], {kernel for kernel, _ in differently}
@@ -130,8 +130,8 @@ def _side(frame: pd.DataFrame, by: list[str], value: str) -> pd.DataFrame:
         .agg(["size", "min", "max"])
         .reset_index()
     )
-    apart["apart"] = np.log(apart["max"] / apart["min"].where(apart["min"] > 0)).where(
-        apart["size"] > 1
+    apart["apart"] = (
+        (apart["max"] / apart["min"].where(apart["min"] > 0)).apply(np.log).where(apart["size"] > 1)
     )
     apart["apart"] = np.fmax(apart["apart"], apart.groupby("kernel")["apart"].transform("median"))
     return found.merge(apart[[*by, "size", "apart"]].rename(columns={"size": "runs"}), on=by)

@@ -60,10 +60,11 @@ def misses(a: Analysis) -> Figure:
     predicted = [table.assign(series=kind) for kind, table in models.items()]
     data = pd.concat([near.assign(series="counted"), *predicted], ignore_index=True)
     ticks = [round(entries * 2 ** (k / 4)) for k in range(-3, 5)]
+    least, most = machine.window
     x = alt.X(
         "lines:Q",
         axis=alt.Axis(title="Pages touched", values=ticks, format=","),
-        scale=charts.log_scale(domain=tuple(entries * end for end in machine.window)),
+        scale=charts.log_scale(domain=(entries * least, entries * most)),
     )
     scale = alt.Scale(domain=[0, 1.12], nice=False)  # the label of the capacity is above the data
     y = alt.Y(
@@ -84,7 +85,7 @@ def misses(a: Analysis) -> Figure:
         (lines + bars + points + rule).properties(height=220),
         f"Around {entries:,} pages the share of loads that walk, as counted on "
         f"{machine.about.machine}, goes from {first.median:.2f} at {first.lines:,} pages to "
-        f"{last.median:.2f} at {last.lines:,}{climb(near.set_index('lines')['median'])}, beside "
+        f"{last.median:.2f} at {last.lines:,}{climb(dict(zip(near['lines'], near['median'], strict=True)))}, beside "
         f"{listed(models)}.",
         data,
     )

@@ -85,7 +85,7 @@ class Analysis(analysis.Analysis):
         where = {"mode": ["plain", "blocked"], "pages": BASE, "per_hop": 0, "walkers": 1}
         walks = select(self.frame, kernel="graph_walk", **where)
         columns = dict.fromkeys([*walks, "block_steps", "block_vertices"])
-        walks = walks.reindex(columns=columns)  # where no walk was measured
+        walks = walks.reindex(columns=list(columns))  # where no walk was measured
         steps = walks["block_steps"].where(walks["mode"] == "blocked", APART_STEPS)
         walks = walks[steps == APART_STEPS]
         rows = walks[walks["lines"] == select(walks, layout="spread")["lines"].max()]
@@ -140,7 +140,7 @@ class Analysis(analysis.Analysis):
         rows = select(self.about.kept("graph_walk"), lines=vertices, per_hop=0, **where)
         found = summarise(rows[rows["walkers"] > 1], ["walkers"])
         required(found, f"{graph_size(vertices)} was not walked by several walkers")
-        return found.loc[found["median"].idxmin()]
+        return found.iloc[int(found["median"].argmin())]
 
     # --- remedies, timed hop by hop
 
@@ -182,8 +182,9 @@ class Analysis(analysis.Analysis):
             block = inside["block_vertices"]
             inside = inside[(block * VERTEX_BYTES <= reach) & (block != PUBLISHED_BLOCK)]
         if len(inside):
-            best = inside.groupby("block_vertices")["ns_per_access"].median().idxmin()
-            groups.append((TLB_BLOCKING, BASE, int(best), select(inside, block_vertices=best)))
+            medians = inside.groupby("block_vertices")["ns_per_access"].median()
+            best = int(medians.index[int(medians.argmin())])
+            groups.append((TLB_BLOCKING, BASE, best, select(inside, block_vertices=best)))
         return pd.DataFrame([_remedy(*group, vertices) for group in groups])
 
     def remedy(self, name: str, *pages: str) -> pd.Series:
@@ -239,7 +240,7 @@ class Analysis(analysis.Analysis):
         """`summarise` of the rows of a kernel in a mode by page size and `keys`. Empty
         without rows."""
         rows = select(self.frame, kernel=kernel, mode=mode, **where)
-        rows = rows.reindex(columns=dict.fromkeys([*rows, *keys]))
+        rows = rows.reindex(columns=list(dict.fromkeys([*rows, *keys])))
         found = summarise(rows.assign(vertices=rows["lines"]), ["pages", *keys])
         found = found.astype({key: int for key in keys if key != "mode"})
         return found.sort_values(["pages", *keys[::-1]], key=rank, ignore_index=True)
@@ -260,7 +261,7 @@ def with_gain(found: pd.DataFrame, slow: pd.DataFrame, *keys: str) -> pd.DataFra
 def best_of(found: pd.DataFrame, pages: str) -> pd.Series:
     mine = select(found, pages=pages).dropna(subset="gain")
     required(mine, f"nothing on {words(pages)} can be compared")
-    return mine.loc[mine["gain"].idxmax()]
+    return mine.iloc[int(mine["gain"].argmax())]
 
 
 def _remedy(

@@ -147,7 +147,9 @@ class Analysis(PolicyAnalysis):
         """A row a distance and kind of place: level, apart (as a size), places, median, low, high
         in ns a visit, n."""
         rows = select(self.frame, kernel="table_chase", order="cycle", lines=COLLIDING_PAGES)
-        rows = rows.reindex(columns=dict.fromkeys([*rows, *TABLES]))  # where none was measured
+        rows = rows.reindex(
+            columns=list(dict.fromkeys([*rows, *TABLES]))
+        )  # where none was measured
         placed = [(*tables, mode) for _, tables, mode in colliding_pages(self.fanout)]
         rows = rows[pd.MultiIndex.from_frame(rows[[*TABLES, "mode"]]).isin(placed)]
         level = 1 + (rows[[*TABLES[:2]]] == COLLIDING_PAGES).sum(axis=1)

@@ -143,7 +143,9 @@ def _name(page: str) -> str:
 
 
 def _page(name: str) -> str:
-    return page_name(int(re.search(r"hugepages-([0-9]+)kB", name)[1]) * 1024)
+    found = re.search(r"hugepages-([0-9]+)kB", name)
+    assert found, name
+    return page_name(int(found[1]) * 1024)
 
 
 def _pool(root: Path, page: str) -> Pool:

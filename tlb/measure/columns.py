@@ -24,7 +24,7 @@ else:
 INT64_MAX = 2**63 - 1  # what a column can hold
 EXPERIMENTS = "experiments"  # the chapters whose grid has the row's point, sorted
 _LISTS = ("options", "also", "counters", "batch_ns_per_access", "histogram")
-_DTYPES = {"integer": "int64", "number": "float64", "string": "str"}
+_DTYPES: dict[str, Any] = {"integer": "int64", "number": "float64", "string": "str"}
 
 
 @cache

@@ -113,11 +113,6 @@ class WaysDocument(SurveyDocument, frozen=True):
         raise Unavailable(self.lacking.get(way, "no-data"), f"{self.what} {self.asked(way)}")
 
 
-def way_type(ways: Iterable[str]) -> Any:
-    """Return the type of a way's name."""
-    return Annotated[str, Field(pattern="^(" + "|".join(ways) + ")$")]
-
-
 def inspect_for_ways() -> Host:
     """Return this computer. Raises Unavailable: not-linux; page-size-unsupported unless large pages
     are 2 MiB."""

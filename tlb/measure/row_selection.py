@@ -3,6 +3,7 @@ profile."""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
@@ -74,14 +75,14 @@ def rows_of_one_profile(
     if frame.empty:
         return frame
     kept, known = set(asked), {kernel for kernel, _ in asked}
-    for kernel, many in frame.groupby(["kernel", "region_ms"]).size().groupby("kernel"):
-        if kept.isdisjoint(many.index) and not (is_strict and kernel in known):
-            kept.add(
-                (
-                    kernel,
-                    max(region for (_, region), rows in many.items() if 2 * rows >= many.max()),
-                )
-            )
+    counts: dict[str, Counter[int]] = defaultdict(Counter)
+    for kernel, region in zip(frame["kernel"], frame["region_ms"], strict=True):
+        counts[kernel][region] += 1
+    for kernel, many in counts.items():
+        is_asked = any((kernel, region) in kept for region in many)
+        if not is_asked and not (is_strict and kernel in known):
+            most = max(many.values())
+            kept.add((kernel, max(region for region, rows in many.items() if 2 * rows >= most)))
     return frame.loc[
         [region in kept for region in zip(frame["kernel"], frame["region_ms"], strict=True)]
     ].reset_index(drop=True)

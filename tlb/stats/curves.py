@@ -136,12 +136,12 @@ class Curve:
 
     def row(self, x: float, within: float = SAME_GRID_POINT) -> pd.Series:
         """Return the row of the table that `at` reads."""
-        away = np.log(self.table[self.x].astype(float) / x).abs()
+        away = (self.table[self.x].astype(float) / x).apply(np.log).abs()
         if not (away <= np.log1p(within) + 1e-12).any():
             if any(abs(np.log(gap / x)) <= np.log1p(within) + 1e-12 for gap in self.gaps):
                 raise Unavailable("control-elsewhere", f"at {x:,.0f} {self.x}")
             raise Unavailable("too-few-points", f"nothing was measured near {x:,.0f} {self.x}")
-        return self.table.loc[away.idxmin()]
+        return self.table.iloc[int(away.argmin())]
 
     def get(self, x: float) -> Interval:
         """Return the estimate exactly at x, or UNKNOWN."""

@@ -152,7 +152,7 @@ class Interval:
         )
 
     @classmethod
-    def of(cls, row: Mapping[str, Any] | pd.Series, name: str = "") -> Interval:
+    def of(cls, row: Mapping[Any, Any] | pd.Series, name: str = "") -> Interval:
         """Return the interval of a row of `summarise`, with its repeats; or of columns <name>,
         <name>_low, <name>_high with the row's coverage, 1 if it has none, without repeats."""
         columns = (name, f"{name}_low", f"{name}_high") if name else ("median", "low", "high")
@@ -225,7 +225,8 @@ def with_repeats(table: pd.DataFrame, intervals: Sequence[Interval]) -> pd.DataF
     if not any(i.repeats.values for i in intervals):
         return table
     values = pd.Series([i.repeats.values for i in intervals], dtype=object)
-    return table.assign(**{BY_REPEAT: values, DRIFT: [i.repeats.drift for i in intervals]})
+    columns: dict[str, Any] = {BY_REPEAT: values, DRIFT: [i.repeats.drift for i in intervals]}
+    return table.assign(**columns)
 
 
 def _of_pairs(
