@@ -19,6 +19,7 @@ from tlb.measure.campaign import Outcome
 from tlb.measure.grid import Profile, Scope
 from tlb.measure.last_campaign import last_campaign
 from tlb.measure.measuring_setup import Rig, usable_bytes
+from tlb.measure.outcome import SESSIONS, SessionCounts
 from tlb.measure.progress import Progress
 from tlb.measure.record import Point
 from tlb.measure.store import Store, data_root
@@ -275,6 +276,11 @@ class Chapter(Subject):
         return kernels.with_defaults(frame)
 
     # --- what else is kept of the machine
+
+    def counted_sessions(self) -> list[SessionCounts]:
+        """Return what perf stat counted of the machine's measuring processes."""
+        kept = if_available(self.store.read_document, self.machine, SESSIONS) or {"sessions": []}
+        return [SessionCounts.model_validate(one) for one in kept["sessions"]]
 
     def kept_quantities(self, machine: str) -> dict[str, Any]:
         """Return this chapter's quantities of a published machine or "reference", {} before its
