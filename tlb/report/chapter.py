@@ -185,7 +185,7 @@ class Chapter(Subject):
         if self.is_this:
             self.campaign({name: points}, seconds=self._seconds)
             if self.head:
-                self.head.update()
+                self.head.update(self.left_out)
         frame = self._rows(name, points)
         return frame[kernels.is_within(frame, self.profile.max_working_set)].reset_index(drop=True)
 
@@ -387,7 +387,7 @@ def begin(chapter: str, namespace: dict[str, Any]) -> Chapter:
     namespace[page.PAGE] = page.Page(chapter, is_reference=is_reference)
     about = Chapter(chapter, checked, Store(data_root()))
     if not is_reference:
-        about.head = HeadLine(about)
+        about.head = HeadLine(chapter, "this computer" if about.is_this else f"`{about.machine}`")
     return about
 
 

@@ -103,7 +103,9 @@ def _counters(a: Analysis) -> str:
 
 def _counted_processes(a: Analysis) -> str:
     """Return what perf stat counted of the processes of this chapter's kernels; "" if of none."""
-    sessions = [one for one in a.about.counted_sessions() if one.kernel in {*a.frame.get("kernel", ())}]
+    sessions = [
+        one for one in a.about.counted_sessions() if one.kernel in {*a.frame.get("kernel", ())}
+    ]
     names = {
         "page_faults": "page faults",
         "context_switches": "context switches",
