@@ -193,6 +193,9 @@ class About:
     def kept_quantities(self, machine: str) -> dict[str, Any]:
         return {}
 
+    def counted_sessions(self) -> list[Any]:
+        return []
+
     def described(self, state: str) -> Host:
         return self.host
 

@@ -19,6 +19,7 @@ from tlb.measure.campaign import Outcome
 from tlb.measure.grid import Profile, Scope
 from tlb.measure.last_campaign import last_campaign
 from tlb.measure.measuring_setup import Rig, usable_bytes
+from tlb.measure.outcome import SESSIONS, SessionCounts
 from tlb.measure.progress import Progress
 from tlb.measure.record import Point
 from tlb.measure.store import Store, data_root
@@ -184,7 +185,7 @@ class Chapter(Subject):
         if self.is_this:
             self.campaign({name: points}, seconds=self._seconds)
             if self.head:
-                self.head.update()
+                self.head.update(self.left_out)
         frame = self._rows(name, points)
         return frame[kernels.is_within(frame, self.profile.max_working_set)].reset_index(drop=True)
 
@@ -275,6 +276,11 @@ class Chapter(Subject):
         return kernels.with_defaults(frame)
 
     # --- what else is kept of the machine
+
+    def counted_sessions(self) -> list[SessionCounts]:
+        """Return what perf stat counted of the machine's measuring processes."""
+        kept = if_available(self.store.read_document, self.machine, SESSIONS) or {"sessions": []}
+        return [SessionCounts.model_validate(one) for one in kept["sessions"]]
 
     def kept_quantities(self, machine: str) -> dict[str, Any]:
         """Return this chapter's quantities of a published machine or "reference", {} before its
@@ -381,7 +387,7 @@ def begin(chapter: str, namespace: dict[str, Any]) -> Chapter:
     namespace[page.PAGE] = page.Page(chapter, is_reference=is_reference)
     about = Chapter(chapter, checked, Store(data_root()))
     if not is_reference:
-        about.head = HeadLine(about)
+        about.head = HeadLine(chapter, "this computer" if about.is_this else f"`{about.machine}`")
     return about
 
 

@@ -3,7 +3,7 @@ how much was measured."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from IPython import get_ipython
 from IPython.display import display
@@ -12,32 +12,31 @@ from tlb.measure.store import Store
 from tlb.report.render import Html, inline
 from tlb.system.files import ROOT
 
-if TYPE_CHECKING:
-    from tlb.report.chapter import Subject
-
 
 class HeadLine:
     """Stands where it is made, and is put right when more was measured. Outside a notebook it
-    shows nothing."""
+    shows nothing.
 
-    def __init__(self, about: Subject):
-        self._about = about
-        self._handle = display(self._line(), display_id=True) if get_ipython() else None
+    chapter: its name. shown: whose the figures are, as Markdown.
+    """
 
-    def update(self) -> None:
+    def __init__(self, chapter: str, shown: str):
+        self._chapter, self._shown = chapter, shown
+        self._handle = display(self._line({}), display_id=True) if get_ipython() else None
+
+    def update(self, left_out: Mapping[str, tuple[int, int]]) -> None:
+        """left_out: by grid, the measurements that are missing, and of how many."""
         if self._handle:
-            self._handle.update(self._line())
+            self._handle.update(self._line(left_out))
 
-    def _line(self) -> Html:
-        about = self._about
+    def _line(self, left_out: Mapping[str, tuple[int, int]]) -> Html:
         published = Store(ROOT / "data")  # beside the committed text
-        reference = published.read_machine(published.reference(about.name))["microarchitecture"]
+        reference = published.read_machine(published.reference(self._chapter))["microarchitecture"]
         text = (
-            f"The text is about our reference machine ({reference}); figures and "
-            f"tables show {'this computer' if about.is_this else f'`{about.machine}`'}."
+            f"The text is about our reference machine ({reference}); figures and tables show "
+            f"{self._shown}."
         )
-        if skipped := sum(skipped for skipped, _ in about.left_out.values()):
-            done = 1 - skipped / sum(every for _, every in about.left_out.values())
-            text += f" {done:.0%} of it is measured; `.venv/bin/tlb run {about.name}` goes on."
-        markup = f'<p class="tlb-head-line" role="note">{inline(text)}</p>'
-        return Html(markup, text)
+        if missing := sum(missing for missing, _ in left_out.values()):
+            done = 1 - missing / sum(every for _, every in left_out.values())
+            text += f" {done:.0%} of it is measured; `.venv/bin/tlb run {self._chapter}` goes on."
+        return Html(f'<p class="tlb-head-line" role="note">{inline(text)}</p>', text)

@@ -101,6 +101,27 @@ def _counters(a: Analysis) -> str:
     return "Hardware counters work here, so walks are counted as well as timed."
 
 
+def _counted_processes(a: Analysis) -> str:
+    """Return what perf stat counted of the processes of this chapter's kernels; "" if of none."""
+    sessions = [
+        one for one in a.about.counted_sessions() if one.kernel in {*a.frame.get("kernel", ())}
+    ]
+    names = {
+        "page_faults": "page faults",
+        "context_switches": "context switches",
+        "cpu_migrations": "migrations",
+    }
+    totals = {
+        words: sum(one.totals[name].value or 0.0 for one in sessions if name in one.totals)
+        for name, words in names.items()
+    }
+    if not sessions:
+        return ""
+    counts = listed(f"{total:,.0f} {words}" for words, total in totals.items())
+    number = sum(one.sessions for one in sessions)
+    return f"`perf stat` counted {counts} in {number:,} processes of these kernels."
+
+
 def about_pages(notes: Iterable[Note]) -> str:
     """List the notes that explain why a page size was unavailable, as Markdown; "" for none."""
     return "\n".join(dict.fromkeys(f"- {note.text}" for note in notes if note.code in PAGE_REASONS))
@@ -118,6 +139,8 @@ def set_up(a: Analysis) -> str:
     }
     if len(a.frame):
         items |= {"Huge pages": _large(a.frame), "Counters": _counters(a)}
+    if processes := _counted_processes(a):
+        items["Processes"] = processes
     if documents := _other_documents(a):
         items["Documents"] = documents
     return "\n".join(f"- **{name}.** {text}" for name, text in items.items())
