@@ -50,6 +50,7 @@ from tlb.measure.grid import Scope
 from tlb.measure.record import Point
 from tlb.report import page
 from tlb.report.analysis import Analysis
+from tlb.report.notebook import Overlaid
 from tlb.report.render import Figure, Html
 from tlb.report.verdicts import verdicts
 
@@ -181,6 +182,8 @@ class Page(About):
         if isinstance(shown, page.Text):
             self.said.append(("text", shown.markdown))
         elif isinstance(shown, Figure):
+            if isinstance(shown, Overlaid):
+                shown.svg()  # raises for what Vega-Lite cannot draw
             self.said.append((shown.name, shown.alt))
         elif isinstance(shown, Html):
             self.said.append(("table", shown.text))

@@ -166,7 +166,10 @@ def _without_colour(encoding: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_axis(how: Any) -> Any:
-    return {key: how[key] for key in how if key != "axis"} if isinstance(how, dict) else how
+    """Return a channel without its axis, which the other chart has; that it has none stays."""
+    if not isinstance(how, dict):
+        return how
+    return {key: part for key, part in how.items() if key != "axis" or part is None}
 
 
 def with_reference(
