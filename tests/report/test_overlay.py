@@ -71,3 +71,13 @@ def test_the_reference_s_own_page_has_nothing_in_grey_but_that_of_such_a_compute
 def test_a_reference_that_another_version_of_the_kernel_measured_is_not_drawn():
     assert isinstance(shown(stlb_cliff.Analysis(OWN, about())), Overlaid)
     assert type(shown(stlb_cliff.Analysis(OWN, about(rows=SLOW.assign(measures=2))))) is Figure
+
+
+def test_the_axis_has_ticks_for_the_reference_s_numbers_too():
+    def ticks(figure: Figure) -> set[float]:
+        axes = [one.get("y", {}).get("axis") or {} for one in encodings(figure.spec())]
+        return {tick for axis in axes for tick in axis.get("values", ())}
+
+    slow = SLOW.assign(ns_per_access=50 * SLOW["ns_per_access"])
+    own = stlb_cliff.figures.cliff(stlb_cliff.Analysis(OWN, about()))
+    assert max(ticks(shown(stlb_cliff.Analysis(OWN, about(rows=slow))))) > max(ticks(own))

@@ -96,7 +96,9 @@ class Overlaid(Figure):
         if not layers or used - {charts.PUBLISHED} or "resolve" in own.keys() | theirs.keys():
             return own
         both = [*layers, {key: part for key, part in own.items() if key not in _TOP}]
-        for channel in ("x", "y"):  # all scales end where any of them ends
+        for channel in ("x", "y"):
+            _add_ticks([*_ticks(own, channel)], [*_ticks(theirs, channel)])
+            # all scales end where any of them ends
             scales = [*_scales(both, channel)]
             ends = [end for scale in scales for end in scale["domain"]]
             for scale in scales:
@@ -110,6 +112,21 @@ class Overlaid(Figure):
     def html(self) -> str:
         note = Markup('<p class="tlb-beside" role="note">{}</p>').format(self.label)
         return super().html() + str(note)
+
+
+def _ticks(spec: dict[str, Any], channel: str) -> Iterator[list[float]]:
+    """Yield the ticks of a channel's axes, where they are given as numbers."""
+    axis = spec.get("encoding", {}).get(channel, {}).get("axis") or {}
+    if isinstance(axis.get("values"), list):
+        yield axis["values"]
+    for layer in spec.get("layer", []):
+        yield from _ticks(layer, channel)
+
+
+def _add_ticks(own: list[list[float]], theirs: list[list[float]]) -> None:
+    """Add another chart's ticks to those of each axis."""
+    for ticks in own:
+        ticks[:] = sorted({*ticks, *(tick for more in theirs for tick in more)})
 
 
 def _scales(layers: list[dict[str, Any]], channel: str) -> Iterator[dict[str, Any]]:
