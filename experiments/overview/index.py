@@ -124,7 +124,8 @@ class Analysis(analysis.Analysis):
         """This machine's profile and, on a page about this computer, those of the published
         machines that have one, by what a table calls them."""
         if not self.about.is_this:
-            return {"this machine": self.profile}
+            shown = "our reference machine" if self.about.is_reference else self.about.machine
+            return {shown: self.profile}
         data = self.about.data
         known = {name: if_available(read, data, name) for name in data.machines()}
         return {"this computer": self.profile} | {name: one for name, one in known.items() if one}

@@ -68,7 +68,8 @@ def show_chart(
         shown.put(Borrowed(theirs.chart, words, reference, name, "the reference"))
         return
     label = "In grey: the reference machine."
-    shown.put(Overlaid(draw(data), f"{words} {label}", data, name, theirs, label))
+    made = Overlaid(draw(data), f"{words} {label}", data, name, theirs, label)
+    shown.put(made if made.has_grey else Figure(made.chart, words, data, name))
 
 
 def _committed_data(notebook: str, name: str) -> pd.DataFrame | None:

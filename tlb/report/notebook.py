@@ -76,6 +76,7 @@ def judge(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
 # --- the reference machine beside another
 
 _OPACITY = 0.45
+_THEIRS = "reference-"  # before the name of a data set of the reference's
 _MARKS = {"line", "point"}  # bands and bars would cover each other
 # The keys of a specification that belong to the whole chart.
 _TOP = ("$schema", "width", "height", "autosize", "config", "datasets", "params")
@@ -108,6 +109,11 @@ class Overlaid(Figure):
             "layer": both,
             "datasets": own["datasets"] | _drawn(theirs["datasets"], json.dumps(layers)),
         }
+
+    @property
+    def has_grey(self) -> bool:
+        """Whether the reference's chart has anything that can lie under this one."""
+        return any(name.startswith(_THEIRS) for name in self.spec().get("datasets", ()))
 
     def html(self) -> str:
         note = Markup('<p class="tlb-beside" role="note">{}</p>').format(self.label)
@@ -148,7 +154,7 @@ def _drawn(datasets: dict[str, list[dict[str, Any]]], layers: str) -> dict[str, 
 
 
 def _theirs(name: str) -> str:
-    return f"reference-{name}"
+    return f"{_THEIRS}{name}"
 
 
 def _grey(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -210,7 +216,8 @@ def with_reference(
     except Unavailable:
         return own
     label = f"Grey: the reference machine, {reference.host.microarchitecture}."
-    return Overlaid(own.chart, f"{own.alt} {label}", own.data, own.name, theirs, label)
+    made = Overlaid(own.chart, f"{own.alt} {label}", own.data, own.name, theirs, label)
+    return made if made.has_grey else own
 
 
 @dataclass(frozen=True)
