@@ -33,8 +33,8 @@ for path in sorted([*build.KERNELS.glob("*.c"), *build.KERNELS.glob("housekeepin
 """
 LIBRARIES = """
 from tlb.measure import build
-from tlb.programs.levers import SHIM, SITES
-for path in (SHIM, SITES):
+from tlb.programs.levers import SHIM, SITES_LIBRARY
+for path in (SHIM, SITES_LIBRARY):
     build.library(path)
 """
 

@@ -10,11 +10,11 @@ import pandas as pd
 from experiments.your_machine import address
 from experiments.your_machine.analysis import Analysis
 from tlb.report import charts
-from tlb.report.geometry_tables import level_name
 from tlb.report.render import MUTED, PALETTE, Figure
 from tlb.stats.curves import Curve
 from tlb.stats.geometry import Geometry
 from tlb.stats.geometry_curves import ALIAS_FROM
+from tlb.stats.geometry_tables import level_name
 from tlb.system.prose import count
 from tlb.system.reasons import required
 

@@ -10,8 +10,8 @@ from markupsafe import Markup
 from experiments.your_machine.analysis import Analysis
 from tlb.machine.cpuid import Tlb
 from tlb.machine.doctor import advice, describe
-from tlb.report import geometry_tables
 from tlb.report.render import Html, data_table, inline, lacking_note
+from tlb.stats import geometry_tables
 from tlb.system.prose import listed
 from tlb.system.reasons import explain
 from tlb.system.units import format_size, parse_size

@@ -237,7 +237,6 @@ COMMANDS = [
     ["doctor"],
     ["inspect"],
     ["pool"],
-    ["housekeeping"],
     ["measure", "page_chase", "--region-ms", "1", "--lines", "256"],
     ["measure", "graph_walk", "--vertices", "4096", "--region-ms", "1"],
     ["try", "--minutes", "0.1", "--lever", "none", "--", "/bin/sleep", "0.2"],

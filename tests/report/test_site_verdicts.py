@@ -23,7 +23,7 @@ fully-associative | fails | \d+ entries of 4k, fully associative
 entries-cover-a-pool | holds | They cover 32 × 2 MiB = 64 MiB
 step-not-slow-degradation | no-step | the price of translation leaves its plateau at about [\d,]+ pages
 capacity-alone | fails | the spread chase slows by [\d.]+ ns, its packed control by 0\.\d ns
-sequential-order-warms-the-walker | fails | Eight page-table entries of 8 bytes share a cache line, and in sequential order
+sequential-order-warms-the-walker | fails | Eight entries of 8 bytes share a cache line, so in sequential order
 slowdown-512-to-4k-is-tlb | holds | what it saves is not translation
 every-page-stride-misses | fails | The counters show 1\.00 page walks per load at 4,096 bytes
 stride-miss-penalty-10-ns | holds, not testable here | translation takes at least [\d.]+ and at most [\d.]+

@@ -8,7 +8,7 @@ from support.page_sizes import Paged
 from tlb.measure import survey
 from tlb.measure.grid import octaves
 from tlb.measure.record import Point
-from tlb.report import geometry_tables as wording
+from tlb.stats import geometry_tables as wording
 from tlb.stats import splinter
 from tlb.system.reasons import REASONS, Unavailable
 

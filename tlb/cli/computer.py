@@ -67,8 +67,7 @@ def geometry(
     from tlb.measure import survey
     from tlb.measure.measuring_setup import Rig
     from tlb.measure.store import Store
-    from tlb.report import geometry_tables
-    from tlb.stats import splinter
+    from tlb.stats import geometry_tables, splinter
     from tlb.stats.geometry import infer
 
     with tempfile.TemporaryDirectory(prefix="tlb-geometry-") as folder:

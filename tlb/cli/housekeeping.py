@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated
 
 import typer
@@ -13,11 +14,17 @@ from tlb.machine import changed_settings
 from tlb.machine import host as hosts
 from tlb.measure import states
 from tlb.measure.store import Store, data_root
-from tlb.report import discovery
 from tlb.system.files import measuring_lock
 from tlb.system.units import format_size
 
 app = typer.Typer(invoke_without_command=True)
+
+
+def _book_module(name: str) -> ModuleType:
+    """Return a module of the book, which needs the packages of a clone."""
+    from tlb.report import discovery
+
+    return discovery.load(name)
 
 
 @app.callback()
@@ -25,7 +32,7 @@ def look(context: typer.Context) -> None:
     """Measure what Linux's background work on memory costs."""
     if context.invoked_subcommand:
         return
-    campaign = discovery.load("housekeeping.campaign")
+    campaign = _book_module("housekeeping.campaign")
     leave, pieces = campaign.plan()
     print(
         f"`sudo tlb housekeeping measure` takes up to {campaign.SECONDS / 60:.0f} minutes and all "
@@ -46,7 +53,7 @@ def measure(
     leave: Annotated[str, typer.Option(help="Left to others; default: 15 %, at least 1GiB.")] = "",
 ) -> None:
     """Measure compaction, short programs, KSM, swap and khugepaged, and store it (root)."""
-    campaign = discovery.load("housekeeping.campaign")
+    campaign = _book_module("housekeeping.campaign")
     leave_bytes = terminal.parsed_size("--leave", leave) if leave else None
     changed_settings.check_namespace(
         Path("/"), "compaction, KSM, swap and khugepaged cannot be set, so nothing is measured"
@@ -62,7 +69,7 @@ def measure(
     host, store = hosts.inspect(), Store(data_root()).own
     machine = hosts.machine_id(host)
     states.write_description(store, machine, host)
-    name = discovery.load("housekeeping.document").NAME
+    name = _book_module("housekeeping.document").NAME
     store.write_document(machine, name, document.model_dump(mode="json"))
     parts = ", ".join(f"{part} ({code})" for part, code in document.lacking.items())
     lacking = f" Not measured: {parts}." if parts else ""
