@@ -8,6 +8,9 @@ class Quantities(quantities.Quantities):
     """Times are of a dependent load from one line in every base page; prices are spread minus
     packed."""
 
+    last_entries = Measured("pages that the last level holds, as stated", "pages", source="CPUID")
+    base_reach_bytes = Measured("memory that these cover with base pages", "bytes")
+    huge_reach_bytes = Measured("memory that they would cover with whole 2 MiB pages", "bytes")
     far_bytes = Measured("largest working set measured on base and on huge pages", "bytes")
     far_base_ns = Measured("a load there, on base pages", "ns")
     far_huge_ns = Measured("a load there, on 2 MiB pages", "ns")
