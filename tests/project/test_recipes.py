@@ -140,7 +140,8 @@ def test_a_chapter(copy):
     executed = copy.path.parent / "example.ipynb"
     copy.tlb("run", "example", *SMALL, "--output", str(executed))
     text = str(nbformat.read(executed, as_version=4))
-    assert "tlb-figure-chases" in text and "A load takes time." in text and "ns." in text
+    assert "tlb-figure-chases" in text and "A load takes time." in text
+    assert "<td>a load</td><td>–</td>" in text
     copy.run("-c", IS_DISCOVERED)
     files = {f"experiments/example/{name}.py" for name in CHAPTER}
     files |= {"book/example.ipynb", "_toc.yml", "tests/chapters/example/test_analysis.py"}
@@ -157,27 +158,28 @@ METADATA = ({}, FIGURE, {"tags": ["remove-input"]})
 EXAMPLE_CELLS = [
     [
         """import altair as alt
+import pandas as pd
 
 from experiments.example import claims, grid
 from experiments.example.analysis import Analysis
-from tlb.report import begin, figure, judge, say
-from tlb.report.render import Figure"""
+from experiments.example.quantities import Quantities
+from tlb.report import begin, judge, on_this_computer, quantities_of, say, show_chart"""
     ],
     [
         """chapter = begin("example", globals())
-points = grid.points(chapter.scope)
-a = Analysis(chapter.measure(points), chapter, globals())"""
+q, ref = quantities_of(chapter, Quantities)
+rows = chapter.measure(grid.points(chapter.scope))
+a = Analysis(rows, chapter)"""
     ],
     [
-        """price = a.spread - a.packed
+        """def chases(prices: pd.DataFrame) -> alt.Chart:
+    return alt.Chart(prices).mark_point().encode(x="lines:Q", y="median:Q")
 
-def chases(a):
-    chart = alt.Chart(a.price.table).mark_point().encode(x="lines:Q", y="median:Q")
-    return Figure(chart, "Two points.", a.price.table)
-
-figure(chases, a)"""
+show_chart(chases, a.price.table, "Two points.")
+q.record(rows, load_ns=lambda: a.spread.last)"""
     ],
-    ["say('A load takes {{ a.spread.last | ns(1) }}.')"],
+    ["say(f'A load takes {ref.load_ns}.')"],
+    ["on_this_computer(q, ref)"],
     ["judge(claims, a)"],
 ]
 EXAMPLE_TEST = """from support.common import About
@@ -217,6 +219,19 @@ class Analysis(analysis.Analysis):
     @cached_property
     def packed(self) -> Curve:
         return curves.packed(self.frame)
+
+    @property
+    def price(self) -> Curve:
+        return self.spread - self.packed
+''',
+    "quantities": '''"""One number."""
+
+from tlb.report import quantities
+from tlb.report.quantities import Measured
+
+
+class Quantities(quantities.Quantities):
+    load_ns = Measured("a load", "ns", 1)
 ''',
     "claims": '''"""One claim."""
 

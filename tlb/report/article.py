@@ -62,6 +62,7 @@ def show_chart(
         return
     reference = _committed_data(shown.notebook, name)
     if reference is None:  # before the first refresh
+        shown.put(Figure(draw(data), words, data, name))
         return
     theirs = Figure(draw(reference), words, reference, name)
     if data.empty:
