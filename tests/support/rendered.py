@@ -2,16 +2,14 @@
 machine."""
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any, NamedTuple
 
-from experiments.overview import CHAPTERS, index
-from experiments.overview.machine_verdicts import chapter_analysis, chapter_name
+from experiments.overview import CHAPTERS
+from experiments.overview.machine_verdicts import chapter_name
 from tlb.measure.store import Store, data_root
 from tlb.report import page, parameters
 from tlb.report.analysis import Analysis
 from tlb.report.chapter import Chapter
-from tlb.report.page import Cell
 from tlb.report.render import Figure
 
 CHAPTER_NAMES = [*map(chapter_name, CHAPTERS)]
@@ -25,27 +23,8 @@ class Shown(NamedTuple):
     verdicts: tuple[str, ...]  # and other tables
 
 
-def analysis(notebook: str, machine: str, names: dict[str, Any]) -> Analysis:
-    """A page's Analysis over its names. Raises Unavailable where the machine has no rows."""
-    chapter = Chapter(
-        notebook,
-        parameters.check(notebook, {"machine": machine, "minutes": 0.0}),
-        Store(data_root()),
-    )
-    if notebook not in CHAPTER_NAMES:
-        module = import_module(f"experiments.overview.{notebook}")
-        return (
-            index.Analysis(chapter, names=names)
-            if module is index
-            else module.Analysis(chapter, names)
-        )
-    return chapter_analysis(import_module(f"experiments.{notebook}"), chapter, names)
-
-
-def render(
-    notebook: str, machine: str = "reference", cells: tuple[Cell, ...] | None = None
-) -> Shown:
-    """Run a page's cells, or these in their place. Raises what a cell raises."""
+def render(notebook: str, machine: str) -> Shown:
+    """Run a page's cells about a published machine. Raises what a cell raises."""
     texts, figures, tables = list[str](), list[str](), list[str]()
 
     def put(shown: Any) -> None:
@@ -56,10 +35,15 @@ def render(
         elif hasattr(shown, "text"):
             tables.append(shown.text)
 
-    names: dict[str, Any] = {}
-    a = analysis(notebook, machine, names)
-    names |= {"a": a, "chapter": a.about}
-    page.run(page.Page(notebook, put), names, cells)
+    given = parameters.check(notebook, {"machine": machine, "minutes": 0.0})
+    chapter = Chapter(notebook, given, Store(data_root()))
+    made = page.Page(notebook, put, is_reference=False)
+    names: dict[str, Any] = {page.PAGE: made}
+    for cell in page.cells(notebook):
+        if cell.kind == "code":
+            made.cell = cell.number
+            exec(compile(cell.source, made.place, "exec"), names)
+            names |= {"begin": lambda *given: chapter}
     return Shown(tuple(texts), tuple(figures), tuple(tables))
 
 
