@@ -14,6 +14,7 @@ import sqlite3
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from shutil import disk_usage
 from threading import Lock
 from typing import Any
 
@@ -26,6 +27,7 @@ DATABASE_LOGS = (
     f"{DATABASE_FILE}-wal",
     f"{DATABASE_FILE}-shm",
 )  # that SQLite keeps beside it while it is open
+INDEX_BYTES = 32 << 10  # of the log's index, which SQLite makes first
 BUSY_S = 600  # to wait for another writer: each holds the file for milliseconds, on a slow disk too
 _TABLES = """
 CREATE TABLE IF NOT EXISTS records (
@@ -153,7 +155,11 @@ class RowDatabase:
             yield
         except sqlite3.Error as error:
             # the low byte of an extended code
-            code = _REASONS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
+            number = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            code = _REASONS.get(number)
+            # No room for the log's index is an error of input and output.
+            if number == sqlite3.SQLITE_IOERR and disk_usage(self.path.parent).free < INDEX_BYTES:
+                code = "disk-full"
             if code is None:
                 raise
             raise Unavailable(code, f"{self.path}: {error}") from error
