@@ -199,12 +199,13 @@ def refresh(chapter: str) -> Path:
     With the first page, the README's figure is updated too.
     """
     path, data = BOOK / f"{chapter}.ipynb", Store(data_root())
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, kernel() as within:
         for machine in data.machines() if records_quantities(chapter) else ():
+            done = Path(folder) / f"{machine}.ipynb"
             with suppress(SystemExit):  # it has no rows of this chapter
-                execute(chapter, done := Path(folder) / f"{machine}.ipynb", {"machine": machine})
+                execute(chapter, done, {"machine": machine}, within)
                 keep_quantities(data, machine, done)
-        execute(chapter, done := Path(folder) / path.name, {})
+        execute(chapter, done := Path(folder) / path.name, {}, within)
         notebook = nbformat.read(done, as_version=4)
     for part in (notebook, *notebook.cells):  # when and for how long it ran
         part.metadata.pop("papermill", None)
