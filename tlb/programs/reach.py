@@ -55,9 +55,10 @@ class Reach:
     def of(cls, host: Host, store: Store) -> Reach:
         """Return what this computer's own rows say, else its published rows, else CPUID.
 
-        Where there are rows, a process of its own reads them, for pandas and SciPy take 200 MB. If
-        memory runs out, it is the first to end, and CPUID is all that is known."""
-        if not any(_sources(host, store, experiment) for experiment in (PRICES, SURVEY)):
+        Where there may be rows, a process of its own reads them, for pandas and SciPy take 200 MB.
+        If memory runs out, it is the first to end, and CPUID is all that is known."""
+        machine = if_available(hosts.machine_id, host)  # of an unknown computer there are no rows
+        if not any(machine in each.machines() for each in (store.own, store)):
             return read(host, store)
         try:
             with processes.workers(1, "fork") as pool:
