@@ -36,15 +36,16 @@ def program(tmp_path_factory) -> Path:
 def ran(
     program: Path, mode: str, lever: levers.Lever, passes: int = PASSES, after_s: float = 0.0
 ) -> tuple[Run, snapshots.Snapshot]:
-    done = run(
-        [str(program), mode, str(MIB), str(passes), "200"],
-        lever,
-        limit_s=LONG_S,
-        share=0.3,
-        after_s=after_s,
-    )
-    assert (done.status, done.left, done.written[0].size_bytes) == (0, 0, len(answer(MIB, passes)))
-    peak = snapshots.at_peak(done.snapshots)
+    """Run the program, and again with a longer wait at its end if a busy machine took no snapshot
+    of all its memory."""
+    for wait_ms in ("200", "2000", "20000"):
+        command = [str(program), mode, str(MIB), str(passes), wait_ms]
+        done = run(command, lever, limit_s=LONG_S, share=0.3, after_s=after_s)
+        size_bytes = len(answer(MIB, passes))
+        assert (done.status, done.left, done.written[0].size_bytes) == (0, 0, size_bytes)
+        peak = snapshots.at_peak(done.snapshots)
+        if peak is not None and peak.pages.resident_bytes >= MIB << 20:
+            break
     assert peak is not None and peak.processes == 1 and peak.pages.resident_bytes >= MIB << 20
     return done, peak
 
