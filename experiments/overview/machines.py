@@ -18,11 +18,15 @@ from tlb.measure import build, states
 from tlb.measure.store import Store
 from tlb.report import analysis
 from tlb.report.chapter import Chapter
+from tlb.report.quantities import Found
 from tlb.stats import splinter
+from tlb.stats.intervals import Interval
 from tlb.system import procfs
-from tlb.system.reasons import Unavailable, if_available
+from tlb.system.prose import escape_markdown
+from tlb.system.reasons import Unavailable, if_available, required
 
-PAGE = "machines"
+# as found or, where nothing was, as stated
+ENTRY_QUANTITIES = {level: (f"entries_level_{level}", f"stated_level_{level}") for level in (1, 2)}
 THIS_COMPUTER = "this computer"
 Backing = Literal["whole", "splintered", "unknown"]
 _PAGES: dict[str, Backing] = {"not splintered": "whole", "splintered by the host": "splintered"}
@@ -59,6 +63,14 @@ class Machine(NamedTuple):
         """Of the first of these quantities that has one; NaN where none has."""
         found = filter(None, map(self.quantity, names))
         return next((one.value for one in found if one.value is not None), float("nan"))
+
+    def interval(self, *names: str) -> Interval:
+        """Return the first of these quantities that has a value. Raises Unavailable("no-data")."""
+        found = (one.interval for one in map(self.quantity, names) if one)
+        known = next((one for one in found if one is not None), None)
+        if known is None:
+            raise Unavailable("no-data", f"{' or '.join(names)} of {self.name}")
+        return known
 
     @property
     def counts(self) -> bool:
@@ -135,6 +147,49 @@ class Analysis(analysis.Analysis):
             (each for each in self.machines if isfinite(each.value(*names))),
             key=lambda each: each.value(*names),
         )
+
+    def not_shown(self) -> str:
+        """List the machines that are not shown, and why, as Markdown."""
+        return "\n".join(
+            f"- {escape_markdown(each.label)} is not shown: {escape_markdown(why)}"
+            for each in self.machines
+            for why in each.why
+        )
+
+    def page_quantities(self) -> dict[str, Found]:
+        """Return what the page's text quotes, by name of MachinesPage."""
+        published = [each for each in self.machines if not each.is_own]
+
+        def of(family: str, *names: str) -> Found:
+            return lambda: _of(published, family).interval(*names)
+
+        found, stated = ENTRY_QUANTITIES[2]
+
+        def most_off() -> float:
+            stating = [_of(published, f"zen-{number}") for number in (3, 4, 5)]
+            return max(abs(each.value(found) / each.value(stated) - 1) for each in stating)
+
+        gain = "gain_thp", "gain_2m"
+        return {
+            "machines": len(published),
+            "with_counters": sum(each.counts for each in published),
+            "splintering": sum(each.pages == "splintered" for each in published),
+            "first_level_zen5_ns": of("zen-5", "load_first_level"),
+            "first_level_emerald_ns": of("emerald-rapids", "load_first_level"),
+            "entries_emerald": of("emerald-rapids", found),
+            "entries_zen5": of("zen-5", found),
+            "off_stated": most_off,
+            "gain_emerald": of("emerald-rapids", *gain),
+            "gain_zen5": of("zen-5", *gain),
+            "gain_zen3": of("zen-3", *gain),
+            "gain_zen4": of("zen-4", *gain),
+        }
+
+
+def _of(machines: list[Machine], family: str) -> Machine:
+    """Return the first machine of a family. Raises Unavailable("no-data")."""
+    found = [each for each in machines if each.name.startswith(f"{family}-")]
+    return required(found, f"data/ holds no machine of the family {family}", "no-data")[0]
 
 
 def _is_earlier(rows: pd.DataFrame) -> bool:

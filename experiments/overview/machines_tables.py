@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from experiments.overview.machines import Analysis, Machine
-from experiments.overview.machines_compared import ENTRY_QUANTITIES, last_level_entries
+from experiments.overview.machines import ENTRY_QUANTITIES, Analysis, Machine
 from tlb.report.render import Html, join
 from tlb.report.setting import hypervisor_name
 from tlb.stats.scatter import JUMP
@@ -102,6 +101,13 @@ def machines_table(a: Analysis) -> Html:
         rules = join(_RULE, TABLE_ORDERS)
         choice = Markup(_CHOICE).format(rules, join('<option value="{}">{}</option>', TABLE_ORDERS))
     return Html(str(Markup(_TABLE).format(choice, head, body)), "\n".join(lines))
+
+
+def last_level_entries(each: Machine) -> str:
+    """Return the entries of the last level as text: as found, with their interval, or as stated."""
+    found, stated = (each.quantity(name) for name in ENTRY_QUANTITIES[2])
+    known = found.interval if found else None
+    return f"{known:,.0f}" if known else f"{stated.value:,.0f}" if stated else ""
 
 
 def _cells(each: Machine) -> list[Markup]:

@@ -1,34 +1,66 @@
-"""The page about method: why a repeat is a process, what a control takes away, and how often the
-rule of verdicts is wrong."""
+"""The page about method and reproducibility: how far mappings differ, how often the rule of verdicts
+is wrong, which rows, kernels and libraries are behind the chapters, and what a second run showed."""
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Sequence
 from functools import cached_property
 from math import pi, sqrt
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from experiments import stlb_cliff
+from experiments import stlb_cliff, your_program
+from experiments.overview import CHAPTERS
+from experiments.overview.compare import CANNOT_TELL, DIFFERS, NO_DIFFERENCE
 from experiments.overview.error_rates import error_rates, lognormal_times, measured_ratio
-from tlb.measure import campaign
-from tlb.report import analysis
+from experiments.overview.machine_verdicts import chapter_name
+from tlb.machine import host as hosts
+from tlb.measure import campaign, survey
+from tlb.report import analysis, discovery
+from tlb.report.card import processes
 from tlb.report.chapter import Chapter
+from tlb.report.page import ABSENT
+from tlb.report.quantities import Found
 from tlb.report.render import Html, data_table
+from tlb.report.setting import hypervisor_name
 from tlb.report.verdicts import decided, inside
+from tlb.system.files import ROOT
+from tlb.system.reasons import Unavailable, if_available, required
+
+# What numbers pass through; the rest of requirements.lock builds the page around them.
+LIBRARIES = (
+    "numpy",
+    "pandas",
+    "scipy",
+    "numba",
+    "altair",
+    "papermill",
+    "nbval",
+    "jupyter-book",
+    "sphinxcontrib-bibtex",
+)
+# No two processes have all of these.
+_PROCESS = ["kernel", "engine", "repeat", "checksum", "started_at", "ns_per_access", "wall_ns"]
 
 
 class Analysis(analysis.Analysis):
-    """The rows of the chapter about the cliff, which has most processes of one kernel; and
-    simulated verdicts, which need no rows."""
+    """The rows of each chapter as they are kept, since nothing is measured here; those of the cliff
+    have most mappings of one kernel. Simulated verdicts need no rows."""
 
     chapter = "method"
 
     def __init__(self, chapter: Chapter, names: dict[str, Any] | None = None):
-        """Of the chapter's machine nothing is measured here."""
         super().__init__(pd.DataFrame(), chapter, names)
-        self._cliff = Chapter("stlb_cliff", {**chapter.parameters, "minutes": 0.0}, chapter.data)
+        given = {**chapter.parameters, "minutes": 0.0}
+        every = [name for name in map(chapter_name, CHAPTERS) if name != chapter_name(your_program)]
+        self._chapters = {
+            name: Chapter(name, given, chapter.data) for name in [*every, survey.NAME]
+        }
+        self._cliff = self._chapters["stlb_cliff"]
 
     @cached_property
     def cliff(self) -> stlb_cliff.Analysis:
@@ -43,7 +75,10 @@ class Analysis(analysis.Analysis):
         A mapping's time is the median of its batches; a median of n normal values has sqrt(pi / 2n)
         times their standard error.
         """
-        chases = self.cliff.frame[self.cliff.frame["kernel"] == "page_chase"]
+        cliff = if_available(lambda: self.cliff.frame)
+        if cliff is None:
+            return pd.DataFrame({"n": [], "between": [], "alone": []})
+        chases = cliff[cliff["kernel"] == "page_chase"]
         each = chases.assign(
             alone=[
                 _spread(pd.Series(times)) * sqrt(pi / 2 / len(times))
@@ -59,6 +94,19 @@ class Analysis(analysis.Analysis):
             }
         )
         return found[found["n"] >= campaign.LEAST]
+
+    def control_example(self) -> dict[str, Found]:
+        """Return the largest working set that has a price, with its loads, by name of MethodPage."""
+
+        def size() -> int:
+            return max(required(self.cliff.price.xs, "no size has a price"))
+
+        return {
+            "far_bytes": lambda: size() * self.base_page_bytes,
+            "far_ns": lambda: self.cliff.spread.get(size()),
+            "far_packed_ns": lambda: self.cliff.packed.get(size()),
+            "near_ns": lambda: self.cliff.spread.get(min(self.cliff.price.xs)),
+        }
 
     @staticmethod
     def simulated_verdicts(line: float, beyond: float, noises: Sequence[float]) -> pd.DataFrame:
@@ -85,12 +133,159 @@ class Analysis(analysis.Analysis):
         ]
         return pd.DataFrame(rows)
 
+    @cached_property
+    def kept(self) -> dict[str, tuple[Chapter, pd.DataFrame]]:
+        """Return the chapters that have rows, with the rows that the chapter's page shows."""
+        found = {}
+        for name, chapter in self._chapters.items():
+            points = [] if name == survey.NAME else discovery.load(name).grid.points(chapter.scope)
+            if (rows := if_available(chapter.measure, points)) is not None:
+                found[name] = (chapter, rows)
+        return found
+
+    @property
+    def rows(self) -> pd.DataFrame:
+        """Return the rows behind all chapters, each once. Raises Unavailable("no-data")."""
+        frames = [rows[_PROCESS].assign(machine=c.machine) for c, rows in self.kept.values()]
+        return pd.concat(required(frames, "any chapter", "no-data")).drop_duplicates()
+
+    @cached_property
+    def _second_run(self) -> pd.DataFrame:
+        """Return data/second_run/<machine>.parquet, which data/README.md explains. Raises
+        Unavailable("no-data")."""
+        path = self.about.store.root / "second_run" / f"{self.about.machine}.parquet"
+        if not path.is_file():
+            raise Unavailable("no-data", f"{self.about.machine} has no second run")
+        return pd.read_parquet(path)
+
+    @property
+    def second_run(self) -> pd.DataFrame:
+        """Return a row a time that was measured in a second run too: its chapter, its `ratio`
+        (second over first), the verdict of `tlb compare` and the `date`. Raises
+        Unavailable("no-data")."""
+        return self._second_run[self._second_run["claim"].isna()]
+
+    def judged_again(self) -> pd.DataFrame:
+        """Return the claims that an interval decides in both runs: chapter, claim, and the two
+        verdicts. Raises Unavailable("no-data")."""
+        claims = self._second_run[self._second_run["claim"].notna()]
+        return claims.rename(columns={"first_verdict": "first", "second_verdict": "second"})
+
+    def by_chapter(self) -> pd.DataFrame:
+        """Return a row a chapter: its machine, how many points and measurements, the minutes that
+        these took, a digest of its rows."""
+        found = []
+        for name, (chapter, rows) in self.kept.items():
+            row = {
+                "chapter": name.replace("_", " "),
+                "machine": chapter.machine,
+                "points": len(processes(rows)),
+                "measurements": len(rows),
+                "minutes": rows["wall_ns"].sum() / 6e10,
+                "measured from": rows["started_at"].min()[:10],
+                "rows": _digest(rows),
+            }
+            found.append(row)
+        return pd.DataFrame(found)
+
+    def by_kernel(self) -> pd.DataFrame:
+        """Return a row a kernel, engine and version of what it measures: the digest of its source,
+        and which chapters have rows of it."""
+        by = ["kernel", "engine", "measures", "digest"]
+        frames = [pd.DataFrame(columns=[*by, "chapters"])]
+        for name, (_, rows) in self.kept.items():
+            own = rows.rename(columns={"source": "digest"})[by].drop_duplicates().sort_values(by)
+            frames.append(own.assign(chapters=name.replace("_", " ")))
+        found = pd.concat(frames[1:] or frames, ignore_index=True)
+        return found.groupby(by, as_index=False).agg({"chapters": ", ".join})
+
+    def by_machine(self) -> pd.DataFrame:
+        """Return a row a machine that has rows here: its CPU, its Linux, who translates for it, its
+        compiler, and its state."""
+        found = []
+        for name, host in {c.machine: c.host for c, _ in self.kept.values()}.items():
+            row = {"machine": name, "processor": f"{host.cpu_model} ({host.microarchitecture})"}
+            known = {"none": "bare metal", "unknown": "bare metal or a guest"}
+            guest = known.get(host.hypervisor, f"guest, {hypervisor_name(host)}")
+            row |= {"system": f"{host.os} {host.kernel_release}", "virtualization": guest}
+            compiler = (host.c_compiler or "none").rpartition(" ")[2]
+            found.append(row | {"compiler": compiler, "state": hosts.state(host)})
+        return pd.DataFrame(found)
+
+    def totals(self) -> dict[str, float]:
+        """Return how much was measured, by name of MethodPage."""
+        return {"measurements": len(self.rows), "minutes": self.rows["wall_ns"].sum() / 6e10}
+
+    def second_run_quantities(self) -> dict[str, Found]:
+        """Return how far the second run lies from the first, by name of MethodPage. Raises
+        Unavailable("no-data")."""
+        second = self.second_run
+        off, words = apart(second["ratio"]), second["verdict"].value_counts()
+        is_far = (second["verdict"] == DIFFERS) & (second["chapter"] == "stlb_cliff")
+        far, claims = second[is_far], self.judged_again()
+        return {
+            "second_times": len(second),
+            "second_half": off.median(),
+            "second_wide": off.quantile(0.95),
+            "second_differ": int(words.get(DIFFERS, 0)),
+            "second_same": int(words.get(NO_DIFFERENCE, 0)),
+            "second_unclear": int(words.get(CANNOT_TELL, 0)),
+            "cliff_differ": len(far),
+            "cliff_least_pages": far["lines"].min(),
+            "cliff_most_pages": far["lines"].max(),
+            "cliff_least_ratio": far["ratio"].min(),
+            "cliff_most_ratio": far["ratio"].max(),
+            "claims_again": len(claims),
+            "claims_same": int((claims["first"] == claims["second"]).sum()),
+        }
+
+    def second_run_by_chapter(self) -> pd.DataFrame:
+        """Return a row a chapter: how far the times of the second run lie from the first, and how
+        many of them do by more than chance; empty without a second run."""
+        rows: list[dict[str, object]] = []
+        second = if_available(lambda: self.second_run)
+        if second is None:
+            return pd.DataFrame(rows)
+        for chapter, found in second.groupby("chapter", sort=False):
+            off, words = apart(found["ratio"]), found["verdict"].value_counts()
+            row: dict[str, object] = {"chapter": str(chapter).replace("_", " ")}
+            row |= {
+                "times": len(found),
+                "half within": f"{off.median():.1%}",
+                "nineteen in twenty within": f"{off.quantile(0.95):.0%}",
+            }
+            verdicts = (DIFFERS, NO_DIFFERENCE, CANNOT_TELL)
+            rows.append(row | {word: int(words.get(word, 0)) for word in verdicts})
+        return pd.DataFrame(rows)
+
 
 def _spread(times: pd.Series) -> float:
     """Interquartile range over median."""
     return float((times.quantile(0.75) - times.quantile(0.25)) / times.median())
 
 
-def method_rates(a: Analysis) -> Html:
-    """The rule's rates as a table."""
-    return data_table(a.rates, decimals=1)
+def _digest(frame: pd.DataFrame) -> str:
+    """12 hex digits that any other rows, in any order, would change: of each row's checksum, time
+    and beginning."""
+    lines = sorted(
+        f"{row.kernel} {row.checksum} {row.ns_per_access!r} {row.started_at}"
+        for row in frame.itertuples()
+    )
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+
+
+def locked() -> dict[str, str]:
+    """Return the versions of LIBRARIES in requirements.lock by name."""
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    every = dict(re.findall(r"(?m)^([a-z0-9-]+)==([^\s;]+)", lock))
+    return {name: every[name] for name in LIBRARIES}
+
+
+def apart(ratios: pd.Series) -> pd.Series:
+    """Return by which part the larger of two medians exceeds the smaller."""
+    return np.exp(np.log(ratios).abs()) - 1
+
+
+def table_of(frame: pd.DataFrame) -> Html:
+    """Return a table, or a dash for one without rows."""
+    return data_table(frame) if len(frame) else ABSENT

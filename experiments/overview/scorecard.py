@@ -19,7 +19,13 @@ from experiments.overview.machine_verdicts import (
 )
 from tlb.report import analysis, page
 from tlb.report.chapter import Chapter
-from tlb.report.verdicts import CSS_CLASS_BY_VERDICT, bounds_html, claims_of, statements
+from tlb.report.verdicts import (
+    CSS_CLASS_BY_VERDICT,
+    WRONG_BY_CHANCE,
+    bounds_html,
+    claims_of,
+    statements,
+)
 from tlb.system.reasons import Unavailable
 
 UNMEASURED = "not measured"
@@ -147,25 +153,29 @@ class Analysis(analysis.Analysis):
         deciding = sum(word in DECIDED for word in each)
         return row | {MACHINES_DISAGREE: {*DECIDED} <= {*each}, "deciding": deciding} | words
 
-    @property
-    def stand_ins(self) -> dict[str, list[str]]:
-        """Links to the chapters whose verdicts are those of a machine that stands in for the
-        reference, by that machine."""
-        found: dict[str, list[str]] = {}
-        for chapter in self.titles:
-            if not self.own and (name := self.machine_of(chapter)) != self.about.machine:
-                found.setdefault(name, []).append(f"{{doc}}`{chapter}`")
-        return found
-
-    @property
-    def measured_otherwise(self) -> list[str]:
-        """The machines some of whose verdicts are of other versions of the kernels."""
-        return [name for name in self.others if (self.rows[name] == MEASURED_DIFFERENTLY).any()]
-
-    @property
-    def statement_kinds(self) -> Counter[str]:
-        """How many sentences of the sources are of each status in claims.csv."""
-        return Counter(row.status for row in statements().values())
+    def counts(self) -> dict[str, float]:
+        """Return the numbers of claims that the page's text quotes, by name of ClaimsPage."""
+        rows, kinds = self.rows, Counter(row.status for row in statements().values())
+        words = rows["verdict"].value_counts()
+        untestable = int(words.get("not testable here", 0))
+        return {
+            "claims": len(rows),
+            "testable": len(rows) - untestable,
+            "hold": int(words.get("holds", 0)),
+            "fail": int(words.get("fails", 0)),
+            "undecided": int(words.get("cannot tell", 0)),
+            "untestable": untestable,
+            "several": int((rows["deciding"] > 1).sum()),
+            "disagree": int(rows[MACHINES_DISAGREE].sum()),
+            "by_interval": int(rows["by_interval"].sum()),
+            "decided": int(rows["is_decided"].sum()),
+            "wrong_by_chance": float(rows["by_interval"].sum() * WRONG_BY_CHANCE),
+            "statements": kinds.total(),
+            "judged": kinds["judged"],
+            "beyond": kinds["not testable"],
+            "arithmetic": kinds["arithmetic"],
+            "repeated": kinds["said again"],
+        }
 
 
 def _title(chapter: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import isinf
 
 from markupsafe import Markup
@@ -46,7 +46,8 @@ _SHORT = {
 
 def counts(a: Analysis) -> Html:
     """Return the number of each verdict by machine. The page of machines links to these rows."""
-    here = {"this" if a.own else a.about.machine: ("this machine", a.rows["verdict"])}
+    label = "this computer" if a.own else "the reference machine"
+    here = {"this" if a.own else a.about.machine: (label, a.rows["verdict"])}
     here |= {name: (label, a.rows[name]) for name, label in a.others.items()}
     words = [
         word for word in CSS_CLASS_BY_WORD if any((rows == word).any() for _, rows in here.values())
@@ -69,13 +70,13 @@ def counts(a: Analysis) -> Html:
 # --- each claim
 
 
-def cards(a: Analysis) -> Html:
-    """Return the claims that the page explains (`a.ten`: by id, why, by verdict), a card each."""
-    rows = a.rows.set_index("id", drop=False).loc[[*a.ten]].to_dict("records")
+def cards(a: Analysis, explained: Mapping[str, Mapping[str, str]]) -> Html:
+    """Return the claims that the page explains (by id, why, by verdict), a card each."""
+    rows = a.rows.set_index("id", drop=False).loc[[*explained]].to_dict("records")
     items = []
     for row in rows:
         word, statement = row["verdict"], statements()[row["id"]]
-        why = inline(a.ten[row["id"]].get(word, ""))
+        why = inline(explained[str(row["id"])].get(word, ""))
         items.append(
             (
                 CSS_CLASS_BY_WORD[word],
@@ -91,10 +92,10 @@ def cards(a: Analysis) -> Html:
     return Html(f'<ul class="tlb-cards tlb-scorecard">{join(card, items)}</ul>', lines)
 
 
-def claims(a: Analysis) -> Html:
-    """Return all other claims, a line each that unfolds, to be chosen from by chapter and
+def claims(a: Analysis, without: Collection[str]) -> Html:
+    """Return all claims but some, by id, a line each that unfolds, to be chosen from by chapter and
     verdict."""
-    rest = a.rows[~a.rows["id"].isin([*a.ten])]
+    rest = a.rows[~a.rows["id"].isin([*without])]
     groups = join(
         '<tbody data-chapter="{0}"><tr><th scope="rowgroup" colspan="2">'
         '<a href="{0}.html">{1}</a></th></tr>{2}</tbody>',
@@ -231,7 +232,7 @@ def _choice(label: str, values: Mapping[str, str]) -> Markup:
 # --- what is not judged
 
 
-def not_judged(a: Analysis) -> Html:
+def not_judged() -> Html:
     """Return, to unfold, what no measurement decides, what is arithmetic, and what is said again."""
     titles = {
         "not testable": "No measurement in this book can decide",

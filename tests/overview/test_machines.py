@@ -65,7 +65,7 @@ def add(
 
 
 def page(store: Store, machine: str = "reference") -> Analysis:
-    return Analysis(Chapter(machines.PAGE, DEFAULTS | {"machine": machine}, store))
+    return Analysis(Chapter("machines", DEFAULTS | {"machine": machine}, store))
 
 
 def shown(a: Analysis, holes: bool = False) -> tuple[BeautifulSoup, str]:
@@ -117,7 +117,7 @@ def test_each_machine_has_a_row_its_marks_and_its_words(store, number):
 def test_this_computer_stands_first_with_rows_of_its_own(store, monkeypatch):
     host = Stated().host()
     monkeypatch.setattr("tlb.machine.host.inspect", lambda: host)
-    own = machines.replace(Chapter(machines.PAGE, DEFAULTS | {"machine": "this"}, store))
+    own = machines.replace(Chapter("machines", DEFAULTS | {"machine": "this"}, store))
     add(store, "a-machine-aaaaaaaa")
     add(store.own, own.machine)
     a = Analysis(own)
