@@ -75,17 +75,6 @@ def run_numbers(started_at: pd.Series) -> pd.Series:
     return (begins.diff().dt.total_seconds() > PAUSE_S).cumsum().reindex(started_at.index)
 
 
-def largest_run_ratios(frame: pd.DataFrame, by: Sequence[str], value: str) -> pd.Series:
-    """Return, of each point with values of several runs, the largest of its runs' medians over the
-    smallest: 1 or more. A median that is not above zero has no ratio."""
-    finite = frame.loc[np.isfinite(frame[value]), list(dict.fromkeys([*by, value, "started_at"]))]
-    finite = finite.assign(run=lambda rows: run_numbers(rows["started_at"]))
-    medians = finite.groupby([*by, "run"], dropna=False)[value].median()
-    each = medians[medians > 0].groupby(level=list(by), dropna=False).agg(["size", "min", "max"])
-    several = each[each["size"] > 1]
-    return several["max"] / several["min"]
-
-
 def rows_of_shared_kernels(
     a: pd.DataFrame, b: pd.DataFrame
 ) -> tuple[pd.DataFrame, pd.DataFrame, set[str]]:

@@ -172,8 +172,6 @@ class Analysis(analysis.Analysis):
         gain = "gain_thp", "gain_2m"
         return {
             "machines": len(published),
-            "with_counters": sum(each.counts for each in published),
-            "splintering": sum(each.pages == "splintered" for each in published),
             "first_level_zen5_ns": of("zen-5", "load_first_level"),
             "first_level_emerald_ns": of("emerald-rapids", "load_first_level"),
             "entries_emerald": of("emerald-rapids", found),

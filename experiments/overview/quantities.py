@@ -8,8 +8,6 @@ class MachinesPage(quantities.Quantities):
     """Entries are those that a chase finds in all levels; gains are of 2 MiB pages in 2 GiB."""
 
     machines = Measured("machines with published rows", "")
-    with_counters = Measured("of these, with hardware counters", "")
-    splintering = Measured("of these, on a host that splinters huge pages", "")
     first_level_zen5_ns = Measured("a load that hits the first level, Zen 5", "ns", 1)
     first_level_emerald_ns = Measured("a load that hits the first level, Emerald Rapids", "ns", 1)
     entries_emerald = Measured("entries of the TLB, Emerald Rapids", "pages")

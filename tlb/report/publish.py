@@ -206,6 +206,7 @@ def refresh(chapter: str) -> Path:
                 execute(chapter, done, {"machine": machine}, within)
                 keep_quantities(data, machine, done)
         execute(chapter, done := Path(folder) / path.name, {}, within)
+        keep_quantities(data, data.resolve("reference", experiment=chapter), done)
         notebook = nbformat.read(done, as_version=4)
     for part in (notebook, *notebook.cells):  # when and for how long it ran
         part.metadata.pop("papermill", None)
