@@ -39,7 +39,7 @@ _EXIT_CODES = {
     ),
 }
 _SIGNALLED, _INTERRUPTED = 128, 130  # the latter is what typer returns after Ctrl-C
-_OF_THE_BOOK = {"book", "bundle", "fleet", "atlas"}  # modules whose commands need a clone
+_OF_THE_BOOK = {"book", "bundle", "fleet"}  # modules whose commands need a clone
 _MESSAGE_CHARS = 500
 RESUMABLE = ("run", "book", "fleet")
 
@@ -157,7 +157,6 @@ GROUPS = {
             "Add a bundle to data/, with a new card and profile.",
         ),
         Entry("fleet", "fleet", "app", "Measure the book's campaign on many computers."),
-        Entry("atlas", "atlas", "app", "Query the data of many machines with SQL."),
     ],
     "Development": [
         Entry("bench", "book", "bench", "Compare the instrument with independent programs."),
