@@ -90,8 +90,8 @@ class Analysis(analysis.Analysis):
 
     chapter = "machines"
 
-    def __init__(self, chapter: Chapter, names: dict[str, Any] | None = None):
-        super().__init__(pd.DataFrame(), chapter, names)
+    def __init__(self, chapter: Chapter):
+        super().__init__(pd.DataFrame(), chapter)
         # nothing is measured for this page
         self._chapter = replace(chapter, parameters=chapter.parameters | {"minutes": 0.0}, notes=[])
 

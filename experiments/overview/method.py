@@ -8,7 +8,6 @@ import re
 from collections.abc import Sequence
 from functools import cached_property
 from math import pi, sqrt
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -53,8 +52,8 @@ class Analysis(analysis.Analysis):
 
     chapter = "method"
 
-    def __init__(self, chapter: Chapter, names: dict[str, Any] | None = None):
-        super().__init__(pd.DataFrame(), chapter, names)
+    def __init__(self, chapter: Chapter):
+        super().__init__(pd.DataFrame(), chapter)
         given = {**chapter.parameters, "minutes": 0.0}
         every = [name for name in map(chapter_name, CHAPTERS) if name != chapter_name(your_program)]
         self._chapters = {

@@ -51,8 +51,8 @@ class Analysis(analysis.Analysis):
 
     chapter = "scorecard"
 
-    def __init__(self, chapter: Chapter, names: dict[str, Any] | None = None):
-        super().__init__(pd.DataFrame(), chapter, names)
+    def __init__(self, chapter: Chapter):
+        super().__init__(pd.DataFrame(), chapter)
         self.titles = {name: _title(name) for name in map(chapter_name, CHAPTERS)}
         # judging measures nothing
         self._chapter = replace(chapter, parameters=chapter.parameters | {"minutes": 0.0})

@@ -6,6 +6,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 import pytest
+from support.pages import run_cells
 
 from tlb.report import article, page, quantities
 from tlb.report.notebook import Borrowed, Overlaid
@@ -30,7 +31,7 @@ def run(source: str, outputs: list[Any], is_reference: bool, tmp_path, monkeypat
     shown: list[Any] = []
     names |= {"show_chart": article.show_chart, "curve": curve, "put": shown.append}
     names["on_this_computer"] = article.on_this_computer
-    page.run(page.Page("made", shown.append, is_reference=is_reference), names)
+    run_cells(page.Page("made", shown.append, is_reference=is_reference), names)
     (made,) = shown
     return made
 

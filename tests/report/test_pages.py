@@ -8,120 +8,47 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from support.common import About
-from support.pages import figure as drawn
-from support.synthetic import Stated, Truth, frame, grid
+from support.pages import run_cells
 
-from experiments import stlb_cliff
-from tlb.report import notebook, page
-from tlb.report.analysis import Analysis
+from tlb.report import page, quantities
 from tlb.report.page import PageError
 from tlb.report.parameters import table_of_contents
-from tlb.stats.intervals import Interval
-from tlb.system.reasons import Unavailable
+from tlb.report.quantities import Measured
 
 NOTEBOOKS = table_of_contents()
-CONDITIONS = 5  # on the paragraphs of a chapter
 
 
-def run(source: str, **names: Any) -> list[Any]:
-    """What a cell puts on its page."""
+class Numbers(quantities.Quantities):
+    load_ns = Measured("a load", "ns", 1)
+    walk_ns = Measured("a walk", "ns", 1)
+
+
+def said(text: str) -> list[Any]:
+    """What a text puts on the reference's page."""
     shown: list[Any] = []
-    names |= {
-        "say": page.say,
-        "figure": notebook.figure,
-        "table": notebook.table,
-        page.PAGE: page.Page("somewhere", shown.append, cell=3),
-    }
-    exec(source, names)
+    page.open_page(page.Page("somewhere", shown.append, cell=3))
+    page.say(text)
     return shown
 
 
-def text(template: str, **names: Any) -> str:
-    (shown,) = run(f"say({template!r})", **names)
-    return shown.markdown
-
-
-@pytest.mark.parametrize(
-    ("template", "told"),
-    [
-        ("{{ x | ns(1) }}", "1,234.5 ns"),
-        ("{{ share | share(1) }}", "12.3%"),
-        ("{{ i | ns(1) }}", "1.5 (1.4 to 1.6) ns"),
-        ("{{ '<b>' | plain }}", r"\<b\>"),
-        ("{{ -0.0001 | num(1) }}", "0.0"),
-    ],
-)
-def test_a_template_takes_the_names_of_its_page(template, told):
-    assert text(template, x=1234.5, share=0.1234, i=Interval(1.5, 1.4, 1.6)) == told
-
-
-@pytest.mark.parametrize(
-    ("template", "names"),
-    [
-        ("{{ nothing | ns }}", {}),
-        ("{{ x | share }}", {"x": Unavailable("no-pmu")}),
-        ("{{ x.y }}", {"x": 1}),
-    ],
-)
-def test_a_mistake_in_a_template_is_an_error_that_names_notebook_and_cell(template, names):
+def test_a_text_with_a_number_that_was_not_recorded_is_an_error_that_names_notebook_and_cell():
+    numbers = Numbers()
+    numbers.record(pd.DataFrame(), load_ns=1.25)
+    assert said(f"It takes {numbers.load_ns}.") == [page.Text("It takes 1.2 ns.")]
     with pytest.raises(PageError, match=r"^somewhere\.ipynb, cell 3: \S"):
-        text(template, **names)
+        said(f"A walk takes {numbers.walk_ns}.")
 
 
-def test_a_number_that_is_lacking_shows_its_reason_in_the_place_of_the_text_once_a_page():
-    def lacking() -> float:
-        raise Unavailable("no-pmu", "here")
-
-    texts = ("It takes {{ lacking() | ns }}.", "Or {{ lacking() | ns }}.", "{{ 1 | ns }}")
-    cell = "\n".join(f"say({text!r})" for text in texts)
-    reason, other = run(cell, lacking=lacking)
-    assert reason.text.endswith(str(Unavailable("no-pmu", "here"))) and other.markdown == "1 ns"
-
-
-def test_a_figure_is_named_by_its_function_and_a_reason_takes_its_place():
-    def the_cliff(a: None) -> Any:
-        return drawn("another")
-
-    def nothing(a: None) -> Any:
-        raise Unavailable("no-pmu", "here")
-
-    a = Analysis(pd.DataFrame(), About(Stated().host()))
-    shown, reason, again = run(
-        "figure(the_cliff, a)\n" + "figure(nothing, a)\n" * 2,
-        the_cliff=the_cliff,
-        nothing=nothing,
-        a=a,
-    )
-    assert len(again.text) < len(reason.text)
-    assert shown.name == "the_cliff" and str(Unavailable("no-pmu", "here")) in reason.text
-
-
-def test_the_page_of_another_machine_has_the_committed_text_and_a_dash_for_what_it_lacks(
-    tmp_path, monkeypatch
-):
-    def lacking(a: None) -> Any:
-        raise Unavailable("no-pmu")
-
+def test_the_page_of_another_machine_has_the_committed_text(tmp_path, monkeypatch):
     output = {"data": {"text/markdown": ["It takes ", "1 ns."]}}
-    source = "say('It takes {{ ns | ns }}.')\nsay('Once more.')\ntable(lacking, None)"
+    source = "say('It takes 2 ns.')\nsay('Once more.')\ndescribe('On this machine: 2 ns.')"
     cell = {"cell_type": "code", "source": source, "metadata": {}, "outputs": [output]}
     (tmp_path / "made.ipynb").write_text(json.dumps({"cells": [cell]}))
     monkeypatch.setattr(page, "BOOK", tmp_path)
     shown: list[Any] = []
     other = page.Page("made", shown.append, is_reference=False)
-    names = {"say": page.say, "table": notebook.table, "lacking": lacking, "ns": 2}
-    page.run(other, names)
-    assert shown == [page.Text("It takes 1 ns."), page.ABSENT]
-
-
-def test_a_figure_that_a_machine_lacks_is_the_reference_s_dimmed_and_labelled():
-    reference = stlb_cliff.Analysis(rows := frame(Truth(), grid(64 << 20)), About(Stated().host()))
-    other = About(Stated().host(), "another", rows={"stlb_cliff": rows})
-    mine = stlb_cliff.Analysis(rows[:0], About(Stated().host(), "mine", other=other))
-    (shown,) = run("figure(cliff, a)", cliff=stlb_cliff.figures.cliff, a=mine)
-    assert shown.data.equals(stlb_cliff.figures.cliff(reference).data)
-    assert shown.alt.startswith("The machine another") and "tlb-borrowed" in shown.html()
+    run_cells(other, {"say": page.say, "describe": page.describe})
+    assert shown == [page.Text("It takes 1 ns."), page.Text("On this machine: 2 ns.")]
 
 
 def write(folder: Path, *cells: tuple[str, dict]) -> None:
@@ -138,9 +65,9 @@ NAMED = {"mystnb": {"figure": {"name": "fig-a", "caption": "A."}}}
 @pytest.mark.parametrize(
     "cells",
     [
-        [("figure(f, a)", {})],
-        [("figure(f, a)", {"mystnb": {"figure": {"caption": "A."}}})],
-        [("figure(f, a)", NAMED), ("figure(g, a)", NAMED)],
+        [("show_chart(f, rows, 'A.')", {})],
+        [("show_chart(f, rows, 'A.')", {"mystnb": {"figure": {"caption": "A."}}})],
+        [("show_chart(f, rows, 'A.')", NAMED), ("show_chart(g, rows, 'A.')", NAMED)],
     ],
 )
 def test_a_figure_has_a_name_of_its_own_and_a_caption(cells, tmp_path, monkeypatch):
@@ -159,8 +86,7 @@ def test_a_notebook_keeps_the_rules_of_pages(notebook):
     saying = [
         cell for cell in page.cells(notebook) if cell.kind == "code" and "say(" in cell.source
     ]
-    conditions = sum(len(re.findall(r"(?m)^\{% if", cell.source)) for cell in saying)
-    assert conditions <= CONDITIONS
+    assert not any(re.search(r"\{%|\{\{ ", cell.source) for cell in saying)  # no templates
     assert all("remove-input" in cell.metadata.get("tags", []) for cell in saying)
 
 

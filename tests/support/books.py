@@ -197,7 +197,8 @@ class Page(About):
         """Every code cell of the committed notebook. Raises what a cell raises, as no reader's own
         rows may make one."""
         shown = page.Page(self.name, self._put, is_reference=False)
-        names: dict[str, Any] = {page.PAGE: shown}
+        page.open_page(shown)
+        names: dict[str, Any] = {}
         for cell in page.cells(self.name):
             if cell.kind == "code":
                 shown.cell = cell.number

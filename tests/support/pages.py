@@ -1,13 +1,14 @@
-"""What tests of pages share: a chart like those of the chapters, the elements of a piece of HTML,
-and how far two colours stand apart."""
+"""What tests of pages share: cells that run without Jupyter, a chart like those of the chapters, the
+elements of a piece of HTML, and how far two colours stand apart."""
 
 from html.parser import HTMLParser
+from typing import Any
 
 import altair as alt
 import numpy as np
 import pandas as pd
 
-from tlb.report import charts
+from tlb.report import charts, page
 from tlb.report.render import Figure
 
 FRAME = pd.DataFrame(
@@ -39,6 +40,15 @@ def figure(
     name: str = "cliff", frame: pd.DataFrame = FRAME, title: str = "", alt_text: str = "A cliff."
 ) -> Figure:
     return Figure(cliff(frame, title), alt_text, frame, name)
+
+
+def run_cells(shown: page.Page, names: dict[str, Any]) -> None:
+    """Run the code cells of a page's notebook. names: their globals."""
+    page.open_page(shown)
+    for cell in page.cells(shown.notebook):
+        shown.cell = cell.number
+        if cell.kind == "code":
+            exec(compile(cell.source, shown.place, "exec"), names)
 
 
 class Elements(HTMLParser):

@@ -1,14 +1,12 @@
 """The book's pages run in this process, with cells as they are or edited, about a published
 machine."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from experiments.overview import CHAPTERS
 from experiments.overview.machine_verdicts import chapter_name
 from tlb.measure.store import Store, data_root
 from tlb.report import page, parameters
-from tlb.report.analysis import Analysis
 from tlb.report.chapter import Chapter
 from tlb.report.render import Figure
 
@@ -38,22 +36,11 @@ def render(notebook: str, machine: str) -> Shown:
     given = parameters.check(notebook, {"machine": machine, "minutes": 0.0})
     chapter = Chapter(notebook, given, Store(data_root()))
     made = page.Page(notebook, put, is_reference=False)
-    names: dict[str, Any] = {page.PAGE: made}
+    page.open_page(made)
+    names: dict[str, Any] = {}
     for cell in page.cells(notebook):
         if cell.kind == "code":
             made.cell = cell.number
             exec(compile(cell.source, made.place, "exec"), names)
             names |= {"begin": lambda *given: chapter}
     return Shown(tuple(texts), tuple(figures), tuple(tables))
-
-
-def written(notebook: str, make: Callable[[dict[str, Any]], Analysis]) -> str:
-    """Return all that a page's cells show, as text. make: gives its Analysis over its names."""
-    shown, names = list[str](), dict[str, Any]()
-    names |= {"a": (a := make(names)), "chapter": a.about}
-
-    def put(made: Any) -> None:
-        shown.append(made.markdown if isinstance(made, page.Text) else getattr(made, "text", ""))
-
-    page.run(page.Page(notebook, put), names)
-    return "\n\n".join(shown)

@@ -6,8 +6,6 @@ from tlb.report.article import quantities_of as quantities_of
 from tlb.report.article import show_chart as show_chart
 from tlb.report.article import show_source as show_source
 from tlb.report.chapter import begin as begin
-from tlb.report.notebook import figure as figure
 from tlb.report.notebook import judge as judge
-from tlb.report.notebook import table as table
 from tlb.report.page import describe as describe
 from tlb.report.page import say as say

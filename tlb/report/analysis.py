@@ -12,7 +12,6 @@ from pydantic import BaseModel, ValidationError
 from tlb.machine import flushes
 from tlb.machine.host import Host, data_caches, tlb_entries
 from tlb.measure import survey
-from tlb.report import page
 from tlb.report.chapter import Chapter
 from tlb.stats import curves, geometry, splinter
 from tlb.stats.curves import Curve, select
@@ -26,40 +25,17 @@ _NO_TLB = "no TLB level is stated here"
 _NO_LEVELS = f"{_NO_TLB}, and no measurement found two"
 
 
-class NotDefined(NameError):
-    """No cell of the page defines this name."""
-
-
 class Analysis:
-    """The rows of a chapter; its own Analysis derives cached properties from them.
-
-    Figures, claims and texts take it and nothing else. What the page's cells define (`price =
-    spread - packed`) is an attribute too, and has no other definition: if no page made the
-    Analysis, it runs the cells of the committed notebook.
-
-    about: its machine. names: the globals of the notebook that makes it.
-    """
+    """The rows of a chapter; its own Analysis derives cached properties from them, for its claims and
+    its page. about: its machine."""
 
     documents: tuple[str, ...] = ()  # properties that are documents of data/
     on_request: tuple[str, ...] = ()  # those which a command of their own makes
 
-    def __init__(self, frame: pd.DataFrame, about: Chapter, names: dict[str, Any] | None = None):
-        self._names = names
+    def __init__(self, frame: pd.DataFrame, about: Chapter):
         self.frame = frame
         self.about = about
         self.states: dict[str, str] = {}  # the machine's state by document, of those read
-
-    def __getattr__(self, name: str) -> Any:
-        """Return what a cell of the page defines. Raises NotDefined."""
-        if name.startswith("_"):
-            raise AttributeError(name)
-        if self._names is None:
-            # Cells show nothing, and may use what the cells above them define.
-            self._names = {"a": self, "chapter": self.about}
-            page.run(page.Page(self.chapter, only_defines=True), self._names)
-        if name not in self._names:
-            raise NotDefined(f"no cell of {self.chapter}.ipynb has defined {name!r}")
-        return self._names[name]
 
     @property
     def chapter(self) -> str:

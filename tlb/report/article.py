@@ -55,7 +55,7 @@ def show_chart(
     words: a sentence or two on what the reference's chart shows. Number and caption stand in the
     cell's metadata, `mystnb: {figure: {name, caption}}`.
     """
-    shown, _ = page.current_page()
+    shown = page.current_page()
     name = draw.__name__
     if shown.is_reference:
         shown.put(Committed(Figure(draw(data), words, data, name)))
@@ -112,7 +112,7 @@ class QuantitiesTable:
 def on_this_computer(own: _Quantities, reference: _Quantities) -> QuantitiesTable:
     """Return the table of a chapter's quantities: of this computer, or another machine, beside the
     reference. Raises PageError for one that no cell recorded."""
-    shown, _ = page.current_page()
+    shown = page.current_page()
     if own.missing:
         raise page.PageError(f"{shown.place}: no cell recorded {', '.join(own.missing)}")
     sides = [own] if own is reference else [reference, own]

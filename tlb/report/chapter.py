@@ -384,7 +384,7 @@ def begin(chapter: str, namespace: dict[str, Any]) -> Chapter:
                     given[node.id] = namespace.get(node.id)
     checked = parameters.check(chapter, given)
     is_reference = checked["machine"] == "reference"
-    namespace[page.PAGE] = page.Page(chapter, is_reference=is_reference)
+    page.open_page(page.Page(chapter, is_reference=is_reference))
     about = Chapter(chapter, checked, Store(data_root()))
     if not is_reference:
         about.head = HeadLine(chapter, "this computer" if about.is_this else f"`{about.machine}`")

@@ -1,15 +1,10 @@
-"""What a notebook's cells call to show figures, tables and verdicts.
-
-A figure about another machine lies over the reference machine's curves, in grey; one that the machine
-lacks is replaced by the reference's. The same function draws the reference's rows; of what it draws,
-lines and points are added.
-"""
+"""A chapter's verdicts on its page, and figures of another machine beside the reference's: over its
+lines and points in grey, or replaced by it, dimmed, where the machine lacks them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator
-from contextlib import suppress
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -18,44 +13,13 @@ import pandas as pd
 from markupsafe import Markup
 
 from tlb.measure import build
-from tlb.measure.last_campaign import have_same_versions
 from tlb.report import charts
 from tlb.report.analysis import Analysis
 from tlb.report.claims import untestable_statements
-from tlb.report.page import ABSENT, current_page
-from tlb.report.render import MUTED, Figure, Html, inline, lacking_note
+from tlb.report.page import current_page
+from tlb.report.render import MUTED, Figure, inline
 from tlb.report.verdicts import verdict_table, verdicts
 from tlb.system.prose import listed
-from tlb.system.reasons import Unavailable
-
-_ABOVE = "For the reason given above."
-
-# --- figures and tables
-
-
-def figure(make: Callable[[Any], Figure], a: Any) -> None:
-    """Show a figure that a function draws of the Analysis; if that raises Unavailable, the
-    reference machine's, dimmed, or the reason.
-
-    Number, name and caption stand in the cell's metadata, `mystnb: {figure: {name, caption}}`.
-    """
-    page, _ = current_page()
-
-    def instead(reason: str) -> Figure | Html:
-        with suppress(Unavailable):
-            return borrowed(make, a, reason).named(make.__name__)
-        return lacking_note(reason or _ABOVE) if page.is_reference else ABSENT  # it has a number
-
-    page.show(
-        lambda: with_reference(make, a, make(a), is_own=a.about.is_this).named(make.__name__),
-        instead,
-    )
-
-
-def table(make: Callable[[Any], Html], a: Any) -> None:
-    """Show a table or other HTML that a function makes of the Analysis, or the reason it raises."""
-    page, _ = current_page()
-    page.show(lambda: make(a), lambda reason: None if page.is_reference else ABSENT)
 
 
 def judge(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
@@ -65,9 +29,7 @@ def judge(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
     bands: for a predicate by its name, keywords in place of its defaults, as in `judge(claims, a,
     price_is_flat={"most": 1.1})`.
     """
-    page, _ = current_page()
-    if page.only_defines:
-        return
+    page = current_page()
     page.put(verdict_table(verdicts(module, a, **bands), untestable_statements(a.chapter)))
     if lines := measured_by(a.frame):
         page.put(MeasuredBy(lines))
@@ -195,31 +157,6 @@ def _without_axis(how: Any) -> Any:
     return {key: part for key, part in how.items() if key != "axis" or part is None}
 
 
-def with_reference(
-    make: Callable[[Analysis], Figure], a: Analysis, own: Figure, is_own: bool = False
-) -> Figure:
-    """Return `own`, which `make` has drawn of `a`, over what it draws of the reference machine.
-
-    Without it on that machine's own page, unless is_own: the rows were measured here; or if the
-    reference has no rows of the same version of a kernel.
-    """
-    try:
-        reference = a.about.on("reference")
-        if reference.machine == a.about.machine and not is_own:
-            return own
-        rows = reference.kept(a.chapter)
-        if not have_same_versions(a.frame, rows):
-            return own
-        theirs = make(type(a)(rows, reference))
-        if theirs.data.equals(own.data):  # of a third machine, which stands in for both
-            return own
-    except Unavailable:
-        return own
-    label = f"Grey: the reference machine, {reference.host.microarchitecture}."
-    made = Overlaid(own.chart, f"{own.alt} {label}", own.data, own.name, theirs, label)
-    return made if made.has_grey else own
-
-
 @dataclass(frozen=True)
 class Borrowed(Figure):
     """The reference machine's figure, dimmed, with a label. reason: why there is no other, if it is
@@ -232,18 +169,6 @@ class Borrowed(Figure):
         label = f"Not measured on this machine; the figure shows `{self.machine}`. {self.reason}"
         note = Markup('<p class="tlb-borrowed-note" role="note">{}</p>').format(inline(label))
         return f'<div class="tlb-borrowed">{note}{super().html()}</div>'
-
-
-def borrowed(make: Callable[[Analysis], Figure], a: Analysis, reason: str = "") -> Borrowed:
-    """Return what `make` draws of the reference machine. Raises Unavailable if that lacks it too,
-    and for a page that is about several machines."""
-    theirs = a.on("reference")
-    machine = theirs.about.machine
-    if machine == a.about.machine and not a.about.is_this:
-        raise Unavailable("no-data", machine)
-    made = make(theirs)
-    alt = f"The machine {machine}: {made.alt}"
-    return Borrowed(made.chart, alt, made.data, made.name, machine, reason)
 
 
 # --- which source measured the rows, for the listings of kernels (book/_ext/tlb_listing.py)
