@@ -7,7 +7,9 @@ from tlb.report.quantities import Measured
 class Quantities(quantities.Quantities):
     """Times are of a jump to a line of code. What its own page adds is spread minus packed."""
 
-    last_entries = Measured("pages that the last level of the iTLB holds, as stated", "pages", source="CPUID")
+    last_entries = Measured(
+        "pages that the last level of the iTLB holds, as stated", "pages", source="CPUID"
+    )
     predicted_pages = Measured("pages before direct jumps slow most", "pages")
     direct_ns = Measured("a direct jump to as many", "ns", 1)
     direct_page_ns = Measured("what its own page adds to it", "ns", 1)

@@ -16,12 +16,7 @@ from experiments.page_faults.grid import (
     PAGES_WRITTEN_AT_ONCE,
 )
 from experiments.page_faults.kernel_side import KernelSide
-from experiments.page_faults.models import (
-    Sample,
-    StudentTest,
-    sample_from_interval,
-    student_test,
-)
+from experiments.page_faults.models import Sample, StudentTest, sample_from_interval, student_test
 from tlb.report import analysis
 from tlb.report.chapter import literature
 from tlb.stats.curves import Curve, select
@@ -102,7 +97,9 @@ class Analysis(analysis.Analysis):
 
     def touch_ns(self, way: Touch, column: str) -> Interval:
         """Return a column of its rows, such as mean_ns, of touches that were timed one by one."""
-        return median_interval(required(self.rows(way), f"{NAMED_TOUCHES[way]} was not measured")[column])
+        return median_interval(
+            required(self.rows(way), f"{NAMED_TOUCHES[way]} was not measured")[column]
+        )
 
     def pages_per_fault(self, way: Touch) -> float:
         """Return how many base pages a fault maps."""
