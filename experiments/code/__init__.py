@@ -1,7 +1,8 @@
 """Code: page walks for instructions."""
 
-from experiments.code import analysis, claims, figures, grid, tables
+from experiments.code import analysis, claims, grid
 from experiments.code.analysis import Analysis
+from experiments.code.quantities import Quantities
 from experiments.code.ways import WAYS_TO_LOAD_CODE, Texts
 
 DOCUMENTS = {"texts": Texts}  # beside the rows: name -> model

@@ -20,17 +20,19 @@ from tlb.report import analysis
 from tlb.stats.curves import HALF_AN_OCTAVE, Curve, counter_curve, select
 from tlb.stats.intervals import UNKNOWN, Interval
 from tlb.system.page_sizes import BASE
-from tlb.system.reasons import if_available, required
+from tlb.system.reasons import required
 
 
 class Analysis(analysis.Analysis):
     """The rows of `code_chase`: ns a jump. Curves run over lines of code, one to a page but for the
-    packed ones. What was not measured is empty; methods raise Unavailable.
-
-    The page defines: spread, packed, price, alias, on_large, texts, gains and hot.
-    """
+    packed ones. What was not measured is empty; methods raise Unavailable."""
 
     documents = ("flags", "ways")
+
+    spread = cached_property(lambda a: a.by_kind("spread"))
+    packed = cached_property(lambda a: a.by_kind("packed"))
+    texts = cached_property(lambda a: a.times_by_size())
+    hot = cached_property(lambda a: a.times_by_hot_share())
 
     def jumps(self, layout: str, kind: str, pages: str = BASE) -> Curve:
         """ns a jump of a kind in a layout, by lines of code."""
@@ -85,6 +87,11 @@ class Analysis(analysis.Analysis):
             if BASE in tlb.pages and tlb.kind in ("instruction", "unified"):
                 by_level[tlb.level] = by_level.get(tlb.level, 0) + tlb.entries
         return [by_level[level] for level in sorted(by_level)]
+
+    @property
+    def known_stated(self) -> list[int]:
+        """`stated`, of one level at least. Raises Unavailable("no-geometry")."""
+        return required(self.stated, "no entries for instructions are stated", "no-geometry")
 
     def walks_counted(self, kind: str) -> Curve:
         """Page walks for instructions of the spread jumps of a kind, per jump. Raises Unavailable
@@ -147,10 +154,9 @@ class Analysis(analysis.Analysis):
     def gain(self, mib: int) -> Interval:
         """How many times as long a jump takes on base pages as on large ones, in a text of so many
         MiB."""
-        return required(
-            [self.gains[mib]] if mib in self.gains else [],
-            f"no text of {mib} MiB was measured on both",
-        )[0]
+        rows = self.texts[self.texts["mib"] == mib].itertuples(index=False)
+        both = [row.base / row.large for row in rows if row.base.coverage and row.large.coverage]
+        return required(both, f"no text of {mib} MiB was measured on both")[0]
 
     @property
     def least_hot(self) -> pd.Series:
@@ -164,23 +170,6 @@ class Analysis(analysis.Analysis):
         return self.document("texts", ways.make, ways.Texts)
 
     @cached_property
-    def huge_shares(self) -> dict[str, float]:
-        """By way of making code executable: the part of it on large pages, of those that gave code.
-        Empty without the document."""
-        asked = if_available(lambda: self.ways)
-        return {got.way: got.huge_share for got in asked.got} if asked else {}
-
-    @cached_property
     def flags(self) -> java_flags.Flags:
         """What this computer's kernel and Java list."""
         return self.document("flags", java_flags.make, java_flags.Flags)
-
-
-def ratios(table: pd.DataFrame) -> dict[int, Interval]:
-    """Return by mib the time on base pages over that on large ones, of `times_by_size`, where both
-    were measured."""
-    return {
-        mib: base / large
-        for mib, base, large in table.itertuples(index=False)
-        if base.coverage and large.coverage
-    }

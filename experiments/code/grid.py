@@ -32,8 +32,8 @@ COARSE_MIB, COARSE_EVERY = (1, 30, 100), (10,)
 
 
 def points(scope: Scope) -> list[Point]:
-    """Of a coarse grid one number of lines an octave where entries are fitted, one in four and the
-    largest elsewhere."""
+    """Return jumps of each kind to lines spread over pages and packed, random ones to aliased pages
+    and on large pages, and large texts. A coarse grid has fewer numbers of lines."""
     lines = octaves(LEAST_LINES, min(MOST_LINES, scope.most_lines), 2)
     shape, fitted = lines, lines
     if not scope.is_fine:
@@ -45,8 +45,8 @@ def points(scope: Scope) -> list[Point]:
         for layout in ("spread", "packed")
         for n in shape
     ]
-    # As many pages of addresses, all of them eight pages of memory: random, so that a TLB of C
-    # holds C of M whatever it replaces.
+    # Many pages of addresses that are all the same eight pages of memory. Random, so that a TLB of
+    # C entries holds C of M pages whatever it replaces.
     aliased = [
         scope.point("code_chase", mode="listed", order="random", layout="alias", lines=n)
         for n in fitted

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from experiments.page_faults import kernel_side
@@ -19,22 +16,18 @@ from experiments.page_faults.grid import (
     PAGES_WRITTEN_AT_ONCE,
 )
 from experiments.page_faults.kernel_side import KernelSide
-from experiments.page_faults.models import Sample, sample_from_interval
+from experiments.page_faults.models import Sample, StudentTest, sample_from_interval, student_test
 from tlb.report import analysis
 from tlb.report.chapter import literature
 from tlb.stats.curves import Curve, select
 from tlb.stats.hops import with_one_clock
-from tlb.stats.intervals import UNKNOWN, Interval, median_interval, summarise_beside
+from tlb.stats.intervals import Interval, median_interval, summarise_beside
 from tlb.system.page_sizes import BASE
-from tlb.system.reasons import Unavailable, if_available, required
+from tlb.system.reasons import Unavailable, required
 
-BINS_AN_OCTAVE = 16  # of the histogram, as kernels/touches.h merges them
-DRAWN_AN_OCTAVE = 2  # bins of the figure: what the eye tells apart on a page
-LEAST_NS = 8.0  # what is faster is within the clock's own step of a load from a near cache
 CHUNK_LINES = CHUNKS * CHUNK_BYTES // LINE_BYTES  # of the published chunks
 BESIDE = ["faults_per_access", "unmap_ns_per_access", "mean_ns", "p50_ns", "p95_ns"]
 BESIDE += ["untouched_table_bytes", "filled_table_bytes"]
-Value = TypeVar("Value")
 
 
 class Touch(NamedTuple):
@@ -53,24 +46,24 @@ FILE_PAGES_AT_ONCE = Touch("file", written=PAGES_WRITTEN_AT_ONCE)
 FRESH_MEMORY = Touch("anonymous")
 FRESH_READY = Touch("anonymous", populate=1)
 FRESH_LARGE_MEMORY = Touch("anonymous", pages=LARGE)
+# In words: a buffer is mapped, touched and unmapped, a heap (of prefault) filled once and kept.
 NAMED_TOUCHES = {
-    FILE_PAGES: "file in memory, shuffled",
-    Touch("file", "sequential"): "file in memory, in order",
-    PREPARED_FILE_PAGES: "file in memory, populated",
-    FILE_PAGES_AT_ONCE: "file in memory, large folios",
-    FRESH_MEMORY: "fresh memory, 4 KiB",
-    FRESH_READY: "fresh memory, 4 KiB, populated",
-    FRESH_LARGE_MEMORY: "fresh memory, 2 MiB (THP)",
+    FILE_PAGES: "cached file",
+    FILE_PAGES_AT_ONCE: "cached file in large folios",
+    FRESH_MEMORY: "buffer on 4 KiB pages",
+    FRESH_LARGE_MEMORY: "buffer on 2 MiB pages",
+    FRESH_READY: "buffer on 4 KiB pages, populated",
+    PREPARED_FILE_PAGES: "cached file, populated",
 }
+NAMED_HEAPS = {BASE: "heap on 4 KiB pages", LARGE: "heap on 2 MiB pages"}
+# Those whose pages are touched, in the order of the chapter's figure.
+TOUCHED = [name for way, name in NAMED_TOUCHES.items() if not way.populate]
+TOUCHED += NAMED_HEAPS.values()
 
 
 class Analysis(analysis.Analysis):
     """The rows of `page_fault`, `touch_again`, `map_churn` and `prefault`. Tables of what was not
-    measured are empty; methods raise Unavailable, too-few-points if they name no other reason.
-
-    The page defines: shown, histograms, pages_per_fault, per_fault, rates, published_test,
-    published_buckets, usual and profiles.
-    """
+    measured are empty; methods raise Unavailable, too-few-points if they name no other reason."""
 
     documents = ("side",)
 
@@ -102,20 +95,26 @@ class Analysis(analysis.Analysis):
     def page_ns(self, way: Touch) -> Interval:
         return Interval.of(self.touch(way))
 
-    @staticmethod
-    def known(values: Mapping[Touch, Value], way: Touch) -> Value:
-        """Return what a table of the page has for a way."""
-        if way not in values:
-            raise Unavailable(
-                "too-few-points", f"{NAMED_TOUCHES[way]} was not measured, or did not fault"
-            )
-        return values[way]
+    def touch_ns(self, way: Touch, column: str) -> Interval:
+        """Return a column of its rows, such as mean_ns, of touches that were timed one by one."""
+        return median_interval(
+            required(self.rows(way), f"{NAMED_TOUCHES[way]} was not measured")[column]
+        )
 
-    def histograms_of(self, ways: Iterable[Touch]) -> pd.DataFrame:
-        """Return how long single touches took, all processes of a way together: way (in words), ns
-        (the middle of a bin), low_ns, high_ns and share."""
-        tables = [_histogram(self.rows(way)).assign(way=NAMED_TOUCHES[way]) for way in ways]
-        return pd.concat(tables, ignore_index=True)
+    def pages_per_fault(self, way: Touch) -> float:
+        """Return how many base pages a fault maps."""
+        faults = float(self.touch(way)["faults_per_access"])
+        if not faults > 0:
+            raise Unavailable("too-few-points", f"{NAMED_TOUCHES[way]} did not fault")
+        return 1 / faults
+
+    @property
+    def charge(self) -> Interval:
+        """What a page of a buffer takes more in a memory cgroup of its own than in the root, as a
+        share. Raises Unavailable("too-few-points")."""
+        rows = select(self.frame, kernel="page_fault", mode="grouped")
+        rows = required(rows, "no memory cgroup was measured")
+        return median_interval(rows["ns_per_access"] / rows["outside_ns_per_access"] - 1)
 
     # --- the published statistics
 
@@ -132,61 +131,36 @@ class Analysis(analysis.Analysis):
         return samples
 
     @cached_property
-    def published_means(self) -> dict[int, float]:
-        """By levels: total over count of the published histograms, ns a fault."""
-        rows = literature("page_fault_levels").dropna(subset=["total_ns"])
-        means = rows["total_ns"] / rows["fault_count"]
-        return dict(zip(rows["page_table_levels"].tolist(), means.tolist(), strict=True))
+    def published_test(self) -> StudentTest:
+        """Five levels less four, from the printed means, intervals and counts alone."""
+        return student_test(self.published[4], self.published[5])
 
-    def printed_buckets(self) -> pd.DataFrame:
-        """Return a row a level and bucket of the published histograms: page_table_levels, from_ns,
-        to_ns, fault_count, and all_faults, the count that is printed below it."""
+    @cached_property
+    def published_buckets(self) -> pd.DataFrame:
+        """A row a level and bucket of the published histograms: page_table_levels, from_ns, to_ns,
+        fault_count and share, of the count that is printed below it."""
         levels = literature("page_fault_levels").dropna(subset=["fault_count"])
         counts = levels.set_index("page_table_levels")["fault_count"]
         columns = ["page_table_levels", "from_ns", "to_ns", "fault_count"]
         rows = literature("page_fault_histogram")[columns]
-        return rows.assign(all_faults=rows["page_table_levels"].map(counts))
+        return rows.assign(share=rows["fault_count"] / rows["page_table_levels"].map(counts))
 
     # --- threads
 
+    @cached_property
+    def records(self) -> pd.DataFrame:
+        """The rows of `map_churn` with the published chunk."""
+        return select(self.frame, kernel="map_churn", pages=BASE, lines=CHUNK_LINES)
+
     def churn(self, mode: str) -> Curve:
         """Return ns a record of all threads together, over the number of threads."""
-        return Curve.of(self._chunks(mode), "threads")
-
-    def _chunks(self, mode: str) -> pd.DataFrame:
-        return select(self.frame, kernel="map_churn", mode=mode, pages=BASE, lines=CHUNK_LINES)
-
-    def churned(self, pages: str) -> Interval:
-        """Return ns a record whose chunk is as large as a large page, by one thread."""
-        rows = select(self.frame, kernel="map_churn", mode="unmap", pages=pages)
-        rows = rows[rows["lines"] != CHUNK_LINES] if len(rows) else rows
-        required(rows, "no chunk as large as a large page was mapped")
-        return median_interval(rows["ns_per_access"])
-
-    def rates_by(self, mean: Callable[[pd.Series], Interval]) -> pd.DataFrame:
-        """Return a row a mode and number of threads: rate, records a second as this mean of the
-        processes' rates, with its bounds, which single processes lack; faults, a record; is_beyond:
-        more threads than CPUs."""
-        columns = ["mode", "threads", "rate", "low", "high", "n", "faults", "is_beyond"]
-        rows = []
-        for mode in ("unmap", "keep"):
-            chunks = self._chunks(mode)
-            for _, part in chunks.groupby("threads") if len(chunks) else ():
-                threads = int(part["threads"].iloc[0])
-                rates = 1e9 / part["ns_per_access"]
-                rate = mean(rates)
-                if np.isnan(rate.value):
-                    rate = replace(UNKNOWN, value=float(rates.iloc[0]))
-                faults, is_beyond = part["faults_per_access"].median(), part["cpus"].min() < threads
-                found = rate.value_and_bounds
-                rows.append((mode, threads, *found, len(part), float(faults), is_beyond))
-        return pd.DataFrame(rows, columns=columns).astype({"is_beyond": bool})
+        return Curve.of(self.records, "threads", mode=mode)
 
     @property
     def most_real_threads(self) -> int:
         """The most threads that had a CPU each."""
-        real = required(self.rates[~self.rates["is_beyond"]], "no threads mapped memory")
-        return int(real["threads"].max())
+        real = self.records[self.records["cpus"] >= self.records["threads"]]
+        return int(required(real, "no threads mapped memory")["threads"].max())
 
     def prefaulted(self, threads: int, pages: str = BASE) -> Interval:
         """Return ns a base page of memory that so many threads touch in parts. Raises
@@ -212,33 +186,25 @@ class Analysis(analysis.Analysis):
         """What Linux reports here."""
         return self.document("kernel_side", kernel_side.make, KernelSide)
 
-    def sampled(self) -> pd.DataFrame:
-        """Return a row a function: symbol, its share of the samples on base pages and on large ones
-        (`base`, `large`), widest difference first. Empty without profiles."""
-        profiles = if_available(lambda: self.side.profiles) or {}
-        profiles = profiles if {BASE, LARGE} <= set(profiles) else {BASE: {}, LARGE: {}}
-        named = {"base": profiles[BASE], "large": profiles[LARGE]}
-        columns = {name: pd.Series(shares, dtype=float) for name, shares in named.items()}
-        table = pd.DataFrame(columns).fillna(0.0)
-        widths = (table["base"] - table["large"]).abs().sort_values(ascending=False, kind="stable")
-        return table.loc[widths.index].rename_axis("symbol").reset_index()
+    def zeroing_share(self, pages: str) -> float:
+        """Return the share of a profile's samples that zero pages. Raises Unavailable: no-data, and
+        why no profile was taken."""
+        profiles = self.side.profiles
+        if pages not in profiles:
+            raise Unavailable(self.side.lacking.get("profiles", "no-data"))
+        return sum(share for name, share in profiles[pages].items() if "clear_page" in name)
 
 
-def _histogram(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the histograms of several processes as one, each process alike, less the clock's own
-    cost: ns, low_ns, high_ns, share."""
-    tables = [pd.DataFrame({"ns": [], "share": []}, dtype=float)]
-    for _, row in rows.iterrows():
-        bins = np.array([tuple(pair) for pair in row["histogram"]], dtype=float).reshape(-1, 2)
-        octave = np.log2(np.maximum(bins[:, 0] * row["tsc_ghz"], 1.0))
-        ticks = np.maximum(2.0 ** np.floor(octave) / BINS_AN_OCTAVE, BINS_AN_OCTAVE / 2)
-        middle = bins[:, 0] + ticks / row["tsc_ghz"] / 2 - row["clock_ns"]
-        share = bins[:, 1] / max(bins[:, 1].sum(), 1) / len(rows)
-        tables.append(pd.DataFrame({"ns": middle, "share": share}))
-    whole = pd.concat(tables)
-    place = np.round(np.log2(np.maximum(whole["ns"], LEAST_NS)) * DRAWN_AN_OCTAVE)
-    shares = whole["share"].groupby(place).sum()
-    middle = 2.0 ** (shares.index.to_numpy(float) / DRAWN_AN_OCTAVE)
-    half = 2.0 ** (0.5 / DRAWN_AN_OCTAVE)
-    columns = {"ns": middle, "low_ns": middle / half, "high_ns": middle * half}
-    return pd.DataFrame(columns | {"share": shares.to_numpy()})
+def name_memory(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of first touches by one thread with `memory`, what is touched in words, and
+    `faults_per_access`, of prefault by the faults of its whole process."""
+    faults = rows["minor_faults"] / rows["accesses"]
+    if "faults_per_access" in rows:
+        faults = rows["faults_per_access"].fillna(faults)
+    named = rows.assign(memory="", faults_per_access=faults)
+    for way, name in NAMED_TOUCHES.items():
+        named.loc[select(rows, kernel="page_fault", **way._asdict()).index, "memory"] = name
+    for pages, name in NAMED_HEAPS.items():
+        heap = select(rows, kernel="prefault", mode="touch", pages=pages, threads=1)
+        named.loc[heap.index, "memory"] = name
+    return named[named["memory"] != ""]

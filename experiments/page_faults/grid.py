@@ -29,8 +29,8 @@ def points(scope: Scope) -> list[Point]:
 
 
 def touches(scope: Scope) -> list[Point]:
-    """First touches of a file, as published and in order, and of fresh memory; both entered by the
-    kernel beforehand; in a memory cgroup."""
+    """Return first touches of a file and of fresh memory; both with all pages populated before the
+    first touch; and fresh memory in a memory cgroup and on large pages."""
     lines = min(scope.lines(FILE_BYTES), scope.most_lines)
     ready, untouched = {"populate": 1}, {"populate": 0}
     ways: list[tuple[str, str, str, dict[str, Any]]] = [
@@ -51,7 +51,7 @@ def touches(scope: Scope) -> list[Point]:
 
 
 def again(scope: Scope) -> list[Point]:
-    """Memory that is used, given back, left alone, and touched again."""
+    """Return memory that is used, freed, left alone, and touched again."""
     lines = min(scope.lines(AGAIN_BYTES), scope.most_lines)
     return [
         scope.point("touch_again", pages, lines=lines, idle_ms=idle)
@@ -62,8 +62,8 @@ def again(scope: Scope) -> list[Point]:
 
 
 def churn(scope: Scope) -> list[Point]:
-    """Records that each map a chunk and take it away, by threads, beside their control; and by page
-    size with chunks that have large pages."""
+    """Return records that each map and unmap a chunk, by threads, with their control; and by page
+    size, with a chunk of a large page."""
 
     def records(mode: str, threads: int, chunk_bytes: int, pages: str = BASE) -> Point:
         return scope.point(
@@ -83,7 +83,7 @@ def churn(scope: Scope) -> list[Point]:
 
 
 def prefaults(scope: Scope) -> list[Point]:
-    """One thread, and two in different halves of the same memory; and one on large pages."""
+    """Return a heap that one thread fills, or two, each its half; and one on large pages."""
     lines = min(scope.lines(PREFAULT_BYTES if scope.is_fine else COARSE_BYTES), scope.most_lines)
     ways = [(BASE, 1), *([(BASE, 2)] if scope.cpus > 1 else []), (LARGE, 1)]
     return [

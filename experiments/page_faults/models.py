@@ -1,4 +1,4 @@
-"""Means, and whether two of them differ: Student's statistics, which articles publish.
+"""Whether two published means differ, by Student's test.
 
 The book itself compares medians with exact intervals (intervals.py), which assume no shape.
 """
@@ -6,13 +6,11 @@ The book itself compares medians with exact intervals (intervals.py), which assu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, sqrt
+from math import sqrt
 
-import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
-from tlb.stats.intervals import UNKNOWN, Interval
+from tlb.stats.intervals import Interval
 from tlb.system.reasons import Unavailable
 
 CONFIDENCE = 0.95
@@ -30,11 +28,6 @@ class Sample:
     def deviation(self) -> float:
         """The standard deviation of one value."""
         return self.error * sqrt(self.n)
-
-    def interval(self) -> Interval:
-        """Return the mean with its interval, for normal values (Student, Biometrika 6, 1908)."""
-        half = self.error * _quantile(self.n - 1)
-        return Interval(self.mean, self.mean - half, self.mean + half, CONFIDENCE)
 
 
 @dataclass(frozen=True)
@@ -55,17 +48,6 @@ class StudentTest:
 
 def _quantile(freedom: int) -> float:
     return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
-
-
-def sample(values: ArrayLike) -> Sample:
-    """Return the sample of finite values. Raises Unavailable("too-few-points") for fewer than
-    two."""
-    x = np.asarray(values, dtype=float)
-    x = x[np.isfinite(x)]
-    if x.size < 2:
-        needs = f"a mean's interval takes two values, and there are {x.size}"
-        raise Unavailable("too-few-points", needs)
-    return Sample(float(x.mean()), float(x.std(ddof=1)) / sqrt(x.size), int(x.size))
 
 
 def sample_from_interval(mean: float, low: float, high: float, n: int) -> Sample:
@@ -90,17 +72,3 @@ def student_test(a: Sample, b: Sample) -> StudentTest:
     interval = Interval(difference, difference - half, difference + half, CONFIDENCE)
     t, p = float(found.statistic), float(found.pvalue)
     return StudentTest(interval, t, freedom, p, difference / pooled, difference / a.mean)
-
-
-def harmonic_mean(rates: ArrayLike) -> Interval:
-    """Return the mean of rates of equal work: the inverse of their times' mean and bounds.
-
-    UNKNOWN for fewer than two rates; infinite above if the times' mean may be zero.
-    """
-    x = np.asarray(rates, dtype=float)
-    x = x[np.isfinite(x)]
-    if x.size < 2 or not (x > 0).all():
-        return UNKNOWN
-    times = sample(1 / x).interval()
-    high = 1 / times.low if times.low > 0 else inf
-    return Interval(1 / times.value, 1 / times.high, high, times.coverage)

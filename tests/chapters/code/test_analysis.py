@@ -13,14 +13,12 @@ QUIET = Jumps(noise=1e-9)
 
 def test_what_a_front_end_hides_is_no_price():
     a = analysis(rows(QUIET))
-    far = a.price["random"].xs[-1]
-    assert a.price["direct"].at(far).value == pytest.approx(
-        (1 - QUIET.hidden) * a.price["random"].at(far).value, rel=0.05
-    )
     pages, far, near = a.farthest("random")
-    assert far.value - near.value == pytest.approx(a.price["random"].at(pages).value)
-    spread, packed, price = a.near(4096, "random")
-    assert price.value == pytest.approx(spread.value - packed.value)
+    spread, packed, random = a.near(pages, "random")
+    assert (spread.value, packed.value) == (far.value, near.value)
+    hidden = a.near(pages, "direct")[2]
+    assert hidden.value == pytest.approx((1 - QUIET.hidden) * random.value, rel=0.05)
+    price = a.near(4096, "random")[2]
     assert price.value == pytest.approx(QUIET.hit_ns * (1 - 64 / 4096) + QUIET.walk_ns / 2, rel=0.1)
     with pytest.raises(Unavailable):
         a.walks_counted("direct")
@@ -58,12 +56,10 @@ def test_hot_lines_cost_by_the_pages_they_are_strewn_over():
 @pytest.mark.parametrize("machine", ["base pages alone", "drawn jumps alone", "nothing"])
 def test_what_was_not_measured_is_empty_or_a_reason(machine):
     a = analysis(MACHINES[machine]())
-    assert set(a.price) <= set(grid.JUMP_KINDS) and set(a.gains) <= set(a.texts["mib"]) <= set(
-        grid.TEXT_MIB
-    )
+    assert set(a.spread) <= set(grid.JUMP_KINDS) and set(a.texts["mib"]) <= set(grid.TEXT_MIB)
     if a.frame is NOTHING:
-        assert a.spread == a.packed == a.price == a.gains == {} and a.texts.empty and a.hot.empty
-        assert not len(a.alias) and not len(a.on_large)
+        assert a.spread == a.packed == {} and a.texts.empty and a.hot.empty
+        assert not len(a.jumps("alias", "random"))
         for what in (
             lambda: a.near(64, "direct"),
             lambda: a.least_hot,

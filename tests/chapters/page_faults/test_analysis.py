@@ -4,13 +4,12 @@ import pytest
 from support.common import refusal
 from support.faults import NOTHING, Kernel, analysis, points, rows
 
-from experiments.page_faults import grid
+from experiments.page_faults import TOUCHED, grid, name_memory
 from experiments.page_faults.analysis import (
     FILE_PAGES,
     FILE_PAGES_AT_ONCE,
     FRESH_LARGE_MEMORY,
     FRESH_MEMORY,
-    NAMED_TOUCHES,
     PREPARED_FILE_PAGES,
 )
 from tlb.system.reasons import Unavailable
@@ -25,10 +24,8 @@ def test_a_page_and_a_fault_differ_by_the_pages_that_a_fault_maps(around):
     kernel = Kernel(noise=1e-9, around=around)
     a = analysis(rows(kernel))
     page = kernel.trap_ns / around + kernel.enter_ns + kernel.free_ns
-    assert a.page_ns(FILE_PAGES).value == pytest.approx(page) and a.per_fault[
-        FILE_PAGES
-    ].value == pytest.approx(around * page)
-    assert [a.pages_per_fault[way] for way in (FILE_PAGES, FILE_PAGES_AT_ONCE)] == pytest.approx(
+    assert a.page_ns(FILE_PAGES).value == pytest.approx(page)
+    assert [a.pages_per_fault(way) for way in (FILE_PAGES, FILE_PAGES_AT_ONCE)] == pytest.approx(
         [around, kernel.piece]
     )
     assert a.page_ns(FILE_PAGES).value - a.page_ns(PREPARED_FILE_PAGES).value == pytest.approx(
@@ -54,32 +51,37 @@ def test_large_pages_save_traps_and_no_zeroing():
     assert a.page_ns(FRESH_LARGE_MEMORY).value > QUIET.zero_ns
 
 
-def test_the_histogram_of_a_file_has_a_mode_for_those_that_fault_and_one_for_those_that_do_not():
-    data = analysis(rows(QUIET)).histograms.set_index("way")
-    file = data.loc[NAMED_TOUCHES[FILE_PAGES]]
-    assert file["share"].sum() == pytest.approx(1.0) and len(file) == 2
-    assert file.sort_values("ns")["share"].tolist() == pytest.approx([15 / 16, 1 / 16], abs=0.01)
-    fresh = data.loc[[NAMED_TOUCHES[FRESH_MEMORY]]]
-    assert (
-        len(fresh) == 1
-        and fresh["low_ns"].iloc[0] < QUIET.page_ns("anonymous", "4k", 0) < fresh["high_ns"].iloc[0]
-    )
+def test_rows_are_named_by_what_they_touch_and_faults_are_known_of_each():
+    frame = rows(QUIET)
+    heap = frame["kernel"] == "prefault"
+    frame = frame.assign(accesses=frame["lines"], minor_faults=1.0)
+    frame.loc[heap & (frame["pages"] == "thp"), "minor_faults"] = frame["lines"] / 512
+    frame.loc[heap & (frame["pages"] == "4k"), "minor_faults"] = frame["lines"]
+    named = name_memory(frame)
+    faults = named.groupby("memory")["faults_per_access"].median()
+    assert set(TOUCHED) <= set(faults.index)
+    assert faults[TOUCHED].tolist() == pytest.approx([1 / 16, 1 / 512, 1, 1 / 512, 1, 1 / 512])
+    assert not named.query("threads == 2").size and name_memory(frame[:0]).empty
 
 
-def test_rates_are_those_of_all_threads_and_their_faults_are_counted():
+def test_records_are_those_of_the_published_chunk_and_threads_count_up_to_the_cpus():
     kernel = Kernel(noise=1e-9, cpus=4, shared=0.0)
     a = analysis(rows(kernel))
-    by = a.rates.set_index(["mode", "threads"])
-    assert by.loc[("keep", 4), "rate"] == pytest.approx(4 * by.loc[("keep", 1), "rate"])
-    assert by.loc[("keep", 1), "rate"] == pytest.approx(1e9 / kernel.search_ns)
-    assert (by.loc["keep", "faults"] == 0).all() and (
-        by.loc["unmap", "faults"] == grid.CHUNK_BYTES // 4096
-    ).all()
-    assert (
-        by.loc["unmap", "is_beyond"].tolist() == [False] * 4 + [True] * 3
-        and a.most_real_threads == 4
-    )
-    assert (a.churned("4k") / a.churned("thp")).value > 1
+    kept = a.churn("keep")
+    assert kept.at(4).value == pytest.approx(kept.at(1).value / 4)
+    assert kept.at(1).value == pytest.approx(kernel.search_ns)
+    assert a.churn("unmap").xs == [*range(1, 8)] and a.most_real_threads == 4
+
+
+def test_a_charge_is_what_a_page_takes_more_in_a_group():
+    assert analysis(rows(QUIET)).charge.value == pytest.approx(QUIET.charge - 1)
+
+
+def test_a_profile_gives_the_share_of_its_samples_that_zero_pages():
+    a = analysis(rows(QUIET))
+    assert (a.zeroing_share("4k"), a.zeroing_share("thp")) == pytest.approx((0.1, 0.6))
+    lacking = analysis(rows(QUIET), profiles={}, lacking={"profiles": "no-perf"})
+    assert refusal(lambda: lacking.zeroing_share("4k")) == "no-perf"
 
 
 def test_memory_that_was_left_alone_is_that_of_the_longest_wait():
@@ -110,11 +112,12 @@ def test_the_grid_has_each_point_once_and_a_control_for_each_number_of_threads()
 
 def test_what_was_not_measured_is_empty_or_a_reason():
     a = analysis(NOTHING)
-    assert a.touches == a.per_fault == {} and a.histograms.empty and a.rates.empty
+    assert a.touches == {} and a.records.empty and name_memory(a.frame).empty
     for ask in (
         lambda: a.page_ns(FILE_PAGES),
-        lambda: a.known(a.per_fault, FILE_PAGES),
-        lambda: a.churned("4k"),
+        lambda: a.touch_ns(FILE_PAGES, "mean_ns"),
+        lambda: a.pages_per_fault(FILE_PAGES),
+        lambda: a.charge,
         lambda: a.most_real_threads,
         a.left_alone,
     ):

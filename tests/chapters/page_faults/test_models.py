@@ -1,18 +1,13 @@
-"""Means, tests of means and means of rates against scipy's own, and against what one article
-printed."""
+"""A test of two means against scipy's own and against what one article printed."""
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import stats
 from support.common import refusal
 
-from experiments.page_faults.models import harmonic_mean, sample, sample_from_interval, student_test
+from experiments.page_faults.models import Sample, sample_from_interval, student_test
 
 pytestmark = pytest.mark.filterwarnings("error")
-
-values = st.lists(st.floats(1, 1000), min_size=3, max_size=40).filter(lambda x: np.std(x) > 1e-3)
 
 
 def test_the_published_test_comes_back_to_two_digits_from_means_intervals_and_counts():
@@ -38,25 +33,21 @@ def test_the_published_test_comes_back_to_two_digits_from_means_intervals_and_co
     assert test.effect == pytest.approx(-5.35 * (2 / 30) ** 0.5, rel=0.01)
 
 
-@given(values, values)
-def test_two_means_are_compared_as_scipy_does(x, y):
-    test, theirs = student_test(sample(x), sample(y)), stats.ttest_ind(y, x)
+def test_two_means_are_compared_as_scipy_does():
+    x, y = np.array([3.0, 4.0, 6.0, 9.0]), np.array([5.0, 8.0, 8.5, 11.0, 12.0])
+    made = (Sample(v.mean(), v.std(ddof=1) / len(v) ** 0.5, len(v)) for v in (x, y))
+    test, theirs = student_test(*made), stats.ttest_ind(y, x)
     assert (test.t, test.p, test.freedom) == pytest.approx(
-        (theirs.statistic, theirs.pvalue, theirs.df), rel=1e-6, abs=1e-12
+        (theirs.statistic, theirs.pvalue, theirs.df)
     )
     low, high = theirs.confidence_interval(0.95)
-    assert (test.difference.low, test.difference.high) == pytest.approx(
-        (low, high), rel=1e-6, abs=1e-9
-    )
+    assert (test.difference.low, test.difference.high) == pytest.approx((low, high))
 
 
 def test_what_has_no_spread_is_no_sample():
     for ask in (
-        lambda: sample([1.0]),
-        lambda: sample([np.nan, 2.0]),
         lambda: sample_from_interval(1.0, 1.0, 1.0, 9),
         lambda: sample_from_interval(1.0, 0.9, 1.1, 1),
     ):
         assert refusal(ask) == "too-few-points"
-    assert refusal(lambda: student_test(sample([2.0, 2.0]), sample([3.0, 3.0]))) == "unstable"
-    assert np.isnan(harmonic_mean([5.0]).value) and np.isnan(harmonic_mean([5.0, 0.0]).value)
+    assert refusal(lambda: student_test(Sample(2, 0, 2), Sample(3, 0, 2))) == "unstable"
