@@ -254,7 +254,8 @@ class Analysis(analysis.Analysis):
 
     def _sums(self, **where: object) -> pd.DataFrame:
         """Return the rows of the loop, one a mapping, that have these values."""
-        return select(self.frame, kernel="stride_sum", **where)
+        rows = select(self.frame, kernel="stride_sum", **where)
+        return rows.reindex(columns=list(dict.fromkeys([*rows, "bytes", STRIDE])))
 
     def _packed_sums(self, **where: object) -> pd.DataFrame:
         """Return the rows over the same number of lines as a controlled stride visits, side by
@@ -356,8 +357,6 @@ def _at_strides(
 
 
 def _under_stride(rows: pd.DataFrame, strides: Collection[int], more_bytes: int) -> pd.DataFrame:
-    if STRIDE not in rows:
-        return rows.iloc[:0].assign(**{STRIDE: 0})
     rows = rows[rows[STRIDE].isin([stride + more_bytes for stride in strides])]
     return rows.assign(**{STRIDE: rows[STRIDE] - more_bytes})
 

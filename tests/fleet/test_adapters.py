@@ -16,7 +16,7 @@ from tlb.measure.store import Store, data_root
 from tlb.system.files import ROOT
 
 FOLDER = ROOT / "tlb" / "fleet" / "adapters"
-MACHINE = Store(data_root()).resolve("reference", experiment="strides")
+MACHINE = Store(data_root()).resolve("reference", experiment="tlb_blocking")
 PUBLISHED: dict[str, dict[str, Any]] = {
     found["name"]: found
     for found in json.loads(
@@ -79,7 +79,7 @@ def reframe(folder: Path, *settings: str) -> tuple[str, dict[str, list[Any]]]:
 def test_reframe_reports_what_tlb_run_prints_of_the_published_rows(tmp_path):
     told, values = reframe(
         tmp_path,
-        "chapters=strides",
+        "chapters=tlb_blocking",
         "parameters=machine:reference",
         f"tlb={Path(sys.executable).parent / 'tlb'}",
     )
@@ -107,7 +107,7 @@ def test_without_a_number_or_of_another_version_there_is_no_value(tmp_path, chan
     (tmp_path / "printed.json").write_text(f"progress\n{printed(**changes)}\n", encoding="utf-8")
     stub.write_text(f"#!/bin/sh\nexec cat {tmp_path}/printed.json\n", encoding="utf-8")
     stub.chmod(stub.stat().st_mode | stat.S_IXUSR)
-    told, values = reframe(tmp_path, "chapters=strides", f"tlb={stub}")
+    told, values = reframe(tmp_path, "chapters=tlb_blocking", f"tlb={stub}")
     assert values == {}
     assert (
         len(re.findall(r"SKIP.*no-time", told)) == (len(NAMES) if is_whole else 0)

@@ -169,7 +169,7 @@ def test_claims_on_which_machines_disagree(data, connection):
     words = Counter()
     for name in Store(data).machines():
         for claim, judged in (
-            VERDICTS.get(name, MachineVerdicts()).chapters.get("strides", {}).items()
+            VERDICTS.get(name, MachineVerdicts()).chapters.get("tlb_blocking", {}).items()
         ):
             words[claim, judged.verdict] += 1
     found, shown = answered(connection, "claims"), Counter()

@@ -164,8 +164,8 @@ def put(
             )
             for claim, word in verdicts.items()
         }
-        versions = {"strides": {"page_chase": measures}}
-        VERDICTS[folder.name] = MachineVerdicts({"strides": told}, {}, versions)
+        versions = {"tlb_blocking": {"page_chase": measures}}
+        VERDICTS[folder.name] = MachineVerdicts({"tlb_blocking": told}, {}, versions)
     return folder
 
 
@@ -248,7 +248,7 @@ machines,
     (VALUES ('entries_level_1'), ('entries_level_2'), ('walk_over_2_gib')) v(name) WHERE is_latest
 """
 LARGE_VERDICTS = """
-SELECT machine, microarchitecture, 'strides' AS chapter, 'claim ' || n AS claim, 1 AS measures,
+SELECT machine, microarchitecture, 'tlb_blocking' AS chapter, 'claim ' || n AS claim, 1 AS measures,
     CASE WHEN random() < 0.1 THEN 'fails' ELSE 'holds' END AS verdict
 FROM machines, (SELECT range AS n FROM range(20)) WHERE is_latest
 """
