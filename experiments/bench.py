@@ -18,7 +18,7 @@ from rich.table import Column, Table
 from experiments import program_benchmarks
 from experiments.overview import prefixes, rule
 from experiments.page_faults import grid as faults
-from experiments.strides import grid as grids
+from experiments.tlb_blocking import grid as grids
 from tlb.machine import host
 from tlb.measure import build, grid, perf
 from tlb.measure.independent import INDEPENDENT, Cells, c_program, compared, folder, medians, share
@@ -154,7 +154,7 @@ def against_independent() -> Rows:
     "stride | stride_sum ns | independent ns | difference",
 )
 def strides() -> Rows:
-    """The published loop of the chapter about strides against
+    """The published loop of the chapter about layout against
     kernels/reference/independent_stride.c, which shares nothing with it."""
     independent, size = program("independent_stride"), grids.ARRAY_BYTES
     points = {

@@ -1,4 +1,5 @@
-"""TLB blocking: what can a program do by itself where it cannot choose the page size?"""
+"""Layout: what a program can do by itself where it cannot choose the page size."""
 
-from experiments.tlb_blocking import analysis, claims, figures, grid
-from experiments.tlb_blocking.analysis import Analysis, with_gain
+from experiments.tlb_blocking import analysis, claims, grid
+from experiments.tlb_blocking.analysis import Analysis
+from experiments.tlb_blocking.quantities import Quantities

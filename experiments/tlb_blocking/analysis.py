@@ -1,32 +1,42 @@
-"""Walks in blocks, prefetches and joins: rows as curves, gains and remedies."""
+"""Walks in blocks, prefetches, joins and strided sums: rows as curves, gains and remedies."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from operator import itemgetter
 
 import numpy as np
 import pandas as pd
 
+from experiments.tlb_blocking.grid import (
+    APART_STEPS,
+    BYTES_IN_FIRST_CACHE,
+    CONTROLLED_STRIDES,
+    LINE_BYTES,
+    PUBLISHED_BLOCK,
+    STRIDES,
+    SUM_PAGES,
+    VERTEX_BYTES,
+)
 from tlb.report import analysis
 from tlb.stats.curves import Curve, select
 from tlb.stats.hops import quantile, smoothed, with_one_clock
-from tlb.stats.intervals import UNKNOWN, Interval, median_interval, summarise
-from tlb.system.page_sizes import BASE, ordered, rank, words
+from tlb.stats.intervals import UNKNOWN, Interval, interval_of_rows, median_interval, summarise
+from tlb.system.page_sizes import BASE, LARGE, ordered, rank, words
 from tlb.system.reasons import Unavailable, if_available, required
 from tlb.system.units import format_size
 
-VERTEX_BYTES = 64  # kernels/graph.h
-APART_STEPS = 1 << 14  # in each block of vertices on pages of their own
 NO_DIFFERENCE = 0.05  # what this book calls no difference
 # The remedies' names are those of data/literature/mitigations.csv.
 NO_REMEDY, LARGE_PAGES, TLB_BLOCKING = "none", "huge pages", "TLB blocking"
-# Vertices, 256 MiB, which the published walk never leaves; it calls that blocking.
-PUBLISHED_BLOCK = 1 << 22
 AS_PUBLISHED = "one block, as published"
 SMALL_GRAPH = "a graph of one block"  # the control of AS_PUBLISHED
 GAIN_COLUMNS = ["gain", "gain_low", "gain_high"]
+_COLUMNS = ["step_bytes", "median", "low", "high", "coverage", "modes", "n", "unstable"]
 _QUANTILES = {"p50": 0.5, "p95": 0.95}
+WALKS = "page_walks"  # the chapter whose walks are two controls of this one
+STRIDE = "step_bytes"
 
 
 def graph_size(vertices: float) -> str:
@@ -35,15 +45,25 @@ def graph_size(vertices: float) -> str:
 
 
 class Analysis(analysis.Analysis):
-    """The rows of `graph_walk` and `radix_partition`. Frames have columns as `summarise` names them
-    (ns per hop or row); `gain` is how many times as fast a row is as what it is compared with. What
-    was not measured is empty; what is derived further raises Unavailable("too-few-points").
-
-    The page defines: plain, blocks, block_spread, block_packed, block_price, ahead, fan_out and
-    joins.
+    """The rows of `graph_walk`, `radix_partition` and `stride_sum`. Frames have columns as
+    `summarise` names them (ns per hop, row or load); `gain` is how many times as fast a row is as
+    what it is compared with. Curves of sums run over the stride in bytes. What was not measured is
+    empty; what is derived further raises Unavailable("too-few-points").
     """
 
     # --- walks, timed per batch
+
+    @cached_property
+    def plain(self) -> Curve:
+        """ns a hop of a walk without blocks on base pages, by vertices."""
+        where = {"mode": "plain", "pages": BASE, "layout": "packed", "per_hop": 0, "walkers": 1}
+        return Curve.of(self.frame, kernel="graph_walk", **where)
+
+    @cached_property
+    def blocks(self) -> pd.DataFrame:
+        """`in_blocks`, compared with the same walk without blocks."""
+        unblocked = self.plain.table.rename(columns={"lines": "vertices"})
+        return with_gain(self.in_blocks(), unblocked, "vertices")
 
     def in_blocks(self) -> pd.DataFrame:
         """Return a row a page size, block and number of steps: vertices, block_vertices,
@@ -93,6 +113,11 @@ class Analysis(analysis.Analysis):
         rows = rows.assign(block_vertices=vertices.astype(int))
         return Curve.of(rows, "block_vertices", layout=layout)
 
+    @cached_property
+    def block_price(self) -> Curve:
+        """Spread minus packed of `by_block`: what translation adds to a hop."""
+        return self.price_of(self.by_block("spread"), self.by_block("packed"))
+
     @property
     def priced_blocks(self) -> Curve:
         return required(self.block_price, "no walk over vertices a page apart was measured")
@@ -106,13 +131,20 @@ class Analysis(analysis.Analysis):
         pages = required(inside, "no block is inside the reach")[-1]
         return pages, price.get(pages), price.last
 
-    def prefetches(self) -> pd.DataFrame:
-        """Return a row a page size and distance: vertices, distance (hops ahead; 0 for no
-        prefetch), the estimate."""
-        return self._summary("graph_walk", "prefetch", ["vertices", "distance"])
+    @cached_property
+    def ahead(self) -> pd.DataFrame:
+        """A row a page size and distance: vertices, distance (hops ahead; 0 for no prefetch), the
+        estimate, compared with the walk that prefetches nothing."""
+        found = self._summary("graph_walk", "prefetch", ["vertices", "distance"])
+        return with_gain(found, found[found["distance"] == 0], "pages", "vertices")
 
     def best_ahead(self, pages: str) -> pd.Series:
         return best_of(self.ahead[self.ahead["distance"] > 0], pages)
+
+    def gain_ahead(self, pages: str, distance: int) -> Interval:
+        """Return the gain by a prefetch so many hops ahead."""
+        rows = select(self.ahead, pages=pages, distance=distance)
+        return Interval.of(required(rows, "no such prefetch was timed").iloc[0], "gain")
 
     @property
     def distances(self) -> int:
@@ -130,25 +162,13 @@ class Analysis(analysis.Analysis):
             raise Unavailable("too-few-points", f"the TLB reaches all {graph_size(vertices)}")
         return 1 / (1 - held)
 
-    @property
-    def independent_walks(self) -> pd.Series:
-        """The control of `ahead` whose hops overlap without a prefetch: the fastest of several
-        walks that take turns in one thread over the same graph, from the chapter about graph walks.
-        walkers, the estimate (ns per hop)."""
-        vertices = int(self.best_ahead(BASE)["vertices"])
-        where = {"kernel": "graph_walk", "mode": "plain", "pages": BASE, "layout": "packed"}
-        rows = select(self.about.kept("graph_walk"), lines=vertices, per_hop=0, **where)
-        found = summarise(rows[rows["walkers"] > 1], ["walkers"])
-        required(found, f"{graph_size(vertices)} was not walked by several walkers")
-        return found.iloc[int(found["median"].argmin())]
-
     # --- remedies, timed hop by hop
 
     @property
     def _clocked(self) -> pd.DataFrame:
-        """The walks timed hop by hop; and, from the chapter about graph walks, the control of
+        """The walks timed hop by hop; and, from the chapter about page walks, the control of
         AS_PUBLISHED."""
-        rows, others = self.frame, if_available(self.about.kept, "graph_walk")
+        rows, others = select(self.frame, kernel="graph_walk"), if_available(self.about.kept, WALKS)
         if others is not None and (rows["lines"] > PUBLISHED_BLOCK).any():
             rows = pd.concat([rows, select(others, lines=PUBLISHED_BLOCK)])
         rows = select(rows, kernel="graph_walk", layout="packed", per_hop=1, walkers=1)
@@ -200,39 +220,121 @@ class Analysis(analysis.Analysis):
 
     # --- radix partitioning and hash joins
 
-    def partitioning(self) -> pd.DataFrame:
-        """Return a row a page size, number of passes and of bits: tuples, bits, passes, the
+    @cached_property
+    def fan_out(self) -> pd.DataFrame:
+        """A row a page size, number of passes and of bits: tuples, bits, passes, partitions, the
         estimate (ns to partition one row)."""
         found = self._summary("radix_partition", "partition", ["tuples", "bits", "passes"])
+        found["partitions"] = 2 ** found["bits"]
         return found.sort_values(["pages", "passes", "bits"], key=rank, ignore_index=True)
 
-    def fan_out_rise(self, pages: str, entries: int) -> tuple[Interval, int, int]:
-        """How many times as long a row takes past a TLB level's entries as inside: (ratio, few
-        partitions, many).
+    def scattered(self, pages: str, bits: int, passes: int) -> Interval:
+        """Return ns to scatter a row into partitions by so many bits of its hash."""
+        rows = select(self.fan_out, pages=pages, bits=bits, passes=passes)
+        return Interval.of(required(rows, "no such partitioning was timed").iloc[0])
 
-        The few are at most half the entries, where source and cursors leave room; the many at most
-        four times the entries, where three in four writes miss if rows come in no order.
-        """
-        mine = select(self.fan_out, pages=pages, passes=1)
-        few = mine[mine["partitions"] <= entries / 2].tail(1)
-        many = mine[mine["partitions"].between(2 * entries, 4 * entries)].tail(1)
-        if few.empty or many.empty:
-            lacking = f"partitioning on {words(pages)} was not timed on both sides of {entries:,}"
-            raise Unavailable("too-few-points", lacking)
-        ratio = Interval.of(many.iloc[0]) / Interval.of(few.iloc[0])
-        return ratio, int(few["partitions"].iloc[0]), int(many["partitions"].iloc[0])
-
-    def ways_to_join(self) -> pd.DataFrame:
-        """Return a row a page size and way of joining: mode (naive, partitioned), tuples, bits (0
-        for naive), passes, partitions, the estimate (ns per row)."""
+    @cached_property
+    def joins(self) -> pd.DataFrame:
+        """A row a page size and way of joining: mode (naive, partitioned), tuples, bits (0 for
+        naive), passes, partitions, the estimate (ns per row), compared with the naive join."""
         modes, keys = ["naive", "partitioned"], ["mode", "tuples", "bits", "passes"]
         found = self._summary("radix_partition", modes, keys)
         found.loc[found["mode"] == "naive", ["bits", "passes"]] = 0
         found["partitions"] = 2 ** found["bits"]
-        return found.sort_values(["pages", "mode", "passes", "bits"], key=rank, ignore_index=True)
+        found = found.sort_values(["pages", "mode", "passes", "bits"], key=rank, ignore_index=True)
+        return with_gain(found, found[found["mode"] == "naive"], "pages", "tuples")
 
-    def best_join(self, pages: str) -> pd.Series:
-        return best_of(select(self.joins, mode="partitioned"), pages)
+    # --- strided sums
+
+    @cached_property
+    def array_bytes(self) -> int:
+        """The published array, or the largest that was measured; 0 without any."""
+        rows = self._sums()
+        return int(rows["bytes"].max()) if len(rows) else 0
+
+    def _sums(self, **where: object) -> pd.DataFrame:
+        """Return the rows of the loop, one a mapping, that have these values."""
+        rows = select(self.frame, kernel="stride_sum", **where)
+        return rows.reindex(columns=list(dict.fromkeys([*rows, "bytes", STRIDE])))
+
+    def _packed_sums(self, **where: object) -> pd.DataFrame:
+        """Return the rows over the same number of lines as a controlled stride visits, side by
+        side, under that stride."""
+        rows = self._sums(step_bytes=LINE_BYTES, **where)
+        strides = {self.array_bytes // stride * LINE_BYTES: stride for stride in CONTROLLED_STRIDES}
+        return rows[rows["bytes"].isin(list(strides))].assign(
+            **{STRIDE: lambda kept: kept["bytes"].map(strides).astype(int)}
+        )
+
+    @cached_property
+    def times(self) -> dict[str, Curve]:
+        """ns per load of the published loop by page size."""
+        return _at_strides(self._sums(mode="plain", bytes=self.array_bytes), STRIDES)
+
+    @cached_property
+    def padded_times(self) -> dict[str, Curve]:
+        """The same with one cache line more than the stride: nearly as many pages and lines."""
+        rows = self._sums(mode="plain", bytes=self.array_bytes)
+        return _at_strides(rows, CONTROLLED_STRIDES, more_bytes=LINE_BYTES)
+
+    base = property(lambda a: _first_of(a.times, BASE))
+    padded = property(lambda a: _first_of(a.padded_times, BASE))
+
+    @cached_property
+    def side_by_side(self) -> Curve:
+        """ns per load of as many lines as a stride visits, side by side."""
+        return _first_of(_at_strides(self._packed_sums(mode="plain"), CONTROLLED_STRIDES), BASE)
+
+    @property
+    def padding_saves(self) -> Curve:
+        """What one cache line more than the stride saves a load."""
+        return self.base - self.padded
+
+    @property
+    def large(self) -> str:
+        """The large pages to compare with. Raises Unavailable("pool-empty")."""
+        return required(
+            [pages for pages in LARGE if pages in self.times],
+            "no sum on large pages was measured",
+            "pool-empty",
+        )[0]
+
+    @property
+    def stride_price(self) -> Curve:
+        """What base pages take longer than large ones at the published strides."""
+        return self.base - _first_of(self.times, *LARGE)
+
+    @property
+    def at_least(self) -> Curve:
+        """What large pages save a load of the padded loop: on pages that the host splinters a part
+        of translation, on whole ones all of it."""
+        return self.padded - _first_of(self.padded_times, *LARGE)
+
+    @property
+    def at_most(self) -> Curve:
+        """Translation, gaps between lines and lost prefetching, of the padded loop."""
+        return self.padded - self.side_by_side
+
+    @property
+    def shuffled_price(self) -> Curve:
+        """`at_most` of loads whose order no prefetcher follows."""
+        where = {"mode": "listed", "order": "cycle"}
+        spread = _under_stride(
+            self._sums(bytes=self.array_bytes, **where), CONTROLLED_STRIDES, LINE_BYTES
+        )
+        return Curve.of(spread, STRIDE) - Curve.of(self._packed_sums(**where), STRIDE)
+
+    @property
+    def near_ns(self) -> Interval:
+        """A load of eight bytes in order from the first cache."""
+        rows = self._sums(mode="plain", bytes=BYTES_IN_FIRST_CACHE)
+        return interval_of_rows(required(rows, "nothing was summed inside the first cache"))
+
+    @cached_property
+    def stride_walks(self) -> Curve:
+        """Page walks per load of the published loop on base pages, as counted, by stride."""
+        rows = self._sums(mode="plain", bytes=self.array_bytes, pages=BASE)
+        return Curve.of(rows, STRIDE, "walk_per_access")
 
     def _summary(
         self, kernel: str, mode: str | list[str], keys: list[str], **where: object
@@ -244,6 +346,27 @@ class Analysis(analysis.Analysis):
         found = summarise(rows.assign(vertices=rows["lines"]), ["pages", *keys])
         found = found.astype({key: int for key in keys if key != "mode"})
         return found.sort_values(["pages", *keys[::-1]], key=rank, ignore_index=True)
+
+
+def _at_strides(
+    rows: pd.DataFrame, strides: Collection[int], more_bytes: int = 0
+) -> dict[str, Curve]:
+    """Return the time by stride for each page size measured. more_bytes: by which the loop's step
+    is longer than the stride."""
+    return Curve.by(_under_stride(rows, strides, more_bytes), SUM_PAGES, x=STRIDE)
+
+
+def _under_stride(rows: pd.DataFrame, strides: Collection[int], more_bytes: int) -> pd.DataFrame:
+    rows = rows[rows[STRIDE].isin([stride + more_bytes for stride in strides])]
+    return rows.assign(**{STRIDE: rows[STRIDE] - more_bytes})
+
+
+def _first_of(curves: Mapping[str, Curve], *kinds: str) -> Curve:
+    """Return the curve of the first of these kinds that was measured, or an empty one."""
+    return next(
+        (curves[kind] for kind in kinds if kind in curves),
+        Curve(pd.DataFrame(columns=_COLUMNS), STRIDE),
+    )
 
 
 def with_gain(found: pd.DataFrame, slow: pd.DataFrame, *keys: str) -> pd.DataFrame:

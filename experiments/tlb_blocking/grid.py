@@ -1,14 +1,18 @@
-"""Which points the chapter about blocking measures."""
+"""Which points the chapter about layout measures: walks in blocks, prefetches, hash joins, and a
+strided loop with the controls that take it apart."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from experiments.tlb_blocking.analysis import APART_STEPS, PUBLISHED_BLOCK, VERTEX_BYTES
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
 from tlb.system.page_sizes import BASE
 
+VERTEX_BYTES = 64  # kernels/graph.h
+APART_STEPS = 1 << 14  # in each block of vertices on pages of their own
+# Vertices, 256 MiB, which the published walk never leaves; it calls that blocking.
+PUBLISHED_BLOCK = 1 << 22
 LARGE_PAGES = ("4k", "thp", "2m", "1g")
 MOST_COARSE_BYTES = 2 << 30  # of a coarse grid's graphs: one of 4 GiB takes four seconds to make
 MANY_VERTICES = 1 << 24  # 1 GiB: past every cache, and a graph of it is ready in a second
@@ -22,10 +26,23 @@ FAN_OUT_BITS = (2, 4, 5, 6, 7, 8, 10, 12)
 JOIN_BITS = (6, 8, 10)  # of a coarse grid the last two
 # Partitions inside a first level of 32 entries or more, and past twice one of 128 or fewer.
 CONTROL_BITS = (4, 8)
+# Strided sums.
+ARRAY_BYTES = 256 << 20  # data/literature/stride_walk.csv
+LINE_BYTES = 64
+STRIDES = tuple(8 << k for k in range(14))  # bytes, 8 B to 64 KiB
+# Of the published ones those past a line, and the widest: what the article calls a page's stride
+# has 4 KiB whatever a page here has.
+NARROW_STRIDE, PAGE_STRIDE, TWO_PAGE_STRIDE, WIDEST_STRIDE = 512, 4 << 10, 8 << 10, STRIDES[-1]
+# Those whose controls are measured.
+CONTROLLED_STRIDES = (NARROW_STRIDE, PAGE_STRIDE, TWO_PAGE_STRIDE, WIDEST_STRIDE)
+COARSE_STRIDES = (8, LINE_BYTES, *CONTROLLED_STRIDES)  # the published ones, and the widest
+BYTES_IN_FIRST_CACHE = 16 << 10  # in any first cache: eight loads of a line wait for nothing
+SUM_PAGES = (BASE, "thp", "2m")
 
 
 def points(scope: Scope) -> list[Point]:
-    return block_points(scope) + apart(scope) + ahead(scope) + remedies(scope) + joins(scope)
+    walks = block_points(scope) + apart(scope) + ahead(scope) + remedies(scope)
+    return walks + joins(scope) + strided_sums(scope)
 
 
 def _most(scope: Scope) -> int:
@@ -120,4 +137,40 @@ def joins(scope: Scope) -> list[Point]:
         scope.point("radix_partition", pages, mode, tuples=rows, **own)
         for pages in LARGE_PAGES[: 3 if fine else 2]
         for mode, own in (modes if fine or pages == BASE and not coarsest else controls)
+    ]
+
+
+def strided_sums(scope: Scope) -> list[Point]:
+    """The loop as published, and over what a first cache holds; and its controls."""
+    array = min(ARRAY_BYTES, scope.profile.max_working_set)
+
+    def staggered(stride: int) -> tuple[int, int]:
+        """A line more than the stride: as many lines, on all sets of the caches in turn and not on
+        the few that a power of two visits."""
+        return array, stride + LINE_BYTES
+
+    def packed(stride: int) -> tuple[int, int]:
+        """As many lines side by side."""
+        return array // stride * LINE_BYTES, LINE_BYTES
+
+    strides = STRIDES if scope.is_fine else COARSE_STRIDES
+    loops = [(array, stride) for stride in strides] + [
+        staggered(stride) for stride in CONTROLLED_STRIDES
+    ]
+    wanted = [(pages, "plain", "sequential", *loop) for pages in SUM_PAGES for loop in loops]
+    near = [(BYTES_IN_FIRST_CACHE, STRIDES[0]), *map(packed, CONTROLLED_STRIDES)]
+    wanted += [(BASE, "plain", "sequential", *loop) for loop in near]
+    # By a list in order, and by a shuffled one, which no prefetcher follows.
+    wanted += [
+        (BASE, "listed", order, *control(stride))
+        for stride in (
+            CONTROLLED_STRIDES if scope.is_fine else (NARROW_STRIDE, PAGE_STRIDE, WIDEST_STRIDE)
+        )
+        for control in (staggered, packed)
+        for order in ("sequential", "cycle")
+    ]
+    return [
+        scope.point("stride_sum", pages, mode, order=order, bytes=size, step_bytes=step)
+        for pages, mode, order, size, step in wanted
+        if step <= size
     ]

@@ -40,7 +40,7 @@ def folder(store):
         digest(shape | {"lines": 64}),
         digest(shape | {"lines": 128, "mode": "touch", "options": [["bytes", 7]]}),
     ]
-    grids = {NAME: {"page_chase": ids}, "strides": {"page_chase": ids[:1]}}
+    grids = {NAME: {"page_chase": ids}, "tlb_blocking": {"page_chase": ids[:1]}}
     (folder / "grids.json").write_text(json.dumps(grids))
     return folder
 
@@ -50,7 +50,7 @@ def test_lines_of_both_versions_become_rows_once(store, folder):
     assert rows["lines"].tolist() == [64, 128]
     assert rows["source"].tolist() == ["", "feedfeedfeedfeed"]
     assert rows["bytes"].tolist()[1] == 7
-    assert store.load(MACHINE, "strides")["lines"].tolist() == [64]
+    assert store.load(MACHINE, "tlb_blocking")["lines"].tolist() == [64]
     kept = {name for name in tree(folder) if name.startswith("json-lines/")}
     names = {"page_chase.jsonl", "page_chase.quarantine.jsonl", "grids.json"}
     assert kept == {f"json-lines/{name}" for name in names}

@@ -17,7 +17,7 @@ MACHINE = "zen-9-00000000"
 PARAMETERS = DEFAULTS | {"machine": MACHINE, "minutes": 0.0}
 
 
-def stored(root, *records: Record, experiment: str = "strides") -> Chapter:
+def stored(root, *records: Record, experiment: str = "tlb_blocking") -> Chapter:
     store = Store(root)
     store.write_machine(MACHINE, Stated().host().model_dump(mode="json"))
     for record in records:
@@ -50,7 +50,7 @@ def test_processes_of_two_chapters_are_counted_once(tmp_path):
 
 def test_a_second_run_is_told_by_how_far_it_lies_from_the_first(tmp_path):
     chapter = stored(tmp_path, make_record())
-    times = [{"chapter": "strides", "ratio": ratio, "claim": None} for ratio in (1.1, 0.8)]
+    times = [{"chapter": "tlb_blocking", "ratio": ratio, "claim": None} for ratio in (1.1, 0.8)]
     claim = {"claim": "a", "first_verdict": "holds", "second_verdict": "fails"}
     (tmp_path / "second_run").mkdir()
     pd.DataFrame([*times, claim]).to_parquet(tmp_path / "second_run" / f"{MACHINE}.parquet")

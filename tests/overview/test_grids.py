@@ -12,7 +12,6 @@ from experiments import (
     hugepages,
     shootdowns,
     stlb_cliff,
-    strides,
     tlb_blocking,
     walk_anatomy,
 )
@@ -33,7 +32,7 @@ DECIDED = ("holds", "fails")
 # Of these chapters published rows lack what quick asks for (512 MiB are no graph of full), or they
 # decide nothing.
 EVENTS = (shootdowns, context_switches, housekeeping)
-JUDGED = (stlb_cliff, strides, hugepages, *EVENTS, code, graph_walk, tlb_blocking, walk_anatomy)
+JUDGED = (stlb_cliff, hugepages, *EVENTS, code, graph_walk, tlb_blocking, walk_anatomy)
 
 
 def of(profile: str, engine: str = "c") -> Scope:

@@ -62,6 +62,6 @@ def test_this_computer_is_not_called_by_the_id_that_a_published_one_may_have(tmp
         cell = nbformat.v4.new_code_cell(metadata={"tags": ["parameters"]})
         notebook = nbformat.v4.new_notebook(cells=[cell])
         notebook.metadata["papermill"] = {"parameters": {"machine": machine}}
-        nbformat.write(notebook, tmp_path / "strides.ipynb")
-        called[machine] = files.files_of(tmp_path / "strides.ipynb", tmp_path).machine
+        nbformat.write(notebook, tmp_path / "hugepages.ipynb")
+        called[machine] = files.files_of(tmp_path / "hugepages.ipynb", tmp_path).machine
     assert called == {"this": files.THIS, id: id}

@@ -62,15 +62,15 @@ def test_all_pages_that_are_no_base_pages_are_named_as_given():
 
 
 def test_a_page_shows_the_parameters_that_it_was_run_with(tmp_path):
-    path = tmp_path / "strides.ipynb"
-    notebook = nbformat.read(ROOT / "book" / "strides.ipynb", 4)
+    path = tmp_path / "hugepages.ipynb"
+    notebook = nbformat.read(ROOT / "book" / "hugepages.ipynb", 4)
     injected = nbformat.v4.new_code_cell(
         "# Parameters\nminutes = 0.0\n", metadata={"tags": ["injected-parameters"]}
     )
     notebook.cells.insert(3, injected)
     nbformat.write(notebook, path)
     given = parameters.check(
-        "strides", {"machine": "this", "minutes": 0.0, "max_working_set": "1GiB"}
+        "hugepages", {"machine": "this", "minutes": 0.0, "max_working_set": "1GiB"}
     )
     publish.show_given(path, given)
     cells = nbformat.read(path, 4).cells

@@ -24,7 +24,6 @@ from experiments import (
     your_machine,
     your_program,
 )
-from experiments import strides as strided
 from experiments.overview.machine_verdicts import chapter_name
 from support import (
     blocking,
@@ -93,9 +92,14 @@ class Book:
             hugepages: paged.frame(page_sizes.hugepages(per_octave=2)),
             keeping_pages: paged.frame(page_sizes.keeping_pages(per_octave=2)),
             graph_walk: walk.rows(walk.Walk(splintered=self.splintered, counted=self.counted)),
-            tlb_blocking: blocking.rows(blocking.Machine(splintered=self.splintered)),
-            strided: strides.rows(
-                strides.Machine(splintered=self.splintered, walks=float(self.counted))
+            tlb_blocking: pd.concat(
+                [
+                    blocking.rows(blocking.Machine(splintered=self.splintered)),
+                    strides.rows(
+                        strides.Machine(splintered=self.splintered, walks=float(self.counted))
+                    ),
+                ],
+                ignore_index=True,
             ),
             walk_anatomy: tables.rows(
                 tables.Walker(entries=two if two[1] < 10**6 else (two[0], 1536))

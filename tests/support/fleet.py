@@ -40,7 +40,7 @@ POINTS = [
     for lines in (64, 128, 256)
     for layout in ("spread", "packed")
 ]
-GRIDS = {"stlb_cliff": POINTS, "strides": POINTS[1:4]}
+GRIDS = {"stlb_cliff": POINTS, "tlb_blocking": POINTS[1:4]}
 GIB = 2**30
 PROCESS_S = 0.01  # of a made-up process: long enough to be killed in
 _NEWNS, _NEWPID, _REC_PRIVATE, _BIND_REC = (

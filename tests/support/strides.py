@@ -8,8 +8,8 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from experiments.strides import Analysis, grid
-from experiments.strides.grid import LINE_BYTES
+from experiments.tlb_blocking import Analysis, grid
+from experiments.tlb_blocking.grid import LINE_BYTES
 from support import page_sizes
 from support.common import About
 from support.synthetic import GIB, Stated, processes, scope
@@ -61,7 +61,7 @@ class Machine:
 
 
 def points(most: int = GIB) -> list[Point]:
-    return grid.points(scope(most, per_octave=4))
+    return grid.strided_sums(scope(most, per_octave=4))
 
 
 @cache

@@ -3,7 +3,6 @@
 from functools import cache
 from typing import Any
 
-import pandas as pd
 import pytest
 from support.blocking import NOTHING, Machine, analysis, rows
 from support.synthetic import MIB
@@ -71,23 +70,8 @@ def test_the_control_of_the_published_block_is_a_graph_of_its_size_from_another_
     assert SMALL_GRAPH not in set(analysis(frame).remedies["remedy"])
     base = frame.query("mode == 'plain' and pages == '4k' and per_hop == 1")
     small = base.assign(lines=PUBLISHED_BLOCK)
-    found = analysis(frame, others={"graph_walk": small}).remedy(SMALL_GRAPH, "4k")
+    found = analysis(frame, others={"page_walks": small}).remedy(SMALL_GRAPH, "4k")
     assert found["p95"] == analysis(frame).remedy("none", "4k")["p95"] and found["n"] == len(small)
-
-
-def test_a_control_of_prefetches_is_the_fastest_of_several_walks_over_the_same_graph():
-    frame = rows(Machine(noise=0.0))
-    alone = frame.query("mode == 'plain' and pages == '4k' and per_hop == 0")
-    alone = alone[alone["lines"] == plain().best_ahead("4k")["vertices"]]
-    several = [
-        alone.assign(walkers=n, ns_per_access=ns) for n, ns in ((1, 1.0), (8, 30.0), (16, 20.0))
-    ]
-    walks = pd.concat([*several, several[0].assign(walkers=32, lines=4096)])
-    found = analysis(frame, others={"graph_walk": walks}).independent_walks
-    assert (found["walkers"], found["median"]) == (16, 20.0)
-    assert refused(analysis(frame, others={"graph_walk": alone}), "independent_walks") == (
-        "too-few-points"
-    )
 
 
 @pytest.mark.parametrize("entries", [[], [1]])
@@ -97,12 +81,11 @@ def test_without_a_block_inside_a_known_reach_there_is_no_blocking_among_the_rem
     assert refused(a, "remedy", "TLB blocking", "4k") == "too-few-points"
 
 
-def test_the_rise_of_the_fan_out_is_from_half_the_entries_to_past_twice_them():
-    ratio, few, many = analysis(rows(Machine(noise=0.0))).fan_out_rise("4k", 64)
-    assert (few, many) == (32, 256) and ratio.value == pytest.approx(7 / 4)
-    assert plain().fan_out_rise("4k", 72)[1:] == (32, 256)
-    for entries in (4, 10**5):
-        assert refused(plain(), "fan_out_rise", "4k", entries) == "too-few-points"
+def test_a_prefetch_and_a_scatter_are_looked_up_by_their_options():
+    a = plain()
+    assert a.gain_ahead("4k", 8).value == pytest.approx(2.0, rel=0.05)
+    assert a.scattered("4k", bits=12, passes=1).value == pytest.approx(7.0, rel=0.05)
+    assert refused(a, "scattered", "4k", 11, 1) == "too-few-points"
 
 
 def test_what_was_not_measured_is_empty_for_a_cell_to_go_on_with():

@@ -7,7 +7,7 @@ import pytest
 from support.strides import Machine, analysis, rows
 from support.synthetic import words_of
 
-from experiments.strides import claims
+from experiments.tlb_blocking import claims
 
 pytestmark = pytest.mark.filterwarnings("error")
 
