@@ -1,8 +1,9 @@
 """Getting and keeping large pages: what each way of asking gives, how that is proved, and what it
 costs."""
 
-from experiments.keeping_pages import analysis, claims, figures, grid, tables
+from experiments.keeping_pages import analysis, claims, grid
 from experiments.keeping_pages.analysis import Analysis
+from experiments.keeping_pages.quantities import Quantities
 from experiments.keeping_pages.runtimes import Runtimes
 from experiments.keeping_pages.ways import WAYS_TO_MAP, Ways
 

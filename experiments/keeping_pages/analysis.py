@@ -3,32 +3,43 @@ between, and what programs got."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from statistics import median
 
 import pandas as pd
 
 from experiments.keeping_pages import runtimes, ways
+from experiments.keeping_pages.ways import WAYS_TO_MAP
 from tlb.measure.toolchains import TOOLCHAINS
 from tlb.report import analysis
-from tlb.stats.curves import Curve, select
+from tlb.report.chapter import published
+from tlb.stats import curves
+from tlb.stats.curves import select
 from tlb.stats.intervals import Interval, median_interval, summarise_beside
-from tlb.system.page_sizes import BASE, PAGES, rank, words
-from tlb.system.reasons import required
+from tlb.system.page_sizes import PAGES, rank, words
+from tlb.system.reasons import Unavailable, if_available, required
 
 WHOLE, NOTHING = 0.99, 0.01  # shares that count as all and as nothing: a heap's edges are no pages
+MOST = 0.9  # of an array that counts as on huge pages: NumPy's own begins within one
+WASTES = ("arena", "dropped")  # ways that ask for what another asks for, and use a part of it
 VARIANT = ["language", "variant", "huge_share", "low_ns", "high_ns"]
+
+
+def _exactly(value: float) -> Interval:
+    return Interval(value, value, value)
 
 
 class Analysis(analysis.Analysis):
     """The rows of `prefault` and of chases over one working set by page size, and two documents of
-    what programs got.
-
-    The page defines: spread, packed, ladder and faults.
-    """
+    what programs got."""
 
     documents = ("ways", "programs")
+
+    @staticmethod
+    def published(machine: str) -> Analysis:
+        """Return the chapter's Analysis of a published machine. Raises Unavailable("no-data")."""
+        chapter = published("keeping_pages", machine)
+        return Analysis(chapter.kept("keeping_pages"), chapter)
 
     # --- the ladder of page sizes
 
@@ -38,44 +49,62 @@ class Analysis(analysis.Analysis):
         lines = select(self.frame, kernel="page_chase").get("lines")
         return int(lines.max()) if lines is not None and len(lines) else 0
 
-    def chased(self, curve: Callable[..., Curve]) -> dict[str, Interval]:
-        """Return ns per access of the chases that `curves.spread` or `curves.packed` selects, over
-        `ladder_lines`, by page size from small to large."""
-        by_pages = {pages: curve(self.frame, pages=pages) for pages in PAGES}
-        lines = self.ladder_lines
-        return {pages: each.at(lines) for pages, each in by_pages.items() if lines in each.xs}
+    @cached_property
+    def ladder(self) -> dict[str, Interval]:
+        """The price of translation (ns per access) over `ladder_lines`, by page size from small to
+        large."""
+        prices, lines = {}, self.ladder_lines
+        for pages in PAGES:
+            spread, packed = (
+                curve(self.frame, pages=pages) for curve in (curves.spread, curves.packed)
+            )
+            if lines in spread.xs and lines in packed.xs:
+                prices[pages] = spread.at(lines) - packed.at(lines)
+        return prices
 
-    @property
-    def between(self) -> dict[str, Interval]:
-        """The prices of `ladder` on the sizes between base pages and huge pages; empty without that
-        on base pages."""
-        sizes = [pages for pages in self.ladder if PAGES[pages].source == "mthp"]
-        return {pages: self.ladder[pages] for pages in sizes if BASE in self.ladder}
+    def price_on(self, pages: str) -> Interval:
+        """Return the price of a page size. Raises Unavailable("too-few-points")."""
+        if pages not in self.ladder:
+            raise Unavailable("too-few-points", f"no chase on {words(pages)} has its control")
+        return self.ladder[pages]
 
     # --- faulting in
 
-    def faulted(self) -> pd.DataFrame:
-        """Return a row a page size, mode and number of threads: the estimate (ns per base page made
-        ready), free_ns (ns per base page given back), one_byte_bytes (resident for one byte
-        touched)."""
+    @cached_property
+    def faults(self) -> pd.DataFrame:
+        """A row a page size, mode and number of threads: the estimate (ns per base page made
+        ready), gb_per_s, free_ns (ns per base page given back), one_byte_bytes (resident for one
+        byte touched)."""
         faults = summarise_beside(
             select(self.frame, kernel="prefault"),
             ["pages", "mode", "threads"],
             {"free_ns_per_access": "free_ns", "one_byte_resident_bytes": "one_byte_bytes"},
         )
-        return faults.astype({"threads": "int64"}).sort_values(
+        faults = faults.astype({"threads": "int64"}).sort_values(
             ["pages", "mode", "threads"], key=rank, ignore_index=True
         )
+        return faults.assign(gb_per_s=self.base_page_bytes / faults["median"])
+
+    def touched(self, pages: str, by_all: bool = False) -> Interval:
+        """Return the rate, in GB/s, at which one thread or a thread on each CPU touches memory.
+        Raises Unavailable: engine-lacks, too-few-points, one-cpu."""
+        lacking = f"memory on {words(pages)} was not touched"
+        rows = required(select(self.faults, mode="touch", pages=pages), lacking)
+        by_threads = rows[(rows["threads"] > 1) == by_all]
+        found = required(by_threads, lacking, "one-cpu" if by_all else "too-few-points")
+        ns = Interval.of(found.iloc[-1])
+        return _exactly(self.base_page_bytes) / ns
+
+    def heap_s(self, pages: str, heap_bytes: float) -> Interval:
+        """Return the seconds in which one thread touches a heap at that rate. Raises as
+        `touched`."""
+        return _exactly(heap_bytes / 1e9) / self.touched(pages)
 
     @property
-    def fastest(self) -> pd.DataFrame:
-        """GB/s: a row a page size with columns one (thread) and many (threads, the best; NaN without).
-        Raises Unavailable("engine-lacks")."""
-        touched = select(self.faults, mode="touch", threads=1).set_index("pages")
-        required(touched, "prefault", "engine-lacks")
-        many = self.faults[self.faults["threads"] > 1].groupby("pages")["gb_per_s"].max()
-        rates = touched[["gb_per_s"]].rename(columns={"gb_per_s": "one"})
-        return rates.assign(many=many.reindex(rates.index))
+    def one_byte_bytes(self) -> float:
+        """What is resident for one byte written on the largest pages. Raises
+        Unavailable("engine-lacks")."""
+        return float(required(self.faults, "prefault", "engine-lacks")["one_byte_bytes"].max())
 
     def freed_ns(self, pages: str) -> Interval:
         """Return ns per base page that munmap takes after one thread touched the memory. Raises
@@ -111,7 +140,45 @@ class Analysis(analysis.Analysis):
         ]
         return pd.DataFrame(rows, columns=VARIANT)
 
+    def programs_on_huge_pages(self, variant: str) -> int:
+        """Return how many languages' arrays are on huge pages in a variant. Raises Unavailable: as
+        `programs`, or why no program has that variant."""
+        rows = self.variants[self.variants["variant"] == variant]
+        if rows.empty:
+            lacking = (why for name, why in self.programs.lacking.items() if variant in name)
+            raise Unavailable(next(lacking, "no-data"), f"the programs' {variant} arrays")
+        return int((rows["huge_share"] >= MOST).sum())
+
+    @property
+    def advice_gains(self) -> pd.Series:
+        """How many times as fast the fastest read gets by advice, by language, where it changed
+        the pages. Raises Unavailable, too-few-points where it changed none."""
+        reads = self.variants.pivot(
+            index="language", columns="variant", values=["low_ns", "huge_share"]
+        )
+        changed = reads[reads[("huge_share", "plain")] < MOST]["low_ns"]
+        gains = (changed["plain"] / changed["huge"]).dropna()
+        return required(gains, "the advice changed no program's pages")
+
     @cached_property
     def ways(self) -> ways.Ways:
         """What each way of asking got. Raises Unavailable, as `document` does."""
         return self.document("ways", ways.make, ways.Ways)
+
+    @property
+    def got_by_way(self) -> pd.DataFrame:
+        """What smaps showed, a row a way of asking that gave memory: way, asked, resident_bytes and
+        huge_bytes; empty without `ways`."""
+        document = if_available(lambda: self.ways)
+        rows = [
+            (one.way, WAYS_TO_MAP[one.way].asked, one.resident_bytes, one.huge_bytes)
+            for one in (document.got if document else ())
+            if one.way not in WASTES
+        ]
+        return pd.DataFrame(rows, columns=["way", "asked", "resident_bytes", "huge_bytes"])
+
+    @property
+    def refused_ways(self) -> list[str]:
+        """The ways of asking that Linux refused, as an empty pool does; none without `ways`."""
+        document = if_available(lambda: self.ways)
+        return [*document.lacking] if document else []

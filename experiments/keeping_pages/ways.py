@@ -23,9 +23,7 @@ WAYS_TO_MAP = {
     "anonymous": RequestWay("mmap, and nothing else", "a mapping that asks for nothing"),
     "advised": RequestWay("mmap, madvise(MADV_HUGEPAGE)", "advised memory", "thp-never"),
     "half": RequestWay(
-        "mmap, madvise on its first half (of that half)",
-        "memory of which half was advised",
-        "thp-never",
+        "mmap, madvise on half of it (that half)", "memory of which half was advised", "thp-never"
     ),
     "pool": RequestWay("mmap(MAP_HUGETLB)", "memory from the pool", "pool-empty"),
     "shared": RequestWay("mmap(MAP_SHARED), madvise", "advised shared memory", "thp-never"),

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import pandas as pd
+from scipy.stats import binomtest
 
 from experiments.your_program.cases import CASES
 from experiments.your_program.programs import (
@@ -22,17 +23,16 @@ from tlb.report.chapter import Chapter
 from tlb.stats.intervals import Interval
 from tlb.system.reasons import Unavailable, if_available, required
 
-COLUMNS = ["case", "title", "language", "ours", "does", "changes_pages", "verdict", "version"]
-COLUMNS += ["pairs", "gain", "resident_bytes", "memory", "large", "faults", "alike"]
+COLUMNS = ["case", "title", "ours", "again", "does", "changes_pages", "verdict", "version", "pairs"]
+COLUMNS += ["gain", "median", "low", "high", "resident_bytes", "memory", "large", "faults", "alike"]
 NO_GAIN = Interval(1.0, 1.0, 1.0)
+COVERAGE = 0.95  # of the interval of a share
+REACHED = 0.1  # of a program's memory on large pages, from which a lever that changes pages counts
 
 
 class Analysis(analysis.Analysis):
     """Evaluate the document of the programs; this chapter has no rows. Raises Unavailable for what
-    it lacks.
-
-    The page defines: on_huge_pages, paged and much_more.
-    """
+    it lacks."""
 
     def __init__(
         self,
@@ -66,23 +66,21 @@ class Analysis(analysis.Analysis):
     def trials(self) -> pd.DataFrame:
         """A row a program, in the order of measuring, with COLUMNS; empty without a document.
 
-        gain: time without large pages (or before the change of layout) over time with; memory and
-        faults: with large pages over without; large: their share of resident memory then."""
+        gain: time without large pages (or before the change of layout) over time with, and its
+        median, low and high; memory and faults: with large pages over without; large: their share
+        of resident memory then; again: whether an earlier one is of the same program."""
         document = if_available(lambda: self.programs)
         rows = [_row(each) for each in (document.told if document else ()) if each.case in CASES]
-        return pd.DataFrame(rows, columns=COLUMNS)
-
-    def on(self, machine: str) -> Analysis:
-        """Return another machine's Analysis, which has no rows either."""
-        return Analysis(self.frame, self.about.on(machine))
+        yes_or_no = dict.fromkeys(("ours", "again", "changes_pages", "alike"), bool)
+        return pd.DataFrame(rows, columns=COLUMNS).astype(yes_or_no)
 
     @cached_property
-    def theirs(self) -> pd.DataFrame | None:
-        """`trials` of the reference machine; None if this is it, or if there is none."""
-        reference = if_available(self.on, "reference")
-        if reference is None or reference.about.machine == self.about.machine:
-            return None
-        return reference.trials
+    def paged(self) -> pd.DataFrame:
+        """The trials in which the pages changed and nothing else, and large pages were reached; with
+        faster and slower: whether the whole interval is on one side of 1."""
+        trials = self.trials
+        rows = trials[trials["changes_pages"] & (trials["large"] >= REACHED)]
+        return rows.assign(faster=rows["low"] > 1, slower=rows["high"] < 1)
 
     @cached_property
     def lacking(self) -> dict[str, str]:
@@ -101,15 +99,20 @@ class Analysis(analysis.Analysis):
             raise Unavailable("no-data" if why == "no-time" else why, CASES[case].title)
         return rows["gain"].iloc[0]
 
-    def slowdown(self, case: str) -> Interval:
-        return NO_GAIN / self.gain(case)
-
     @cached_property
     def profile(self) -> Profile:
         """Samples of a chase by a clock."""
         if self.programs.profile is None:
             raise Unavailable(self.programs.lacking.get("profile", "no-data"))
         return self.programs.profile
+
+    @property
+    def elsewhere(self) -> Interval:
+        """The share of these samples that are not at the commonest instruction, with its exact
+        binomial interval. Raises as `profile` does."""
+        ticks, away = self.profile.ticks, self.profile.ticks - self.profile.most
+        ends = binomtest(away, ticks).proportion_ci(COVERAGE, "exact")
+        return Interval(away / ticks, float(ends.low), float(ends.high), COVERAGE)
 
     def measured(self) -> pd.DataFrame:
         self.programs  # noqa: B018  # raises why there is none
@@ -121,18 +124,8 @@ class Analysis(analysis.Analysis):
         self.measured()
         rows = self.paged
         if ours is not None:
-            rows = without_repeats(rows[rows["ours"] == ours])
+            rows = rows[(rows["ours"] == ours) & ~rows["again"]]
         return required(rows, "no such program was measured")
-
-    def unreached(self) -> pd.DataFrame:
-        """Return the trials that were to change the pages and are not in `paged`."""
-        rows = self.measured()
-        return rows[rows["changes_pages"].astype(bool) & ~rows["case"].isin(self.paged["case"])]
-
-
-def without_repeats(trials: pd.DataFrame) -> pd.DataFrame:
-    """Return the trials without those that run an earlier one's program again."""
-    return trials[~trials["case"].isin([name for name, case in CASES.items() if case.again])]
 
 
 def _ratio(part: float, whole: float) -> float:
@@ -141,15 +134,19 @@ def _ratio(part: float, whole: float) -> float:
 
 def _row(result: Result) -> dict[str, Any]:
     case, base, large = CASES[result.case], result.without, result.with_lever
+    gain = result.interval if case.takes else NO_GAIN / result.interval
     if case.takes:
         base, large = large, base
     return result.model_dump(include={"case", "verdict", "version", "pairs", "alike"}) | {
         "title": case.title,
-        "language": case.tool.title,
         "ours": case.ours,
+        "again": case.again,
         "does": case.does,
         "changes_pages": case.changes_pages,
-        "gain": result.interval if case.takes else NO_GAIN / result.interval,
+        "gain": gain,
+        "median": gain.value,
+        "low": gain.low,
+        "high": gain.high,
         "resident_bytes": base.resident_bytes,
         "memory": _ratio(large.resident_bytes, base.resident_bytes),
         "large": _ratio(large.huge_bytes, large.resident_bytes),

@@ -10,7 +10,6 @@ from experiments.your_program.analysis import Analysis
 from experiments.your_program.cases import CASES
 from support.common import About
 from support.synthetic import Stated
-from tlb.machine.host import Host
 
 HELPS, HURTS, SAME, OPEN, LITTLE = 1.5, 0.8, 1.0, 1.02, 1.015
 WORDS = {
@@ -80,22 +79,7 @@ def document(
     }
 
 
-def analysis(
-    content: dict[str, Any] | None = None,
-    of: Host | None = None,
-    reference: dict[str, Any] | None = None,
-) -> Analysis:
+def analysis(content: dict[str, Any] | None = None) -> Analysis:
     """The Analysis of a document; without one where it is None."""
-
-    def about(content: dict[str, Any] | None, machine: str, other: About | None = None) -> About:
-        return About(
-            of or Stated().host(),
-            machine,
-            documents={} if content is None else {"your_program": content},
-            other=other,
-        )
-
-    return Analysis(
-        pd.DataFrame(),
-        about(content, "made-up", about(reference, "another") if reference else None),
-    )
+    documents = {} if content is None else {"your_program": content}
+    return Analysis(pd.DataFrame(), About(Stated().host(), documents=documents))
