@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from math import nan
-from typing import Self
 
 import pandas as pd
 
@@ -13,12 +13,11 @@ from tlb.report import analysis
 from tlb.stats import curves, splinter
 from tlb.stats.curves import Curve, last_level_plateau, median_over_points, select
 from tlb.stats.intervals import UNKNOWN, Interval, summarise_beside
-from tlb.system.page_sizes import BASE, LARGE, SWEPT, hardware, page_bytes, rank, words
+from tlb.system.page_sizes import BASE, LARGE, SWEPT, rank, words
 from tlb.system.prose import listed
 from tlb.system.reasons import Unavailable, if_available, required
 
 NO_DIFFERENCE = 0.05  # what this book calls no difference
-ENTRY_BYTES = 8  # of a page table
 LEAST_JVMS = 3  # for JMH's own interval, of 99.9 %, to cover more than one mapping
 
 
@@ -63,6 +62,17 @@ class Analysis(analysis.Analysis):
         found = self.splintering() if pages in (*LARGE, "1g") else None
         is_whole = found and not found.is_splintered
         return spread - packed if is_whole else self.price_of(spread, packed)
+
+    def near_prices(self, kinds: Sequence[str]) -> pd.DataFrame:
+        """Return the prices up to `most_lines`: pages (their labels) and the columns of a Curve's
+        table, its x as `lines`."""
+        tables = [
+            self.price[pages]
+            .between(0, self.most_lines)
+            .table.assign(pages=self.page_labels[pages])
+            for pages in kinds
+        ]
+        return pd.concat(tables, ignore_index=True)
 
     @cached_property
     def gathers(self) -> dict[str, Curve]:
@@ -112,19 +122,6 @@ class Analysis(analysis.Analysis):
         most = max(required(shared, f"no size was measured on {listed(map(words, kinds))} alike"))
         return most, {pages: self.spread[pages].at(most).value for pages in kinds}
 
-    def last_level_bytes(self, pages: str, size_bytes: int) -> int:
-        """Return the size of a page table's last level over so much memory; a page of 64 KiB is
-        mapped by entries of base pages."""
-        entries = size_bytes // page_bytes(hardware(pages), self.base_page_bytes)
-        return max(entries, 1) * ENTRY_BYTES
-
-    @property
-    def mappings(self) -> pd.DataFrame:
-        """pages, lines and median of each mapping of the points whose mappings differ by more than
-        1.5 times."""
-        each = [curve.processes.assign(pages=pages) for pages, curve in self.spread.items()]
-        return pd.concat(each, ignore_index=True).reindex(columns=["lines", "median", "pages"])
-
     @cached_property
     def pieces(self) -> splinter.Splinter:
         """Whether a TLB entry covers a large page. Raises Unavailable, as `splinter.judge` does."""
@@ -146,13 +143,6 @@ class Analysis(analysis.Analysis):
 
     def splintering(self) -> splinter.Splinter | None:
         return if_available(lambda: self.pieces)
-
-    @cached_property
-    def whole_elsewhere(self) -> Self | None:
-        """The first published machine whose TLB entries cover whole large pages."""
-        others = (if_available(self.on, name) for name in self.about.data.machines())
-        found = ((other, other.splintering()) for other in others if other)
-        return next((other for other, each in found if each and each.is_whole), None)
 
     # --- random reads of an array
 

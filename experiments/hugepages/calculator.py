@@ -14,15 +14,19 @@ from __future__ import annotations
 from math import inf
 from typing import NamedTuple
 
+import altair as alt
 import numpy as np
 import pandas as pd
 
 from experiments.hugepages.analysis import Analysis
+from tlb.report import charts
 from tlb.stats.curves import Curve, last_level_plateau
-from tlb.system.page_sizes import BASE, page_bytes
+from tlb.system.page_sizes import BASE, LARGE, ordered, page_bytes
 from tlb.system.reasons import if_available, required
 from tlb.system.units import format_size, significant
 
+ASKED_LOG2, ASKED_PAGES = 30, "2m"  # the static figure answers 1 GiB on 2 MiB pages
+_UNMEASURED = "This size was not measured on these pages."
 PAST = 2  # times the last level's entries: from there on nearly every access of a cycle walks
 
 
@@ -92,3 +96,68 @@ def answer(row: pd.Series, label: str) -> str:
         f"{size} on {label} pages: reach {reach}, {row['walks_per_access']:.2f} walks per "
         f"load, about {significant(row['ns'], 2)} ns."
     )
+
+
+def table(a: Analysis) -> pd.DataFrame:
+    """Return `model` with the columns working_set_bytes, label (of the page size) and answer (in
+    words); empty where it raises Unavailable."""
+    rows = if_available(lambda: model(a, basis(a)))
+    if rows is None:
+        return pd.DataFrame()
+    labels = rows["pages"].map(a.page_labels)
+    answers = [answer(row, label) for (_, row), label in zip(rows.iterrows(), labels, strict=True)]
+    return rows.assign(
+        working_set_bytes=2.0 ** rows["log2_bytes"], label=labels, answer=answers
+    ).astype({"log2_bytes": int})
+
+
+def chosen(rows: pd.DataFrame) -> tuple[int, str]:
+    """Return the size, as a power of two, and the page size that the figure shows at first."""
+    kinds = ordered(rows["pages"])
+    pages = ASKED_PAGES if ASKED_PAGES in kinds else kinds[-1]
+    return min(ASKED_LOG2, int(rows.loc[rows["pages"] == pages, "log2_bytes"].max())), pages
+
+
+def _menus(rows: pd.DataFrame) -> list[alt.Parameter]:
+    """Return the menus of sizes and page sizes, and the answer to each choice."""
+    names = dict(zip(rows["pages"], rows["label"], strict=True))
+    kinds, sizes = ordered(names), sorted(set(rows["log2_bytes"]))
+    size, pages = chosen(rows)
+    answers: dict[str, dict[str, str]] = {kind: {} for kind in kinds}
+    for row in rows.itertuples():
+        answers[str(row.pages)][str(row.log2_bytes)] = str(row.answer)
+    labels = [format_size(2**n) for n in sizes]
+    menu = alt.binding_select(options=sizes, labels=labels, name="Working set ")
+    other = alt.binding_select(options=kinds, labels=[names[k] for k in kinds], name="Pages ")
+    return [
+        alt.param("size", value=size, bind=menu),
+        alt.param("pages", value=pages, bind=other),
+        alt.param("answers", value=answers),
+        alt.param("readout", expr=f"answers[pages][size] || '{_UNMEASURED}'"),
+    ]
+
+
+def chart(rows: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
+    """Draw expected ns of a dependent load of `table` against the working set: curves of base pages
+    and of one kind of huge pages, which stands for the others too, and a dot for a size and a page
+    size to choose."""
+    names = dict(zip(rows["pages"], rows["label"], strict=True))
+    drawn = [BASE, next((kind for kind in LARGE if kind in names), BASE)]
+    axis = charts.bytes_axis("Working set")
+    x = alt.X("working_set_bytes:Q", axis=axis, scale=charts.log_scale())
+    ns = rows["ns"]
+    ticks = charts.within(charts.TIMES, ns.min() * 0.5, ns.max() * 1.3)
+    y = alt.Y(
+        "ns:Q",
+        scale=charts.time_scale(pd.DataFrame({"median": ns, "high": ns})),
+        axis=charts.ns_axis("expected ns per dependent load", ticks),
+    )
+    shown = [names[kind] for kind in dict.fromkeys(drawn) if kind in names]
+    scheme = charts.page_colours(names, names)
+    colour = charts.colour("label", scheme).legend(charts.line_legend(values=shown))
+    base = alt.Chart(rows.drop(columns="answer")).encode(x=x, y=y, color=colour)
+    curves = base.encode(strokeDash=charts.dash("label", shown))  # shows where they are one
+    curves = curves.transform_filter(alt.FieldOneOfPredicate(field="pages", oneOf=drawn))
+    dot = base.transform_filter("datum.pages == pages && datum.log2_bytes == size")
+    layers = alt.layer(curves.mark_line(), dot.mark_point(size=140))
+    return layers.add_params(*_menus(rows)).properties(height=180)

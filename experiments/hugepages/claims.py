@@ -6,8 +6,7 @@ from math import inf
 from typing import Any
 
 from experiments.hugepages.analysis import NO_DIFFERENCE, Analysis, typical_speedup
-from experiments.hugepages.selected import chases_on, gathers_on, near_reach, touches_of
-from tlb.report.verdicts import Answer, Band, Fact, claim, inside
+from tlb.report.verdicts import Answer, Band, Compares, Fact, claim, inside, points_of
 from tlb.stats.curves import select
 from tlb.stats.effects import Effect
 from tlb.stats.intervals import Interval, median_interval
@@ -20,6 +19,40 @@ from tlb.system.units import format_size
 EIGHTH = (1.05, 1.25)  # 32.5 ns over 28.7 is 1.13
 FLAT = 1.28  # 11.2 to 14.1 ns, in what the source calls essentially flat
 TOUCH_BYTES = 10**8
+
+
+# --- which points a claim compares
+
+
+def _chase(packed: bool, **where: Any) -> Compares:
+    layout = ("spread", "packed") if packed else "spread"
+    return points_of("page_chase", mode="", layout=layout, **where)
+
+
+def chases_on(*kinds: str, packed: bool = False, low: int = 0, high: int = 1 << 62) -> Compares:
+    """Select the chase on these page sizes over working sets between so many bytes."""
+    lines = {"low": lambda scope: scope.lines(low), "high": lambda scope: scope.lines(high)}
+    return _chase(packed, pages=kinds, **lines)
+
+
+def near_reach(packed: bool, times: int) -> Compares:
+    """Select the chase on base pages and 2 MiB pages up to so many times the TLB's reach."""
+    return _chase(
+        packed, pages=(BASE, *LARGE), high=lambda scope: times * max(scope.entries, default=0)
+    )
+
+
+def gathers_on(*sizes: int) -> Compares:
+    return points_of(
+        "page_gather",
+        engine="numpy",
+        layout="spread",
+        lines=lambda scope: tuple(scope.lines(size) for size in sizes),
+    )
+
+
+def touches_of(*sizes: int, kinds: tuple[str, ...] = (BASE, "thp")) -> Compares:
+    return points_of("random_touch", pages=kinds, bytes=sizes)
 
 
 # --- the published program, hugepage_demo: independent loads, one byte to each base page

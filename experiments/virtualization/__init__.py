@@ -1,4 +1,5 @@
-"""A walk in two dimensions: what a guest pays to have its addresses translated twice."""
+"""Virtual machines: what a guest pays to have its addresses translated twice."""
 
-from experiments.virtualization import claims, figures, grid, references
+from experiments.virtualization import claims, grid
 from experiments.virtualization.analysis import Analysis
+from experiments.virtualization.quantities import Quantities

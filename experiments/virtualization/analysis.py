@@ -9,27 +9,29 @@ from itertools import product
 
 import pandas as pd
 
-from experiments.virtualization.grid import GUEST_PAGES, HOST_PAGES, NUMA_PLACEMENTS
-from experiments.virtualization.steps import GUEST_KERNEL, PagePair, StepsAnalysis
+from experiments.virtualization.grid import (
+    GUEST_PAGES,
+    HOST_PAGES,
+    NUMA_PLACEMENTS,
+    STEPPED_PAGE_PAIRS,
+)
+from tlb.measure.namespaces import NAMESPACES_MODE
+from tlb.report import analysis
+from tlb.stats import splinter
 from tlb.stats.curves import Curve, select
 from tlb.stats.intervals import UNKNOWN, Interval, median_interval, summarise
 from tlb.system.page_sizes import BASE, hardware, labels
-from tlb.system.reasons import PAGE_REASONS, Unavailable, if_available, required
+from tlb.system.reasons import Unavailable, if_available, required
 
-# Why a machine may have no guest, beside lacking pages.
-GUEST_REASONS = PAGE_REASONS | {
-    "no-kvm",
-    "kvm-permission",
-    "kvm-refused",
-    "guest-crashed",
-    "guest-emulated",
-    "not-x86",
-    "engine-lacks",
-    "kernel-hung",
-}
+PagePair = tuple[str, str]  # the guest's page, "" of a plain process; and the host's
+GUEST_KERNEL, PROCESS_KERNEL = "guest_chase", "page_chase"
+# Times the last level's entries: a chase over as many pages misses it nearly always, and its page
+# tables are still in a cache of the core.
+PAST_STLB = (1.5, 6.0)
 _OF_GUEST = {"4k": "4 KiB", "2m": "2 MiB", "1g": "1 GiB"}  # whose pages have no other kind
 GUEST_BASE_BYTES = 4096  # the guest of guest_chase is written for x86-64, as is its host
 SIZES = labels(GUEST_BASE_BYTES)
+CLOCKS_AGREE = 0.01  # the relative difference of two clocks that counts as none
 
 
 def cell_name(guest: str, host: str) -> str:
@@ -43,28 +45,25 @@ def pair_words(guest: str, host: str) -> str:
     return f"{whose}{SIZES[host]} pages"
 
 
-class Analysis(StepsAnalysis):
-    """The rows of experiment `virtualization`; times are ns per access, by the clock of whoever
-    made them. What was not measured raises Unavailable.
-
-    What has guests in it (`matrix` and on) is about the guests that the page shows, which may be
-    those of the reference machine: ask `guests` for them.
-
-    The page defines, about `guests`: spread, packed, ratios and touches; about this machine: plain
-    and contained.
-    """
+class Analysis(analysis.Analysis):
+    """The rows of experiment `virtualization`; times are ns per access, by the clock of the guest or
+    process that was timed. What was not measured raises Unavailable."""
 
     @cached_property
     def guests(self) -> Analysis:
-        """Whose guests are shown: this machine's, or the reference machine's where this machine has
-        none. Itself where neither has."""
+        """The Analysis whose guests claims are about: this machine's, or the reference machine's
+        where this machine has no guests. Itself where neither has."""
         with suppress(Unavailable):
             if not self.cells:
-                reference = self.about.on("reference")
-                # One page defines what both have.
-                theirs = Analysis(reference.kept("virtualization"), reference, self._names)
+                theirs = self.on("reference")
                 return theirs if theirs.cells else self
         return self
+
+    def rows(self, guest: str, host: str, levels: int = 4) -> pd.DataFrame:
+        """Return the rows of a chase, `levels` being of a guest's tables."""
+        if not guest:
+            return select(self.frame, kernel=PROCESS_KERNEL, mode="", pages=host)
+        return select(self.frame, kernel=GUEST_KERNEL, mode=guest, levels=levels, pages=host)
 
     # --- chases
 
@@ -76,6 +75,27 @@ class Analysis(StepsAnalysis):
             for chase in product(("", *GUEST_PAGES), HOST_PAGES)
         }
         return {chase: curve for chase, curve in curves.items() if len(curve)}
+
+    @cached_property
+    def spread(self) -> dict[PagePair, Curve]:
+        """A line to each base page, by pair of page sizes."""
+        return self.curves("spread")
+
+    @cached_property
+    def packed(self) -> dict[PagePair, Curve]:
+        """As many lines side by side."""
+        return self.curves("packed")
+
+    @cached_property
+    def ratios(self) -> dict[PagePair, Curve]:
+        """A spread chase over that of a plain process on the guest's page size, where there is
+        one."""
+        outside = {pair: ("", self.alike(pair[0])) for pair in self.cells}
+        return {
+            pair: self.spread[pair] / self.spread[process]
+            for pair, process in outside.items()
+            if process in self.spread
+        }
 
     @cached_property
     def cells(self) -> list[PagePair]:
@@ -93,7 +113,7 @@ class Analysis(StepsAnalysis):
 
     @property
     def over_alike(self) -> dict[PagePair, Curve]:
-        """The page's `ratios`, if the guests shown are this machine's own; else none."""
+        """`ratios`, if this machine has guests of its own; else none."""
         return self.ratios if self.guests is self else {}
 
     @cached_property
@@ -125,29 +145,59 @@ class Analysis(StepsAnalysis):
     def far(self) -> pd.DataFrame:
         return select(self.matrix, lines=self.sizes[-1]).reset_index(drop=True)
 
-    def ratio_of(self, row: pd.Series) -> Interval:
-        """Return the time of a row of `matrix` over that of a plain process on the guest's page
-        size; UNKNOWN without one."""
-        ratios = self.ratios.get((row["guest"], row["host"]))
-        return UNKNOWN if ratios is None else ratios.get(row["lines"])
+    def far_ratio(self, guest: str, host: str) -> Interval:
+        """Return the ratio of a pair at the largest of `sizes`."""
+        ratios = required(self.ratios.get((guest, host)), f"no {pair_words(guest, host)}")
+        return ratios.get(self.sizes[-1])
 
-    @property
-    def missing(self) -> list[str]:
-        """The pairs of page sizes that were not measured, in words; a guest's page that has no pair
-        at all is named once."""
-        missing: list[str] = []
-        for guest in GUEST_PAGES:
-            pairs = [(guest, host) for host in HOST_PAGES if (guest, host) not in self.cells]
-            if len(pairs) == len(HOST_PAGES):
-                missing.append(f"guests with {_OF_GUEST[guest]} pages")
-            else:
-                missing += [pair_words(*pair) for pair in pairs]
-        return missing
+    # --- the steps of the chases over few lines
 
-    @property
-    def reasons(self) -> list[str]:
-        """Why this run has no guest, or none on some pages; each once."""
-        return list(dict.fromkeys(note.text for note in self.notes if note.code in GUEST_REASONS))
+    def _over_base(self) -> list[tuple[PagePair, PagePair]]:
+        """Return the chases on larger pages, each with the one on 4 KiB pages throughout."""
+        outside = dict.fromkeys(host for _, host in STEPPED_PAGE_PAIRS if hardware(host) != BASE)
+        pairs = [(("", host), ("", BASE)) for host in outside]
+        return pairs + [(chase, STEPPED_PAGE_PAIRS[0]) for chase in STEPPED_PAGE_PAIRS[1:]]
+
+    @cached_property
+    def reached(self) -> dict[PagePair, Interval]:
+        """What translation costs between the two levels' entries, over that on 4 KiB pages: 0 if an
+        entry spans a large page (stats/splinter.py). What cannot be compared is left out."""
+        shares = {}
+        for chase, base_chase in self._over_base():
+            base, large = self.rows(*base_chase), self.rows(*chase)
+            if base.empty or large.empty or large["lines"].min() > base["lines"].min():
+                continue  # what a load costs that misses nothing goes off both
+            both = pd.concat([base.assign(pages=BASE), large.assign(pages="2m")]).assign(
+                kernel=PROCESS_KERNEL, stride_pages=1
+            )
+            with suppress(Unavailable):
+                shares[chase] = splinter.judge(both, "none").first.share
+        return shares
+
+    @cached_property
+    def walks(self) -> dict[PagePair, Interval]:
+        """What translation costs past the last level's entries, over that on 4 KiB pages: the sum
+        over all sizes within PAST of one mapping over that of another, the median over mappings."""
+        prices = {pair: if_available(self._past, *pair) for pair in self._over_base()}
+        return {pair[0]: ratio for pair, ratio in prices.items() if ratio is not None}
+
+    def _past(self, chase: PagePair, base: PagePair) -> Interval:
+        large, small = (self._prices(one) for one in (chase, base))
+        shared = required(large.columns.intersection(small.columns), "no size was measured on both")
+        ratios = (large[shared].sum(axis=1) / small[shared].sum(axis=1)).dropna()
+        return median_interval(required(ratios, "no mapping was measured on both"))
+
+    def _prices(self, chase: PagePair) -> pd.DataFrame:
+        """Return spread minus packed within PAST, a row a mapping, a column a number of lines."""
+        low, high = (times * self.two_levels()[1] for times in PAST_STLB)
+        rows = self.rows(*chase)
+        rows = rows[rows["lines"].between(low, min(high, splinter.MOST_LINES))]
+        times = rows.pivot_table(
+            index=["repeat", "lines"], columns="layout", values="ns_per_access"
+        )
+        if not {"spread", "packed"} <= {*times}:
+            raise Unavailable("too-few-points", "no chase past the reach has its control")
+        return (times["spread"] - times["packed"]).dropna().unstack("lines").dropna()
 
     # --- what a guest costs beside its loads
 
@@ -156,8 +206,8 @@ class Analysis(StepsAnalysis):
         """The first cell's packed chase of the fewest lines over the plain process's: where nothing
         is translated twice and nothing missed, both run the same instructions on the same lines."""
         cell = next(iter(self.cells), ("", ""))
-        pair = [self.packed.get(chase) for chase in (cell, ("", self.alike(cell[0]) or BASE))]
-        ratios = (pair[0] / pair[1]).intervals if all(pair) else []
+        guest, process = self.packed.get(cell), self.packed.get(("", self.alike(cell[0]) or BASE))
+        ratios = (guest / process).intervals if guest and process else []
         return required(ratios, "no packed chase was measured both in a guest and outside")[0]
 
     @property
@@ -167,19 +217,40 @@ class Analysis(StepsAnalysis):
         ratios = rows.get("outside_ns_per_access", pd.Series(dtype=float)) / rows["ns_per_access"]
         return required(ratios.dropna(), "no guest was timed by two clocks")
 
-    def summary_at_largest(self, column: str, less: str) -> pd.DataFrame:
-        """Return by how much a column of the guests' rows exceeds another at the largest of `sizes`,
-        a row a cell: guest, host and the columns of `summarise`; empty where none has both."""
-        sizes = if_available(lambda: self.sizes) or [0]
-        rows = select(self.frame, kernel=GUEST_KERNEL, levels=4, layout="spread", lines=sizes[-1])
-        if column not in rows or rows[column].isna().all():
-            return pd.DataFrame(columns=["guest", "host", "lines", "median", "low", "high"])
-        rows = rows.assign(excess=rows[column] - rows[less])
-        table = summarise(rows, ["mode", "pages", "lines"], "excess").set_index(["mode", "pages"])
-        table = table.loc[[cell for cell in self.cells if cell in table.index]]
-        return table.rename_axis(["guest", "host"]).reset_index()
+    @property
+    def clocks_agree(self) -> float:
+        """The share of the guests' runs that both clocks time alike."""
+        return float(((self.clocks - 1).abs() <= CLOCKS_AGREE).mean())
+
+    @cached_property
+    def touches(self) -> pd.DataFrame:
+        """How much longer the first touch of a line takes than a later load, ns for each base page,
+        at the largest of `sizes`, a row a cell: guest, host and the columns of `summarise`. Raises
+        Unavailable."""
+        rows = select(
+            self.frame, kernel=GUEST_KERNEL, levels=4, layout="spread", lines=self.sizes[-1]
+        )
+        first = rows.get("first_touch_ns_per_access", pd.Series(dtype=float))
+        required(first.dropna(), "no first touch was timed in a guest")
+        rows = rows.assign(excess=first - rows["ns_per_access"])
+        table = summarise(rows, ["mode", "pages"], "excess").rename(
+            columns={"mode": "guest", "pages": "host"}
+        )
+        pairs = list(zip(table["guest"], table["host"], strict=True))
+        return table[[pair in self.cells for pair in pairs]].reset_index(drop=True)
+
+    def touch(self, *, huge: bool) -> pd.DataFrame:
+        """Return the rows of `touches` with huge pages on both sides, or with base pages on one.
+        Raises Unavailable."""
+        table = self.touches
+        is_huge = (table["guest"] != BASE) & (table["host"] != BASE)
+        return required(table[is_huge == huge], "no first touch was timed on these pages")
 
     # --- containers, and other memory nodes
+
+    def process_rows(self, mode: str) -> pd.DataFrame:
+        """Return the chases of processes on base pages: plain ones ("") or in fresh namespaces."""
+        return select(self.frame, kernel=PROCESS_KERNEL, pages=BASE, mode=mode)
 
     @cached_property
     def container_ratio(self) -> Interval:
@@ -194,7 +265,7 @@ class Analysis(StepsAnalysis):
                 values="ns_per_access",
                 aggfunc="median",
             )
-            for rows in (self.plain, self.contained)
+            for rows in (self.process_rows(mode) for mode in ("", NAMESPACES_MODE))
         )
         pairs = (inside / plain).dropna(axis="columns", how="all").dropna()
         return median_interval(
@@ -203,13 +274,12 @@ class Analysis(StepsAnalysis):
             )
         )
 
-    @property
-    def far_nodes(self) -> pd.DataFrame:
-        """The rows of `nodes` at the largest size with something remote, beside both near; empty
-        where there are none."""
-        far = self.nodes.dropna(subset="over")
-        far = far[(far[["memory", "tables"]] != "local").any(axis=1)]
-        return far[far["lines"] == far["lines"].max()]
+    def remote(self, memory: str, tables: str) -> Interval:
+        """Return the chase with memory and page tables "local" or "remote" over both local, at the
+        largest size. Raises Unavailable("too-few-points")."""
+        rows = select(self.nodes, memory=memory, tables=tables).dropna(subset="over")
+        required(rows, "no other memory node was measured")
+        return Interval.of(rows.sort_values("lines").iloc[-1], "over")
 
     @cached_property
     def nodes(self) -> pd.DataFrame:

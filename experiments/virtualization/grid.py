@@ -25,33 +25,46 @@ NUMA_PLACEMENTS = (
 
 
 def points(scope: Scope) -> list[Point]:
-    """Each guest page size on each host page size and the same chase outside, at sizes from inside
-    the STLB on; finer where the steps are; a guest with five levels; the chase in fresh namespaces;
-    and on near and far memory."""
+    """Return all chases: on pairs of page sizes, where the TLB's levels show, in fresh namespaces, on
+    near and far memory, and in a guest whose page table has five levels."""
     sizes = coarse_lines(scope)
-    top = sizes[-1]
-    wanted = [("guest_chase", host, guest, sizes) for guest in GUEST_PAGES for host in HOST_PAGES]
-    wanted += [("page_chase", pages, "", sizes) for pages in HOST_PAGES]
-    if scope.engine == "c":
-        fine = scope.dense()
-        wanted += [
-            ("guest_chase", host, guest, fine if scope.is_fine else few(scope, guest, host))
-            for guest, host in STEPPED_PAGE_PAIRS
-        ]
-        wanted += [
-            ("page_chase", host, "", fine) for host in {host for _, host in STEPPED_PAGE_PAIRS}
-        ]
-    wanted += [("page_chase", "4k", NAMESPACES_MODE, sizes)]
-    wanted += [
-        ("numa_chase", "4k", mode, [min(top, scope.lines(NUMA_BYTES))]) for mode in NUMA_PLACEMENTS
+    wanted = [("page_chase", "4k", NAMESPACES_MODE, sizes)]
+    nodes = [min(sizes[-1], scope.lines(NUMA_BYTES))]
+    wanted += [("numa_chase", "4k", mode, nodes) for mode in NUMA_PLACEMENTS]
+    others = _chases(scope, wanted)
+    five = scope.chase("guest_chase", "4k", sizes[-1], "4k", levels=5)
+    return list(dict.fromkeys([*pairs(scope), *steps(scope), *others, *five]))
+
+
+def pairs(scope: Scope) -> list[Point]:
+    """Return each page size of a guest on each of its host, and of a plain process, at a few sizes
+    from inside the TLB on."""
+    wanted = [("guest_chase", host, guest) for guest in GUEST_PAGES for host in HOST_PAGES]
+    wanted += [("page_chase", pages, "") for pages in HOST_PAGES]
+    return _chases(scope, [(*chase, coarse_lines(scope)) for chase in wanted])
+
+
+def steps(scope: Scope) -> list[Point]:
+    """Return the pairs that tell what a TLB entry covers, at the many sizes where its levels show."""
+    if scope.engine != "c":
+        return []
+    fine, hosts = scope.dense(), dict.fromkeys(host for _, host in STEPPED_PAGE_PAIRS)
+    wanted = [
+        ("guest_chase", host, guest, fine if scope.is_fine else few(scope, guest, host))
+        for guest, host in STEPPED_PAGE_PAIRS
     ]
-    chases = [
+    return _chases(scope, [*wanted, *(("page_chase", host, "", fine) for host in hosts)])
+
+
+def _chases(scope: Scope, wanted: list[tuple[str, str, str, list[int]]]) -> list[Point]:
+    """Return the chases of kernels, host's pages, modes (the guest's pages) and numbers of lines,
+    each with its packed control."""
+    return [
         point
         for kernel, pages, mode, numbers in wanted
         for lines in numbers
         for point in scope.chase(kernel, pages, lines, mode)
     ]
-    return list(dict.fromkeys(chases + scope.chase("guest_chase", "4k", top, "4k", levels=5)))
 
 
 def few(scope: Scope, guest: str, host: str) -> list[int]:

@@ -1,11 +1,8 @@
 """Curves by page size, speedups, reads and rates: each the median of its processes."""
 
 import pytest
-from support.common import About, refusal
-from support.hugepages import ENTRIES, PAGES, SPLIT, WHOLE, analysis, only, priced, rows
-from support.synthetic import Stated
-
-from experiments.hugepages import Analysis
+from support.common import refusal
+from support.hugepages import ENTRIES, PAGES, analysis, only, priced, rows
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -18,12 +15,12 @@ def test_a_price_is_spread_minus_packed_on_the_same_pages():
     assert 4096 not in a.price["2m"].xs and 4096 in a.price["4k"].xs and 4096 in a.spread["2m"].xs
 
 
-@pytest.mark.parametrize(("machine", "is_found"), [(WHOLE, True), (SPLIT, False)])
-def test_a_machine_with_whole_large_pages_is_found_elsewhere(machine, is_found):
-    host = Stated(hypervisor="kvm").host()
-    other = About(host, "another", rows={"hugepages": rows(machine)})
-    found = Analysis(rows(SPLIT), About(host, other=other)).whole_elsewhere
-    assert (found is not None and found.about.machine == "another") == is_found
+def test_the_prices_near_the_levels_are_those_of_each_page_size():
+    a = analysis()
+    near = a.near_prices(["4k", "2m"])
+    assert set(near["pages"]) == {a.page_labels["4k"], a.page_labels["2m"]}
+    assert near["lines"].max() <= a.most_lines
+    assert analysis(rows()[:0]).near_prices(["4k", "thp"]).empty
 
 
 def test_below_the_reach_are_the_parts_that_were_measured():

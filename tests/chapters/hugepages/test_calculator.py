@@ -1,6 +1,7 @@
-"""The calculator: its model against the closed form on machines whose truth is known, and its
-figure's answers."""
+"""The calculator: its model against the closed form on machines whose truth is known, and what its
+figure offers."""
 
+import io
 from functools import cache
 
 import pandas as pd
@@ -10,9 +11,8 @@ from support.hugepages import PAGES, analysis
 from support.page_sizes import Paged, hugepages
 from support.synthetic import GIB, MIB, PAGE_BYTES
 
-from experiments.hugepages import calculator, figures
+from experiments.hugepages import calculator
 from experiments.hugepages.calculator import Basis
-from tlb.report.render import Figure
 from tlb.stats import geometry
 from tlb.system.reasons import Unavailable
 
@@ -31,10 +31,6 @@ def rows(machine: Paged = QUIET, most: int = 4 * GIB) -> pd.DataFrame:
 
 def model(frame: pd.DataFrame, **basis: float) -> pd.DataFrame:
     return calculator.model(analysis(frame), BASIS._replace(**basis))
-
-
-def drawn(frame: pd.DataFrame) -> Figure:
-    return figures.calculator(analysis(frame))
 
 
 def closed_form(machine: Paged, pages: str, log2_bytes: int) -> tuple[float, float]:
@@ -88,3 +84,27 @@ def test_two_levels_that_were_measured_are_believed_before_cpuid(monkeypatch, en
     monkeypatch.setattr(geometry, "infer", lambda *_: found)
     basis = calculator.basis(analysis(kept={"geometry": pd.DataFrame()}))
     assert basis[:2] == expected and ("CPUID" in basis.source) == (len(entries) == 1)
+
+
+# --- its figure
+
+
+def test_the_figure_offers_each_page_size_and_answers_the_first_choice():
+    table = calculator.table(analysis(rows()))
+    assert calculator.chosen(table) == (30, "2m")
+    spec = calculator.chart(table).to_dict()
+    parameters = {one["name"]: one for one in spec["params"]}
+    assert parameters["pages"]["bind"]["options"] == list(PAGES)
+    answer = parameters["answers"]["value"]["2m"]["30"]
+    assert answer.startswith("1 GiB on 2 MiB (hugetlb) pages: reach 3 GiB") and " ns." in answer
+
+
+def test_what_the_committed_notebook_keeps_of_the_table_draws_the_same_figure():
+    table = calculator.table(analysis(rows()))
+    kept = pd.read_csv(io.StringIO(table.to_csv(index=False)))
+    assert calculator.chosen(kept) == calculator.chosen(table)
+    assert calculator.chart(kept).to_dict()["params"] == calculator.chart(table).to_dict()["params"]
+
+
+def test_without_a_model_the_table_is_empty():
+    assert calculator.table(analysis(rows(most=8 * MIB))).empty

@@ -76,9 +76,7 @@ def test_a_machine_without_one_shows_the_reference_machines():
     )
     assert theirs.entries == ENTRIES and mine.cells == [] and mine.over_alike == {}
     pd.testing.assert_frame_equal(theirs.matrix, analysis(rows(NESTED)).matrix)
-    assert mine.contained.equals(
-        analysis(MACHINES["no guest"]()).contained
-    )  # containers are this machine's own
+    assert mine.container_ratio.value == pytest.approx(1, abs=0.01)  # of this machine's own rows
 
 
 @pytest.mark.parametrize("other", [None, {}, {"virtualization": MACHINES["no guest"]()}])
@@ -130,7 +128,10 @@ def test_the_containers_ratio_is_the_median_of_its_pairs(factor):
 
 
 def test_far_memory_is_compared_with_both_near():
-    found = analysis(rows(Guests(noise=0.0))).nodes.set_index(["memory", "tables"])["over"]
+    a = analysis(rows(Guests(noise=0.0)))
+    assert a.remote("remote", "local").value == pytest.approx(1.5)
+    assert a.remote("local", "remote").value == pytest.approx(1.2)
+    found = a.nodes.set_index(["memory", "tables"])["over"]
     assert found.to_dict() == {
         ("local", "local"): pytest.approx(1.0),
         ("remote", "local"): pytest.approx(1.5),
@@ -142,6 +143,16 @@ def test_far_memory_is_compared_with_both_near():
         and len(of("far alone").nodes) == 3
         and np.isnan(of("far alone").nodes["over"]).all()
     )
+    assert {
+        refusal(lambda m=m: of(m).remote("remote", "local")) for m in ("bare metal", "far alone")
+    } == {"too-few-points"}
+
+
+def test_a_first_touch_costs_a_fault_for_each_page_of_the_smaller_kind():
+    a = of()
+    assert a.touch(huge=False)["median"].min() == pytest.approx(BARE.touch_ns, rel=0.05)
+    assert a.touch(huge=True)["median"].max() < BARE.touch_ns / 100
+    assert refusal(lambda: of("no guest").touch(huge=True)) == "too-few-points"
 
 
 def test_a_chase_that_misses_nothing_costs_the_same_in_a_guest():

@@ -5,11 +5,12 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 import pytest
-from support.guests import MACHINES, Guests, analysis, rows, stated
+from support.guests import GUESTS, HOSTS, MACHINES, Guests, analysis, rows, stated
 from support.synthetic import fit
 
 from experiments.virtualization import claims
 from experiments.virtualization.analysis import Analysis
+from experiments.virtualization.claims import cold_references, references_at_most
 from tlb.report.verdicts import Verdict, claims_of, judge, verdicts
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -104,3 +105,14 @@ def test_guests_are_the_reference_machines_where_there_are_none_and_containers_a
         own[PRACTICAL].evidence in found[PRACTICAL].evidence != own[PRACTICAL].evidence
     )  # and it is said whose
     assert found[CONTAINERS].evidence == by_id(analysis(mine.frame))[CONTAINERS].evidence
+
+
+def test_the_formula_and_the_cold_simulation_agree_in_every_cell_and_depth():
+    for guest in GUESTS:
+        for host in HOSTS:
+            for levels in ((4, 4), (4, 5), (5, 4), (5, 5)):
+                assert references_at_most(guest, host, *levels) == cold_references(
+                    guest, host, *levels
+                )
+    assert references_at_most("4k", "4k") == 24 and references_at_most("4k", "4k", 5, 5) == 35
+    assert references_at_most("2m", "thp") == 15 and references_at_most("1g", "1g") == 8
