@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 from support.common import About
+from support.stlb_cliff import cliff_figure
 from support.synthetic import Stated, Truth, frame, grid
 
 from experiments import stlb_cliff
@@ -24,7 +25,7 @@ def about(
 
 
 def shown(a: stlb_cliff.Analysis, **how: Any) -> Figure:
-    return with_reference(stlb_cliff.figures.cliff, a, stlb_cliff.figures.cliff(a), **how)
+    return with_reference(cliff_figure, a, cliff_figure(a), **how)
 
 
 def layers(spec: dict[str, Any], outer: dict[str, Any] | None = None) -> list[dict[str, Any]]:
@@ -79,5 +80,5 @@ def test_the_axis_has_ticks_for_the_reference_s_numbers_too():
         return {tick for axis in axes for tick in axis.get("values", ())}
 
     slow = SLOW.assign(ns_per_access=50 * SLOW["ns_per_access"])
-    own = stlb_cliff.figures.cliff(stlb_cliff.Analysis(OWN, about()))
+    own = cliff_figure(stlb_cliff.Analysis(OWN, about()))
     assert max(ticks(shown(stlb_cliff.Analysis(OWN, about(rows=slow))))) > max(ticks(own))

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from support.common import About
 from support.pages import figure as drawn
+from support.stlb_cliff import cliff_figure
 from support.synthetic import Stated, Truth, frame, grid
 
 from experiments import stlb_cliff
@@ -119,8 +120,8 @@ def test_a_figure_that_a_machine_lacks_is_the_reference_s_dimmed_and_labelled():
     reference = stlb_cliff.Analysis(rows := frame(Truth(), grid(64 << 20)), About(Stated().host()))
     other = About(Stated().host(), "another", rows={"stlb_cliff": rows})
     mine = stlb_cliff.Analysis(rows[:0], About(Stated().host(), "mine", other=other))
-    (shown,) = run("figure(cliff, a)", cliff=stlb_cliff.figures.cliff, a=mine)
-    assert shown.data.equals(stlb_cliff.figures.cliff(reference).data)
+    (shown,) = run("figure(cliff, a)", cliff=cliff_figure, a=mine)
+    assert shown.data.equals(cliff_figure(reference).data)
     assert shown.alt.startswith("The machine another") and "tlb-borrowed" in shown.html()
 
 

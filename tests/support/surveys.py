@@ -5,7 +5,7 @@ import json
 
 import pandas as pd
 
-from experiments.your_machine import Analysis
+from experiments.stlb_cliff import Analysis
 from support.common import About, make_record
 from support.synthetic import Stated
 from tlb.machine.host import Host
@@ -149,7 +149,7 @@ SURVEYS: dict[str, tuple[pd.DataFrame, Geometry]] = {
 def surveyed(rows: pd.DataFrame, found: Geometry) -> Analysis:
     """The chapter's analysis of rows, with a geometry in place of the one that they give."""
     a = Analysis(rows, About(host()))
-    a.geometry = found
+    a.survey = found
     return a
 
 

@@ -2,8 +2,7 @@
 out."""
 
 import pytest
-from support.synthetic import fit, tlbs
-from support.your_machine import (
+from support.surveys import (
     ARM,
     IN_NS,
     SURVEYS,
@@ -16,8 +15,9 @@ from support.your_machine import (
     stating,
     surveyed,
 )
+from support.synthetic import fit, tlbs
 
-from experiments.your_machine import Analysis
+from experiments.stlb_cliff import Analysis
 from tlb.report.claims import REGISTRY
 from tlb.report.verdicts import judge
 from tlb.stats.geometry_curves import Walk
@@ -100,12 +100,29 @@ def walking(
     return a
 
 
-def having(number: int, bounds: tuple, coverage: float = 1.0) -> Analysis:
+def having(
+    number: int, bounds: tuple, coverage: float = 1.0, stated: int | None = None
+) -> Analysis:
     entries = estimate(*bounds).model_copy(update={"coverage": coverage})
-    levels = [
-        level(n, entries if n == number else estimate(64 if n == 1 else 1536)) for n in (1, 2)
-    ]
+    others = {1: estimate(64), 2: estimate(1536)} | {number: entries}
+    levels = [level(1, others[1]), level(2, others[2], stated=stated)]
     return surveyed(measured(), geometry(levels=levels))
+
+
+@pytest.mark.parametrize(
+    ("stated", "found", "truth"),
+    [
+        (2048, (2112, 2060, 2200), H),  # as many as both levels are stated to have
+        (2048, (2048, 2000, 2060), H),  # or as the second one is
+        (2048, (2500, 2400, 2600), F),  # which its statement contradicts
+        (3072, (3149, 2954, 3358), F),
+    ],
+)
+def test_a_second_level_has_the_entries_that_are_stated_where_the_chases_agree(
+    stated, found, truth
+):
+    a = having(2, found, stated=stated)
+    assert verdict(a, "second-level-1024-to-2048") == truth
 
 
 @pytest.mark.parametrize("id", ENTRIES)
