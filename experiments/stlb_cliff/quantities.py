@@ -7,13 +7,13 @@ from tlb.report.quantities import Measured
 class Quantities(quantities.Quantities):
     """Prices are what translation adds to a dependent load: spread minus packed."""
 
-    first_entries = Measured("pages that the first level holds, as stated", "pages", source="CPUID")
-    last_entries = Measured("pages that the last level holds, as stated", "pages", source="CPUID")
+    first_entries = Measured("pages that the first level holds, by CPUID or else as found", "pages")
+    last_entries = Measured("pages that the last level holds, by CPUID or else as found", "pages")
     first_reach_bytes = Measured("memory that the first level's entries cover", "bytes")
     last_reach_bytes = Measured("memory that the last level's entries cover", "bytes")
-    found_entries = Measured("pages that all levels hold, as measured", "pages")
+    found_entries = Measured("pages that all levels hold, as found by chases", "pages")
     walks_begin = Measured("where a tenth of the second step is climbed", "pages")
-    walks_begin_share = Measured("the same, as a share of the stated entries", "share")
+    walks_begin_share = Measured("the same, as a share of the last level's entries", "share")
     near_ns = Measured("a load that hits the L1 cache and the first level", "ns", 1)
     hit_ns = Measured("price of a hit in the last level", "ns", 1)
     walk_ns = Measured("price of a walk at two to four times the last level's reach", "ns")
