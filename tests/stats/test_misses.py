@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from tlb.stats.misses import fit_random_curve, miss_probability_random, two_level_cost
+from tlb.stats.misses import fit_random_curve, miss_probability_random
 
 GRID = np.unique(np.round(2 ** np.arange(4, 14.1, 0.25)).astype(int))
 TRUTH = {"stlb_cost_ns": 2.0, "walk_ns": 8.0, "l1_entries": 64.0, "l2_entries": 2048.0}
@@ -21,7 +21,8 @@ def half_a_digit(value: float) -> float:
 
 
 def truth_curve(noise: float, seed: int) -> np.ndarray:
-    exact = two_level_cost(GRID, 64, 2048, 0, 2, 8)
+    first, both = (miss_probability_random(GRID, entries) for entries in (64, 2048))
+    exact = 2 * first + 8 * both
     return exact + noise * np.random.default_rng(seed).normal(size=GRID.size)
 
 
@@ -30,7 +31,6 @@ def test_a_fit_finds_the_costs_and_the_knees_of_an_exact_curve(given_knees):
     fit = fit_random_curve(GRID, truth_curve(0, 0), *given_knees)
     for name, truth in TRUTH.items():
         assert getattr(fit, name).value == pytest.approx(truth, rel=1e-4), name
-    assert fit.predict(GRID) == pytest.approx(truth_curve(0, 0), abs=1e-3)
 
 
 @pytest.mark.parametrize("given_knees", [(None, None), (64, 2048)])

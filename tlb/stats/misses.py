@@ -1,4 +1,4 @@
-"""What random draws should cost: the share that misses, the price over two levels, and its fit.
+"""What random draws should cost: the share that misses, and a fit of the price over two levels.
 
 Lines lie one to a page, so `lines` counts pages, and a TLB of C entries reaches C lines.
 """
@@ -34,40 +34,15 @@ def miss_probability_random(lines: ArrayLike, entries: float) -> np.ndarray:
     return np.maximum(0.0, 1 - entries / m)
 
 
-def two_level_cost(
-    lines: ArrayLike, l1_entries: float, l2_entries: float, hit: float, l2_hit: float, walk: float
-) -> np.ndarray:
-    """Return hit + P(L1 misses) l2_hit + P(both miss) walk, the mean cost of a random draw.
-
-    `l2_hit` is what missing the first level adds, `walk` what missing the second adds to that. The
-    second level's misses are those of `l2_entries` alone.
-    """
-    if l2_entries < l1_entries:
-        raise ValueError(f"level 2 ({l2_entries} entries) is smaller than level 1 ({l1_entries})")
-    first, both = (miss_probability_random(lines, entries) for entries in (l1_entries, l2_entries))
-    return hit + first * l2_hit + both * walk
-
-
 @dataclass(frozen=True)
 class RandomFit:
     """price = stlb_cost_ns max(0, 1 - C1/M) + walk_ns max(0, 1 - C2/M), fitted. A given knee has no
-    width."""
+    width. A walk costs what missing the second level adds to missing the first."""
 
     stlb_cost_ns: Interval
     walk_ns: Interval
     l1_entries: Interval
     l2_entries: Interval
-
-    def predict(self, lines: ArrayLike) -> np.ndarray:
-        """Return the fitted price in ns at each number of lines."""
-        return two_level_cost(
-            lines,
-            l1_entries=self.l1_entries.value,
-            l2_entries=self.l2_entries.value,
-            hit=0.0,
-            l2_hit=self.stlb_cost_ns.value,
-            walk=self.walk_ns.value,
-        )
 
 
 def fit_random_curve(

@@ -9,7 +9,6 @@ from support.surveys import (
     estimate,
     geometry,
     host,
-    kind,
     level,
     measured,
     stating,
@@ -47,9 +46,9 @@ def test_a_range_of_ways_is_not_full_associativity_and_silence_is_nothing():
 
 
 def test_entries_cover_what_they_are_multiplied_by():
-    found = judge(REGISTRY["entries-cover-a-pool"], kind("guest"))
+    found = judge(REGISTRY["entries-cover-a-pool"], stating(host()))
     assert found.verdict == "fails" and "64 MiB" in found.evidence and "2,200" in found.evidence
-    assert verdict(kind("guest"), "entries-cover-a-pool", entries=2200) == "holds"
+    assert verdict(stating(host()), "entries-cover-a-pool", entries=2200) == "holds"
 
 
 # --- what the machine says of itself
