@@ -15,14 +15,12 @@ from markupsafe import Markup
 from sphinx.application import Sphinx
 
 from tlb.machine import host
-from tlb.measure import survey
 from tlb.measure.store import Store, data_root
 from tlb.report.render import join
 from tlb.system.reasons import Unavailable
 
 THIS = "this computer"
 FOLDER = "_sources"  # where Sphinx puts the notebooks
-_EXPERIMENTS = {"your_machine": survey.NAME}  # whose points have another name than its page
 _AT_ALL_TIMES = (1980, 1, 1, 0, 0, 0)  # the first that a zip can say: two builds are the same bytes
 
 
@@ -48,7 +46,7 @@ def files_of(notebook: Path, kernels: Path) -> Files | None:
             store, machine = store.own, host.machine_id(host.inspect())
         else:
             machine = store.resolve(machine, experiment=name)
-        used = store.kernels(machine, _EXPERIMENTS.get(name, name))
+        used = store.kernels(machine, name)
     except Unavailable:  # the page itself says why
         return None
     rows = store.root / machine

@@ -1,7 +1,7 @@
 """The directive `listing`: a part of a source file as it stands now, highlighted and numbered, with
 its file and line.
 
-    ```{listing} experiments/stlb_cliff/figures.py cliff
+    ```{listing} experiments/stlb_cliff/grid.py points
     :fold:
     How the figure is drawn.
     ```

@@ -54,8 +54,7 @@ def book(given: Mapping[str, Any]) -> Path:
             site_s = LATER_TIMES * (time.monotonic() - first)
         else:  # a computer whose first round is slow draws slowly too
             site_s = max(SITE_S, SITE_PER_ROUND * round_s)
-        # Without a survey, its page says why.
-        if_available(Chapter("your_machine", checked["your_machine"], whole.data).survey)
+        if_available(Chapter("stlb_cliff", checked["stlb_cliff"], whole.data).survey)
         chapters = [Chapter(name, checked[name], whole.data) for name in grids_of(whole.scope)]
         _documents(chapters, end - site_s, slow=False)
         programs = Chapter("your_program", checked["your_program"], whole.data)
@@ -80,8 +79,7 @@ def _measured(whole: Chapter, until: float, bar: Progress, *, first_round: bool 
 
 def gridded() -> list[str]:
     """Return the chapters whose grids are measured together, in the order of the contents."""
-    chapters = [n for n in parameters.table_of_contents() if find_spec(f"{discovery.PACKAGE}.{n}")]
-    return [name for name in chapters if name != "your_machine"]
+    return [n for n in parameters.table_of_contents() if find_spec(f"{discovery.PACKAGE}.{n}")]
 
 
 def grids_of(scope: Scope, names: Iterable[str] | None = None) -> dict[str, list[Point]]:

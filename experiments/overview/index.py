@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from experiments import graph_walk, hugepages, stlb_cliff, your_machine
+from experiments import graph_walk, hugepages, stlb_cliff
 from experiments.overview import CHAPTERS
 from experiments.overview.machine_verdicts import chapter_analysis
 from experiments.overview.profile import Profile, profile_of_analyses, read, write_if_possible
-from tlb.measure import survey
 from tlb.report import analysis
 from tlb.report.chapter import Chapter
 from tlb.stats import curves
@@ -108,13 +107,8 @@ class Analysis(analysis.Analysis):
 
     @cached_property
     def profile(self) -> Profile:
-        """What translation costs this machine, kept beside this computer's own rows. Of the survey,
-        as much as there is: none is measured for this page."""
-        surveyed = your_machine.Analysis(lambda: self.about.kept(survey.NAME), self.about)
-        made = profile_of_analyses(
-            self.about.machine,
-            lambda module: surveyed if module is your_machine else self.of(module),
-        )
+        """What translation costs this machine, kept beside this computer's own rows."""
+        made = profile_of_analyses(self.about.machine, self.of)
         if self.parameters["machine"] == "this":
             write_if_possible(self.about.store, made)
         return made
@@ -195,8 +189,6 @@ class Analysis(analysis.Analysis):
 
 
 def _analysis(module: ModuleType, chapter: Chapter) -> analysis.Analysis | Unavailable:
-    if module is your_machine:  # what it states: nothing is measured for this page
-        return module.Analysis(pd.DataFrame(), chapter)
     try:
         return chapter_analysis(module, chapter)
     except Unavailable as why:

@@ -9,9 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from experiments import your_machine, your_program
+from experiments import your_program
 from experiments.overview import CHAPTERS
-from tlb.measure import survey
 from tlb.report import analysis
 from tlb.report.chapter import Chapter
 from tlb.report.verdicts import Bounds, Effect, Verdict, VerdictWord, verdicts
@@ -109,8 +108,6 @@ def chapter_analysis(
     names of a page. Raises Unavailable where there are none."""
     if module is your_program:  # a document
         return module.Analysis(pd.DataFrame(), chapter, names)
-    if module is your_machine:
-        return module.Analysis(lambda: chapter.kept(survey.NAME), chapter, names)
     rows = chapter.measure(module.grid.points(chapter.scope), chapter_name(module))
     return module.Analysis(rows, chapter, names)
 

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from experiments import hugepages, page_faults, stlb_cliff, virtualization, your_machine
+from experiments import hugepages, page_faults, stlb_cliff, virtualization
 from experiments.overview.machine_verdicts import chapter_analysis
 from experiments.page_faults.analysis import FILE_PAGES, FRESH_LARGE_MEMORY, FRESH_MEMORY
 from experiments.virtualization.analysis import GUEST_BASE_BYTES
@@ -147,13 +147,13 @@ def _far_walk(of: Of) -> Interval:
 
 
 def _entries(level: int, of: Of) -> Interval:
-    survey = of(your_machine).geometry
+    survey = of(stlb_cliff).survey
     levels = [found for found in survey.levels if found.level == level and not found.is_alone]
     return required(levels, f"our chases found no level {level}", "one-level")[0].entries.interval
 
 
 def _stated(level: int, of: Of) -> Interval:
-    stated = of(your_machine).stated_entries
+    stated = of(stlb_cliff).stated_entries
     required(stated, "no TLB level is stated here", "no-geometry")
     (entries,) = required(stated[level - 1 : level], f"no level {level} is stated", "one-level")
     exact = float(entries)
@@ -162,7 +162,7 @@ def _stated(level: int, of: Of) -> Interval:
 
 def _walk_by_place(place: str, of: Of) -> Interval:
     """Return ns: a survey's cycles over the clock beside it."""
-    survey: Geometry = of(your_machine).geometry
+    survey: Geometry = of(stlb_cliff).survey
     walk = next((walk for walk in survey.walks if walk.table_in == place), None)
     if walk is None or walk.cost is None:
         raise Unavailable("too-few-points", f"no chase had its table in {place}")

@@ -1,28 +1,23 @@
-"""The cliff: the staircase of prices, the kinds of TLB fitted to it, and counted walks."""
+"""The cliff: the staircase of prices, counted walks, and the published loop."""
 
 from __future__ import annotations
 
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 
-from tlb.machine.cpuid import ways_of
-from tlb.machine.host import data_tlbs
 from tlb.report import analysis
-from tlb.report.chapter import literature, published
-from tlb.stats import curves, misses
+from tlb.stats import curves
 from tlb.stats.curves import HALF_AN_OCTAVE, Curve, last_level_plateau
 from tlb.stats.intervals import Interval
-from tlb.stats.misses import TEXTBOOK, RandomFit, StepFit
-from tlb.system.reasons import Unavailable, if_available, required
+from tlb.system.reasons import Unavailable, required
 
 # "Flat" in the published run is 4.2 to 4.8 ns, a rise of 14 %; twice that is still nothing beside a
 # cliff.
 FLAT_RATIO = 1.28
 ENTRY_BYTES = 8  # of the page table's last level, each page's own
-COUNTING_MACHINE = "zen-3-a9ae1af8"  # a published machine whose walks were counted
+STEP_POINTS = 6  # of a counted step: two heights and the shape between them
 
 
 class Staircase(NamedTuple):
@@ -56,11 +51,6 @@ class Analysis(analysis.Analysis):
         """Independent loads, without those of the published program and NumPy's own work."""
         in_c = self.frame[self.frame["engine"] != "numpy"]
         return Curve.of(in_c, kernel="page_gather", layout="spread")
-
-    @property
-    def in_flight(self) -> Curve:
-        """How many loads of the gather seem to be in flight at once."""
-        return self.spread / self.gather
 
     @cached_property
     def counted_rows(self) -> pd.DataFrame:
@@ -131,13 +121,7 @@ class Analysis(analysis.Analysis):
     def is_counted(self) -> bool:
         """Whether walks were counted at enough sizes around the last level's entries."""
         low, high = (end * self.two_levels()[1] for end in self.window)
-        return len(self.counted("walk").between(low, high)) >= misses.STEP_POINTS
-
-    @property
-    def counting(self) -> Analysis:
-        """This machine if its walks were counted around the last level's entries, otherwise
-        COUNTING. Raises Unavailable("no-data")."""
-        return self if if_available(lambda: self.is_counted) else _counting_machine()
+        return len(self.counted("walk").between(low, high)) >= STEP_POINTS
 
     @property
     def rise(self) -> Curve:
@@ -172,53 +156,6 @@ class Analysis(analysis.Analysis):
         before, after = (0.0, 1.0) if self.is_counted else self.plateaus
         return self.rise.passes(before + share * (after - before), 0.4 * second, 4 * second)
 
-    def near(self, entries: int, curve: Curve) -> Curve:
-        """Return the part of a curve within an octave of a knee."""
-        near = curve.between(*(entries * end for end in self.window))
-        return required(near, f"nothing was measured within an octave of {entries:,} pages")
-
-    @property
-    def fits(self) -> list[StepFit]:
-        """The kinds of TLB fitted to the `rise`, the best first."""
-        _, entries = self.two_levels()
-        near, is_share = self.near(entries, self.rise), self.is_counted
-        return misses.fit_step(near.xs, near.medians, entries, self.last_ways, is_share=is_share)
-
-    @property
-    def last_ways(self) -> int | None:
-        """Associativity of the last level as stated, else None."""
-        tlbs = data_tlbs(self.host)
-        return ways_of(tlbs[-1]) if tlbs else None
-
-    @property
-    def models(self) -> dict[str, pd.DataFrame]:
-        """The best three kinds and the textbook's: lines and median, in the unit of `rise`; empty
-        where none can be fitted."""
-        fits, tables = if_available(lambda: self.fits) or [], {}
-        for fit in [*fits[:3], *(fit for fit in fits if fit.kind == TEXTBOOK)]:
-            entries = self.entries[-1]
-            lines = sorted({round(entries * 2 ** (k / 40)) for k in range(-32, 42)})
-            median = fit.predict(lines, entries, self.last_ways)
-            tables[fit.kind] = pd.DataFrame({"lines": lines, "median": median})
-        return tables
-
-    @property
-    def random_fit(self) -> tuple[RandomFit, Curve]:
-        """1 - C/M over two levels fitted to the random order up to where the walk itself gets
-        dearer: the fit and its points."""
-        first, second = self.two_levels()
-        part = self.random.between(1, 4 * second)
-        fit = misses.fit_random_curve(part.xs, part.medians, first, second)
-        if not np.isfinite(fit.walk_ns.low):
-            why = f"nothing was drawn from more than {second:,} pages, where walks begin"
-            raise Unavailable("too-few-points", why)
-        return fit, part
-
-    # --- the published run
-
-    # a gather: working_set_bytes, pages (how many), ns_per_access, reach
-    published = property(lambda a: literature("tlb_pressure"))
-
     # --- counters
 
     def counted(self, quantity: str) -> Curve:
@@ -231,16 +168,11 @@ class Analysis(analysis.Analysis):
 
     # --- what the text compares
 
-    def in_cycles(self, ns: float, decimals: int = 0) -> str:
-        """Return a time in cycles, in brackets; "" where the clock was not measured."""
-        ghz = if_available(lambda: self.ghz)
-        return f" ({ns * ghz:.{decimals}f} cycles)" if ghz else ""
-
-    def walks_near(self, octaves: float) -> tuple[int, Interval]:
-        """Return the size nearest to so many octaves from the last level's entries, and the share
-        of its loads that walk."""
-        row = self.counted("walk").row(self.two_levels()[1] * 2**octaves, HALF_AN_OCTAVE)
-        return int(row["lines"]), Interval.of(row)
+    def walks_near(self, octaves: float) -> Interval:
+        """Return the share of loads that walk at the size nearest to so many octaves from the last
+        level's entries."""
+        entries = self.two_levels()[1]
+        return Interval.of(self.counted("walk").row(entries * 2**octaves, HALF_AN_OCTAVE))
 
     def rise_across(self, curve: Curve) -> Interval:
         """Return the factor by which a loop slows from half the last level's entries to twice as
@@ -252,9 +184,3 @@ class Analysis(analysis.Analysis):
         """Return the ns that a loop loses from 0.6 to 2 times the last level's entries."""
         _, entries = self.two_levels()
         return curve.at(entries * 2, HALF_AN_OCTAVE) - curve.at(entries * 2**-0.75, HALF_AN_OCTAVE)
-
-
-@cache
-def _counting_machine() -> Analysis:
-    chapter = published("stlb_cliff", COUNTING_MACHINE)
-    return Analysis(chapter.kept("stlb_cliff"), chapter)

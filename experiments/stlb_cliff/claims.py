@@ -1,22 +1,21 @@
-"""What articles say of the cliff, as predicates on the chapter's Analysis."""
+"""What articles say of TLBs, of the cliff and of walks, as predicates on the chapter's Analysis."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import pairwise
 from math import inf
+from typing import Any
 
 from experiments.stlb_cliff.analysis import ENTRY_BYTES, FLAT_RATIO, Analysis
-from experiments.stlb_cliff.selected import (
-    chase_of_half_a_gib,
-    chase_of_one_gib,
-    chases_near_first_level,
-    gather_inside_the_last_level,
-    largest_chases,
-    selected_chase,
-    selected_gather,
-)
-from tlb.report.verdicts import Answer, Band, Fact, claim, inside
+from tlb.machine.cpuid import Tlb
+from tlb.machine.host import data_tlbs, is_x86
+from tlb.measure.grid import Scope
+from tlb.report.verdicts import Answer, Band, Compares, Fact, claim, inside, points_of
 from tlb.stats.curves import HALF_AN_OCTAVE, counter_curve, last_level_plateau, select
+from tlb.stats.geometry_curves import Place, Walk
 from tlb.stats.intervals import Interval
+from tlb.system.page_sizes import BASE, page_bytes
 from tlb.system.prose import count, listed
 from tlb.system.reasons import Unavailable, required
 from tlb.system.units import format_size
@@ -27,6 +26,68 @@ SHARED_RISE = 0.10
 # A step of a fully associative LRU TLB has no width; a grid of 8 points an octave resolves 9 %.
 STEP_WIDTH = 1.25
 FROM_4_MIB = tuple(size << 20 for size in (4, 16, 64, 256, 1 << 10, 4 << 10))
+ENTRIES, POOL_PAGES = 32, 2200
+
+# --- which points the claims compare
+
+# Of the last level's entries: the published sizes around its reach are two doublings apart.
+HALF_TO_TWICE = (0.5, 2.0)
+_BOTH: dict[str, Any] = {
+    "pages": BASE,
+    "mode": "",
+    "order": "cycle",
+    "layout": ("spread", "packed"),
+}
+
+
+def selected_chase(
+    *layouts: str, order: tuple[str, ...] = ("cycle",), low: float = 0.0, high: float = inf
+) -> Compares:
+    """Select the chase on base pages, between multiples of the last level's entries."""
+
+    def times(factor: float) -> Callable[[Scope], float]:
+        return lambda scope: max(scope.entries, default=0) * factor
+
+    return points_of(
+        "page_chase",
+        **_BOTH | {"layout": layouts, "order": order},
+        low=times(low * 0.7),
+        high=inf if high == inf else times(high * 1.5),
+    )
+
+
+def selected_gather(*sizes: int, layouts: tuple[str, ...] = ("spread",)) -> Compares:
+    """Select the published loop over these sizes in bytes, by default around the last level's
+    reach."""
+
+    def lines(scope: Scope) -> tuple[int, ...]:
+        around = [round(max(scope.entries, default=0) * times) for times in HALF_TO_TWICE]
+        return tuple([scope.lines(size) for size in sizes] or around)
+
+    return points_of("page_gather", pages=BASE, layout=layouts, lines=lines)
+
+
+def _plateau(scope: Scope) -> tuple[float, float]:
+    entries = scope.entries or (0,)
+    return last_level_plateau(min(entries), max(entries))
+
+
+gather_inside_the_last_level = points_of(
+    "page_gather",
+    pages=BASE,
+    layout="spread",
+    low=lambda scope: _plateau(scope)[0],
+    high=lambda scope: _plateau(scope)[1],
+)
+# The two largest sizes of the chase and its control.
+largest_chases = points_of("page_chase", **_BOTH, low=lambda scope: scope.most_lines / 4)
+chase_of_one_gib = points_of("page_chase", **_BOTH, lines=lambda scope: scope.lines(1 << 30))
+chase_of_half_a_gib = points_of(
+    "page_chase", **_BOTH, lines=lambda scope: (scope.lines(1 << 29), scope.lines(1 << 30))
+)
+chases_near_first_level = points_of(
+    "page_chase", **_BOTH, high=lambda scope: 4 * min(scope.entries, default=0)
+)
 
 
 # --- the published loop: independent loads, one line a page, in a shuffled order that is repeated
@@ -304,3 +365,171 @@ def sequential_order_warms(a: Analysis, band: Band) -> Answer:
         f"Over {format_size(most * a.base_page_bytes)} translation costs {ratio:.2f} times as much "
         "in sequential order as in a random cycle."
     )
+
+
+# --- what a machine states of its TLB and its page tables
+
+
+def ways_text(tlb: Tlb) -> str | None:
+    """Return the associativity as stated: "full", "12", "8 to 15"; None if it is not."""
+    if tlb.ways_between:
+        return f"{tlb.ways_between[0]} to {tlb.ways_between[1]}"
+    return None if tlb.ways is None else "full" if tlb.ways == 0 else str(tlb.ways)
+
+
+@claim("fully-associative")
+def fully_associative(a: Analysis) -> Answer:
+    """Of the first level; the evidence names the others too."""
+    levels = {tlb.level: ways_text(tlb) for tlb in data_tlbs(a.host)}
+    if not levels:
+        raise Unavailable(a.host.tlb_reason or "no-geometry")
+    phrase = {None: "is of unstated associativity", "full": "is fully associative"}
+    each = [f"level {n} {phrase.get(ways, f'has {ways} ways')}" for n, ways in levels.items()]
+    first = levels[min(levels)]
+    if first is None:
+        raise Unavailable("no-geometry", f"by CPUID, {listed(each)}")
+    return Fact(first == "full", f"By CPUID, {listed(each)}.")
+
+
+@claim("entries-cover-a-pool")
+def entries_cover_a_pool(
+    a: Analysis, entries: int = ENTRIES, pool_pages: int = POOL_PAGES
+) -> Answer:
+    reach, pool = (n * page_bytes("2m", a.base_page_bytes) for n in (entries, pool_pages))
+    return Fact(
+        reach >= pool,
+        f"{entries} × 2 MiB are {format_size(reach)}. The other figure is that of a pool of "
+        f"{pool_pages:,} pages, and a pool holds no translations.",
+    )
+
+
+@claim("base-page-is-4-kib")
+def a_base_page_is_4_kib(a: Analysis) -> Answer:
+    size = format_size(a.base_page_bytes)
+    return Fact(a.base_page_bytes == 4096, f"A base page has {size} here.")
+
+
+@claim("four-levels-on-x86")
+def four_levels(a: Analysis) -> Answer:
+    if not is_x86(a.host):
+        raise Unavailable("other-arch", a.host.arch)
+    levels = a.host.page_table_levels or 4
+    bits = 12 + 9 * levels  # of the offset, and of an index into 512 entries a level
+    return Fact(
+        levels in (4, 5),
+        f"This machine's page tables have {levels} levels, and translate {bits} bits of an address.",
+    )
+
+
+@claim("several-tlbs-a-core")
+def several_tlbs(a: Analysis, least: int = 2) -> Answer:
+    if not a.stated_entries:
+        raise Unavailable(a.host.tlb_reason or "no-geometry")
+    levels, entries = len(a.stated_entries), listed(f"{n:,}" for n in a.stated_entries)
+    evidence = f"CPUID states {levels} levels for data, of {entries} entries."
+    return Fact(levels >= least, evidence)
+
+
+@claim("two-hugepage-sizes")
+def two_huge_page_sizes(a: Analysis) -> Answer:
+    sizes = sorted(page_bytes(pool.page, a.base_page_bytes) for pool in a.host.pools)
+    named = listed(map(format_size, sizes)) or "no size"
+    return Fact(sizes == [2 << 20, 1 << 30], f"This kernel has pools of pages of {named}.")
+
+
+# --- how many entries: as the survey found them, beside what CPUID states
+
+
+@claim("first-level-64-to-128")
+@claim("below-100-entries")
+@claim("first-level-64-entries")
+def entries_of_the_first_level(a: Analysis, band: Band) -> Answer:
+    found = a.survey.levels[0]
+    if found.is_alone:
+        raise Unavailable("no-step", "our chases show one level, and it is not known which")
+    stated = f"CPUID states {found.stated:,}" if found.stated else "CPUID states nothing"
+    return inside(found.entries.interval, *band), (
+        f"Our chases find {found.entries.interval:,.0f} entries in the first level; {stated}."
+    )
+
+
+@claim("second-level-1500-or-2-to-3k")
+@claim("second-level-1024-to-2048")
+def entries_of_the_second_level(a: Analysis, band: Band) -> Answer:
+    """Of the second level's own entries where CPUID gives them and the chases agree. Those find
+    where walks begin: somewhere between its entries and the sum of all levels, since a level need
+    not hold what another one holds."""
+    levels = a.survey.levels
+    if len(levels) < 2:
+        raise Unavailable("no-step", "our chases show one level")
+    found, own = levels[-1].entries.interval, levels[-1].stated
+    each = f"{'both' if len(levels) == 2 else 'all'} levels together"
+    evidence = f"Our chases find {found:,.0f} entries in {each}; CPUID states "
+    if own is None:
+        return inside(found, *band), f"{evidence}nothing."
+    if own <= found.high and found.low <= sum(level.stated or 0 for level in levels):
+        exact = Interval(own, own, own, found.coverage)
+        stated = listed(f"{level.stated or 0:,}" for level in levels)
+        return inside(exact, *band), f"{evidence}{stated}, which agrees."
+    return inside(found, *band), f"{evidence}{own:,} for the last one."
+
+
+# --- what a walk costs by the size of its page table: all pages are the same few lines of memory, so
+# that nothing else misses
+
+
+def _walk(a: Analysis, place: Place) -> Walk:
+    """Return the walks whose table fits one place by the stated sizes of the caches."""
+    survey = a.survey
+    found = [walk for walk in survey.walks if walk.table_in == place and walk.cost]
+    if not found:
+        raise Unavailable("too-few-points", f"no walk was measured with its table in {place}")
+    if survey.unit != "cycles":
+        raise Unavailable("no-clock")
+    return found[0]
+
+
+def _cycles(walk: Walk) -> Interval:
+    """Return what such a walk adds to a hit in the last level."""
+    assert walk.cost is not None
+    return walk.cost.interval * 1
+
+
+@claim("hot-walks-30-to-50-cycles", place="L2")
+@claim("walk-30-cycles-in-l2", place="L2")
+def a_walk_costs(a: Analysis, band: Band, place: Place, unit: str = "cycles") -> Answer:
+    cost = _cycles(walk := _walk(a, place))
+    if unit == "ns":
+        if not a.survey.core_ghz:
+            raise Unavailable("no-clock")
+        cost *= 1 / a.survey.core_ghz
+    table = format_size(walk.table_bytes)
+    return [inside(cost, *band)], f"A walk costs {cost:.0f} {unit} with {table} of page table."
+
+
+claim("walk-100-cycles-in-l3", place="L3")(a_walk_costs)
+claim("walk-250-cycles-in-memory", place="memory")(a_walk_costs)
+claim("cold-walks-200-to-300-cycles", place="memory")(a_walk_costs)
+claim("upper-entries-cost-20-to-30-ns", place="L3", unit="ns")(a_walk_costs)
+
+
+@claim("walk-4-to-5-times-from-memory")
+def four_to_five_times_from_memory(a: Analysis, band: Band) -> Answer:
+    near, far = _walk(a, "L2"), _walk(a, "memory")
+    ratio = _cycles(far) / _cycles(near)
+    return inside(ratio, *band), (
+        f"A walk costs {ratio:.1f} times as much with {format_size(far.table_bytes)} of page table "
+        f"as with {format_size(near.table_bytes)}."
+    )
+
+
+@claim("tables-go-through-the-caches")
+def tables_go_through_the_caches(a: Analysis) -> Answer:
+    walks = [_walk(a, "L2"), _walk(a, "L3"), _walk(a, "memory")]
+    costs = [_cycles(walk) for walk in walks]
+    each = listed(
+        f"{cost.value:.0f} with {format_size(walk.table_bytes)}"
+        for walk, cost in zip(walks, costs, strict=True)
+    )
+    evidence = f"A walk costs more cycles the larger its page table is: {each}."
+    return [inside(far / near, 1) for near, far in pairwise(costs)], evidence

@@ -177,7 +177,7 @@ def tlb(monkeypatch, capsys, *words: str) -> tuple[int, str]:
 def test_bad_arguments_and_a_lack_of_packages_are_one_sentence(monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert tlb(monkeypatch, capsys)[0] == 2
-    for how in (["--profile", "nope"], ["--chapter", "nope"], ["--chapter", "your_machine"]):
+    for how in (["--profile", "nope"], ["--chapter", "nope"], ["--chapter", "index"]):
         assert tlb(monkeypatch, capsys, "--scheduler", "tls://a:1", *how)[0] == 2
     for words in (["--scheduler", "tcp://a:1"], ["worker", "tcp://a:1"]):
         status, sentence = tlb(monkeypatch, capsys, *words)

@@ -69,14 +69,14 @@ def test_a_notebook_runs_to_its_end_where_nothing_was_measured(page):
 
 
 # Those drawn of what a machine states, and of guests, which the page's text says are another's.
-NEVER_BORROWED = {"address_bits", "misses", "one_test", "first_touches"}
+NEVER_BORROWED = {"one_test", "first_touches"}
 
 
 @pytest.mark.parametrize(
     "name",
     [
         name
-        if name in ("your_machine", "virtualization")
+        if name in ("hugepages", "virtualization")
         else pytest.param(name, marks=pytest.mark.endurance)
         for name in CHAPTER_NAMES
     ],

@@ -23,7 +23,7 @@ from tlb.report import claims, parameters, publish
 from tlb.report.chapter import Chapter
 from tlb.system.files import ROOT
 
-WITHOUT = {"your_machine", "your_program"}  # which no campaign measures
+WITHOUT = {"your_program"}  # which no campaign measures
 CHAPTERS = {
     chapter_name(chapter): chapter
     for chapter in overview.CHAPTERS

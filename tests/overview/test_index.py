@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 from support.common import About
 from support.rendered import written
+from support.surveys import ARM, host
 from support.synthetic import GIB, Stated, Truth, frame, grid, scope
-from support.your_machine import ARM, host
 
-from experiments import stlb_cliff, your_machine
+from experiments import stlb_cliff
 from experiments.overview import CHAPTERS, index, working_set
 from experiments.overview.machine_verdicts import chapter_name
 from experiments.overview.profile import Profile, Quantity
@@ -58,19 +58,18 @@ def page(
 
 def test_the_chapters_are_those_of_the_book_in_its_order():
     names = [*map(chapter_name, CHAPTERS)]
-    assert names == [name for name in table_of_contents() if name in names] and names[:2] == [
-        "your_machine",
-        "stlb_cliff",
-    ]
+    assert (
+        names == [name for name in table_of_contents() if name in names]
+        and names[0] == "stlb_cliff"
+    )
     folders = {path.parent.name for path in (ROOT / "experiments").glob("*/__init__.py")}
     assert set(names) == folders & set(table_of_contents())
 
 
 def test_every_chapters_grid_is_measured_and_no_survey_is_asked_for():
     a = page({"stlb_cliff": CLIFF})
-    assert set(a.about.asked) == {*map(chapter_name, CHAPTERS)} - {"your_machine", "your_program"}
+    assert set(a.about.asked) == {*map(chapter_name, CHAPTERS)} - {"your_program"}
     assert a.about.asked["stlb_cliff"] == stlb_cliff.grid.points(scope())
-    assert a.of(your_machine).frame.empty
 
 
 @pytest.mark.parametrize("why", ["no-data", "arch-unsupported"])

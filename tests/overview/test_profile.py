@@ -16,10 +16,11 @@ from support.common import ROOT, About
 from support.page_sizes import Paged
 from support.synthetic import Stated, Truth
 
-from experiments import hugepages, page_faults, stlb_cliff, virtualization, your_machine
+from experiments import hugepages, page_faults, stlb_cliff, virtualization
 from experiments.overview import profile as room
 from experiments.overview import profile_comparison
 from experiments.overview.profile import Profile, Quantity, profile_of_analyses
+from tlb.measure import survey
 from tlb.measure.store import Store
 from tlb.report.chapter import Chapter
 from tlb.stats.intervals import median_interval
@@ -33,7 +34,6 @@ ROWS = {
     hugepages: lambda: PAGED.frame(page_sizes.hugepages()),
     page_faults: faults.rows,
     virtualization: guests.rows,
-    your_machine: lambda: geometry.rows(geometry.SHARP, "4k", 1),
 }
 
 
@@ -42,8 +42,14 @@ def rows(module: ModuleType) -> pd.DataFrame:
     return ROWS[module]()
 
 
+@cache
+def surveyed() -> pd.DataFrame:
+    return geometry.rows(geometry.SHARP, "4k", 1)
+
+
 def of(*modules: ModuleType, **stated: Any) -> Any:
-    about = About(Stated(**stated).host())
+    kept = {survey.NAME: surveyed()}
+    about = About(Stated(**stated).host(), rows=kept)
 
     def analysis(module: ModuleType) -> Any:
         if module not in modules:
@@ -77,10 +83,10 @@ def test_a_load_costs_what_the_machine_takes(name, value):
 
 
 def test_a_walk_is_told_in_ns_by_the_clock_beside_the_survey():
-    a = your_machine.Analysis(rows(your_machine), About(Stated().host()))
-    costs = {walk.table_in: walk.cost.value for walk in a.geometry.walks if walk.cost}
-    ghz = rows(your_machine)["core_ghz"].median()
-    assert costs and a.geometry.unit == "cycles"
+    found = of(stlb_cliff)(stlb_cliff).survey
+    costs = {walk.table_in: walk.cost.value for walk in found.walks if walk.cost}
+    ghz = surveyed()["core_ghz"].median()
+    assert costs and found.unit == "cycles"
     for place, cycles in costs.items():
         assert whole()[f"walk_table_{place.lower()}"].value == pytest.approx(cycles / ghz, rel=0.01)
 
@@ -109,9 +115,8 @@ def test_what_is_lacking_has_its_reason_and_no_value():
             None,
             None,
         )
-    assert {quantity.part for quantity in made.quantities if quantity.value is not None} == {
-        "levels"
-    }
+    known = {quantity.part for quantity in made.quantities if quantity.value is not None}
+    assert known == {"levels", "entries", "walk by place"}
     assert [quantity.name for quantity in made.quantities] == [
         quantity.name for quantity in whole().quantities
     ]

@@ -4,8 +4,8 @@ import json
 
 import pytest
 from support.common import ended
+from support.surveys import GHZ, STEPS, measured
 from support.synthetic import Stated, tlbs
-from support.your_machine import GHZ, STEPS, measured
 
 from tlb.machine import host
 from tlb.measure import survey

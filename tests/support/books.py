@@ -21,7 +21,6 @@ from experiments import (
     tlb_blocking,
     virtualization,
     walk_anatomy,
-    your_machine,
     your_program,
 )
 from experiments.overview.machine_verdicts import chapter_name
@@ -112,18 +111,15 @@ class Book:
             virtualization: guests.rows(
                 guests.Guests(far=(), outer="4k" if self.splintered else ""), per_octave=2
             ),
-            your_machine: geometry.rows(
-                geometry.Made(geometry.lru(two[0]), geometry.lru(two[1]), joined=self.joined),
-                "4k",
-                1,
-            ),
         }
         rows = {
             module: frame[kernels.is_within(frame, self.most_bytes)]
             for module, frame in rows.items()
         }
         kept = {chapter_name(module): frame for module, frame in rows.items()}
-        kept[survey.NAME] = rows[your_machine]
+        made = geometry.Made(geometry.lru(two[0]), geometry.lru(two[1]), joined=self.joined)
+        surveyed = geometry.rows(made, "4k", 1)
+        kept[survey.NAME] = surveyed[kernels.is_within(surveyed, self.most_bytes)]
         documents = {
             "ways": keeping.asked(),
             "runtimes": keeping.pool(),
@@ -180,7 +176,8 @@ class Page(About):
     def measure(self, points: Sequence[Point]) -> pd.DataFrame:
         return self.frame
 
-    survey = measure
+    def survey(self) -> pd.DataFrame:
+        return self.kept(survey.NAME)
 
     def _put(self, shown: Any) -> None:
         if isinstance(shown, page.Text):

@@ -4,17 +4,27 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
+from scipy.special import lambertw
+from scipy.stats import binom
 
 from experiments.stlb_cliff import Analysis
 from support.common import About
 from support.synthetic import GIB, MIB, Stated, Truth, frame, grid, lru, tlbs
 from tlb.measure.record import Point
-from tlb.stats import misses
+from tlb.report import charts
+from tlb.report.render import Figure
 
 
 def hashed(order: str, lines: np.ndarray, entries: int) -> np.ndarray:
-    """Misses of sets of 12, chosen by a hash, that replace at random."""
-    return misses.hashed_random_replacement(lines, entries // 12, 12)
+    """Misses of sets of 12, chosen by a hash, that replace at random: in a set of k > 12 of the M
+    pages, x = 1 - (1 - 1/12)^(x k); the set of a page has 1 + Binomial(M - 1, 1/sets)."""
+    ways, pages = 12, np.ravel(lines)
+    k = np.arange(1, int(pages.max() / (entries // ways) * 3) + 20 * ways)
+    ratio = np.maximum(-np.log1p(-1 / ways) * k, 1 + 1e-6)
+    lost = 1 + lambertw(-ratio * np.exp(-ratio)).real / ratio
+    missed = np.where(k > ways, lost, 0.0)
+    shares = [binom.pmf(k - 1, m - 1, ways / entries) @ missed for m in pages]
+    return np.reshape(shares, np.shape(lines))
 
 
 TEXTBOOK = Truth(climb=1.3)
@@ -58,6 +68,14 @@ def of(
 def kind(name: str, repeats: int = 7) -> Analysis:
     truth, stated, points = MACHINES[name]
     return of(truth, points, stated, repeats)
+
+
+def cliff_figure(a: Analysis) -> Figure:
+    """The chapter's first figure, with the TLB's capacities, as a function of its Analysis."""
+    layouts = {"spread": a.spread, "packed": a.packed}
+    data = charts.stacked(layouts, "no chase was measured", "layout", a.base_page_bytes)
+    chart = charts.chase_chart(data, charts.LAYOUTS, "layout", a.entries, a.base_page_bytes)
+    return Figure(chart, "The time of a load.", data)
 
 
 # --- counters

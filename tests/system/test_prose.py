@@ -1,4 +1,4 @@
-"""Words for sentences: where a curve climbs, and a machine's own words made harmless."""
+"""Words for sentences: a machine's own words made harmless."""
 
 from hypothesis import given
 from hypothesis import strategies as st

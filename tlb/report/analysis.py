@@ -95,15 +95,6 @@ class Analysis:
         return [round(level.entries.value) for level in levels]
 
     @property
-    def holds_all_entries(self) -> bool:
-        """Return whether a chase over random pages fits as many entries as all levels together are
-        stated to have."""
-        levels = if_available(lambda: self.survey.levels) or []
-        stated = sum(level.stated or 0 for level in levels)
-        found = levels[-1].entries.interval if levels else None
-        return found is not None and found.low <= stated <= found.high
-
-    @property
     def entries_source(self) -> str:
         return "CPUID" if self.stated_entries else "our measurement of this machine"
 

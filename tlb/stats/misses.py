@@ -1,21 +1,18 @@
-"""What a TLB should cost: misses by order of access, a price over two levels, and its fit.
+"""What random draws should cost: the share that misses, and a fit of the price over two levels.
 
-Lines lie one to a page, so `lines` counts pages, and a TLB of C entries reaches C lines. All
-replacement is LRU, warm.
+Lines lie one to a page, so `lines` counts pages, and a TLB of C entries reaches C lines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
 from math import inf
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import OptimizeResult, least_squares, nnls
-from scipy.special import lambertw, stdtrit
+from scipy.special import stdtrit
 
 from tlb.stats.intervals import Interval
 from tlb.system.reasons import Unavailable
@@ -25,9 +22,6 @@ from tlb.system.units import rounded
 # quantiles of the grid.
 _START_KNEES = 12
 _SPARE_POINTS = 2  # beyond as many points as parameters: fewer leave the intervals without meaning
-STEP_POINTS = 6  # two heights and the shape between them
-_NO_MISSES = 1e-9  # a smaller share is a rounding error of a distribution's tail
-TEXTBOOK = "fully associative, LRU"
 
 
 def miss_probability_random(lines: ArrayLike, entries: float) -> np.ndarray:
@@ -40,161 +34,15 @@ def miss_probability_random(lines: ArrayLike, entries: float) -> np.ndarray:
     return np.maximum(0.0, 1 - entries / m)
 
 
-def miss_probability_cycle(lines: ArrayLike, entries: float) -> np.ndarray:
-    """Return 0 up to C lines, 1 beyond: one cycle through M lines in any fixed order.
-
-    Each visit has stack distance M, and LRU with C entries hits exactly if M <= C (Mattson et al.,
-    IBM Systems Journal 9, 1970).
-    """
-    return (_lines(lines) > entries).astype(float)
-
-
-def miss_probability_cycle_random_replacement(lines: ArrayLike, entries: float) -> np.ndarray:
-    """Return the misses x = 1 - exp(-x M/C) of a cycle through M lines over C entries of which a
-    miss replaces any; 0 up to C.
-
-    Between two visits of a line lie x M misses, each of which evicts it with probability 1/C. Past
-    C the root is x = 1 + W0(-r exp(-r))/r, r = M/C, W0 Lambert's function: half of the step is done
-    at r = 2 ln 2 = 1.39.
-    """
-    return _lost_between_visits(_lines(lines) / entries)
-
-
-def _lost_between_visits(r: np.ndarray) -> np.ndarray:
-    """Return the root x > 0 of x = 1 - exp(-r x); 0 if there is none (r <= 1)."""
-    # lambertw is undefined a rounding error beyond its branch point, r = 1
-    past = np.maximum(r, 1 + 1e-6)
-    return np.where(r > 1, 1 + lambertw(-past * np.exp(-past)).real / past, 0.0)
-
-
-def hashed_random_replacement(lines: ArrayLike, sets: int, ways: int) -> np.ndarray:
-    """Return the same for sets x ways entries with each page in a set at random.
-
-    In a set of k pages, x = 1 - (1 - 1/ways)^(x k) past `ways`; the set of a page has 1 +
-    Binomial(M - 1, 1/sets).
-    """
-    from scipy.stats import binom  # a second to import, and few pages draw a TLB with sets
-
-    m = _lines(lines).ravel()
-    k = np.arange(1, int(m.max() / sets * 3) + 20 * ways)
-    lost = _lost_between_visits(-np.log1p(-1 / ways) * k) if ways > 1 else 1.0
-    missed = np.where(k > ways, lost, 0.0)
-    shares = [binom.pmf(k - 1, one - 1, 1 / sets) @ missed for one in m]
-    return np.array(shares).reshape(np.shape(lines))
-
-
-class StepFit(NamedTuple):
-    """One kind of TLB fitted to a measured step: the heights before and after. residual: root of
-    the mean squared residual of `predict`."""
-
-    kind: str
-    before: float
-    after: float
-    residual: float  # root of the mean squared residual of `predict`
-
-    def predict(self, lines: ArrayLike, entries: int, ways: int | None) -> np.ndarray:
-        """Return the fitted heights."""
-        return self.before + (self.after - self.before) * share_missed(
-            self.kind, lines, entries, ways
-        )
-
-
-_KINDS: dict[str, Callable[..., np.ndarray]] = {
-    TEXTBOOK: lambda m, c, w: miss_probability_cycle(m, c),
-    "fully associative, random replacement": lambda m, c, w: (
-        miss_probability_cycle_random_replacement(m, c)
-    ),
-    "hashed sets, LRU": lambda m, c, w: hashed_lru(m, c // w, w),
-    "hashed sets, random replacement": lambda m, c, w: hashed_random_replacement(m, c // w, w),
-}
-
-
-def share_missed(kind: str, lines: ArrayLike, entries: int, ways: int | None) -> np.ndarray:
-    """Return the share of a cycle that misses a TLB of a kind that `fit_step` knows."""
-    share = np.asarray(_KINDS[kind](lines, entries, ways))
-    return np.where(share < _NO_MISSES, 0.0, share)
-
-
-def fit_step(
-    lines: ArrayLike,
-    heights: ArrayLike,
-    entries: int,
-    ways: int | None = None,
-    *,
-    is_share: bool = False,
-) -> list[StepFit]:
-    """Return each kind of TLB of `entries` fitted to a cyclic chase's step, the best first.
-
-    heights: the price, whose heights before and after the step are fitted; or, with `is_share`,
-    counted walks per access, which go from 0 to 1 and leave nothing to fit. Kinds with sets are
-    left out if the ways are unknown (None or 0) or do not divide the entries. Raises
-    Unavailable("too-few-points") below STEP_POINTS points.
-    """
-    x, y = _usable(lines, heights)
-    if x.size < STEP_POINTS:
-        raise Unavailable("too-few-points", f"a step takes {STEP_POINTS} points, not {x.size}")
-    fits = []
-    for kind in _KINDS:
-        if kind.startswith("hashed") and (not ways or entries % ways):
-            continue
-        share = share_missed(kind, x, entries, ways)
-        before, after = 0.0, 1.0
-        if not is_share:
-            before, after = map(rounded, nnls(np.stack([1 - share, share], axis=1), y)[0])
-        residual = y - before - (after - before) * share
-        fits.append(StepFit(kind, before, after, rounded(np.sqrt(np.mean(residual**2)))))
-    return sorted(fits, key=lambda fit: fit.residual)
-
-
-def hashed_lru(lines: ArrayLike, sets: int, ways: int) -> np.ndarray:
-    """Return the misses of a cycle through M pages over sets x ways entries with each page in a set
-    at random.
-
-    In a set with k of the M pages all visits miss if k > ways. Over all visits: E[k miss(k)] sets /
-    M, k Binomial(M, 1/sets), and with E[k f(k)] = M/sets E[f(1 + k')], k' Binomial(M - 1, 1/sets),
-    the step becomes a smear that starts well below the capacity (Smith, IEEE Trans. Software
-    Engineering 4, 1978; Hill & Smith, IEEE Trans. Computers 38, 1989). With the set chosen by the
-    page's number modulo the sets there is no smear.
-    """
-    from scipy.stats import binom  # a second to import, and few pages draw a TLB with sets
-
-    return binom.sf(ways - 1, _lines(lines) - 1, 1 / sets)
-
-
-def two_level_cost(
-    lines: ArrayLike, l1_entries: float, l2_entries: float, hit: float, l2_hit: float, walk: float
-) -> np.ndarray:
-    """Return hit + P(L1 misses) l2_hit + P(both miss) walk, the mean cost of a random draw.
-
-    `l2_hit` is what missing the first level adds, `walk` what missing the second adds to that. The
-    second level's misses are those of `l2_entries` alone.
-    """
-    if l2_entries < l1_entries:
-        raise ValueError(f"level 2 ({l2_entries} entries) is smaller than level 1 ({l1_entries})")
-    first, both = (miss_probability_random(lines, entries) for entries in (l1_entries, l2_entries))
-    return hit + first * l2_hit + both * walk
-
-
 @dataclass(frozen=True)
 class RandomFit:
     """price = stlb_cost_ns max(0, 1 - C1/M) + walk_ns max(0, 1 - C2/M), fitted. A given knee has no
-    width."""
+    width. A walk costs what missing the second level adds to missing the first."""
 
     stlb_cost_ns: Interval
     walk_ns: Interval
     l1_entries: Interval
     l2_entries: Interval
-
-    def predict(self, lines: ArrayLike) -> np.ndarray:
-        """Return the fitted price in ns at each number of lines."""
-        return two_level_cost(
-            lines,
-            l1_entries=self.l1_entries.value,
-            l2_entries=self.l2_entries.value,
-            hit=0.0,
-            l2_hit=self.stlb_cost_ns.value,
-            walk=self.walk_ns.value,
-        )
 
 
 def fit_random_curve(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from itertools import pairwise
 
 _WORDS = ("no", "one", "two", "three", "four", "five", "six")
 
@@ -49,19 +48,6 @@ def extremes(
         return f"{high[0].upper()}{high[1:]} alone: {largest:z.3g} {unit}."
     first = f"{high[0].upper()}{high[1:]} {most}, with {largest:z.3g} {unit}"
     return f"{first}, and {low} {least}, with {smallest:z.3g}."
-
-
-def climb(heights: Mapping[float, float]) -> str:
-    """Where a curve rises most from one place to the next, to end a sentence with: ", most steeply
-    from 64 to 72 pages"; "" where nowhere.
-
-    heights: the curve as it is drawn, from left to right.
-    """
-    steps = {
-        (left, right): heights[right] - heights[left] for left, right in pairwise(heights.keys())
-    }
-    (left, right), rise = max(steps.items(), key=lambda item: item[1], default=((0, 0), 0))
-    return f", most steeply from {count(left)} to {count(right)} pages" if rise > 0 else ""
 
 
 def listed(items: Iterable[str], word: str = "and") -> str:

@@ -6,7 +6,7 @@ from functools import cache
 
 import pandas as pd
 import pytest
-from support import your_machine
+from support import surveys
 from support.hugepages import PAGES, analysis
 from support.page_sizes import Paged, hugepages
 from support.synthetic import GIB, MIB, PAGE_BYTES
@@ -79,8 +79,8 @@ def test_where_nothing_was_measured_past_twice_the_last_level_there_is_a_reason(
     ids=["two levels", "one"],
 )
 def test_two_levels_that_were_measured_are_believed_before_cpuid(monkeypatch, entries, expected):
-    levels = [your_machine.level(n, your_machine.estimate(of)) for n, of in enumerate(entries, 1)]
-    found = your_machine.geometry(levels=levels)
+    levels = [surveys.level(n, surveys.estimate(of)) for n, of in enumerate(entries, 1)]
+    found = surveys.geometry(levels=levels)
     monkeypatch.setattr(geometry, "infer", lambda *_: found)
     basis = calculator.basis(analysis(kept={"geometry": pd.DataFrame()}))
     assert basis[:2] == expected and ("CPUID" in basis.source) == (len(entries) == 1)

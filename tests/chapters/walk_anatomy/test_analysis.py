@@ -5,8 +5,8 @@ from functools import cache
 
 import numpy as np
 import pytest
+from support.surveys import geometry
 from support.tables import MACHINES, NOTHING, Walker, analysis, points, rows
-from support.your_machine import geometry
 
 from experiments.walk_anatomy import Analysis, grid, models
 from tlb.system.reasons import Unavailable

@@ -1,11 +1,9 @@
 """Machines that never were, for pages about a machine: what each kind states, and surveys whose
 every number is known."""
 
-import json
-
 import pandas as pd
 
-from experiments.your_machine import Analysis
+from experiments.stlb_cliff import Analysis
 from support.common import About, make_record
 from support.synthetic import Stated
 from tlb.machine.host import Host
@@ -15,10 +13,6 @@ from tlb.system.reasons import explain
 
 # --- what a machine states
 
-HOSTILE = (
-    "</script><script>alert(1)</script>[x](javascript:alert(1)) `{raw} html` "
-    "<img src=x onerror=alert(1)> $a$ | *b*"
-)
 ARM = {
     "arch": "aarch64",
     "tlb": (),
@@ -26,35 +20,11 @@ ARM = {
     "la57": None,
     "hypervisor": "unknown",
 }
-KINDS: dict[str, dict[str, object]] = {
-    "guest": {},
-    "arm64, 16 KiB": {**ARM, "base_page_bytes": 16384},
-    "arm64, 64 KiB": {**ARM, "base_page_bytes": 65536, "page_table_levels": 3},
-    "no caches": {"caches": ()},
-}
 
 
 def host(**changes: object) -> Host:
     """An x86-64 guest of KVM with four levels and a TLB of two, changed."""
     return Stated(hypervisor="kvm", changes=changes).host()
-
-
-def hostile() -> Host:
-    """A machine each of whose words is an attack."""
-    calm = json.loads(host().model_dump_json())
-    words = ("cpu_model", "microarchitecture", "hypervisor", "kernel_release", "microcode")
-    return Host.model_validate(
-        calm
-        | dict.fromkeys((*words, "vendor", "c_compiler"), HOSTILE)
-        | {
-            "tlb_unknown_descriptors": [HOSTILE],
-            "mthp": {HOSTILE: HOSTILE},
-            "thp": {"enabled": HOSTILE, "defrag": HOSTILE},
-            "memory": calm["memory"] | {"limit_source": HOSTILE},
-            "noise": calm["noise"] | {"governor": HOSTILE},
-            "tlb": [tlb | {"source": HOSTILE, "pages": ["4k", HOSTILE]} for tlb in calm["tlb"]],
-        }
-    )
 
 
 # --- what its survey says
@@ -149,7 +119,7 @@ SURVEYS: dict[str, tuple[pd.DataFrame, Geometry]] = {
 def surveyed(rows: pd.DataFrame, found: Geometry) -> Analysis:
     """The chapter's analysis of rows, with a geometry in place of the one that they give."""
     a = Analysis(rows, About(host()))
-    a.geometry = found
+    a.survey = found
     return a
 
 
@@ -158,7 +128,3 @@ def stating(of: Host) -> Analysis:
     a = surveyed(*SURVEYS["two levels"])
     a.about.host = of
     return a
-
-
-def kind(name: str) -> Analysis:
-    return stating(host(**KINDS[name]))

@@ -2,22 +2,21 @@
 out."""
 
 import pytest
-from support.synthetic import fit, tlbs
-from support.your_machine import (
+from support.surveys import (
     ARM,
     IN_NS,
     SURVEYS,
     estimate,
     geometry,
     host,
-    kind,
     level,
     measured,
     stating,
     surveyed,
 )
+from support.synthetic import fit, tlbs
 
-from experiments.your_machine import Analysis
+from experiments.stlb_cliff import Analysis
 from tlb.report.claims import REGISTRY
 from tlb.report.verdicts import judge
 from tlb.stats.geometry_curves import Walk
@@ -47,9 +46,9 @@ def test_a_range_of_ways_is_not_full_associativity_and_silence_is_nothing():
 
 
 def test_entries_cover_what_they_are_multiplied_by():
-    found = judge(REGISTRY["entries-cover-a-pool"], kind("guest"))
+    found = judge(REGISTRY["entries-cover-a-pool"], stating(host()))
     assert found.verdict == "fails" and "64 MiB" in found.evidence and "2,200" in found.evidence
-    assert verdict(kind("guest"), "entries-cover-a-pool", entries=2200) == "holds"
+    assert verdict(stating(host()), "entries-cover-a-pool", entries=2200) == "holds"
 
 
 # --- what the machine says of itself
@@ -100,12 +99,29 @@ def walking(
     return a
 
 
-def having(number: int, bounds: tuple, coverage: float = 1.0) -> Analysis:
+def having(
+    number: int, bounds: tuple, coverage: float = 1.0, stated: int | None = None
+) -> Analysis:
     entries = estimate(*bounds).model_copy(update={"coverage": coverage})
-    levels = [
-        level(n, entries if n == number else estimate(64 if n == 1 else 1536)) for n in (1, 2)
-    ]
+    others = {1: estimate(64), 2: estimate(1536)} | {number: entries}
+    levels = [level(1, others[1]), level(2, others[2], stated=stated)]
     return surveyed(measured(), geometry(levels=levels))
+
+
+@pytest.mark.parametrize(
+    ("stated", "found", "truth"),
+    [
+        (2048, (2112, 2060, 2200), H),  # as many as both levels are stated to have
+        (2048, (2048, 2000, 2060), H),  # or as the second one is
+        (2048, (2500, 2400, 2600), F),  # which its statement contradicts
+        (3072, (3149, 2954, 3358), F),
+    ],
+)
+def test_a_second_level_has_the_entries_that_are_stated_where_the_chases_agree(
+    stated, found, truth
+):
+    a = having(2, found, stated=stated)
+    assert verdict(a, "second-level-1024-to-2048") == truth
 
 
 @pytest.mark.parametrize("id", ENTRIES)
