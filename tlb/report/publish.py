@@ -356,7 +356,7 @@ _FLAGS = (
     "--disable-gpu",
     "--no-pdf-header-footer",  # which would name the local file
     "--generate-pdf-document-outline",
-    "--virtual-time-budget=60000",  # until MathJax has set the formulas
+    "--virtual-time-budget=60000",  # until scripts have drawn the figures
 )
 
 
