@@ -218,7 +218,8 @@ def refresh(chapter: str) -> Path:
 
 
 def records_quantities(chapter: str) -> bool:
-    return (ROOT / "experiments" / chapter / "quantities.py").is_file()
+    """Return whether a page records quantities, and so is executed about each machine."""
+    return any("quantities_of(" in cell.source for cell in page.cells(chapter))
 
 
 def keep_quantities(store: Store, machine: str, executed: Path) -> None:
