@@ -71,7 +71,7 @@ def two_hosts(loads: pd.DataFrame) -> alt.FacetChart:
     notes = alt.Chart(loads).transform_filter("isValid(datum.note)")
     notes = notes.transform_calculate(median="sqrt(datum.median * datum.below)")
     notes = notes.mark_text(dx=-6, dy=2).encode(x=x, y=y, text="note:N")
-    chart = alt.layer(shaded, ends, lines, notes).properties(width=295, height=215)
+    chart = alt.layer(shaded, ends, lines, notes).properties(width=295, height=200)
     left = alt.Header(labelAnchor="start", labelLimit=0)
     return chart.facet(
         alt.Facet("host:N", title=None, sort=[*HOSTS.values()], header=left), columns=2
