@@ -1,5 +1,5 @@
-"""What a page rests on, to download at its end: its notebook, all rows of its machine, the kernels
-that measured them."""
+"""What a page rests on, at its end: its notebook, all rows of its machine and the kernels that
+measured them, to download; which version of a kernel did; and how to read a verdict."""
 
 from __future__ import annotations
 
@@ -16,12 +16,20 @@ from sphinx.application import Sphinx
 
 from tlb.machine import host
 from tlb.measure.store import Store, data_root
-from tlb.report.render import join
+from tlb.report.names import machine_name
+from tlb.report.render import inline, join
 from tlb.system.reasons import Unavailable
 
 THIS = "this computer"
 FOLDER = "_sources"  # where Sphinx puts the notebooks
 _AT_ALL_TIMES = (1980, 1, 1, 0, 0, 0)  # the first that a zip can say: two builds are the same bytes
+
+
+VERDICTS = 'class="tlb-verdicts"'  # tlb/report/verdicts.py
+HOW_TO_JUDGE = (
+    "A verdict unfolds to its predicate. To judge by another band, pass it to <code>judge</code> by "
+    "keyword in the notebook."
+)
 
 
 class Files(NamedTuple):
@@ -51,9 +59,19 @@ def files_of(notebook: Path, kernels: Path) -> Files | None:
         return None
     rows = store.root / machine
     sources = [path for kernel in used if (path := kernels / f"{kernel}.c").is_file()]
-    if store.root.name == "own":  # copies of a disk image have one id: another may be published
-        machine = THIS
-    return Files(machine, rows, sources) if rows.is_dir() else None
+    # Copies of a disk image have one id: another may be published.
+    shown = THIS if store.root.name == "own" else machine_name(store, machine)
+    return Files(shown, rows, sources) if rows.is_dir() else None
+
+
+def measured_by(notebook: Path) -> dict[str, str]:
+    """Return a sentence for each kernel's file that measured a notebook's rows, as its outputs keep
+    it (tlb/report/notebook.py)."""
+    sentences: dict[str, str] = {}
+    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+        for output in cell.get("outputs", ()):
+            sentences |= output.get("metadata", {}).get("tlb", {}).get("measured_by", {})
+    return sentences
 
 
 def pack(rows: Path, archive: Path) -> None:
@@ -98,17 +116,23 @@ def add_files(
     write_cards(context["body"], out)
     lines = [Markup("The notebook: {}.").format(link(context["sourcename"], notebook.name))]
     if files := files_of(notebook, Path(app.srcdir) / "kernels"):
-        archive = f"{files.machine.replace(' ', '-')}.zip"
+        is_own = files.machine == THIS
+        archive = "this-computer.zip" if is_own else f"{files.rows.name}.zip"
         pack(files.rows, out / archive)
         rows = Markup("All rows of {}, with the computer's description: {}.")
         lines.append(rows.format(files.machine, link(archive, archive)))
         links = []
+        measured = measured_by(notebook)
         for kernel in files.kernels:
             (out / "kernels").mkdir(exist_ok=True)
             shutil.copyfile(kernel, out / "kernels" / kernel.name)
-            links.append(link(f"kernels/{kernel.name}", kernel.name))
+            words = measured.get(f"kernels/{kernel.name}", "").strip(".")
+            version = Markup(" ({})").format(inline(words[:1].lower() + words[1:])) if words else ""
+            links.append(link(f"kernels/{kernel.name}", kernel.name) + version)
         if links:
             lines.append(Markup("What measured them: {}.").format(Markup(", ").join(links)))
+    if VERDICTS in context["body"]:
+        lines.append(Markup(HOW_TO_JUDGE))
     box = Markup('<div class="tlb-files"><p class="rubric">Files of this page</p><ul>{}</ul></div>')
     context["body"] += str(box.format(join("<li>{}</li>", lines)))
 

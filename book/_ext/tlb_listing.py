@@ -7,14 +7,12 @@ its file and line.
     ```
 
 shows a function or class of a Python file; of another file, the lines between the marks [timed:
-NAME] and [end]; of any file, the part `recipe` or `pool` between that mark and [end]. Below a
-kernel's file it says which source measured the page's rows.
+NAME] and [end]; of any file, the part `recipe` or `pool` between that mark and [end].
 """
 
 from __future__ import annotations
 
 import ast
-import json
 import re
 from pathlib import Path
 from typing import ClassVar
@@ -96,9 +94,6 @@ class Listing(SphinxDirective):
             begin, middle, end = (nodes.raw("", tag, format="html") for tag in tags)
             wrapped.children = [begin, wrapped[0], middle, wrapped[1], end]
         wrapped["classes"].append("tlb-listing")
-        if measured := self._measured_by().get(file):
-            inline = self.state.inline_text(measured, self.lineno)[0]
-            wrapped += nodes.paragraph(measured, "", *inline, classes=["tlb-measured"])
         return [wrapped]
 
     def _part(self, file: str, part: str) -> tuple[int, list[str]]:
@@ -111,18 +106,6 @@ class Listing(SphinxDirective):
         if file.endswith(".py") and part not in ("recipe", "pool"):
             return python_part(text, part)
         return timed_part(text, part)
-
-    def _measured_by(self) -> dict[str, str]:
-        """Return what measured this page's rows, by file, of a notebook (tlb/report/notebook.py)."""
-        page, known = Path(self.env.doc2path(self.env.docname)), self.env.temp_data
-        if "tlb_measured_by" not in known:  # temp_data is of this page alone
-            lines = known["tlb_measured_by"] = {}
-            if page.suffix == ".ipynb":
-                for cell in json.loads(page.read_text(encoding="utf-8"))["cells"]:
-                    for output in cell.get("outputs", ()):
-                        kept = output.get("metadata", {}).get("tlb", {})
-                        lines |= kept.get("measured_by", {})
-        return known["tlb_measured_by"]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

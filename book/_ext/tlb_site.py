@@ -1,9 +1,12 @@
-"""The Sphinx side of the site: Vega on the pages that hold a chart, and the page for a wrong
-address."""
+"""The Sphinx side of the site: Vega on the pages that hold a chart, what the search finds, and the
+pages for old and for wrong addresses."""
 
 from __future__ import annotations
 
 import html
+import re
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from string import Template
 from urllib.parse import urlsplit
@@ -11,12 +14,15 @@ from urllib.parse import urlsplit
 import vl_convert
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.builders.html._assets import _JavaScript
 from sphinx.highlighting import PygmentsBridge
+from sphinx.util.docutils import SphinxRole
 
 from tlb.report.render import THEME, CodeHtml, escape_json
 
 FOLDER = Path(__file__).parent
+PACKAGE = "every-load-is-two-loads"
 CHART_MARK = 'class="tlb-spec"'  # tlb/report/render.py writes it into every figure
 MODEL_MARK = 'class="tlb-model"'  # a chapter's own HTML, brought to life by models.js
 
@@ -58,6 +64,8 @@ def add_scripts(
     app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None
 ) -> None:
     """Load what this page's charts and models need; Sphinx forgets it before the next page."""
+    if page == "search":
+        app.add_js_file("search.js", loading_method="defer")  # after Sphinx's own
     if holds(doctree, CHART_MARK):
         for script in (bundle_name(), "theme.js", "figures.js"):
             app.add_js_file(script)
@@ -103,14 +111,15 @@ def page_link(app: Sphinx, page: str) -> str:
     return f'<a href="{html.escape(address)}">{html.escape(title)}</a>'
 
 
-def write_page(app: Sphinx, name: str, **values: str) -> None:
-    """Write a page that needs no other file, from the template of its name; `values` are HTML."""
+def write_page(app: Sphinx, name: str, to: str = "", **values: str) -> None:
+    """Write a page that needs no other file, from the template of a name, by default under that
+    name; `values` are HTML."""
     page = Template((FOLDER / name).read_text(encoding="utf-8")).substitute(
         language=html.escape(app.config.language),
         title=html.escape(app.config.html_title),
         **values,
     )
-    (Path(app.outdir) / name).write_text(page, encoding="utf-8")
+    (Path(app.outdir) / (to or name)).write_text(page, encoding="utf-8")
 
 
 def write_entrances(app: Sphinx, error: Exception | None) -> None:
@@ -130,21 +139,90 @@ def write_entrances(app: Sphinx, error: Exception | None) -> None:
     write_page(app, "404.html", base=html.escape(base), chapters=links)
 
 
+def write_moved(app: Sphinx, error: Exception | None) -> None:
+    """Write a page at each address of `tlb_moved` (_config.yml) whose page is gone, which leads to
+    the page that took its place."""
+    if error or app.builder.format != "html":
+        return
+    pages = app.env.found_docs
+    for old, new in app.config.tlb_moved.items():
+        if new not in pages or old in pages:  # a book of other pages, as a test makes
+            continue
+        here = app.builder.get_target_uri(old)
+        address = html.escape(app.builder.get_relative_uri(old, new))
+        title = html.escape(app.env.titles[new].astext())
+        link = f'<a href="{address}">{title}</a>'
+        write_page(app, "index.html", here, link=link, address=address)
+
+
+# --- what the search finds
+
+# In other people's HTML: code, and the words in a drawing.
+_NO_TEXT = re.compile(r"<(pre|svg)\b.*?</\1>", re.DOTALL)
+
+
+def without_code(doctree: nodes.document) -> nodes.document:
+    """Return a copy of a page without code, folded or not, and without the words of drawings."""
+    copy = doctree.deepcopy()
+    is_code = ("cell_input", "tlb-listing")
+    for node in list(copy.findall(nodes.Element)):
+        if isinstance(node, nodes.literal_block) or any(
+            name in node.get("classes", ()) for name in is_code
+        ):
+            if node.parent is not None:
+                node.parent.remove(node)
+        elif isinstance(node, nodes.raw):
+            text = _NO_TEXT.sub(" ", node.astext())
+            node.rawsource, node.children = text, [nodes.Text(text)]
+    return copy
+
+
+def index_text_alone(app: Sphinx) -> None:
+    """Keep code out of the search's index."""
+    builder = app.builder
+    if not isinstance(builder, StandaloneHTMLBuilder):
+        return
+    index_page = builder.index_page
+
+    def index_text(pagename: str, doctree: nodes.document, title: str) -> None:
+        index_page(pagename, without_code(doctree), title)
+
+    builder.index_page = index_text  # type: ignore[method-assign]
+
+
 def link_repository(app: Sphinx) -> None:
     """Show where the sources are on every page once `repository: url:` of _config.yml says it."""
     options = app.config.html_theme_options
     options["use_repository_button"] = bool(options.get("repository_url"))
+    with suppress(PackageNotFoundError):
+        about = f"{app.config.html_title}, version {version(PACKAGE)}."
+        options["extra_footer"] = f"{html.escape(about)} {options.get('extra_footer', '')}"
+
+
+class Repository(SphinxRole):
+    """{repository}`words`: a link to the book's repository, or the words alone while
+    `repository: url:` of _config.yml is empty."""
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        url = self.config.html_theme_options.get("repository_url")
+        if url:
+            return [nodes.reference(self.rawtext, self.text, refuri=url)], []
+        return [nodes.Text(self.text)], []
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     PygmentsBridge.html_formatter = CodeHtml
+    app.add_role("repository", Repository())
     # before the theme reads its options
     app.connect("builder-inited", link_repository, priority=100)
     app.connect("builder-inited", make_bundle)
+    app.connect("builder-inited", index_text_alone)
+    app.add_config_value("tlb_moved", {}, "html", dict)
     app.connect("html-page-context", add_scripts)
     app.connect("html-page-context", defer_scripts, priority=900)  # after all who add some
     app.connect("html-page-context", mend)
     # Before sphinx_external_toc, which writes a page without title and icon where there is no
     # index.html.
     app.connect("build-finished", write_entrances, priority=400)
+    app.connect("build-finished", write_moved)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -80,6 +80,8 @@
       await view.runAsync();
       if (refused.length) throw new Error(`it asks for ${refused}`);
       chart.replaceChildren(live);
+      // A composed chart may be narrower than it was drawn, with fewer columns.
+      live.style.setProperty("--tlb-width", `${live.querySelector("svg").getAttribute("width")}px`);
       if ((spec.params || []).some((param) => param.name === "readout")) showAnswer(controls, view);
       if (!controls.hasChildNodes()) controls.remove();
       figure.dataset.state = "interactive";

@@ -3,36 +3,38 @@
 from __future__ import annotations
 
 from functools import cached_property
-from math import log
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
-from experiments import graph_walk, hugepages, stlb_cliff
+from experiments import hugepages, stlb_cliff
 from experiments.overview import CHAPTERS
 from experiments.overview.machine_verdicts import chapter_analysis
-from experiments.overview.profile import Profile, profile_of_analyses, read, write_if_possible
-from tlb.report import analysis
+from experiments.overview.profile import Profile, profile_of_analyses, write_if_possible
+from tlb.report import analysis, quantities, setting
 from tlb.report.chapter import Chapter
+from tlb.report.quantities import Measured
 from tlb.stats import curves
 from tlb.stats.curves import Curve
 from tlb.stats.intervals import Interval
+from tlb.system.prose import escape_markdown
 from tlb.system.reasons import Unavailable, if_available, required
-from tlb.system.units import format_size
 
 # What a machine may lack without the first page failing; a bad parameter is an error there too.
 _LACKING = ("no-data", "not-linux", "arch-unsupported")
-_STATED_PAGE_BYTES = 4096  # entries are stated by CPUID, so on x86-64 alone
 BASE_PAGES, LARGE_PAGES, PACKED = "4 KiB", "2 MiB (THP)", "packed (dashed)"
 
 
-class Hops(NamedTuple):
-    """The median hop of a random graph walk in ns, on 4 KiB pages and on THP."""
+class Quantities(quantities.Quantities):
+    """The numbers of the first page's table. Loads wait for each other, and reach a line in every
+    base page."""
 
-    size_bytes: int
-    base: Interval
-    large: Interval
+    near_ns = Measured("a load that hits the L1 cache and the TLB's first level", "ns", 1)
+    reach_bytes = Measured("memory that a core's TLB covers with base pages", "bytes")
+    walk_2_gib_ns = Measured("translation, at least, of a random load in 2 GiB", "ns")
+    gain_2_gib = Measured("such loads on transparent huge pages: times as fast", "times", 2)
+    fault_ns = Measured("touching and unmapping a fresh base page", "ns")
 
 
 class Analysis(analysis.Analysis):
@@ -41,14 +43,9 @@ class Analysis(analysis.Analysis):
 
     chapter = "index"
 
-    def __init__(
-        self,
-        chapter: Chapter,
-        chapters: tuple[ModuleType, ...] = CHAPTERS,
-        names: dict[str, Any] | None = None,
-    ):
+    def __init__(self, chapter: Chapter, chapters: tuple[ModuleType, ...] = CHAPTERS):
         """Raises the Unavailable that is no lack of this machine."""
-        super().__init__(pd.DataFrame(), chapter, names)
+        super().__init__(pd.DataFrame(), chapter)
         self.parameters = chapter.parameters
         self._each = {module: _analysis(module, chapter) for module in chapters}
 
@@ -57,15 +54,15 @@ class Analysis(analysis.Analysis):
         return Analysis(self.about.on(machine), tuple(self._each))
 
     @property
-    def measured(self) -> list[analysis.Analysis]:
-        """The Analyses of the chapters that have rows."""
-        return [each for each in self._each.values() if not isinstance(each, Unavailable)]
-
-    @property
     def all_rows(self) -> pd.DataFrame:
         """The rows of all chapters. Raises Unavailable("no-data") where none has any."""
-        frames = [each.frame for each in self.measured if len(each.frame)]
+        frames = [rows for rows in map(self.rows_of, self._each) if len(rows)]
         return pd.concat(required(frames, "any chapter", "no-data"), ignore_index=True)
+
+    def rows_of(self, module: ModuleType) -> pd.DataFrame:
+        """Return the rows of a chapter, none where it was not measured."""
+        a = self._each[module]
+        return pd.DataFrame() if isinstance(a, Unavailable) else a.frame
 
     def of(self, module: ModuleType) -> Any:
         """Return the Analysis of a chapter. Raises Unavailable where there are no rows."""
@@ -90,75 +87,31 @@ class Analysis(analysis.Analysis):
         found[PACKED] = self.cliff.packed
         return {name: curve for name, curve in found.items() if len(curve)}
 
-    def large_page_gain(self) -> tuple[int, Interval]:
-        """Return the most lines chased on both 4 KiB pages and THP, and the speedup by THP there.
-        Raises Unavailable."""
-        pages = self.of(hugepages)
-        lines, _ = pages.largest("4k", "thp")
-        return lines, (pages.spread["4k"] / pages.spread["thp"]).at(lines)
-
-    def graph_hops(self) -> Hops:
-        """Return the median hops in the largest graph walked on both 4 KiB pages and THP. Raises
-        Unavailable."""
-        medians = self.of(graph_walk).curves("p50")
-        both = set(medians["4k"].xs) & set(medians["thp"].xs) if {"4k", "thp"} <= {*medians} else ()
-        size = max(required(both, "no graph was walked on 4 KiB pages and on THP"))
-        return Hops(int(size), medians["4k"].get(size), medians["thp"].get(size))
-
     @cached_property
     def profile(self) -> Profile:
-        """What translation costs this machine, kept beside this computer's own rows."""
+        """What translation costs this machine, kept beside this computer's own rows. Of the survey,
+        as much as there is: none is measured for this page."""
         made = profile_of_analyses(self.about.machine, self.of)
         if self.parameters["machine"] == "this":
             write_if_possible(self.about.store, made)
         return made
 
-    @cached_property
-    def profiles(self) -> dict[str, Profile]:
-        """This machine's profile and, on a page about this computer, those of the published
-        machines that have one, by what a table calls them."""
-        if not self.about.is_this:
-            shown = "our reference machine" if self.about.is_reference else self.about.machine
-            return {shown: self.profile}
-        data = self.about.data
-        known = {name: if_available(read, data, name) for name in data.machines()}
-        return {"this computer": self.profile} | {name: one for name, one in known.items() if one}
-
-    def value(self, name: str) -> float:
+    def measured(self, name: str) -> Interval:
         """Return a quantity of this machine's profile. Raises the Unavailable for which it has
         none."""
         found = self.profile[name]
-        if found.value is None:
-            raise Unavailable(found.reason or "no-data", found.detail)
-        return found.value
-
-    @staticmethod
-    def number(of: Profile, name: str, decimals: int) -> str:
-        """Return a quantity of a profile with its interval and unit, for a table's cell; entries
-        as the memory that they cover on pages of 4 KiB."""
-        found = of[name]
         if found.value is None or found.interval is None:
-            return "not measured"
-        if found.unit == "entries":
-            return format_size(int(found.value) * _STATED_PAGE_BYTES)
-        unit = "x" if found.unit == "ratio" else f" {found.unit}"
-        low, high = (f"{end:.{decimals}f}" for end in found.interval.value_and_bounds[1:])
-        shown = found.value if low == high else found.interval
-        return f"{shown:,.{decimals}f}{unit}"
+            raise Unavailable(found.reason or "no-data", found.detail)
+        return found.interval
 
-    def nearest(self) -> str:
-        """Return the published machine whose profile is most like this computer's. Raises
-        Unavailable("too-few-points") where none has a quantity in common with it."""
-        own, *others = self.profiles
-        apart = {}
-        for name in others:
-            values = [
-                (q.value, self.profiles[own][q.name].value) for q in self.profiles[name].quantities
-            ]
-            logs = [abs(log(x / y)) for x, y in values if x and y]
-            if logs:
-                apart[name] = sum(logs) / len(logs)
-        return min(required(apart, "no published machine has a profile"), key=apart.__getitem__)
+    @property
+    def setup(self) -> str:
+        """Which machine this is, when its results were measured, and by which kernels, as
+        Markdown."""
+        days = if_available(lambda: self.provenance) or "Its chases were not measured."
+        earlier = if_available(lambda: setting.earlier_kernels(self.all_rows)) or ""
+        which = "Our reference machine" if self.about.is_reference else self.about.shown_name
+        return f"{which[0].upper()}{which[1:]}: {escape_markdown(setting.machine(self))}. {days} {earlier}".strip()
 
     @property
     def provenance(self) -> str:
@@ -166,18 +119,14 @@ class Analysis(analysis.Analysis):
         Unavailable."""
         days = sorted(self.of(stlb_cliff).frame["started_at"].str[:10].unique())
         when = f"on {days[0]}" if len(days) == 1 else f"from {days[0]} to {days[-1]}"
-        if (name := self.parameters["machine"]) != "this":
-            whose = "the reference machine" if name == "reference" else f"the machine `{name}`"
-            return f"These are the published results of {whose}, measured {when}."
+        if self.parameters["machine"] != "this":
+            return f"Its published results were measured {when}."
         short = (
             " The profile was `smoke`: its numbers are too few and too short to quote."
             if self.parameters["profile"] == "smoke"
             else ""
         )
-        return (
-            f"These are results of the computer that built this page, measured {when}."
-            f"{short}{self._left_out()}"
-        )
+        return f"Its results were measured {when}.{short}{self._left_out()}"
 
     def _left_out(self) -> str:
         """Count in one sentence what there was no time to measure; "" if nothing."""

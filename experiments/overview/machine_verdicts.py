@@ -101,15 +101,13 @@ def chapter_name(module: ModuleType) -> str:
     return module.__name__.rpartition(".")[2]
 
 
-def chapter_analysis(
-    module: ModuleType, chapter: Chapter, names: dict[str, Any] | None = None
-) -> analysis.Analysis:
-    """Return a chapter's Analysis of the rows that there are, as its own page has it, over the
-    names of a page. Raises Unavailable where there are none."""
+def chapter_analysis(module: ModuleType, chapter: Chapter) -> analysis.Analysis:
+    """Return a chapter's Analysis of the rows that there are, as its own page has it. Raises
+    Unavailable where there are none."""
     if module is your_program:  # a document
-        return module.Analysis(pd.DataFrame(), chapter, names)
+        return module.Analysis(pd.DataFrame(), chapter)
     rows = chapter.measure(module.grid.points(chapter.scope), chapter_name(module))
-    return module.Analysis(rows, chapter, names)
+    return module.Analysis(rows, chapter)
 
 
 def judge_claims(chapter: Chapter) -> MachineVerdicts:

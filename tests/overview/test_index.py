@@ -9,19 +9,18 @@ import pandas as pd
 import pytest
 from support.common import About
 from support.rendered import written
-from support.surveys import ARM, host
 from support.synthetic import GIB, Stated, Truth, frame, grid, scope
+from support.your_machine import ARM, host
 
-from experiments import stlb_cliff
+from experiments import hugepages, stlb_cliff, your_machine
 from experiments.overview import CHAPTERS, index, working_set
 from experiments.overview.machine_verdicts import chapter_name
-from experiments.overview.profile import Profile, Quantity
 from tlb.machine.host import Host
 from tlb.measure.record import Point
 from tlb.report.notebook import borrowed
 from tlb.report.parameters import table_of_contents
 from tlb.system.files import ROOT
-from tlb.system.reasons import REASONS, Unavailable
+from tlb.system.reasons import Unavailable
 
 CLIFF = frame(Truth(entries=(64, 1536), hit_ns=2.0, walk_ns=9.0), grid(GIB))
 
@@ -58,25 +57,25 @@ def page(
 
 def test_the_chapters_are_those_of_the_book_in_its_order():
     names = [*map(chapter_name, CHAPTERS)]
-    assert (
-        names == [name for name in table_of_contents() if name in names]
-        and names[0] == "stlb_cliff"
-    )
+    assert names == [name for name in table_of_contents() if name in names]
+    assert names[0] == "stlb_cliff"
     folders = {path.parent.name for path in (ROOT / "experiments").glob("*/__init__.py")}
     assert set(names) == folders & set(table_of_contents())
 
 
 def test_every_chapters_grid_is_measured_and_no_survey_is_asked_for():
     a = page({"stlb_cliff": CLIFF})
-    assert set(a.about.asked) == {*map(chapter_name, CHAPTERS)} - {"your_program"}
+    assert set(a.about.asked) == {*map(chapter_name, CHAPTERS)} - {"your_machine", "your_program"}
     assert a.about.asked["stlb_cliff"] == stlb_cliff.grid.points(scope())
+    assert a.of(your_machine).frame.empty
 
 
 @pytest.mark.parametrize("why", ["no-data", "arch-unsupported"])
 def test_a_machine_without_rows_has_a_first_page_all_the_same(why):
     a = page({}, host(**ARM), why=why)
-    told = written("index", lambda names: setattr(a, "_names", names) or a)
-    assert REASONS[why].sentence.removesuffix(".") in told and "| not measured |" in told
+    cells: dict[str, Any] = {}
+    assert written("index", lambda names: cells.update(names=names) or a)
+    assert {one.cell for _, one in cells["names"]["q"]} == {"–"}
 
 
 def test_what_there_was_no_time_for_is_counted_once():
@@ -96,26 +95,13 @@ def test_without_rows_its_figure_is_the_reference_machine_s():
     assert shown.data.equals(working_set.working_set(reference).data)
 
 
-def made(machine: str, *values: float | None) -> Profile:
-    quantities = []
-    for k, value in enumerate(values):
-        known = {"value": value, "coverage": 0.96} if value else {"reason": "no-data"}
-        known |= {"part": "levels", "words": "a load", "unit": "ns"}
-        quantities.append(Quantity(name=f"load_{k}", **known))
-    return Profile(machine=machine, quantities=tuple(quantities))
-
-
-def test_the_nearest_machine_is_the_one_whose_quantities_differ_least():
-    a = page({})
-    own, far, near = made("own", 1.0, 10.0), made("far", 2.0, 20.0), made("near", 1.1, None)
-    a.profiles = {
-        "this computer": own,
-        "far": far,
-        "near": near,
-        "empty": made("empty", None, None),
-    }
-    assert a.nearest() == "near"
-    assert a.number(near, "load_1", 1) == "not measured"
+def test_the_table_has_the_numbers_of_the_profile():
+    a = page({"stlb_cliff": CLIFF}, Stated().host())
+    load = stlb_cliff.Analysis(CLIFF, a.about).packed.intervals[0]
+    assert a.measured("load_first_level").value == pytest.approx(load.value, rel=1e-5)
+    assert a.rows_of(stlb_cliff).equals(CLIFF) and a.rows_of(hugepages).empty
+    with pytest.raises(Unavailable):
+        a.measured("gain_thp")
 
 
 # --- the working set

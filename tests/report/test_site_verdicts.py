@@ -38,7 +38,6 @@ cow-copies-2-mib | holds | Linux does not copy the huge page
 sparse-small-allocations-hurt | fails | times as much memory on huge pages as on base pages
 containers-add-nothing | fails | Namespaces add no page table
 walks-hide-from-profilers | fails | The page walker does not appear
-walks-hide-from-profilers | fails | A profiler has no line for the walk
 per-thread-sharding-gains | fails | If each of 64 threads has its own part of the data, a read is [\d.]+
 fault-difference-is-significant | fails | 0\.\d+ ns, or 0\.\d+% more, and statistically significant
 lscpu-tells-five-levels | fails | If yours has \(lscpu \| grep la57\)

@@ -190,6 +190,10 @@ class About:
     stands_in: bool = False
     is_reference: bool = False
 
+    @property
+    def shown_name(self) -> str:
+        return self.machine
+
     def kept_quantities(self, machine: str) -> dict[str, Any]:
         return {}
 

@@ -68,7 +68,7 @@ def open_page(driver: webdriver.Chrome, url: str) -> None:
     settled = (
         "return document.readyState === 'complete' && "
         "[...document.querySelectorAll('.tlb-figure')].every("
-        "figure => figure.dataset.state) && !(window.MathJax && !MathJax.startup?.promise)"
+        "figure => figure.dataset.state)"
     )
     WebDriverWait(driver, LONG_S, poll_frequency=0.05).until(lambda d: d.execute_script(settled))
 

@@ -25,6 +25,7 @@ from tlb.measure.record import Point
 from tlb.measure.store import Store, data_root
 from tlb.report import card, claims, page, parameters
 from tlb.report.head_line import HeadLine
+from tlb.report.names import machine_name
 from tlb.report.quantities import QUANTITIES
 from tlb.system.files import ROOT
 from tlb.system.page_sizes import PAGES
@@ -72,6 +73,11 @@ class Subject:
     def stands_in(self) -> bool:
         """Whether it replaces the reference machine, which lacks this chapter."""
         return self.parameters["machine"] == "reference" and self.machine != self.store.reference()
+
+    @property
+    def shown_name(self) -> str:
+        """The machine as headings and notes call it."""
+        return "this computer" if self.is_this else machine_name(self.store, self.machine)
 
     @cached_property
     def host(self) -> Host:
@@ -387,7 +393,7 @@ def begin(chapter: str, namespace: dict[str, Any]) -> Chapter:
     page.open_page(page.Page(chapter, is_reference=is_reference))
     about = Chapter(chapter, checked, Store(data_root()))
     if not is_reference:
-        about.head = HeadLine(chapter, "this computer" if about.is_this else f"`{about.machine}`")
+        about.head = HeadLine(chapter, about.shown_name)
     return about
 
 

@@ -9,6 +9,7 @@ from IPython import get_ipython
 from IPython.display import display
 
 from tlb.measure.store import Store
+from tlb.report.names import machine_name
 from tlb.report.render import Html, inline
 from tlb.system.files import ROOT
 
@@ -31,7 +32,7 @@ class HeadLine:
 
     def _line(self, left_out: Mapping[str, tuple[int, int]]) -> Html:
         published = Store(ROOT / "data")  # beside the committed text
-        reference = published.read_machine(published.reference(self._chapter))["microarchitecture"]
+        reference = machine_name(published, published.reference(self._chapter))
         text = (
             f"The text is about our reference machine ({reference}); figures and tables show "
             f"{self._shown}."

@@ -166,7 +166,7 @@ class Borrowed(Figure):
     reason: str = ""
 
     def html(self) -> str:
-        label = f"Not measured on this machine; the figure shows `{self.machine}`. {self.reason}"
+        label = f"Not measured on this machine; the figure shows {self.machine}. {self.reason}"
         note = Markup('<p class="tlb-borrowed-note" role="note">{}</p>').format(inline(label))
         return f'<div class="tlb-borrowed">{note}{super().html()}</div>'
 

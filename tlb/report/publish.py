@@ -219,7 +219,8 @@ def refresh(chapter: str) -> Path:
 
 
 def records_quantities(chapter: str) -> bool:
-    return (ROOT / "experiments" / chapter / "quantities.py").is_file()
+    """Return whether a page records quantities, and so is executed about each machine."""
+    return any("quantities_of(" in cell.source for cell in page.cells(chapter))
 
 
 def keep_quantities(store: Store, machine: str, executed: Path) -> None:
@@ -357,7 +358,7 @@ _FLAGS = (
     "--disable-gpu",
     "--no-pdf-header-footer",  # which would name the local file
     "--generate-pdf-document-outline",
-    "--virtual-time-budget=60000",  # until MathJax has set the formulas
+    "--virtual-time-budget=60000",  # until scripts have drawn the figures
 )
 
 

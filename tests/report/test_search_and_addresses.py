@@ -1,0 +1,64 @@
+"""What the search finds and shows, and where old addresses of pages lead."""
+
+import urllib.request
+
+import pytest
+import yaml
+from docutils import nodes
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+from support.common import LONG_S, ROOT, extension
+from support.site import errors, open_page
+
+SETTINGS = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+MOVED = SETTINGS["sphinx"]["config"]["tlb_moved"]
+
+
+def test_the_index_has_a_page_s_text_and_not_its_code():
+    page = nodes.section("", nodes.paragraph("", "A sentence."))
+    cell = nodes.container("", nodes.paragraph("", "in_a_cell"), classes=["cell_input"])
+    listing = nodes.literal_block("in_a_listing", "in_a_listing")
+    shown = "<p>A table</p><pre>in_a_predicate</pre><svg><text>in_a_chart</text></svg>"
+    page += [cell, listing, nodes.raw("", shown, format="html")]
+    text = extension("tlb_site").without_code(page).astext()
+    assert "A sentence." in text and "A table" in text and "in_a_" not in text
+    assert page.astext().count("in_a_") == 4
+
+
+def test_no_address_is_moved_twice():
+    assert not MOVED.keys() & {*MOVED.values()}
+
+
+@pytest.mark.parametrize("old", MOVED)
+def test_an_old_address_leads_to_the_page_that_took_its_place(driver, site, address, old):
+    if (ROOT / f"{old}.ipynb").exists():
+        pytest.skip("this page is still there")
+    open_page(driver, f"{address}{old}.html")
+    WebDriverWait(driver, LONG_S).until(lambda d: d.current_url == f"{address}{MOVED[old]}.html")
+    assert urllib.request.urlopen(driver.current_url).status == 200
+
+
+def found(driver, address: str, query: str) -> list[str]:
+    """Return the results of a search that finds something, the best first."""
+    open_page(driver, f"{address}search.html?q={query.replace(' ', '+')}")
+    WebDriverWait(driver, LONG_S).until(
+        lambda d: (
+            "Search finished" in d.find_element(By.ID, "search-results").text
+            or d.find_elements(By.CSS_SELECTOR, "#search-results li .context")
+        )
+    )
+    assert not errors(driver)
+    return [each.text for each in driver.find_elements(By.CSS_SELECTOR, "#search-results li")]
+
+
+@pytest.mark.parametrize(
+    ("query", "title"),
+    [
+        ("tlb cliff", "The TLB cliff"),
+        ("keeping huge pages", "Getting and keeping huge pages"),
+        ("page faults", "Page faults"),
+    ],
+)
+def test_a_page_whose_title_has_the_words_comes_first(driver, site, address, query, title):
+    first, *_ = found(driver, address, query)
+    assert title in first.splitlines()[0]
