@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from experiments import graph_walk, hugepages, stlb_cliff, your_machine
+from experiments import hugepages, page_walks, stlb_cliff, your_machine
 from experiments.overview import CHAPTERS
 from experiments.overview.machine_verdicts import chapter_analysis
 from experiments.overview.profile import Profile, profile_of_analyses, read, write_if_possible
@@ -101,7 +101,7 @@ class Analysis(analysis.Analysis):
     def graph_hops(self) -> Hops:
         """Return the median hops in the largest graph walked on both 4 KiB pages and THP. Raises
         Unavailable."""
-        medians = self.of(graph_walk).curves("p50")
+        medians = self.of(page_walks).curves("p50")
         both = set(medians["4k"].xs) & set(medians["thp"].xs) if {"4k", "thp"} <= {*medians} else ()
         size = max(required(both, "no graph was walked on 4 KiB pages and on THP"))
         return Hops(int(size), medians["4k"].get(size), medians["thp"].get(size))
