@@ -34,9 +34,8 @@ Tables = tuple[int, int, int]  # of each level
 
 
 def points(scope: Scope) -> list[Point]:
-    """Each once: what two sweeps share is one point."""
     graphs = [*hops(scope), *batches(scope), *touches(scope), *several_walkers(scope)]
-    return list(dict.fromkeys([*graphs, *table_chases(scope)]))
+    return [*graphs, *table_chases(scope)]
 
 
 # --- the graph
@@ -127,7 +126,8 @@ def table_chases(scope: Scope) -> list[Point]:
         for tables in thinned(scope, table_sweep(level, pages, fanout))
     ]
     hits = _cycle(scope, pages // 8, fanout)
-    return [*chases, hits, _cycle(scope, pages, fanout, order="random", hot=pages)]
+    drawn = _cycle(scope, pages, fanout, order="random", hot=pages)
+    return list(dict.fromkeys([*chases, hits, drawn]))  # what two sweeps share is one point
 
 
 def _cycle(scope: Scope, pages: int, fanout: int, **drawn: Any) -> Point:

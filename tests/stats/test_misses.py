@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
+from support import tlb_simulator
 
-from experiments.walk_anatomy import tlb_simulator
 from tlb.stats.misses import (
     fit_random_curve,
     fit_step,
@@ -26,7 +26,7 @@ def missed(
     stream: np.ndarray, sets: int, ways: int, replacement: str = "lru", seed: int = 1
 ) -> float:
     """The share of the later half of page numbers that misses sets x ways entries, counted by the
-    simulator, which test_simulator.py holds to a plain one."""
+    simulator, which test_tlb_simulator.py holds to a plain one."""
     found = tlb_simulator.missed(stream, sets * ways, ways, replacement, seed=seed)
     return found[len(stream) // 2 :].mean()
 

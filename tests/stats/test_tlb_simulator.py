@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.tlb_simulator import REPLACEMENTS, hashed, missed
 
-from experiments.walk_anatomy.tlb_simulator import REPLACEMENTS, hashed, missed
 from tlb.stats.misses import miss_probability_cycle_random_replacement
 
 # --- the oracle: what a set holds, as Python's own containers
