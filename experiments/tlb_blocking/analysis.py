@@ -137,7 +137,7 @@ class Analysis(analysis.Analysis):
         walkers, the estimate (ns per hop)."""
         vertices = int(self.best_ahead(BASE)["vertices"])
         where = {"kernel": "graph_walk", "mode": "plain", "pages": BASE, "layout": "packed"}
-        rows = select(self.about.kept("graph_walk"), lines=vertices, per_hop=0, **where)
+        rows = select(self.about.kept("page_walks"), lines=vertices, per_hop=0, **where)
         found = summarise(rows[rows["walkers"] > 1], ["walkers"])
         required(found, f"{graph_size(vertices)} was not walked by several walkers")
         return found.iloc[int(found["median"].argmin())]
@@ -148,7 +148,7 @@ class Analysis(analysis.Analysis):
     def _clocked(self) -> pd.DataFrame:
         """The walks timed hop by hop; and, from the chapter about graph walks, the control of
         AS_PUBLISHED."""
-        rows, others = self.frame, if_available(self.about.kept, "graph_walk")
+        rows, others = self.frame, if_available(self.about.kept, "page_walks")
         if others is not None and (rows["lines"] > PUBLISHED_BLOCK).any():
             rows = pd.concat([rows, select(others, lines=PUBLISHED_BLOCK)])
         rows = select(rows, kernel="graph_walk", layout="packed", per_hop=1, walkers=1)

@@ -71,7 +71,7 @@ def test_the_control_of_the_published_block_is_a_graph_of_its_size_from_another_
     assert SMALL_GRAPH not in set(analysis(frame).remedies["remedy"])
     base = frame.query("mode == 'plain' and pages == '4k' and per_hop == 1")
     small = base.assign(lines=PUBLISHED_BLOCK)
-    found = analysis(frame, others={"graph_walk": small}).remedy(SMALL_GRAPH, "4k")
+    found = analysis(frame, others={"page_walks": small}).remedy(SMALL_GRAPH, "4k")
     assert found["p95"] == analysis(frame).remedy("none", "4k")["p95"] and found["n"] == len(small)
 
 
@@ -83,9 +83,9 @@ def test_a_control_of_prefetches_is_the_fastest_of_several_walks_over_the_same_g
         alone.assign(walkers=n, ns_per_access=ns) for n, ns in ((1, 1.0), (8, 30.0), (16, 20.0))
     ]
     walks = pd.concat([*several, several[0].assign(walkers=32, lines=4096)])
-    found = analysis(frame, others={"graph_walk": walks}).independent_walks
+    found = analysis(frame, others={"page_walks": walks}).independent_walks
     assert (found["walkers"], found["median"]) == (16, 20.0)
-    assert refused(analysis(frame, others={"graph_walk": alone}), "independent_walks") == (
+    assert refused(analysis(frame, others={"page_walks": alone}), "independent_walks") == (
         "too-few-points"
     )
 
