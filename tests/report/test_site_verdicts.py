@@ -31,7 +31,7 @@ thp-an-eighth-faster | holds | so no gain is shown
 wider-strides-are-slower | holds | a load at 8 KiB takes \d+%.*? less time, although
 prefetch-walks | fails | Prefetched 8 hops ahead, a hop on 4 KiB pages takes [\d.]+ ns, [\d.]+ \([\d.]+ to [\d.]+\) times as fast
 prefetch-walks | fails | this processor makes a page walk for a prefetch
-triple-digits-at-10gb | fails | At 8 GiB the median hop takes \d{3} ns
+triple-digits-at-10gb | fails | In 8 GiB a hop on 4 KiB pages takes \d{3} ns
 switch-flushes-walk-caches | holds | The switch itself does not empty the TLB
 neighbours-evict-the-table | fails, holds | These data do not show it: without a stream the packed control finds
 page-management-slows-a-loop | fails | is page walks for translations that
