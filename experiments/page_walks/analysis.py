@@ -241,7 +241,7 @@ class Analysis(TableAnalysis):
         memory. Raises Unavailable."""
         shares = select(self.access_shares, pages=pages, accesses=accesses)
         shares = required(shares, f"no hop on {words(pages)} took {accesses} accesses")
-        return float(shares.loc[shares[SIZE_COLUMN].idxmax(), "share"])
+        return float(shares.sort_values(SIZE_COLUMN)["share"].iloc[-1])
 
     @property
     def peak_error_ns(self) -> float:
