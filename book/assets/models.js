@@ -104,7 +104,7 @@
       ["kind", "Machine", { native: "bare metal", nested: "virtual machine" }],
       ["guest", "Page", { "4k": "4 KiB", "2m": "2 MiB", "1g": "1 GiB" }], ["host", "Host's page (virtual machine)", { "4k": "4 KiB", "2m": "2 MiB", "1g": "1 GiB" }],
       ["cached", "Paging-structure caches", { cold: "empty", warm: "hold the upper levels" }],
-      ["step", "Step", { least: 0, most: 24, value: 24 }],
+      ["step", "Step", { least: 0, most: 24, value: 1 }],
     ],
     show({ kind, guest, host, cached, step }) {
       const nested = kind === "nested", all = references(nested, guest, host), own = LEVELS[guest];
@@ -120,8 +120,10 @@
       const names = times(rows, (row) => text(110, 56 + row * 44, row === own ? "data" : `level ${4 - row}`, 'text-anchor="end"'));
       const heads = nested ? text(120, 22, "host's table: where is the guest's entry?") + text(456, 22, "guest's entry") : text(120, 22, "entry of the page table");
       const where = nested ? text(540, 56 + own * 44, "") : text(120, 56 + own * 44, "then the data");
+      const legend = [[120, MISS, "this read"], [230, DONE, "reads before it"], [380, SKIPPED, "skipped: a cache knows the result"]]
+        .map(([x, how, words]) => box(x, 260, 18, 18, how) + text(x + 26, 274, words)).join("");
       return {
-        svg: drawing(264, `A page walk of ${total} memory references`, heads + names + boxes + where),
+        svg: drawing(288, `A page walk of ${total} memory references`, heads + names + boxes + where + legend),
         says: `${Math.min(step, total)} of ${total} memory references before the load itself.`,
       };
     },

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import inf, isfinite
 from types import ModuleType
-from typing import Any
 
 import pandas as pd
 

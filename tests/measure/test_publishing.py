@@ -25,7 +25,7 @@ def published(store: Store) -> list[tuple[Record, list[str]]]:
 def test_after_one_chapters_run_publishing_keeps_the_rows_and_documents_of_all_others(store):
     before = published(store)
     new = [make_record(kernel="table_chase", repeat=repeat) for repeat in range(2)]
-    put(store.own, MACHINE, "walk_anatomy", *new)
+    put(store.own, MACHINE, "page_walks", *new)
     store.own.write_document(MACHINE, LACKING_POINTS, {"points": []})
     (store.root / f".{MACHINE}.new-x").mkdir()  # what a kill -9 left
     mine = store.own.records(MACHINE)
@@ -33,7 +33,7 @@ def test_after_one_chapters_run_publishing_keeps_the_rows_and_documents_of_all_o
         assert publish(store, MACHINE) == store.root / MACHINE
         assert Store(store.root).published(MACHINE) == [
             *before,
-            *((record, ["walk_anatomy"]) for record in new),
+            *((record, ["page_walks"]) for record in new),
         ]
         assert {*tree(store.root / MACHINE)} == {PUBLISHED_ROWS, "documents/jmh.json"}
     assert store.own.records(MACHINE) == mine

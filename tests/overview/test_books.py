@@ -11,7 +11,7 @@ from support.books import BOOKS, Page
 from support.common import About
 from support.rendered import CHAPTER_NAMES
 
-from tlb.report.page import ABSENT, cells
+from tlb.report.page import cells
 
 pytestmark = pytest.mark.slow
 

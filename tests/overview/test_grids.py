@@ -7,13 +7,12 @@ import pytest
 from experiments import (
     code,
     context_switches,
-    graph_walk,
     housekeeping,
     hugepages,
+    page_walks,
     shootdowns,
     stlb_cliff,
     tlb_blocking,
-    walk_anatomy,
 )
 from experiments.overview import campaign
 from experiments.overview.machine_verdicts import chapter_analysis, chapter_name
@@ -32,7 +31,7 @@ DECIDED = ("holds", "fails")
 # Of these chapters published rows lack what quick asks for (512 MiB are no graph of full), or they
 # decide nothing.
 EVENTS = (shootdowns, context_switches, housekeeping)
-JUDGED = (stlb_cliff, hugepages, *EVENTS, code, graph_walk, tlb_blocking, walk_anatomy)
+JUDGED = (stlb_cliff, hugepages, *EVENTS, code, page_walks, tlb_blocking)
 
 
 def of(profile: str, engine: str = "c") -> Scope:
@@ -76,7 +75,7 @@ def within(frame: pd.DataFrame, points: list[Point]) -> pd.DataFrame:
     "module",
     [
         pytest.param(module, marks=pytest.mark.endurance)
-        if module in (*EVENTS, graph_walk, hugepages)
+        if module in (*EVENTS, page_walks, hugepages)
         else module
         for module in JUDGED
     ],

@@ -27,10 +27,10 @@ slowdown-512-to-4k-is-tlb | holds | what it saves is not translation
 every-page-stride-misses | fails | show 1\.00 walks a load at 4,096 bytes
 stride-miss-penalty-10-ns | holds, not testable here | The published penalty of about 10 ns fails on each of our four machines
 thp-an-eighth-faster | holds | so no gain is shown
-slowdown-512-to-4k-is-tlb | holds | ns that the added line saves are not translation
 prefetch-walks | fails | prefetched 8 hops ahead, a hop takes [\d.]+ ns, [\d.]+ \([\d.]+ to [\d.]+\) times as fast
 prefetch-walks | fails | This one makes the page walk
-triple-digits-at-10gb | fails | At 8 GiB the median hop takes \d{3} ns
+slowdown-512-to-4k-is-tlb | holds | ns that the added line saves are not translation
+triple-digits-at-10gb | fails | In 8 GiB a hop on 4 KiB pages takes \d{3} ns
 switch-flushes-walk-caches | holds | The switch itself does not empty the TLB
 neighbours-evict-the-table | fails, holds | These data do not show it: without a stream the packed control finds
 page-management-slows-a-loop | fails | is page walks for translations that

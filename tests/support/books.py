@@ -13,14 +13,13 @@ import pandas as pd
 
 from experiments import (
     code,
-    graph_walk,
     hugepages,
     keeping_pages,
     page_faults,
+    page_walks,
     stlb_cliff,
     tlb_blocking,
     virtualization,
-    walk_anatomy,
     your_program,
 )
 from experiments.overview.machine_verdicts import chapter_name
@@ -80,6 +79,12 @@ class Book:
         stated = tlbs(self.entries, (0, 12)[: len(self.entries)]) if self.is_stated else ()
         return Stated(tlb=stated, hypervisor=self.hypervisor, changes=self.changes).host()
 
+    def _walks(self, two: tuple[int, int]) -> pd.DataFrame:
+        """The rows of walks through a graph, and through more and more page tables."""
+        graph = walk.rows(walk.Walk(splintered=self.splintered, counted=self.counted))
+        walker = tables.Walker(entries=two if two[1] < 10**6 else (two[0], 1536))
+        return pd.concat([graph, tables.rows(walker)], ignore_index=True)
+
     def pages(self) -> list[Page]:
         """Each chapter about it, of five processes a point."""
         two = self.entries if len(self.entries) > 1 else (self.entries[0], 10**9)
@@ -90,7 +95,6 @@ class Book:
             ),
             hugepages: paged.frame(page_sizes.hugepages(per_octave=2)),
             keeping_pages: paged.frame(page_sizes.keeping_pages(per_octave=2)),
-            graph_walk: walk.rows(walk.Walk(splintered=self.splintered, counted=self.counted)),
             tlb_blocking: pd.concat(
                 [
                     blocking.rows(blocking.Machine(splintered=self.splintered)),
@@ -100,9 +104,7 @@ class Book:
                 ],
                 ignore_index=True,
             ),
-            walk_anatomy: tables.rows(
-                tables.Walker(entries=two if two[1] < 10**6 else (two[0], 1536))
-            ),
+            page_walks: self._walks(two),
             code: jumps.rows(),
             **dict.fromkeys(events.CHAPTERS, events.rows()),
             page_faults: faults.rows(

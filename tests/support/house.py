@@ -21,7 +21,7 @@ OF_4096 = {
         1,
         "the base page of a guest, which is x86-64's alone",
     ),
-    "experiments/walk_anatomy/grid.py": (1, "entries, and not bytes"),
+    "experiments/page_walks/grid.py": (1, "entries, and not bytes"),
     "tlb/measure/granted_pages.py": (
         1,
         "the programs ask for 2 MiB, which goes with such base pages",

@@ -8,12 +8,12 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from experiments.walk_anatomy import Analysis, grid
-from experiments.walk_anatomy.grid import TABLES
-from experiments.walk_anatomy.tlb_simulator import missed
+from experiments.page_walks import Analysis, grid
+from experiments.page_walks.grid import TABLES
 from support import geometry, page_sizes, synthetic
 from support.common import About
 from support.synthetic import GIB, Stated, processes, scope, tlbs
+from support.tlb_simulator import missed
 from tlb.measure import survey
 from tlb.measure.record import Point
 
@@ -34,25 +34,16 @@ class Walker:
         6.0,
         6.0,
     )  # of an entry that leads to tables of each level, the lowest first
-    sets_ns: float = 20.0  # that pages a power of two apart cost
-    replacement: str = "lru"  # of the last level
-    first_replacement: str = "lru"
     second_ns: float = 2.0  # that a hit of the last level takes longer than one of the first
-    ways: int = 0  # of the last level; 0: twelve, or sixteen, as its sets are a power of two
-    placement: str = "modulo"  # of the last level, for pages a power of two apart
     noise: float = 0.005
     ghz: float = 3.0
 
     def ns(self, point: Point) -> float:
-        if point.kernel == "page_chase":
-            missed, walks = _strided(point.lines, point.stride_pages, self)
-            return self.hit_ns + missed * self.second_ns + walks * self.leaf_ns
         own = dict(point.options)
         tables, hot = tuple(own[name] for name in TABLES), own.get("hot", 0)
-        misses = _misses(point.lines, tables, self, point.mode == "even", hot)
-        collide = self.sets_ns * (point.mode == "even" and own["tables_1"] > 1)
+        misses = _misses(point.lines, tables, self, hot)
         reads = sum(n * ns for n, ns in zip(misses[2:], self.read_ns, strict=True))
-        return self.hit_ns + misses[0] * self.second_ns + misses[1] * self.leaf_ns + reads + collide
+        return self.hit_ns + misses[0] * self.second_ns + misses[1] * self.leaf_ns + reads
 
     def frame(self, points: Iterable[Point], repeats: int = 5, seed: int = 1) -> pd.DataFrame:
         """One row a process."""
@@ -62,17 +53,15 @@ class Walker:
         )
 
 
-def addresses(pages: int, tables: tuple[int, ...], is_even: bool, seed: int = 1) -> np.ndarray:
-    """Page numbers spread evenly over the tables of each level, in the order of their visits: a
+def addresses(pages: int, tables: tuple[int, ...], seed: int = 1) -> np.ndarray:
+    """Page numbers at random places of the tables of each level, in the order of their visits: a
     line of eight entries after another."""
     draw, parents = np.random.default_rng(seed), np.arange(tables[-1])
     for level, children in zip((3, 2, 1), (tables[1], tables[0], pages), strict=True):
-        is_alone = level == 1 and not is_even
+        is_alone = level == 1
         each, a_line = children // len(parents), 1 if is_alone else 8
         lines = -(-each // a_line)
-        slots = [
-            np.arange(lines) if is_even else draw.permutation(FANOUT // 8)[:lines] for _ in parents
-        ]
+        slots = [draw.permutation(FANOUT // 8)[:lines] for _ in parents]
         within = np.arange(each)
         places = [draw.integers(0, 8, each) if is_alone else within % 8 for _ in parents]
         parents = np.concatenate(
@@ -85,13 +74,11 @@ def addresses(pages: int, tables: tuple[int, ...], is_even: bool, seed: int = 1)
 
 
 @cache
-def _misses(
-    pages: int, tables: tuple[int, ...], walker: Walker, is_even: bool, hot: int
-) -> tuple[float, ...]:
+def _misses(pages: int, tables: tuple[int, ...], walker: Walker, hot: int) -> tuple[float, ...]:
     """A visit's misses of the first level, its walks, and reads of the entries that lead to tables
     of the first, second, third level; when all is warm. hot: of drawn visits, of which half are
     among so many pages; 0 for a cycle."""
-    order = addresses(pages, tables, is_even)
+    order = addresses(pages, tables)
     if hot:
         draw = np.random.default_rng(2)
         order = order[
@@ -100,36 +87,16 @@ def _misses(
             ).astype(int)
         ]
     # Of all ways only where few entries are searched for each visit.
-    is_full = walker.replacement == "lru" and walker.entries[-1] <= 4096
-    return _counts(order, walker, 0 if is_full else 16, "modulo")
+    return _counts(order, walker, 0 if walker.entries[-1] <= 4096 else 16)
 
 
-@cache
-def _strided(pages: int, stride: int, walker: Walker) -> tuple[float, float]:
-    """A visit's misses of the first level, and its walks, of pages a stride apart in no order, when
-    all is warm."""
-    order = np.random.default_rng(1).permutation(pages) * stride
-    ways = walker.ways or next(
-        (
-            n
-            for n in (12, 16)
-            if walker.entries[-1] % n == 0 and (walker.entries[-1] // n).bit_count() == 1
-        ),
-        0,
-    )
-    return _counts(order, walker, ways, walker.placement)[:2]
-
-
-PLACES = {"modulo": np.remainder, "xor": lambda page, sets: (page ^ page // sets) % sets}
-
-
-def _counts(order: np.ndarray, walker: Walker, ways: int, placement: str) -> tuple[float, ...]:
+def _counts(order: np.ndarray, walker: Walker, ways: int) -> tuple[float, ...]:
     """As `_misses` returns them, of the third of three rounds."""
     stream, left, upper = np.tile(order, 3), [], dict(walker.kept)
     seen = np.arange(len(stream))  # the visits that reach a level
     for shift, entries, *how in (
-        (0, walker.entries[0], 0, walker.first_replacement),
-        (0, walker.entries[-1], ways, walker.replacement, PLACES[placement]),
+        (0, walker.entries[0]),
+        (0, walker.entries[-1], ways),
         *((9 * level, upper.get(level, 0)) for level in (1, 2, 3)),  # what leads to their tables
     ):
         seen = seen[missed(stream[seen] >> shift, entries, *how)] if entries else seen
@@ -138,7 +105,7 @@ def _counts(order: np.ndarray, walker: Walker, ways: int, placement: str) -> tup
 
 
 def points(most: int = GIB, entries: tuple[int, int] = (64, 1536)) -> list[Point]:
-    return grid.points(scope(most, entries, per_octave=4))
+    return grid.table_chases(scope(most, entries, per_octave=4))
 
 
 @cache

@@ -4,19 +4,25 @@ of it, and rows of that."""
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from experiments.graph_walk import Analysis, grid
+from experiments.page_walks import Analysis, grid
 from support.common import About, make_record
 from support.synthetic import GIB, MIB, Stated, scope, tlbs
 from tlb.measure import kernels
+from tlb.measure.record import Point
 
 ENTRIES = [64, 1536]
 REACH = 1536 * 4096
 GHZ = 2.5
+
+
+def graph_points(most: int) -> list[Point]:
+    """The points of the chapter that are not chases through page tables."""
+    asked = grid.points(scope(most, per_octave=4))
+    return [point for point in asked if point.kernel != "table_chase"]
 
 
 def readings(
@@ -85,7 +91,7 @@ class Walk:
 
     def frame(self, most: int = 16 * GIB, repeats: int = 5, seed: int = 1) -> pd.DataFrame:
         draw, rows = np.random.default_rng(seed), []
-        for point in grid.points(scope(most, per_octave=4)):
+        for point in graph_points(most):
             own, size = dict(point.options), 64 * point.lines
             for repeat in range(repeats):
                 off = float(np.exp(self.noise * draw.normal()))
@@ -141,13 +147,11 @@ def analysis(
     frame: pd.DataFrame | None = None,
     entries: Sequence[int] = ENTRIES,
     core: str = "Imaginary",
-    names: dict[str, Any] | None = None,
     **kept: pd.DataFrame,
 ) -> Analysis:
     """The chapter's Analysis of these rows, by default of a machine where everything was measured.
-    names: what the page defines; the committed cells where there are none. kept: other chapters'
-    rows."""
+    kept: other chapters' rows."""
     host = Stated(
         tlb=tlbs(entries, (0, 12)[: len(entries)]), changes={"microarchitecture": core}
     ).host()
-    return Analysis(rows() if frame is None else frame, About(host, rows=kept), names)
+    return Analysis(rows() if frame is None else frame, About(host, rows=kept))

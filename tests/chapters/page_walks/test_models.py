@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.graph_walk.models import MemoryPeaks, memory_peaks
+from experiments.page_walks.models import MemoryPeaks, memory_peaks
 
 CACHED_NS, MEMORY_NS = 40.0, 100.0
 

@@ -5,7 +5,7 @@ import pytest
 from support.synthetic import words_of
 from support.tables import MACHINES, Walker, analysis, rows
 
-from experiments.walk_anatomy import claims
+from experiments.page_walks import claims
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -67,8 +67,7 @@ def test_a_guest_judges_no_walk_of_one_dimension():
 
 @pytest.mark.parametrize(("on_base", "verdict"), [(90.0, "holds"), (20.0, "fails")])
 def test_what_a_walk_costs_by_page_size_is_counted_in_the_sources_own_loops(on_base, verdict):
-    a = analysis()
-    rows = pd.DataFrame(
+    counted = pd.DataFrame(
         [
             {
                 "kernel": kernel,
@@ -83,7 +82,8 @@ def test_what_a_walk_costs_by_page_size_is_counted_in_the_sources_own_loops(on_b
             for noise in range(5)
         ]
     )
-    a.about.rows |= {"hugepages": pd.concat([a.about.rows["hugepages"], rows]), "graph_walk": rows}
+    a = analysis(pd.concat([rows(), counted]))
+    a.about.rows |= {"hugepages": pd.concat([a.about.rows["hugepages"], counted])}
     found = words_of(claims, a)
     counted = ("smaller-tables-cheapen-walks", "large-pages-keep-tables-cached")
     assert {found[id] for id in counted} == {verdict}

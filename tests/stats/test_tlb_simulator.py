@@ -7,8 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
-
-from experiments.walk_anatomy.tlb_simulator import REPLACEMENTS, hashed, missed
+from support.tlb_simulator import REPLACEMENTS, hashed, missed
 
 # --- the oracle: what a set holds, as Python's own containers
 

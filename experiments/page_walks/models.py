@@ -1,8 +1,14 @@
-"""How many accesses to memory a hop waits for, one after the other: a peak of its distribution each.
+"""Models of a walk: how many accesses to memory a hop waits for, and how many upper entries are
+cached.
 
 A hop makes one access to memory for the byte, and one more for each entry of a page table, the
 machine's own or its host's, that had left the caches too. So hops form heaps about as far apart as
 a load from memory takes. Neither the number of heaps nor even distances are assumed.
+
+The caches of upper entries follow from the cost of a TLB miss as walks use more tables. Pages are
+drawn at random from T tables of a level. A cache of C of the entries that lead to those tables holds
+any of them with probability C/T, and each walk that misses it reads an entry more. So along T the
+cost of a miss is flat, and from C on rises as 1 - C/T: the fit of random draws.
 """
 
 from __future__ import annotations
@@ -14,8 +20,11 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
+from tlb.stats.curves import Curve
 from tlb.stats.hops import below, modes
 from tlb.stats.intervals import UNKNOWN, Interval, median_interval
+from tlb.stats.misses import fit_random_curve
+from tlb.system.reasons import Unavailable
 
 # of the hops from the caches' end on: what less of them do is no heap that a mean would notice
 LEAST_SHARE = 0.05
@@ -86,3 +95,28 @@ def shares_by_accesses(
     return pd.DataFrame.from_dict(
         rows, orient="index", columns=range(1, len(cuts_ns) + 1)
     ).sort_index()
+
+
+# --- caches of upper entries
+
+# Of the price before it: what a level adds at the end of a sweep, at the least, to be more than a
+# slope. Reading a line of the first cache, the least that a walk can do more, is four cycles on the
+# thirty of a walk that reads one.
+LEAST_RISE = 1.08
+# entries of a level that no sweep begins below: its price is what all of the sweep pays
+_ALWAYS_MISSED = 1e-9
+
+
+def rises(sweep: Curve) -> bool:
+    """Return whether the end of the sweep lies above the beginning by more than LEAST_RISE."""
+    return len(sweep) > 1 and (sweep.intervals[-1] / sweep.intervals[0]).low > LEAST_RISE
+
+
+def cached_entries(sweep: Curve) -> Interval:
+    """Return how many of the entries that lead to the tables of a level are cached, by a sweep of
+    the cost of a miss over these tables. Raises Unavailable: no-step if it does not rise,
+    too-few-points below five numbers of tables."""
+    if not rises(sweep):
+        raise Unavailable("no-step", f"up to {max(sweep.xs, default=0):,.0f} tables")
+    fit = fit_random_curve(sweep.xs, sweep.table["median"], l1_entries=_ALWAYS_MISSED)
+    return fit.l2_entries

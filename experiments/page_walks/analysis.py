@@ -1,5 +1,5 @@
-"""What a walk of a graph says of loads, misses and walks: rows as quantiles by working set,
-regimes, accesses to memory and walks under way."""
+"""What a random walk through a graph says of loads, misses and page walks: quantiles of a hop by
+working set, accesses to memory, and walks that take turns."""
 
 from __future__ import annotations
 
@@ -10,22 +10,45 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from experiments.graph_walk.models import MemoryPeaks, memory_peaks, shares_by_accesses
-from experiments.graph_walk.walkers import SIZE_COLUMN, WalkersAnalysis
+from experiments.page_walks.grid import TOUCHES
+from experiments.page_walks.models import MemoryPeaks, memory_peaks, shares_by_accesses
+from experiments.page_walks.table_chases import TableAnalysis
+from tlb.report.chapter import literature
 from tlb.stats.curves import Curve, select
-from tlb.stats.hops import below, merged, quantile, smoothed
-from tlb.stats.intervals import Interval, median_interval
-from tlb.system.page_sizes import BASE, PAGES, ordered, words
-from tlb.system.reasons import Unavailable, required
+from tlb.stats.hops import below, merged, quantile, smoothed, with_one_clock
+from tlb.stats.intervals import Interval, median_interval, summarise
+from tlb.system.page_sizes import BASE, PAGES, ordered, rank, words
+from tlb.system.reasons import Unavailable, if_available, required
 
 # A hop that takes half as long again as one load from memory did something else beside it: a walk
 # whose own reads went to memory, which on every machine known to us takes as long as the load
 # itself. Half of that is the least doubtful line.
 PAST_MEMORY = 1.5
+SIZE_COLUMN = "working_set_bytes"
 REGIMES = ("cache", "memory", "memory and walk")
 LARGEST_SIZES = 4  # an octave each: a walk's accesses leave the caches one after the other
 DENSITY_POINTS = 220  # a chart is 600 px wide
 DENSITY_SHOWN = 0.99  # of the slowest distribution; its tail would take as much room as the modes
+
+
+# Whose core is in it (Linux, arch/x86/include/asm/intel-family.h). An article says two walkers of
+# Sapphire Rapids; others measured four.
+_CORES = {
+    "Alder Lake": "Golden Cove",
+    "Sapphire Rapids": "Golden Cove",
+    "Skylake server": "Skylake client",
+    "Cascade Lake": "Skylake client",
+    "Cooper Lake": "Skylake client",
+}
+
+
+class Parallel(NamedTuple):
+    """What many walks at once say of a page size: where their gain stops."""
+
+    one_ns: Interval
+    best_ns: Interval
+    best_walkers: int
+    gain: float
 
 
 def largest_page_size(kinds: Mapping[str, Curve]) -> str:
@@ -51,12 +74,15 @@ class Regimes(NamedTuple):
         return self.answers.index[self.answers == REGIMES.index(regime)].tolist()
 
 
-class Analysis(WalkersAnalysis):
-    """The rows of `graph_walk`. Curves run over the working set in bytes. What nothing was measured
-    for is empty here; methods and what is derived further raise Unavailable("too-few-points").
+class Analysis(TableAnalysis):
+    """The rows of `graph_walk` and `first_touch`, beside those of `table_chase`. Curves run over the
+    working set in bytes. What nothing was measured for is empty here; methods and what is derived
+    further raise Unavailable("too-few-points")."""
 
-    The page defines: p50, p95, ridges, touched and walkers.
-    """
+    def walks(self, per_hop: int, **where: object) -> pd.DataFrame:
+        """The rows of plain walks that were timed hop by hop (1) or per batch (0)."""
+        walks = select(self.frame, kernel="graph_walk", mode="plain", per_hop=per_hop)
+        return select(with_one_clock(walks), **where)
 
     # --- quantiles of a hop
 
@@ -74,6 +100,13 @@ class Analysis(WalkersAnalysis):
     def curves(self, quantile: str) -> dict[str, Curve]:
         """A column of `hops` by page size: medians over processes."""
         return Curve.by(self.hops, PAGES, x=SIZE_COLUMN, value=quantile)
+
+    p50 = cached_property(lambda a: a.curves("p50"))
+    p95 = cached_property(lambda a: a.curves("p95"))
+
+    def median_hop(self, pages: str) -> Curve:
+        """Return the median hop on a page size, ns. Raises Unavailable("too-few-points")."""
+        return required(self.p50.get(pages), f"no walk on {words(pages)} was timed hop by hop")
 
     def tail(self, pages: str) -> tuple[int, Interval]:
         """The largest size in bytes, and there how many times its median the 95th percentile is,
@@ -96,13 +129,14 @@ class Analysis(WalkersAnalysis):
 
     def densities(self, pages: str) -> pd.DataFrame:
         """The distributions' densities, largest size first: working_set_bytes, ns, share_per_ns.
+        Empty where nothing was timed hop by hop.
 
         A bin is a tick of the clock where a chart could show less: narrower ones would fall between
         two readings and draw notches that no hop made.
         """
         spreads = self.distributions(pages)
         if not spreads:
-            return pd.DataFrame()
+            return pd.DataFrame(columns=[SIZE_COLUMN, "ns", "share_per_ns"], dtype=float)
         most = max(float(quantile(spread, DENSITY_SHOWN)) for spread in spreads.values())
         tick = max((spread["high_ns"] - spread["low_ns"]).min() for spread in spreads.values())
         width = max(float(tick), most / DENSITY_POINTS)
@@ -175,6 +209,41 @@ class Analysis(WalkersAnalysis):
         return {pages: next(iter(of.values())) for pages, of in self.peaks_by_size.items()}
 
     @property
+    def compared_pages(self) -> list[str]:
+        """The page sizes of `peaks`, of those that were walked: base pages, and large ones that
+        reach as far."""
+        large = if_available(lambda: largest_page_size(self.p50))
+        return [pages for pages in (BASE, large) if pages in self.p50]
+
+    def peak_ns(self, pages: str) -> list[float]:
+        """Return the peaks of a hop's time on a page size, ascending, rounded to 10 ns: most clocks
+        can tell no more. Raises Unavailable, as `regimes` does."""
+        return [round(peak.value, -1) for peak in self.peaks[pages].peaks_ns]
+
+    def peak(self, pages: str, place: int) -> Interval:
+        """Return one of `peak_ns`, from 0, within a peak's error. Raises Unavailable("no-step")."""
+        peaks = required(self.peak_ns(pages)[place:], f"no peak {place + 1}", "no-step")
+        return self._within_error(peaks[0], self.peak_error_ns)
+
+    @property
+    def entry_ns(self) -> Interval:
+        """What an entry that comes from memory adds to a hop: from the first peak on base pages to
+        the second. Raises Unavailable("no-step")."""
+        first, second = (self.peak(BASE, place).value for place in (0, 1))
+        return self._within_error(second - first, self.peak_error_ns * 2**0.5)
+
+    @staticmethod
+    def _within_error(ns: float, error_ns: float) -> Interval:
+        return Interval(ns, round(ns - error_ns, -1), round(ns + error_ns, -1))
+
+    def waiting_share(self, pages: str, accesses: int) -> float:
+        """Return the share of hops in the largest graph that take as long as so many accesses to
+        memory. Raises Unavailable."""
+        shares = select(self.access_shares, pages=pages, accesses=accesses)
+        shares = required(shares, f"no hop on {words(pages)} took {accesses} accesses")
+        return float(shares.sort_values(SIZE_COLUMN)["share"].iloc[-1])
+
+    @property
     def peak_error_ns(self) -> float:
         """How far off a peak on base pages may be: to the farther end of its interval over
         processes, of the peak where that is farthest; no less than a tick of the clock."""
@@ -205,6 +274,12 @@ class Analysis(WalkersAnalysis):
         """ns per hop of one walker, timed per batch, by page size."""
         return Curve.by(self.walks(0, walkers=1), PAGES, x=SIZE_COLUMN)
 
+    @cached_property
+    def touched(self) -> dict[str, Curve]:
+        """ns per load of the chase over pages that were first touched in three orders, by order,
+        over the number of lines."""
+        return Curve.by(self.frame, TOUCHES, "mode", kernel="first_touch")
+
     # --- misses
 
     @cached_property
@@ -212,6 +287,70 @@ class Analysis(WalkersAnalysis):
         """Walks per hop as counted, by page size; empty where no row has a count."""
         return Curve.by(self.walks(0, walkers=1), PAGES, x=SIZE_COLUMN, value="walk_per_access")
 
-    @property
-    def in_pieces(self) -> bool:
-        return self.is_splintered
+    def walks_per_hop(self, pages: str) -> Interval:
+        """Page walks per hop in the largest graph, as counted. Raises Unavailable("no-pmu")."""
+        lacking = f"no walks were counted on {words(pages)}"
+        return required(self.counted.get(pages), lacking, "no-pmu").last
+
+    def touched_ns(self, order: str) -> Interval:
+        """Return a load of the largest chase over pages first touched in an order. Raises
+        Unavailable."""
+        lacking = "no chase was measured over pages touched in three orders"
+        curves = [self.touched[name] for name in TOUCHES if name in self.touched]
+        required(curves[len(TOUCHES) - 1 :], lacking)
+        return self.touched[order].get(min(curve.xs[-1] for curve in curves))
+
+    # --- several walks at once
+
+    @cached_property
+    def walkers(self) -> pd.DataFrame:
+        """A row a page size and number of walks that take turns in one thread: pages, walkers,
+        vertices, as `summarise` (ns per hop), and gain, over one walk alone.
+
+        Of each page size the largest graph that was walked by several numbers of walkers.
+        """
+        rows = self.walks(0)
+        several = rows.groupby(["pages", "lines"])["walkers"].nunique()
+        most = dict(several[several > 1].index)  # sorted: of each page size the last is the largest
+        rows = rows[rows["lines"] == rows["pages"].map(most).astype(float)]
+        by = ["pages", "walkers"]
+        summary = summarise(rows, by).astype({"walkers": int})
+        summary = summary.sort_values(by, key=rank, ignore_index=True)
+        alone = summary[summary["walkers"] == 1].set_index("pages")["median"]
+        gain = summary["pages"].map(alone).astype(float) / summary["median"]
+        return summary.assign(vertices=summary["pages"].map(most), gain=gain)
+
+    def parallel(self, pages: str) -> Parallel:
+        """Of `walkers` on a page size, beside one."""
+        side = select(self.walkers, pages=pages).dropna(subset="gain").set_index("walkers")
+        if len(side) < 2:
+            why = f"several walkers on {words(pages)} were not measured beside one"
+            raise Unavailable("too-few-points", why)
+        best = int(side.index[int(side["median"].argmin())])
+        each = side.to_dict("index")
+        one_ns, best_ns = (Interval.of(each[walkers]) for walkers in (1, best))
+        return Parallel(one_ns, best_ns, best, float(each[best]["gain"]))
+
+    @cached_property
+    def under_way(self) -> tuple[Parallel, Parallel, Interval]:
+        """Base pages, large pages, and how many walks the former had under way at once at their
+        best.
+
+        By Little's law as many as a walk takes over what a hop takes then, if a walk takes what
+        one walker's hop takes longer on base pages than on large ones, among many walkers too.
+        Raises Unavailable: too-few-points, pool-empty, unstable.
+        """
+        rest = [pages for pages in ordered(self.walkers["pages"]) if pages != BASE]
+        required(rest, "several walkers were not measured on large pages", "pool-empty")
+        base, large = self.parallel(BASE), self.parallel(rest[-1])
+        walk = base.one_ns - large.one_ns
+        if walk.low <= 0:
+            raise Unavailable("unstable", f"base pages cost {walk:.1f} ns more")
+        return base, large, walk / base.best_ns
+
+    @cached_property
+    def page_walkers(self) -> float | None:
+        """Return the published number of page walkers of this core; None if unpublished."""
+        name, facts = self.host.microarchitecture, literature("microarchitectures")
+        stated = select(facts, structure="page_walker", quantity="count")
+        return stated.set_index("microarchitecture")["value_low"].get(_CORES.get(name, name))

@@ -10,7 +10,7 @@ from support.synthetic import GIB, MIB, Truth, fit, lru
 from support.synthetic import frame as chases
 from support.walk import Walk, analysis, rows
 
-from experiments.graph_walk import Analysis
+from experiments.page_walks import Analysis
 from tlb.measure.grid import octaves
 from tlb.measure.record import Point
 from tlb.report.claims import REGISTRY

@@ -10,7 +10,7 @@ from support.common import refusal
 from support.synthetic import GIB, MIB
 from support.walk import Walk, analysis, only, rows
 
-from experiments.graph_walk.analysis import REGIMES, Analysis
+from experiments.page_walks.analysis import REGIMES, Analysis
 from tlb.stats.curves import Curve
 from tlb.stats.hops import below
 
@@ -104,7 +104,8 @@ def test_a_load_from_memory_is_what_large_pages_take_two_octaves_past_half_of_th
             ("2m", [5.0, 5, 20, 55, 70, 80, 95, 105]),
         )
     }
-    a = analysis(names={"p50": p50})
+    a = analysis()
+    a.__dict__["p50"] = p50
     assert a.regimes.memory_ns == 80 and a.regimes.cut_ns == pytest.approx(
         (20, 120)
     )  # half of the rise to 105 is done at 8 MiB

@@ -1,0 +1,628 @@
+"""What articles say of page walks and of a random walk through a graph, as predicates on the
+chapter's Analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from math import inf
+from typing import Any
+
+import pandas as pd
+
+from experiments.page_walks.analysis import SIZE_COLUMN, Analysis, largest_page_size
+from experiments.page_walks.grid import (
+    ENTRIES_PER_LINE,
+    ENTRY_BYTES,
+    LEVELS,
+    MANY_VERTICES,
+    TABLES,
+    VERTEX_BYTES,
+    most_vertices,
+    pages_beyond_tlb,
+    table_sweep,
+)
+from experiments.page_walks.models import LEAST_RISE
+from tlb.measure.grid import Scope
+from tlb.measure.record import Point
+from tlb.report.verdicts import Answer, Band, Compares, Fact, claim, decided, inside, points_of
+from tlb.stats import curves
+from tlb.stats.curves import Curve, select, why_not_counted
+from tlb.stats.geometry_curves import Walk
+from tlb.stats.intervals import Interval, interval_of_rows, median_interval
+from tlb.system.page_sizes import BASE, LARGE, words
+from tlb.system.prose import in_words, listed
+from tlb.system.reasons import Unavailable, Undecided, required
+from tlb.system.units import format_size
+
+TWICE = (1.6, 2.4)  # the published run's 95th percentile at its largest sizes: 1.88 to 2.06 medians
+SHORT_TAIL = 1.35  # and 1.03 to 1.13 of them on large pages: what is nearer to one than to twice
+LARGEST_GRAPH = (
+    8 << 30
+)  # bytes: from there on it is twice in the published run; at 4 GiB it is 1.4 times
+MIDDLE = (128 << 20, 512 << 20)  # bytes: "hundreds of megabytes"
+LARGE_GRAPH = 2 << 30  # bytes: "multiple gigabytes" begin here
+AGREES = 0.25  # a whole number of walkers, from times with a few percent of noise
+SAME = 0.05  # a smaller difference is what the book calls unstable
+SOME_WALKS = 0.01  # a hop: fewer are no misses of the walk's own
+PLATEAU_BYTES = 256 << 20, 1 << 30  # bytes, "hundreds of megabytes"
+_HOP_BY_HOP: dict[str, Any] = {"mode": "plain", "per_hop": 1}
+_IN_BATCHES: dict[str, Any] = {"mode": "plain", "per_hop": None, "walkers": None}
+
+
+def _past_half(scope: Scope) -> int:
+    """Vertices of a graph that is larger than half of the largest working set."""
+    return scope.profile.max_working_set // 2 // VERTEX_BYTES + 1
+
+
+def _reach(scope: Scope) -> float:
+    """Vertices in the reach of the last TLB level."""
+    return max(scope.entries, default=0) * scope.base_page_bytes / VERTEX_BYTES
+
+
+hop_by_hop = points_of("graph_walk", **_HOP_BY_HOP)
+in_batches = points_of("graph_walk", **_IN_BATCHES)
+largest_hop_by_hop = points_of("graph_walk", **_HOP_BY_HOP, low=_past_half)
+largest_in_batches = points_of("graph_walk", **_IN_BATCHES, low=_past_half)
+around_the_reach = points_of(
+    "graph_walk",
+    **_IN_BATCHES,
+    low=lambda scope: _reach(scope) / 8,
+    high=lambda scope: 5.7 * _reach(scope),
+)
+on_the_plateau = points_of(
+    "graph_walk",
+    **_HOP_BY_HOP,
+    low=PLATEAU_BYTES[0] // VERTEX_BYTES,
+    high=PLATEAU_BYTES[1] // VERTEX_BYTES,
+)
+
+
+def one_or_more_walkers(point: Point, scope: Scope) -> bool:
+    if point.kernel == "graph_walk" and "walkers" in dict(point.options):
+        return True
+    return in_batches(point, scope) and point.lines == min(MANY_VERTICES, most_vertices(scope))
+
+
+def base_page_curve(curves: Mapping[str, Curve]) -> Curve:
+    return required(curves.get(BASE), "no walk on base pages was timed hop by hop")
+
+
+def walks_per_hop(a: Analysis, pages: str) -> Curve:
+    """Return the walks per hop of one walker, by size. Raises Unavailable("no-pmu")."""
+    return required(a.counted.get(pages), f"no walks were counted on {words(pages)}", "no-pmu")
+
+
+def cycles_per_hop(a: Analysis, pages: str, quantity: str) -> Curve:
+    """Return a count of cycles per hop of one walker, by size. Raises
+    Unavailable("no-walk-cycle-event")."""
+    curve = Curve.of(a.walks(0, walkers=1, pages=pages), SIZE_COLUMN, f"{quantity}_per_access")
+    return required(curve, f"{quantity} on {words(pages)}", "no-walk-cycle-event")
+
+
+def at_largest(base: Curve, large: Curve) -> tuple[Interval, Interval]:
+    """Return both at the largest size that both have. Raises Unavailable("too-few-points")."""
+    size = max(required(set(base.xs) & set(large.xs), "no size was counted on both"))
+    return base.get(size), large.get(size)
+
+
+# --- a random walk through a graph
+
+
+@claim("three-regimes", points=hop_by_hop)
+def three_regimes(a: Analysis, band: Band) -> Answer:
+    """The regimes lie where the source puts them, so that no line is drawn from the times that it
+    divides."""
+    curve = base_page_curve(a.p50)
+    middle = required(
+        curve.between(*MIDDLE),
+        f"no graph from {format_size(MIDDLE[0])} to {format_size(MIDDLE[1])} was walked",
+    )
+    large = required(
+        curve.between(LARGE_GRAPH, inf),
+        f"no graph of {format_size(LARGE_GRAPH)} or more was walked",
+    )
+    small, typical = curve.intervals[0], middle.typical()
+    return [inside(typical / small, *band), inside(large.last / typical, *band)], (
+        f"Half of all hops on base pages take {small.value:.0f} ns or less at "
+        f"{format_size(curve.xs[0])}, {typical.value:.0f} at hundreds "
+        f"of megabytes and {large.last.value:.0f} at {format_size(large.xs[-1])}."
+    )
+
+
+def _tail(a: Analysis, pages: str, from_bytes: int) -> tuple[Interval, str]:
+    size, ratio = a.tail(pages)
+    if size < from_bytes:
+        raise Unavailable(
+            "sweep-short",
+            f"on {words(pages)} it ends at {format_size(size)}, where the 95th percentile is "
+            f"{ratio.value:.2f} times the median",
+        )
+    where = f"At {format_size(size)} on {words(pages)}"
+    return ratio, f"{where} the 95th percentile is {ratio:.2f} times the median."
+
+
+@claim("tail-twice-the-median", points=largest_hop_by_hop)
+def tail_is_twice_the_median(
+    a: Analysis, band: tuple[float, float] = TWICE, from_bytes: int = LARGEST_GRAPH
+) -> Answer:
+    ratio, evidence = _tail(a, BASE, from_bytes)
+    return inside(ratio, *band), evidence
+
+
+@claim("no-tail-on-large-pages", points=largest_hop_by_hop)
+def tail_is_gone(a: Analysis, most: float = SHORT_TAIL, from_bytes: int = LARGEST_GRAPH) -> Answer:
+    ratio, evidence = _tail(a, largest_page_size(a.p50), from_bytes)
+    return inside(ratio, most=most), evidence
+
+
+# --- by counted walks
+
+
+@claim("misses-rise-past-the-reach", points=around_the_reach)
+def misses_rise_past_the_reach(a: Analysis, band: Band) -> Answer:
+    reach, walks = a.known_entries[-1] * a.base_page_bytes, walks_per_hop(a, BASE)
+    near, past = walks.between(reach / 8, reach / 2), walks.between(2.9 * reach, 5.7 * reach)
+    sides = f"{format_size(reach // 2)} and at {format_size(4 * reach)}"
+    required(near and past, f"nothing was counted on both up to {sides}")
+    low, high = near.typical(), past.typical()
+    return [inside(high, SOME_WALKS), inside(low - high * band[1], most=0)], (
+        f"A hop walks {low.value:.3f} times up to half of the reach of {format_size(reach)}, and "
+        f"{high.value:.2f} times around four times the reach."
+    )
+
+
+@claim("misses-per-hop-by-page-size", points=largest_in_batches)
+def base_pages_miss_more(a: Analysis, band: Band) -> Answer:
+    large = largest_page_size(a.means)
+    base, other = at_largest(walks_per_hop(a, BASE), walks_per_hop(a, large))
+    hop = "At the largest size a hop walks"
+    if other.value <= 0:
+        evidence = f"{hop} {base:.2f} times on base pages, never on {words(large)}."
+        return inside(base, SOME_WALKS), evidence
+    ratio = base / other
+    evidence = f"{hop} {ratio:.2f} times as often on base pages as on {words(large)}."
+    return inside(ratio, *band), evidence
+
+
+@claim("huge-pages-lower-both", points=in_batches)
+def huge_pages_lower_both(a: Analysis, same: float = SAME) -> Answer:
+    large = largest_page_size(a.means)
+    walks = at_largest(walks_per_hop(a, BASE), walks_per_hop(a, large))
+    cycles = at_largest(*(cycles_per_hop(a, pages, "walk_cycles") for pages in (BASE, large)))
+    if min(side.value for side in (*walks, *cycles)) <= 0:
+        raise Unavailable("too-few-points", "one of the two never walked")
+    price = [cycle / walk for cycle, walk in zip(cycles, walks, strict=True)]
+    return [inside(walks[0] / walks[1], 1 + same), inside(price[0] / price[1], 1 + same)], (
+        f"At the largest size: {walks[0].value:.3g} walks a hop of {price[0].value:.0f} cycles "
+        f"each on base pages, {walks[1].value:.3g} of {price[1].value:.0f} on {words(large)}."
+    )
+
+
+@claim("effects-are-multiplicative", points=largest_in_batches)
+def misses_times_walks_are_saved(a: Analysis, band: Band) -> Answer:
+    """Counted walk cycles are misses times the cycles of each: what large pages save of them is
+    what a hop should take less."""
+    large = largest_page_size(a.means)
+    walking, whole = (
+        at_largest(*(cycles_per_hop(a, pages, quantity) for pages in (BASE, large)))
+        for quantity in ("walk_cycles", "core_cycles")
+    )
+    saved = walking[0] - walking[1]
+    if saved.low <= 0:
+        raise Unavailable("no-step", f"{words(large)} save {saved:.1f} cycles of walking a hop")
+    share = (whole[0] - whole[1]).share_of(saved)
+    return inside(share, *band), (
+        f"{words(large)[:1].upper()}{words(large)[1:]} save {saved.value:.0f} cycles of walking a "
+        f"hop, and a hop takes {share:.2f} times as many cycles less."
+    )
+
+
+@claim("page-walkers-as-stated", points=one_or_more_walkers)
+def page_walkers_as_stated(a: Analysis, agrees: float = AGREES) -> Answer:
+    if a.page_walkers is None:
+        return Undecided(
+            "conditions"
+        ), "No source that we read states how many page walkers this core has."
+    base, _, busy = a.under_way
+    least, most = (a.page_walkers * (1 + give) for give in (-agrees, agrees))
+    # Fewer overlapping walks rule nothing out: something else may end the gain.
+    return Undecided("ambiguous") if busy.high < least else inside(busy, least, most), (
+        f"{a.host.microarchitecture} is said to have {a.page_walkers:.0f}. With "
+        f"{base.best_walkers} walks of the graph in turn {busy:.1f} "
+        "page walks overlap, if each takes as long as alone."
+    )
+
+
+# --- what a hop takes, and what a model of two terms makes of it
+
+
+@claim("a-load-is-70-to-80-ns", points=hop_by_hop)
+def a_load_takes_70_to_80_ns(a: Analysis, band: Band) -> Answer:
+    regimes = a.regimes
+    load = min(a.p50[regimes.large].intervals, key=lambda took: abs(took.value - regimes.memory_ns))
+    pages = words(regimes.large)
+    evidence = (
+        f"Half of all hops on {pages}, once they miss the caches, take {load:.0f} ns or less."
+    )
+    return inside(load, *band), evidence
+
+
+@claim("triple-digits-at-10gb", points=largest_hop_by_hop)
+def triple_digits(a: Analysis, band: Band) -> Answer:
+    curve = base_page_curve(a.p50)
+    size, effect = format_size(curve.xs[-1]), inside(curve.last, *band)
+    if curve.xs[-1] < LARGEST_GRAPH and not decided(effect):
+        raise Unavailable(
+            "sweep-short",
+            f"half of all hops over {size}, the largest graph walked, take {curve.last:.0f} ns or "
+            "less",
+        )
+    return effect, f"Half of all hops over {size} take {curve.last:.0f} ns or less on base pages."
+
+
+@claim("second-regime-plateaus", points=on_the_plateau)
+def the_second_regime_plateaus(a: Analysis, band: Band) -> Answer:
+    curve = base_page_curve(a.p50)
+    over = curve.flatness(*PLATEAU_BYTES)
+    return inside(over, *band), (
+        f"From {format_size(PLATEAU_BYTES[0])} to {format_size(PLATEAU_BYTES[1])} the median hop on base pages "
+        f"varies by a factor of {over:.2f}."
+    )
+
+
+@claim("cost-is-hit-plus-misses-times-walk", points=None)
+def two_terms_fit(a: Analysis, band: Band) -> Answer:
+    """Neither term is fitted to what it predicts: two orders visit the same pages and miss
+    differently often (see `two_terms`)."""
+    points = predicted_by_two_terms(a)
+    errors = median_interval((points["predicted_ns"] / points["measured_ns"] - 1).abs())
+    return inside(errors, *band), (
+        f"At {len(points)} sizes a chase in random order misses less often than one in a cycle "
+        "over the same pages. With the cycle's time "
+        f"of a walk, half of them are predicted within {errors.value:.0%} ({errors.low:.0%} to "
+        f"{errors.high:.0%})."
+    )
+
+
+@claim("fewer-large-entries-more-misses", points=largest_in_batches)
+def large_pages_may_miss_more(a: Analysis, band: Band) -> Answer:
+    large = largest_page_size(a.means)
+    base, other = (walks_per_hop(a, pages) for pages in (BASE, large))
+    shared = [size for size in other.xs if size in set(base.xs)]
+    worst = max(
+        required(shared, "no size was counted on both"),
+        key=lambda size: other.at(size).value - base.at(size).value,
+    )
+    more = other.at(worst) - base.at(worst)
+    return inside(more, *band, among=len(shared)), (
+        f"The most that {words(large)} walk more than base pages is at {format_size(worst)}: "
+        f"{other.at(worst).value:.3f} walks a hop against {base.at(worst).value:.3f}."
+    )
+
+
+@claim("millions-of-walks", points=largest_in_batches)
+def millions_of_walks(a: Analysis, band: Band) -> Answer:
+    walks = walks_per_hop(a, BASE).last
+    evidence = f"A million hops over the largest graph walk {walks.value * 1e6:,.0f} times."
+    return inside(walks * 1_000_000, *band), evidence
+
+
+@claim("in-cache-graph-flies", points=hop_by_hop)
+def a_graph_in_the_caches_flies(a: Analysis, band: Band) -> Answer:
+    curve = base_page_curve(a.p50)
+    last = max((cache.size_bytes for cache in a.host.caches), default=0)
+    if curve.xs[0] > last:
+        raise Unavailable(
+            "too-few-points",
+            f"the smallest graph walked, {format_size(curve.xs[0])}, is not known to fit in a "
+            "cache",
+        )
+    slower = curve.last / curve.intervals[0]
+    return inside(slower, *band), (
+        f"A hop over {format_size(curve.xs[-1])} takes {slower:.1f} times as long as one over "
+        f"{format_size(curve.xs[0])}, which fits in a cache."
+    )
+
+
+@claim("quantiles-grow-with-size", points=hop_by_hop)
+def quantiles_grow_with_size(a: Analysis, band: Band) -> Answer:
+    curves = {"median": base_page_curve(a.p50), "95th percentile": base_page_curve(a.p95)}
+    effects, each = [], []
+    for name, curve in curves.items():
+        steps = [later / earlier for earlier, later in pairwise(curve.intervals)]
+        step = min(required(steps, "one size was walked"), key=lambda step: step.value)
+        effects.append(inside(step, *band, among=len(curve)))
+        each.append(f"the {name} {step:.2f}")
+    return effects, (
+        f"The smallest ratios of one size to the one before, on base pages, are of {listed(each)}."
+    )
+
+
+@claim("entries-still-cached-in-memory-regime")
+def entries_are_still_cached(a: Analysis, band: Band) -> Answer:
+    reach = a.known_entries[-1] * a.base_page_bytes
+    evidence = f"The last level's {a.known_entries[-1]:,} entries reach {format_size(reach)}."
+    if reach < band[0]:
+        evidence += (
+            " At hundreds of megabytes the caches still hold the page table, but the TLB only a "
+            "small part of the translations."
+        )
+    return Fact(reach >= band[0], evidence)
+
+
+@claim("large-pages-worth-fewer-entries", points=largest_in_batches)
+def large_pages_are_worth_it(a: Analysis) -> Answer:
+    large = largest_page_size(a.means)
+    base = required(a.means.get(BASE), "no walk on base pages was timed")
+    gain = (base / a.means[large]).last
+    evidence = (
+        f"At the largest size that both have a hop is {gain:.2f} times as fast on {words(large)}."
+    )
+    return inside(gain, 1), evidence
+
+
+# --- the model `T = T_hit + p_miss * T_walk` taken at its word: two orders of the same chase, which
+# miss differently often
+
+# Misses per load in random order: fewer show no second term, more are as many as in a cycle.
+MISSES = (0.05, 0.95)
+LEAST = 5  # sizes that a median of errors takes
+
+
+def predicted_by_two_terms(a: Analysis) -> pd.DataFrame:
+    """Return by lines misses (counted, a load), measured_ns and predicted_ns of the chase in random
+    order.
+
+    T_hit is the time of as many lines side by side in the same order. T_walk is what a miss costs a
+    cycle over the same pages, whose tables lie in the same caches: the cycle's time less that of
+    its own lines side by side, over its counted walks. So no number is fitted. Raises Unavailable:
+    no-data, no-pmu, too-few-points.
+    """
+    chases = select(a.about.kept("stlb_cliff"), kernel="page_chase", pages=BASE)
+    cycle, random = (_sides(chases, order) for order in ("cycle", "random"))
+    both = random.join(cycle.add_suffix("_cycle"), how="inner")
+    both = both[both["misses"].between(*MISSES) & (both["misses_cycle"] > both["misses"])]
+    walk_ns = (both["ns_cycle"] - both["hit_ns_cycle"]) / both["misses_cycle"]
+    if len(both) < LEAST:
+        why = f"{len(both)} sizes were counted at which the two orders differ; it takes {LEAST}"
+        raise Unavailable("too-few-points", why)
+    predicted_ns = both["hit_ns"] + both["misses"] * walk_ns
+    return both.assign(measured_ns=both["ns"], predicted_ns=predicted_ns)
+
+
+def _sides(chases: pd.DataFrame, order: str) -> pd.DataFrame:
+    """Return ns, hit_ns (of as many lines side by side) and misses of an order, indexed by lines.
+    Raises Unavailable("no-pmu")."""
+    spread, packed = (select(chases, order=order, layout=kind) for kind in ("spread", "packed"))
+    walks = Curve.of(spread, value="walk_per_access")
+    required(walks, "no walks of the chase were counted", "no-pmu")
+    sides = {"ns": Curve.of(spread), "hit_ns": Curve.of(packed), "misses": walks}
+    medians = {name: curve.medians for name, curve in sides.items()}
+    return pd.concat(medians, axis=1, join="inner").rename_axis("lines")
+
+
+# --- chases through more and more page tables
+
+
+def _ends(*levels: int) -> Compares:
+    """The first and last point of the sweeps of these levels, and the pages that the TLB holds."""
+
+    def compares(point: Point, scope: Scope) -> bool:
+        pages, own = pages_beyond_tlb(scope), dict(point.options)
+        sweeps = [
+            table_sweep(level, pages, scope.base_page_bytes // ENTRY_BYTES) for level in levels
+        ]
+        ends = [end for tables in sweeps if tables for end in (tables[0], tables[-1])]
+        return (
+            point.kernel == "table_chase"
+            and point.mode == "random"
+            and (
+                point.lines == pages // ENTRIES_PER_LINE
+                or point.lines == pages
+                and tuple(own.get(name, 1) for name in TABLES) in ends
+            )
+        )
+
+    return compares
+
+
+def _cycles(a: Analysis, ns: Interval) -> Interval:
+    return ns * a.ghz
+
+
+def _rise(a: Analysis, level: int) -> Interval:
+    """How many times as much a miss costs at the end of a level's sweep as at its beginning. Raises
+    Unavailable."""
+    curve = required(a.miss_costs.get(level), "no tables of this level were swept")
+    return curve.last / curve.intervals[0]
+
+
+@claim("walk-caches-hold-upper-entries", points=_ends(1))
+def upper_entries_are_kept(a: Analysis, band: Band) -> Answer:
+    ratio = _rise(a, 1)
+    return inside(ratio, *band), (
+        f"With a table of its own for each page a miss costs {ratio:.2f} times what it costs with "
+        f"{ENTRIES_PER_LINE**2} pages to a table."
+    )
+
+
+@claim("walk-caches-hold-three-levels", points=_ends(*LEVELS))
+def three_levels_are_kept(a: Analysis) -> Answer:
+    """A cache that ends within its sweep shows there as a rise; one that does not may be larger
+    than its sweep."""
+    required(a.miss_costs, "no tables were swept")
+    rises = [inside(_rise(a, level), LEAST_RISE) for level in LEVELS]
+    shown = sum(bool(rise.decided()) for rise in rises)
+    return Undecided("ambiguous") if decided(rises) is False else rises, (
+        f"{in_words(shown).capitalize()} of the three sweeps show{'s' * (shown == 1)} a cache that "
+        "ends. One that does not may be larger than its sweep."
+    )
+
+
+@claim("every-walk-visits-all-levels", points=_ends(*LEVELS))
+def every_walk_visits_all(a: Analysis) -> Answer:
+    required(a.miss_costs, "no tables were swept")
+    rise = inside(a.last_ns / a.first_ns, most=LEAST_RISE)
+    return Undecided("ambiguous") if rise.decided() else rise, (
+        f"A miss costs {a.first_ns:.1f} ns through few tables and {a.last_ns:.1f} through many, "
+        "whose entries take as much room: a walk through few reads less."
+    )
+
+
+@claim("few-ranges-pay-30-cycles", points=_ends(1))
+def few_ranges_are_cheap(a: Analysis, band: Band) -> Answer:
+    cycles = _cycles(a, a.first_ns)
+    return inside(cycles, *band), f"A miss inside few ranges costs {cycles:.0f} cycles."
+
+
+@claim("scattered-ranges-pay-200-cycles", points=_ends(3))
+def scattered_ranges_are_dear(a: Analysis, band: Band) -> Answer:
+    cycles, tables = _cycles(a, a.last_ns), max(a.miss_costs[max(a.miss_costs)].xs)
+    return inside(cycles, *band), (
+        f"A miss among pages scattered over {tables:.0f} tables of the third level costs "
+        f"{cycles:.0f} cycles."
+    )
+
+
+@claim("full-walks-would-hurt", points=_ends(3))
+def full_walks_hurt(a: Analysis, band: Band) -> Answer:
+    ratio = (required(a.times.get(3), "no tables of the third level were swept").last) / a.held_ns
+    return inside(ratio, *band), (
+        f"A visit that walks through many tables of each level takes {ratio:.1f} times as long as "
+        "one that hits."
+    )
+
+
+# --- by the place of the lowest table
+
+
+def _in_memory(a: Analysis) -> tuple[Walk, Interval]:
+    """The walk whose lowest table is in memory, and a load that memory answers, in ns. Raises
+    Unavailable."""
+    found = [walk for walk in a.surveyed_walks if walk.table_in == "memory"]
+    loads = curves.packed(a.about.kept("stlb_cliff"), pages=BASE)
+    largest = a.cache_bytes(3) or a.cache_bytes(2) or 0
+    far = loads.between(4 * largest / 64, float("inf"))
+    return required(found, "no walk to memory was measured")[0], required(
+        far, "no load from memory was measured"
+    ).last
+
+
+def _trips(a: Analysis) -> Interval:
+    walk, load = _in_memory(a)
+    cost = required([walk.cost] if walk.cost else [], "no walk to memory was measured")[0].interval
+    return (cost * (1 / a.ghz) if a.survey.unit == "cycles" else cost) / load
+
+
+@claim("warm-walk-reads-one-line", points=None)
+def a_warm_walk_reads_one_line(a: Analysis) -> Answer:
+    trips = _trips(a)
+    evidence = (
+        f"A walk whose lowest table is in memory costs {trips:.2f} times a load that memory "
+        "answers."
+    )
+    return inside(trips, 0.5, 1.5), evidence
+
+
+@claim("upper-entries-stay-cached", points=None)
+def upper_entries_stay(a: Analysis, band: Band) -> Answer:
+    trips = _trips(a)
+    share = Interval(2 - trips.value, 2 - trips.high, 2 - trips.low, trips.coverage, trips.modes)
+    evidence = (
+        f"A walk whose lowest table is in memory costs {trips:.2f} times a load that memory "
+        "answers."
+    )
+    return inside(share, *band), evidence
+
+
+@claim("only-larger-pages-raise-reach", points=None)
+def only_pages_raise_reach(a: Analysis, band: Band) -> Answer:
+    stated, last = a.two_stated_levels()[1], a.survey.levels[-1]
+    reach = last.opinions.get("price", last.entries).interval * (1 / stated)
+    return inside(reach, *band), (
+        f"Chases past the last level's {stated:,} entries begin to miss at {reach:.2f} times as "
+        "many pages."
+    )
+
+
+# --- what is shorter on larger pages
+
+
+def _by_counters(a: Analysis, rows: pd.DataFrame, kernel: str) -> tuple[Interval, str]:
+    """How many times as many cycles a walk takes on base pages as on large ones, in a source's own
+    loop at its largest size; and on which large ones. Raises Unavailable."""
+    rows = select(rows, kernel=kernel)
+    counted = {"walk_per_access", "walk_cycles_per_access"} <= set(rows)
+    walked = (
+        rows.dropna(subset=["walk_per_access", "walk_cycles_per_access"])
+        if counted
+        else rows.iloc[:0]
+    )
+    required(
+        walked, "cycles of a walk were not counted", why_not_counted(rows, "walk_cycles", a.host)
+    )
+    walked = walked.assign(cycles=walked["walk_cycles_per_access"] / walked["walk_per_access"])
+    large = required(
+        [pages for pages in LARGE if (walked["pages"] == pages).any()],
+        "no large pages were measured",
+        "pool-empty",
+    )[0]
+    of = [
+        required(walked[walked["pages"] == pages], f"no walks on {words(pages)}")
+        for pages in (BASE, large)
+    ]
+    most = min(one["working_set_bytes"].max() for one in of)
+    times = [interval_of_rows(one[one["working_set_bytes"] == most], "cycles") for one in of]
+    return times[0] / times[1], words(large)
+
+
+@claim("smaller-tables-cheapen-walks", points=None)
+def smaller_tables_cheapen(a: Analysis, band: Band) -> Answer:
+    ratio, large = _by_counters(a, a.about.kept("hugepages"), "random_touch")
+    return inside(ratio, *band), (
+        f"A walk of a random touch on base pages takes {ratio:.2f} times as many cycles as one on "
+        f"{large}."
+    )
+
+
+@claim("large-pages-keep-tables-cached", points=None)
+def large_pages_keep_tables(a: Analysis, band: Band) -> Answer:
+    ratio, large = _by_counters(a, a.frame, "graph_walk")
+    evidence = (
+        f"A walk of a hop on base pages takes {ratio:.2f} times as many cycles as one on {large}."
+    )
+    return inside(ratio, *band), evidence
+
+
+# --- five levels, in a guest whose tables have them
+
+
+def _by_levels(a: Analysis) -> Interval:
+    """A guest's load with five levels over one with four. Raises Unavailable."""
+    rows = select(
+        a.about.kept("virtualization"), kernel="guest_chase", layout="spread", mode="4k", pages=BASE
+    )
+    five = select(rows, levels=5)
+    required(five, "no guest had five levels", "no-la57")
+    four = select(rows, levels=4, lines=list(five["lines"].unique()))
+    times = [interval_of_rows(one) for one in (five, required(four, "no guest had four levels"))]
+    return times[0] / times[1]
+
+
+@claim("walk-caches-hide-the-fifth-level", points=None)
+def the_fifth_level_is_hidden(a: Analysis, band: Band) -> Answer:
+    ratio = _by_levels(a)
+    evidence = (
+        f"In a guest with five levels a load takes {ratio:.2f} times as long as in one with four."
+    )
+    return inside(ratio, *band), evidence
+
+
+@claim("extra-level-lengthens-a-walk", points=None)
+def a_level_more_is_longer(a: Analysis, band: Band) -> Answer:
+    ratio = _by_levels(a)
+    evidence = (
+        f"In a guest with five levels a load takes {ratio:.2f} times as long as in one with four."
+    )
+    return inside(ratio, *band), evidence

@@ -1,0 +1,172 @@
+"""What chases through more and more page tables say: what a TLB miss costs with few tables and with
+many, and how many upper entries a walk finds cached."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import pandas as pd
+
+from experiments.page_walks.grid import (
+    ENTRY_BYTES,
+    LEVELS,
+    TABLES,
+    Tables,
+    fewest_tables,
+    table_sweep,
+)
+from experiments.page_walks.models import cached_entries
+from tlb.report import analysis
+from tlb.report.charts import INTERVAL
+from tlb.stats.curves import Curve, select
+from tlb.stats.geometry_curves import Walk
+from tlb.stats.intervals import BY_REPEAT, Interval, interval_of_rows
+from tlb.system.reasons import Unavailable, if_available, required
+
+
+class TableAnalysis(analysis.Analysis):
+    """The rows of `table_chase`: ns a visit. Sweeps run over the number of tables of a level. What
+    nothing was measured for is empty here; methods raise Unavailable."""
+
+    @cached_property
+    def walked(self) -> pd.DataFrame:
+        """Visits of more pages than the TLB holds, at random places."""
+        rows = select(self.frame, kernel="table_chase", mode="random", order="cycle")
+        return rows[rows["lines"] == rows["lines"].max()] if len(rows) else rows
+
+    @property
+    def pages(self) -> int:
+        return int(self.walked["lines"].max()) if len(self.walked) else 0
+
+    @property
+    def fanout(self) -> int:
+        return self.base_page_bytes // ENTRY_BYTES
+
+    # --- how many visits miss
+
+    def _cycle(self, pages: int) -> Interval:
+        """A visit of a cycle through as few tables as there can be, ns."""
+        tables = dict(zip(TABLES, fewest_tables(pages, self.fanout), strict=True))
+        rows = select(
+            self.frame, kernel="table_chase", mode="random", order="cycle", lines=pages, **tables
+        )
+        return interval_of_rows(required(rows, "this cycle was not measured"))
+
+    def _drawn(self, pages: int) -> Interval:
+        """A visit of pages that are all drawn alike, ns."""
+        rows = select(self.frame, kernel="table_chase", order="random", lines=pages, hot=pages)
+        return interval_of_rows(required(rows, "no drawn visits were measured"))
+
+    @cached_property
+    def held_ns(self) -> Interval:
+        """A visit of a page that the TLB's last level holds, ns."""
+        return self._cycle(self.pages // 8)
+
+    @cached_property
+    def missed(self) -> Interval:
+        """The share of a cycle's visits through few tables that miss: what they take longer than a
+        hit, over the price of a miss, which visits drawn at random give, since C of M pages hit
+        under any policy. Raises Unavailable("too-few-points")."""
+        entries = required(self.entries, "how many entries the TLB has is not known")[-1]
+        price = (self._drawn(self.pages) - self.held_ns) * (1 / (1 - entries / self.pages))
+        return (self._cycle(self.pages) - self.held_ns) / price
+
+    def _missed_by(self, rows: pd.DataFrame) -> Interval:
+        """The share of these visits that walk, as counted; without counts `missed`.
+
+        The kernel places pages so that all tables use the sets of the TLB alike, and the share
+        stays as long as pages alone fill it.
+        """
+        counted = "walk_per_access" in rows and rows["walk_per_access"].notna().any()
+        return interval_of_rows(rows, "walk_per_access") if counted else self.missed
+
+    # --- what a miss costs
+
+    @cached_property
+    def times(self) -> dict[int, Curve]:
+        """ns a visit over the tables of a level, by level; only those that were measured."""
+        return {
+            level: Curve.of(rows, TABLES[level - 1])
+            for level in LEVELS
+            if len(rows := self._swept(level))
+        }
+
+    def _swept(self, level: int) -> pd.DataFrame:
+        return self._through(table_sweep(level, self.pages, self.fanout))
+
+    def _through(self, tables: list[Tables]) -> pd.DataFrame:
+        """The rows of `walked` with these numbers of tables."""
+        rows = self.walked
+        if rows.empty:
+            return rows
+        return rows[pd.MultiIndex.from_frame(rows[[*TABLES]].astype(int)).isin(tables)]
+
+    @cached_property
+    def miss_costs(self) -> dict[int, Curve]:
+        """ns a TLB miss along each sweep, by level, with the share of visits that miss at each
+        point taken as exact: an error that is common to all points does not blur their steps. Empty
+        where a visit that hits, or the share, is not known."""
+        try:
+            return {level: self._priced(level, visits) for level, visits in self.times.items()}
+        except Unavailable:
+            return {}
+
+    def _priced(self, level: int, visits: Curve) -> Curve:
+        table = visits.table.drop(columns=BY_REPEAT, errors="ignore")
+        for place, (tables, visit) in enumerate(visits):
+            share = self._missed_at(level, tables).value
+            cost = self._per_miss(visit, Interval(share, share, share))
+            table.loc[place, INTERVAL] = list(cost.value_and_bounds)
+        return Curve(table, visits.x, visits.processes)
+
+    def _per_miss(self, visit: Interval, missed: Interval) -> Interval:
+        """What a visit takes longer than one that hits, over the share of visits that miss."""
+        return (visit - self.held_ns) / missed
+
+    def _missed_at(self, level: int, tables: float) -> Interval:
+        return self._missed_by(select(self._swept(level), **{TABLES[level - 1]: tables}))
+
+    @property
+    def first_ns(self) -> Interval:
+        """What a miss costs that reads as little as there is to read."""
+        times = required(self.times.get(1), "no tables of the lowest level were swept")
+        return self._per_miss(times.intervals[0], self._missed_at(1, times.xs[0]))
+
+    @property
+    def last_ns(self) -> Interval:
+        """What a miss costs with as many tables of each level as were measured."""
+        level, times = max(required(self.times, "no tables were swept").items())
+        return self._per_miss(times.last, self._missed_at(level, times.xs[-1]))
+
+    def cached_entries(self, level: int) -> Interval:
+        """How many of the entries that lead to the tables of a level a walk finds cached. Not of
+        tables with a page each: those come round in one cycle, of which a cache that replaces the
+        oldest entry holds none, and not C of T. Raises Unavailable("no-step")."""
+        costs = required(self.miss_costs.get(level), "no tables of this level were swept")
+        return cached_entries(costs.between(0, self.pages / 2))
+
+    # --- by the place of the lowest table
+
+    @cached_property
+    def surveyed_walks(self) -> list[Walk]:
+        """What a walk costs with the lowest tables in one cache after another, in the survey's
+        unit; empty without a survey."""
+        return [walk for walk in if_available(lambda: self.survey.walks) or () if walk.cost]
+
+    def surveyed_walk(self, place: str) -> tuple[int, Interval]:
+        """The bytes of entries that are walked through, and the ns of a walk, with the lowest
+        tables in a cache (L2, L3) or memory. Raises Unavailable."""
+        found = [walk for walk in self.surveyed_walks if walk.table_in == place]
+        walk = required(found, f"no walk with its table in {place} was surveyed")[0]
+        cost = required([walk.cost] if walk.cost else [], "that walk has no cost")[0].interval
+        survey = self.survey
+        if survey.unit == "cycles":
+            clock = required([ghz] if (ghz := survey.core_ghz) else [], "in no row", "no-clock")[0]
+            cost = cost * (1 / clock)
+        return walk.table_bytes, cost
+
+    @property
+    def ghz(self) -> float:
+        """The core's clock while the chases ran. Raises Unavailable("no-clock")."""
+        clocks = self.walked.get("core_ghz", pd.Series(dtype=float))
+        return float(required(clocks[clocks > 0], "in none of the rows", "no-clock").median())
