@@ -6,11 +6,9 @@ import pytest
 
 from experiments import (
     code,
-    context_switches,
+    flushes,
     graph_walk,
-    housekeeping,
     hugepages,
-    shootdowns,
     stlb_cliff,
     strides,
     tlb_blocking,
@@ -30,10 +28,7 @@ from tlb.system.page_sizes import PAGES
 from tlb.system.reasons import Unavailable
 
 DECIDED = ("holds", "fails")
-# Of these chapters published rows lack what quick asks for (512 MiB are no graph of full), or they
-# decide nothing.
-EVENTS = (shootdowns, context_switches, housekeeping)
-JUDGED = (stlb_cliff, strides, hugepages, *EVENTS, code, graph_walk, tlb_blocking, walk_anatomy)
+JUDGED = (stlb_cliff, strides, hugepages, flushes, code, graph_walk, tlb_blocking, walk_anatomy)
 
 
 def of(profile: str, engine: str = "c") -> Scope:
@@ -77,7 +72,7 @@ def within(frame: pd.DataFrame, points: list[Point]) -> pd.DataFrame:
     "module",
     [
         pytest.param(module, marks=pytest.mark.endurance)
-        if module in (*EVENTS, graph_walk, hugepages)
+        if module in (flushes, graph_walk, hugepages)
         else module
         for module in JUDGED
     ],

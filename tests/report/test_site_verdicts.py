@@ -32,11 +32,9 @@ wider-strides-are-slower | holds | a load at 8 KiB takes \d+%.*? less time, alth
 prefetch-walks | fails | Prefetched 8 hops ahead, a hop on 4 KiB pages takes [\d.]+ ns, [\d.]+ \([\d.]+ to [\d.]+\) times as fast
 prefetch-walks | fails | this processor makes a page walk for a prefetch
 triple-digits-at-10gb | fails | At 8 GiB the median hop takes \d{3} ns
-switch-flushes-walk-caches | holds | The switch itself does not empty the TLB
-neighbours-evict-the-table | fails, holds | These data do not show it: without a stream the packed control finds
-page-management-slows-a-loop | fails | is page walks for translations that
-cow-copies-2-mib | holds | Linux does not copy the huge page
-sparse-small-allocations-hurt | fails | times as much memory on huge pages as on base pages
+switch-flushes-walk-caches | holds | the switch itself does not empty the TLB
+neighbours-evict-the-table | fails, holds | beside a thread that streams from memory decides nothing
+page-management-slows-a-loop | fails | the difference is page walks for translations
 containers-add-nothing | fails | Namespaces add no page table
 walks-hide-from-profilers | fails | The page walker does not appear
 walks-hide-from-profilers | fails | A profiler has no line for the walk

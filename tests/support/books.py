@@ -13,6 +13,7 @@ import pandas as pd
 
 from experiments import (
     code,
+    flushes,
     graph_walk,
     hugepages,
     keeping_pages,
@@ -101,7 +102,7 @@ class Book:
                 tables.Walker(entries=two if two[1] < 10**6 else (two[0], 1536))
             ),
             code: jumps.rows(),
-            **dict.fromkeys(events.CHAPTERS, events.rows()),
+            flushes: events.rows(),
             page_faults: faults.rows(
                 faults.Kernel(takes=("thp",) if self.hypervisor != "none" else ())
             ),
