@@ -55,29 +55,23 @@ def other_cpu_counts(scope: Scope) -> list[int]:
 
 
 def shootdowns(scope: Scope) -> list[Point]:
-    """Each call on few and many pages, alone and beside most others; one call beside each number of
-    them; beside as many processes that share nothing; and of a large page a part."""
-    most = other_cpu_counts(scope)[-1]
-    by_pages = [
-        (call, pages, n)
-        for call in MEMORY_CALLS
-        for pages in (REMOVED if scope.is_fine else (ONE_PAGE, MANY))
-        for n in (0, most)
-    ]
-    by_cpus = [(MEMORY_CALLS[0], ONE_PAGE, n) for n in other_cpu_counts(scope)]
-    shared = [
-        scope.point("shootdown", mode=call, lines=pages, threads=n)
-        for call, pages, n in [*by_pages, *by_cpus]
-    ]
-    apart = [
-        scope.point("shootdown", mode=call, lines=ONE_PAGE, threads=most, apart=1)
-        for call in MEMORY_CALLS
-        if most
-    ]
-    parts = [
-        scope.point("shootdown", LARGE, call, lines=ONE_PAGE, threads=0) for call in MEMORY_CALLS
-    ]
-    return [*shared, *apart, *parts]
+    """Return calls that remove pages, while threads of the program run on
+    other CPUs; beside separate processes; and on a part of a huge page."""
+
+    def call(mode: str, pages: int, on: str = BASE, **options: int) -> Point:
+        return scope.point("shootdown", on, mode, lines=pages, **options)
+
+    counts = other_cpu_counts(scope)  # of threads on other CPUs, from 0
+    sizes = REMOVED if scope.is_fine else (ONE_PAGE, MANY)
+    asked = [call("unmap", ONE_PAGE, threads=n) for n in counts]
+    for mode in MEMORY_CALLS:  # unmap, protect, discard
+        for pages in sizes:
+            ends = (counts[0], counts[-1])
+            asked += [call(mode, pages, threads=n) for n in ends]
+        if counts[-1]:  # separate processes in the threads' place
+            asked.append(call(mode, ONE_PAGE, threads=counts[-1], apart=1))
+        asked.append(call(mode, ONE_PAGE, LARGE, threads=0))
+    return asked
 
 
 def _beside(scope: Scope, mode: str, lines: int, **load: Any) -> list[Point]:

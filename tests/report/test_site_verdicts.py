@@ -33,7 +33,7 @@ prefetch-walks | fails | Prefetched 8 hops ahead, a hop on 4 KiB pages takes [\d
 prefetch-walks | fails | this processor makes a page walk for a prefetch
 triple-digits-at-10gb | fails | At 8 GiB the median hop takes \d{3} ns
 switch-flushes-walk-caches | holds | the switch itself does not empty the TLB
-neighbours-evict-the-table | fails, holds | beside a thread that streams from memory decides nothing
+neighbours-evict-the-table | fails, holds | beside a thread that streams from memory could not show
 page-management-slows-a-loop | fails | the difference is page walks for translations
 containers-add-nothing | fails | Namespaces add no page table
 walks-hide-from-profilers | fails | The page walker does not appear
