@@ -16,11 +16,7 @@ NO_DEFRAG_MODE = ""  # in the place of a mode of defrag, which base pages have n
 ALWAYS, NEVER = "always", "never"
 
 
-class _Part(BaseModel, extra="forbid", frozen=True):
-    pass
-
-
-class Run(_Part):
+class Run(BaseModel, extra="forbid", frozen=True):
     """One run of first touches, ns: the first base page of each block, and quantiles over all.
 
     large: blocks that got a large page; room_ns: the mean of all touches of a block.
@@ -40,7 +36,7 @@ class Run(_Part):
         return median(self.first_ns)
 
 
-class Touched(_Part):
+class Touched(BaseModel, extra="forbid", frozen=True):
     """Runs of first touches; mode: of defrag, "" on base pages, which have none."""
 
     memory: MemoryKind
@@ -48,7 +44,7 @@ class Touched(_Part):
     runs: tuple[Run, ...]
 
 
-class Lives(_Part):
+class Lives(BaseModel, extra="forbid", frozen=True):
     """Lifetimes in ns of programs that write `mib` and end, by page size, in turns."""
 
     memory: MemoryKind
@@ -56,7 +52,7 @@ class Lives(_Part):
     ns: dict[str, tuple[int, ...]]
 
 
-class Merged(_Part):
+class Merged(BaseModel, extra="forbid", frozen=True):
     """A round of merging equal pages on large pages. Bytes by smaps; ns: median of one write a
     page."""
 
@@ -68,7 +64,7 @@ class Merged(_Part):
     own_write_ns: int
 
 
-class Swapped(_Part):
+class Swapped(BaseModel, extra="forbid", frozen=True):
     """A round of memory swapped out and then read, one byte a large page. Bytes by smaps."""
 
     pages: str
@@ -78,7 +74,7 @@ class Swapped(_Part):
     read_ns: tuple[int, ...]
 
 
-class Idle(_Part):
+class Idle(BaseModel, extra="forbid", frozen=True):
     """Untouched base pages advised to be large, some seconds later, with khugepaged's settings."""
 
     seconds: float
@@ -88,7 +84,7 @@ class Idle(_Part):
     pages_to_scan: int | None
 
 
-class Housekeeping(_Part):
+class Housekeeping(BaseModel, extra="forbid", frozen=True):
     """The document. lacking: reason codes by part."""
 
     schema_version: Literal[1] = 1

@@ -58,7 +58,7 @@ def shootdowns(scope: Scope) -> list[Point]:
     """Return calls that remove pages, while threads of the program run on
     other CPUs; beside separate processes; and on a part of a huge page."""
 
-    def call(mode: str, pages: int, on: str = BASE, **options: int) -> Point:
+    def call(mode: str, pages: int, on: str = BASE, **options: Any) -> Point:
         return scope.point("shootdown", on, mode, lines=pages, **options)
 
     counts = other_cpu_counts(scope)  # of threads on other CPUs, from 0

@@ -13,9 +13,8 @@ from support.common import ROOT, ended
 
 from tlb import cli
 from tlb.cli import trial
-from tlb.machine import changed_settings
 from tlb.system import files
-from tlb.system.reasons import REASONS, Unavailable
+from tlb.system.reasons import REASONS
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux measures")
 TLB = Path(sys.executable).with_name("tlb")

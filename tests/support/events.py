@@ -67,9 +67,7 @@ class Events:
         if own.get("discard_pages"):
             factor = taken
         near = self.near_ns + (0 if packed else self.held_ns)
-        return (
-            100.0 + loaded if point.lines > grid.PAGES_THE_TLB_HOLDS else near
-        ) * factor
+        return (100.0 + loaded if point.lines > grid.PAGES_THE_TLB_HOLDS else near) * factor
 
     def also(self, point: Point, ns: float, accesses: int) -> dict[str, float]:
         """What the kernel itself tells beside its time."""
@@ -88,8 +86,7 @@ class Events:
         if point.kernel == "cold_chase":
             later = self.near_ns + (self.held_ns if point.layout == "spread" else 0.0)
             return {"spawn_ns": 1e5, "exec_ns": 7e5, "faults_in_passes": 0.0} | {
-                f"pass_{n}_ns": ns if n == 1 else later
-                for n in grid.NEW_PROCESS_ROUNDS
+                f"pass_{n}_ns": ns if n == 1 else later for n in grid.NEW_PROCESS_ROUNDS
             }
         if point.kernel == "fork_write":
             return self._forked(point)

@@ -124,7 +124,7 @@ GROUPS = {
             "computer",
             "pool_app",
             "Show the pools of huge pages, reserve pages and put them back.",
-        ),
+        )
     ],
     "The book": [
         Entry("book", "book", "book", "Measure this computer and build the book about it."),

@@ -26,10 +26,8 @@ def verdicts(machine: Events | None = None, **about: object) -> dict[str, str]:
     return words_of(flushes.claims, analysis(rows(machine or Events()), **about))
 
 
-def verdicts_of(
-    ids: set[str], machine: Events | None = None, house: House | None = House()
-) -> dict[str, str]:
-    return {id: verdict for id, verdict in verdicts(machine, house=house).items() if id in ids}
+def verdicts_of(ids: set[str], machine: Events | None = None, **about: object) -> dict[str, str]:
+    return {id: verdict for id, verdict in verdicts(machine, **about).items() if id in ids}
 
 
 def test_each_claim_of_the_chapter_is_in_one_of_these_tests():
