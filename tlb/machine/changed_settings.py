@@ -196,16 +196,11 @@ def borrowing(root: Path, owner: Owner) -> Iterator[None]:
             raise Unavailable("setting-held", "; ".join(left))
 
 
-def check_namespace(root: Path, words: str) -> None:
-    """Raise Unavailable("setting-foreign") with these words in a user namespace."""
-    if (namespace := background.user_namespace(root)).startswith("on"):
-        raise Unavailable("setting-foreign", f"{words}; {namespace.removeprefix('on: ')}")
-
-
 def may_write(root: Path, name: str) -> None:
     """Raise Unavailable unless this process can change it: setting-denied, and setting-foreign in a
     user namespace, where root's file belongs to the host. Changes nothing."""
-    check_namespace(root, f"/{name}")
+    if (namespace := background.user_namespace(root)).startswith("on"):
+        raise Unavailable("setting-foreign", f"/{name}; {namespace.removeprefix('on: ')}")
     try:
         os.close(os.open(root / name, os.O_WRONLY | files.OPEN_FLAGS))
     except OSError as error:
