@@ -28,7 +28,7 @@ PACKAGES = {"x86_64": "binutils-x86-64-linux-gnu", "aarch64": "binutils-aarch64-
 # The commands of `tlb.measure.build`, with $CC as a reader may set it.
 PROGRAMS = """
 from tlb.measure import build
-for path in sorted([*build.KERNELS.glob("*.c"), *build.KERNELS.glob("housekeeping/*.c")]):
+for path in sorted(build.KERNELS.glob("*.c")):
     build.program(path)
 """
 LIBRARIES = """

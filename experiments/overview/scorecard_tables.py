@@ -31,7 +31,7 @@ _SHORT = {
     "too-few-points": "sizes not measured",
     "sweep-short": "sweep too short",
     "no-data": "not measured",
-    "housekeeping-not-asked": "measured on request only",
+    "housekeeping-not-asked": "measured on other machines only",
     "control-elsewhere": "control in a nearer cache",
     "splintered": "splintered pages",
     "two-dimensions": "in a guest",

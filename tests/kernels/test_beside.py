@@ -20,7 +20,7 @@ from support.kernels import (
     visits,
 )
 
-from experiments.context_switches.grid import NEW_PROCESS_ROUNDS
+from experiments.flushes.grid import NEW_PROCESS_ROUNDS
 from tlb.measure.record import KernelReport, Point
 
 CPUS = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]

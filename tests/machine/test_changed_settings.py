@@ -14,33 +14,24 @@ import pytest
 from support.common import refusal
 
 from tlb.machine import changed_settings
-from tlb.machine.changed_settings import (
-    DEFRAG,
-    KSM_PAGES,
-    KSM_RUN,
-    KSM_SLEEP,
-    SWAP,
-    ZRAM,
-    borrow,
-    restore,
-)
+from tlb.machine.changed_settings import borrow, restore
 from tlb.system.reasons import REASONS
 
 POOL = "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+SMALL, MIDDLE, LARGE = SIZES = [
+    f"sys/kernel/mm/transparent_hugepage/hugepages-{kib}kB/enabled" for kib in (64, 512, 2048)
+]
 JOURNAL = "run/every-load-settings.json"
-MODES = ("always", "defer", "defer+madvise", "madvise", "never")
-# What a measurement does, in its order.
+WORDS = ("always", "inherit", "madvise", "never")
+# What a command may do, in its order.
 STEPS = [
-    *((DEFRAG, mode) for mode in MODES),
-    (KSM_PAGES, "20000"),
-    (KSM_SLEEP, "5"),
-    (KSM_RUN, "1"),
-    (KSM_RUN, "2"),
-    (ZRAM, "4096000"),
-    (SWAP, "on"),
+    *((SMALL, word) for word in WORDS),
+    (MIDDLE, "never"),
+    (MIDDLE, "inherit"),
+    (LARGE, "always"),
     (POOL, "512"),
     (POOL, "3"),
-    (DEFRAG, "never"),
+    (SMALL, "never"),
 ]
 fork = multiprocessing.get_context("fork")
 
@@ -56,32 +47,20 @@ class Kernel:
         self.root, self.refused = root, set()
         for folder in ("run", "proc"):
             (root / folder).mkdir(parents=True)
-        for name, value in (
-            (KSM_RUN, "0"),
-            (KSM_PAGES, "100"),
-            (KSM_SLEEP, "20"),
-            (ZRAM, "0"),
-            (POOL, "3"),
-            ("proc/swaps", "Filename\n"),
-        ):
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_text(f"{value}\n")
-        (root / DEFRAG).parent.mkdir(parents=True)
-        self.set(root, DEFRAG, "madvise")
+        (root / POOL).parent.mkdir(parents=True)
+        (root / POOL).write_text("3\n")
+        for name in SIZES:
+            (root / name).parent.mkdir(parents=True)
+            self.set(root, name, "madvise")
         self.first = self.all()
 
     def set(self, root: Path, name: str, wanted: str) -> None:
         if name in self.refused:
             raise OSError(16, "Device or resource busy")
-        if name == ZRAM and changed_settings.value(SWAP, root) == "on":
-            raise OSError(16, "Device or resource busy")
-        text = {
-            SWAP: "Filename\n" + "/dev/zram0 partition\n" * (wanted == "on"),
-            DEFRAG: " ".join(f"[{mode}]" if mode == wanted else mode for mode in MODES),
-        }.get(name, wanted)
-        path = root / ("proc/swaps" if name == SWAP else name)
+        words = " ".join(f"[{word}]" if word == wanted else word for word in WORDS)
+        path = root / name
         new = path.with_name("new")
-        new.write_text(f"{text}\n")
+        new.write_text(f"{words if name in SIZES else wanted}\n")
         os.rename(new, path)
 
     def all(self) -> dict[str, str]:
@@ -98,32 +77,32 @@ def kernel(tmp_path, monkeypatch) -> Kernel:
     return made
 
 
+def lend(name: str, wanted: str, root: Path) -> None:
+    borrow(name, wanted, root, "try")
+
+
+def give_back(root: Path) -> list[changed_settings.Restored]:
+    return restore(root, "try")
+
+
 def test_all_is_borrowed_and_put_back_the_last_first(kernel):
     for name, wanted in STEPS:
-        borrow(name, wanted, kernel.root)
+        lend(name, wanted, kernel.root)
         assert changed_settings.value(name, kernel.root) == wanted
-    assert changed_settings.changes(kernel.root)[DEFRAG].before == "madvise"
-    restored = restore(kernel.root)
-    assert [one.name for one in restored] == [
-        POOL,
-        SWAP,
-        ZRAM,
-        KSM_RUN,
-        KSM_SLEEP,
-        KSM_PAGES,
-        DEFRAG,
-    ][-len(restored) :]
+    assert changed_settings.changes(kernel.root, "try")[SMALL].before == "madvise"
+    restored = give_back(kernel.root)
+    assert [one.name for one in restored] == [LARGE, MIDDLE, SMALL]  # the pool is as it was
     assert not any(one.why for one in restored) and kernel.all() == kernel.first
-    assert not (kernel.root / JOURNAL).exists() and restore(kernel.root) == []
+    assert not (kernel.root / JOURNAL).exists() and give_back(kernel.root) == []
 
 
 def test_somebody_else_s_value_stays_and_is_told(kernel):
-    borrow(DEFRAG, "never", kernel.root)
-    borrow(KSM_RUN, "1", kernel.root)
-    kernel.set(kernel.root, DEFRAG, "always")
-    run, defrag = restore(kernel.root)
-    assert (run.now, defrag.now) == ("0", "always") and not run.why
-    assert defrag.why.endswith(REASONS["setting-changed"].remedy) and restore(kernel.root) == []
+    lend(SMALL, "never", kernel.root)
+    lend(LARGE, "never", kernel.root)
+    kernel.set(kernel.root, SMALL, "always")
+    large, small = give_back(kernel.root)
+    assert (large.now, small.now) == ("madvise", "always") and not large.why
+    assert small.why.endswith(REASONS["setting-changed"].remedy) and give_back(kernel.root) == []
 
 
 @pytest.mark.parametrize(
@@ -132,23 +111,23 @@ def test_somebody_else_s_value_stays_and_is_told(kernel):
         b"{",
         b"[]",
         b"\xff",
-        b'{"boot": "", "changes": {"housekeeping": {"etc/passwd": {"before": "", "written": []}}}}',
+        b'{"boot": "", "changes": {"try": {"etc/passwd": {"before": "", "written": []}}}}',
     ],
 )
 def test_a_journal_that_cannot_be_trusted_stops_everything(kernel, content):
     (kernel.root / JOURNAL).write_bytes(content)
-    for act in (lambda: borrow(DEFRAG, "never", kernel.root), lambda: restore(kernel.root)):
+    for act in (lambda: lend(SMALL, "never", kernel.root), lambda: give_back(kernel.root)):
         assert refusal(act) == "setting-journal"
     assert kernel.all() == kernel.first and (kernel.root / JOURNAL).read_bytes() == content
 
 
 def test_borrowing_puts_back_at_its_end_and_before_its_start(kernel):
-    borrow(KSM_RUN, "1", kernel.root)  # left by a process that was killed
-    with pytest.raises(RuntimeError), changed_settings.borrowing(kernel.root):
+    lend(LARGE, "never", kernel.root)  # left by a process that was killed
+    with pytest.raises(RuntimeError), changed_settings.borrowing(kernel.root, "try"):
         assert kernel.all() == kernel.first
-        borrow(DEFRAG, "always", kernel.root)
+        lend(SMALL, "always", kernel.root)
         raise RuntimeError
-    assert kernel.all() == kernel.first and changed_settings.changes(kernel.root) == {}
+    assert kernel.all() == kernel.first and changed_settings.changes(kernel.root, "try") == {}
 
 
 # --- kills
@@ -176,9 +155,9 @@ def killed_at(
             around(set_one),
             around(changed_settings._write),
         )
-        with changed_settings.borrowing(root):
+        with changed_settings.borrowing(root, "try"):
             for name, wanted in steps:
-                borrow(name, wanted, root)
+                lend(name, wanted, root)
         os._exit(0)
 
     child = fork.Process(target=work)
@@ -200,40 +179,34 @@ def put_back_after(
     for step in kills:
         done += killed_at(step, root, steps, set_one)
         if step % 2:  # the next start
-            with changed_settings.borrowing(root):
+            with changed_settings.borrowing(root, "try"):
                 assert all_now() == first
         else:
-            assert not any(one.why for one in restore(root))
-        assert all_now() == first and changed_settings.changes(root) == {}
+            assert not any(one.why for one in give_back(root))
+        assert all_now() == first and changed_settings.changes(root, "try") == {}
     return done
 
 
 def test_a_kill_at_some_steps_is_put_right_by_the_next_start(kernel):
-    assert put_back_after(range(0, 90, 13), kernel.root, STEPS, kernel.set, kernel.all) == 7
+    assert put_back_after(range(0, 70, 10), kernel.root, STEPS, kernel.set, kernel.all) == 7
 
 
 @pytest.mark.endurance
 @pytest.mark.measuring  # or a campaign beside it would see its settings change
 @pytest.mark.skipif(
-    not os.access(Path("/", DEFRAG), os.W_OK) or not os.access("/run", os.W_OK),
+    not changed_settings.sizes()
+    or not all(os.access(Path("/", name), os.W_OK) for name in changed_settings.sizes().values())
+    or not os.access("/run", os.W_OK),
     reason="its own settings are root's",
 )
 def test_kills_leave_this_computer_s_own_settings_as_they_were():
-    root = Path("/")
-    assert not changed_settings.changes(root), (
-        "settings are borrowed now: `tlb housekeeping restore` first"
+    root, names = Path("/"), [*changed_settings.sizes().values()][:2]
+    assert not changed_settings.changes(root, "try"), (
+        "settings are borrowed now: `tlb pool restore` first"
     )
-    steps = [(DEFRAG, "never"), (DEFRAG, "defer")] + [
-        (name, "21") for name in (KSM_SLEEP,) if changed_settings.value(name, root)
-    ]
-    now = {name: changed_settings.value(name, root) for name in (DEFRAG, KSM_SLEEP)}
-    assert (
-        put_back_after(
-            range(10),
-            root,
-            steps,
-            changed_settings._set,
-            lambda: {name: changed_settings.value(name, root) for name in now},
-        )
-        >= 8
-    )
+    steps = [(name, word) for name in names for word in ("never", "inherit")]
+
+    def now() -> dict[str, str]:
+        return {name: changed_settings.value(name, root) for name in names}
+
+    assert put_back_after(range(10), root, steps, changed_settings._set, now) >= 8

@@ -4,16 +4,7 @@ left of it."""
 import pandas as pd
 import pytest
 
-from experiments import (
-    code,
-    context_switches,
-    housekeeping,
-    hugepages,
-    page_walks,
-    shootdowns,
-    stlb_cliff,
-    tlb_blocking,
-)
+from experiments import code, flushes, hugepages, page_walks, stlb_cliff, tlb_blocking
 from experiments.overview import campaign
 from experiments.overview.machine_verdicts import chapter_analysis, chapter_name
 from tlb.measure import grid, kernels
@@ -30,8 +21,7 @@ from tlb.system.reasons import Unavailable
 DECIDED = ("holds", "fails")
 # Of these chapters published rows lack what quick asks for (512 MiB are no graph of full), or they
 # decide nothing.
-EVENTS = (shootdowns, context_switches, housekeeping)
-JUDGED = (stlb_cliff, hugepages, *EVENTS, code, page_walks, tlb_blocking)
+JUDGED = (stlb_cliff, hugepages, flushes, code, page_walks, tlb_blocking)
 
 
 def of(profile: str, engine: str = "c") -> Scope:
@@ -75,7 +65,7 @@ def within(frame: pd.DataFrame, points: list[Point]) -> pd.DataFrame:
     "module",
     [
         pytest.param(module, marks=pytest.mark.endurance)
-        if module in (*EVENTS, page_walks, hugepages)
+        if module in (flushes, page_walks, hugepages)
         else module
         for module in JUDGED
     ],

@@ -174,7 +174,6 @@ RESERVE = ("pool", "reserve", "--pages", "2m", "--size", "2MiB")
         ("no-thp", (*TRY, "--", "PROGRAM"), "thp-disabled"),
         ("no-thp", (*TRY, "--lever", "no-thp", "--", "PROGRAM"), "thp-disabled"),
         ("user", RESERVE, "setting-foreign"),
-        ("user", ("housekeeping", "measure"), "setting-foreign"),
         ("user", (*TRY, "--lever", "64k", "--", "PROGRAM"), "setting-foreign"),
         ("user", ("watch", "PID"), "process-denied"),
         ("sys", RESERVE, "pool-denied"),

@@ -152,7 +152,7 @@ def test_a_site_is_the_same_in_each_run_and_can_be_advised_alone(known_walks):
 
 
 @pytest.mark.endurance
-@pytest.mark.measuring  # what fragments memory runs in this group too
+@pytest.mark.measuring  # what fills memory runs in this group too
 @needs_thp
 def test_the_chosen_allocation_alone_lies_on_huge_pages(known_walks):
     arguments = [known_walks, "chase", str(1 << 14), "200"]  # two arrays of 64 MiB

@@ -27,7 +27,7 @@ SIZE = advice.huge_page_bytes()
 pytestmark = [
     needs_c,
     pytest.mark.measures,
-    pytest.mark.measuring,  # what fragments memory runs in this group too
+    pytest.mark.measuring,  # what fills memory runs in this group too
     pytest.mark.skipif(not SIZE, reason=advice.why_no_huge_pages() or "not Linux"),
 ]
 

@@ -13,9 +13,8 @@ from support.common import ROOT, ended
 
 from tlb import cli
 from tlb.cli import trial
-from tlb.machine import changed_settings
 from tlb.system import files
-from tlb.system.reasons import REASONS, Unavailable
+from tlb.system.reasons import REASONS
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux measures")
 TLB = Path(sys.executable).with_name("tlb")
@@ -117,8 +116,6 @@ WRONG = """
 2 --pages     pool reserve --pages 3x --size 1GiB
 2 --size      pool reserve --pages 2m --size lots
 2 nope        pool nope
-2 nope        housekeeping nope
-2 --leave     housekeeping measure --leave lots
 2 --pages     geometry --pages 3m
 2 nope        geometry nope
 2 nope        run nope
@@ -194,7 +191,7 @@ def test_a_wrong_argument_is_named_with_its_remedy_before_anything_runs(
     def taken(*_: object, **__: object) -> None:
         raise AssertionError("the lock is taken for a command that cannot run")
 
-    for module in ("trial", "measure", "housekeeping"):
+    for module in ("trial", "measure"):
         monkeypatch.setattr(import_module(f"tlb.cli.{module}"), "measuring_lock", taken)
     monkeypatch.chdir("/")
     status, names, arguments = read(line, things)
@@ -219,16 +216,6 @@ def test_each_number_has_bounds_that_the_help_states():
         if is_number and None in (option.min, option.max):
             loose.append(name)
     assert loose == []
-
-
-def test_a_lack_of_rights_is_told_before_anything_else(monkeypatch, capsys):
-    def denied(*_: object) -> None:
-        raise Unavailable("setting-denied", "made up")
-
-    monkeypatch.setattr(changed_settings, "may_write", denied)
-    assert ended(monkeypatch, "housekeeping", "measure") == 1
-    said = capsys.readouterr().err
-    assert len(said.splitlines()) == 1 and "made up" in said and has_remedy(said)
 
 
 def ran(arguments: list[str], **how: object) -> subprocess.CompletedProcess[str]:

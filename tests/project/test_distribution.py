@@ -22,7 +22,7 @@ from tlb.system import files
 from tlb.system.optional import Lazy
 from tlb.system.reasons import Unavailable
 
-CORE = ["doctor", "inspect", "measure", "try", "where", "watch", "pool", "housekeeping"]
+CORE = ["doctor", "inspect", "measure", "try", "where", "watch", "pool"]
 # Of the extras, and of none.
 HEAVY = "numpy pandas scipy yaml altair IPython jupyter_client papermill numba llvmlite"
 MOST_PACKAGES, MOST_WHEEL_BYTES, MOST_INSTALLED_BYTES = 15, 1_600_000, 25_000_000

@@ -66,10 +66,10 @@ def test_a_chapter_is_about_the_machine_as_it_was_in_the_state_of_its_rows(commi
     before = Stated(changes={"kernel_release": "6.5.0"}).host()
     state = hosts.state(before)
     rows = [make_record(kernel="cold_chase", repeat=k, state=state) for k in range(3)]
-    put(committed, "made-up", "context_switches", *rows)
+    put(committed, "made-up", "flushes", *rows)
     for host in (before, now):
         states.write_description(committed, "made-up", host)
-    assert begin("context_switches", DEFAULTS | {"machine": "made-up"}).host == before
+    assert begin("flushes", DEFAULTS | {"machine": "made-up"}).host == before
     assert begin("code", DEFAULTS | {"machine": "made-up"}).host == now  # it has no rows
 
 

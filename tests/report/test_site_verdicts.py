@@ -31,11 +31,11 @@ prefetch-walks | fails | prefetched 8 hops ahead, a hop takes [\d.]+ ns, [\d.]+ 
 prefetch-walks | fails | This one makes the page walk
 slowdown-512-to-4k-is-tlb | holds | ns that the added line saves are not translation
 triple-digits-at-10gb | fails | In 8 GiB a hop on 4 KiB pages takes \d{3} ns
-switch-flushes-walk-caches | holds | The switch itself does not empty the TLB
-neighbours-evict-the-table | fails, holds | These data do not show it: without a stream the packed control finds
-page-management-slows-a-loop | fails | is page walks for translations that
 cow-copies-2-mib | holds | Linux does not copy the huge page
 sparse-small-allocations-hurt | fails | times as much memory on huge pages as on base pages
+switch-flushes-walk-caches | holds | the switch itself does not empty the TLB
+neighbours-evict-the-table | fails, holds | beside a thread that streams from memory could not show
+page-management-slows-a-loop | fails | the difference is page walks for translations
 containers-add-nothing | fails | Namespaces add no page table
 walks-hide-from-profilers | fails | The page walker does not appear
 per-thread-sharding-gains | fails | If each of 64 threads has its own part of the data, a read is [\d.]+

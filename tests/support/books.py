@@ -13,6 +13,7 @@ import pandas as pd
 
 from experiments import (
     code,
+    flushes,
     hugepages,
     keeping_pages,
     page_faults,
@@ -106,7 +107,7 @@ class Book:
             ),
             page_walks: self._walks(two),
             code: jumps.rows(),
-            **dict.fromkeys(events.CHAPTERS, events.rows()),
+            flushes: events.rows(),
             page_faults: faults.rows(
                 faults.Kernel(takes=("thp",) if self.hypervisor != "none" else ())
             ),

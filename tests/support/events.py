@@ -1,20 +1,18 @@
 """Shootdowns, switches, starts, forks and collapses on made-up machines: rows, and an Analysis of
-them for each of the three chapters."""
+them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from types import ModuleType
 from typing import Any
 
 import pandas as pd
 
-from experiments import context_switches, housekeeping, shootdowns
+from experiments.flushes import Analysis, grid
 from support.common import About
 from support.synthetic import GIB, Stated, processes, scope
 from tlb.measure.record import Point
 
-CHAPTERS = (shootdowns, context_switches, housekeeping)
 PAGE, LARGE_PAGE, ACCESSES = 4096, 2 << 20, 1000
 
 
@@ -47,7 +45,7 @@ class Events:
         own, packed = dict(point.options), point.layout == "packed"
         if point.kernel == "shootdown":
             told = own["threads"] * (own.get("apart", 0) == 0)
-            part = 15_000.0 * (point.pages == shootdowns.grid.LARGE)
+            part = 15_000.0 * (point.pages == grid.LARGE)
             busy = self.busy_ns * (own["threads"] > 0)
             return self.call_ns + point.lines * self.page_ns + told * self.told_ns + busy + part
         if point.kernel == "switch_chase":
@@ -69,9 +67,7 @@ class Events:
         if own.get("discard_pages"):
             factor = taken
         near = self.near_ns + (0 if packed else self.held_ns)
-        return (
-            100.0 + loaded if point.lines > shootdowns.grid.PAGES_THE_TLB_HOLDS else near
-        ) * factor
+        return (100.0 + loaded if point.lines > grid.PAGES_THE_TLB_HOLDS else near) * factor
 
     def also(self, point: Point, ns: float, accesses: int) -> dict[str, float]:
         """What the kernel itself tells beside its time."""
@@ -82,7 +78,7 @@ class Events:
                 found["flushes_asked"] = asked
             if self.counted and own["threads"]:
                 found["flushes_seen"] = round(asked * self.seen)
-            if point.pages == shootdowns.grid.LARGE:
+            if point.pages == grid.LARGE:
                 found["huge_bytes_after"] = 0.0
             return found
         if point.kernel == "switch_chase":
@@ -90,8 +86,7 @@ class Events:
         if point.kernel == "cold_chase":
             later = self.near_ns + (self.held_ns if point.layout == "spread" else 0.0)
             return {"spawn_ns": 1e5, "exec_ns": 7e5, "faults_in_passes": 0.0} | {
-                f"pass_{n}_ns": ns if n == 1 else later
-                for n in context_switches.grid.NEW_PROCESS_ROUNDS
+                f"pass_{n}_ns": ns if n == 1 else later for n in grid.NEW_PROCESS_ROUNDS
             }
         if point.kernel == "fork_write":
             return self._forked(point)
@@ -103,7 +98,7 @@ class Events:
     def _forked(self, point: Point) -> dict[str, float]:
         used, page, touched = dict(point.options).get("used"), PAGE, float(point.lines * PAGE)
         resident = touched
-        if point.pages == shootdowns.grid.LARGE:
+        if point.pages == grid.LARGE:
             page, rooms = LARGE_PAGE, -(-point.lines // used) if used else touched / LARGE_PAGE
             resident = float(rooms * LARGE_PAGE)
         found = {"resident_bytes": resident, "touch_ns_per_page": 800.0}
@@ -137,8 +132,7 @@ class Events:
 
 def points(most: int = GIB, cpus: int = 4, sibling: bool = True) -> list[Point]:
     asked = scope(most, cpus=cpus, per_octave=4)
-    every = [point for chapter in CHAPTERS for point in chapter.grid.points(asked)]
-    return [point for point in every if sibling or point.mode != "sibling"]
+    return [point for point in grid.points(asked) if sibling or point.mode != "sibling"]
 
 
 @cache
@@ -155,7 +149,7 @@ def rows(
 def larger_controls(ns: float) -> pd.DataFrame:
     """Packed chases without neighbours, of more lines than the one beside a stream: ns a hop."""
     of = scope(GIB)
-    far = context_switches.grid.far_lines(of)
+    far = grid.far_lines(of)
     larger = [of.point("page_chase", layout="packed", lines=times * far) for times in (2, 4)]
     return processes(larger, lambda point: ns, noise=1e-9, repeats=5, seed=1)
 
@@ -229,7 +223,7 @@ class House:
         return {"pages": pages, "read_ns": [9000] * 8} | went
 
     def document(self) -> dict[str, Any]:
-        """The document as `tlb housekeeping measure` would write it."""
+        """The published document, as this machine would have it."""
         room = LARGE_PAGE
         whole = {
             "touched": self.touched(),
@@ -257,12 +251,11 @@ class House:
             "room_bytes": room,
             "leave_bytes": GIB,
             "nodes": self.nodes,
-            "lacking": dict.fromkeys(self.lacking, "memory-whole"),
+            "lacking": dict.fromkeys(self.lacking, "memory-short"),
         } | {name: value for name, value in whole.items() if name not in self.lacking}
 
 
 def analysis(
-    chapter: ModuleType,
     frame: pd.DataFrame | None = None,
     *,
     house: House | None = House(),
@@ -271,8 +264,8 @@ def analysis(
     pcid: bool | None = True,
     larger_ns: float = 100.0,
     **changes: Any,
-) -> Any:
-    """Return the Analysis of a chapter. house: None where nobody asked for it. larger_ns: of
+) -> Analysis:
+    """Return the chapter's Analysis. house: None where the document is lacking. larger_ns: of
     `larger_controls`. changes: of `stated`."""
     documents = {"flushes": stated(**changes)} | (
         {"housekeeping": house.document()} if house else {}
@@ -282,4 +275,4 @@ def analysis(
     ).host()
     frame = rows() if frame is None else frame
     others = {"stlb_cliff": larger_controls(larger_ns)}
-    return chapter.Analysis(frame, About(host, rows=others, documents=documents))
+    return Analysis(frame, About(host, rows=others, documents=documents))

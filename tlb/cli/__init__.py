@@ -124,13 +124,7 @@ GROUPS = {
             "computer",
             "pool_app",
             "Show the pools of huge pages, reserve pages and put them back.",
-        ),
-        Entry(
-            "housekeeping",
-            "housekeeping",
-            "app",
-            "Measure what Linux's background work on memory costs.",
-        ),
+        )
     ],
     "The book": [
         Entry("book", "book", "book", "Measure this computer and build the book about it."),

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 
 from tlb.cli import terminal
+from tlb.machine import changed_settings, pools
 from tlb.machine import doctor as doctors
 from tlb.machine import host as hosts
-from tlb.machine import pools
 from tlb.system.page_sizes import BASE
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_size, parse_size
@@ -145,6 +146,8 @@ def reserve_pages(
 
 @pool_app.command("restore")
 def restore_pools() -> None:
-    """Restore pools that `reserve` changed, unless others changed them since (root)."""
-    line = "{page}: from {found} pages to {total}."
-    terminal.restored(pools.restore(), line, "No pool was changed.")
+    """Restore pools, and page sizes that a killed `tlb try` left, unless changed since (root)."""
+    restored, left = pools.restore(), changed_settings.restore(Path("/"), "try")
+    if left:
+        terminal.restored(left, "/{name}: from {found} to {now}.", "")
+    terminal.restored(restored, "{page}: from {found} pages to {total}.", "No pool was changed.")

@@ -190,7 +190,7 @@ TASKS = (
         "user namespace",
         user_namespace,
         "settings under /sys and /proc/sys are the host's, so none is changed from here.",
-        "Run `tlb pool` and `tlb housekeeping` on the host.",
+        "Run `tlb pool` on the host.",
     ),
     # damon_ptep_mkold() of mm/damon/ops-common.c clears a page's accessed bit and sets its folio's
     # flag `young` instead, which smaps counts as referenced: what `tlb watch` reads stays right.

@@ -4,14 +4,13 @@ Each change is written to one journal before it is made, so whatever ends the pr
 included, the next command can undo it. Nothing else in this project changes a setting of the
 machine. A value that is neither the old one nor one written here is somebody else's, and stays.
 
-An owner ("pool", "housekeeping", "try") restores what it changed itself, the last change first. A reboot
+An owner ("pool" or "try") restores what it changed itself, the last change first. A reboot
 empties /run (FHS 3.0, 3.15) and resets the settings. Where /run outlives a boot all the same, as in
 many containers, the id of the boot in the journal voids it.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import sys
@@ -27,20 +26,12 @@ from tlb.system import files, procfs
 from tlb.system.reasons import Unavailable, explain
 
 _MM = Path("sys/kernel/mm")
-DEFRAG = "sys/kernel/mm/transparent_hugepage/defrag"
-KSM_RUN, KSM_PAGES, KSM_SLEEP = (
-    f"sys/kernel/mm/ksm/{name}" for name in ("run", "pages_to_scan", "sleep_millisecs")
-)
-ZRAM = "sys/block/zram0/disksize"
-SWAP = "dev/zram0"  # as swap: on or off
 _POOL = re.compile(r"sys/kernel/mm/hugepages/hugepages-[0-9]{1,9}kB/nr_hugepages")
 # Of one size of transparent page: its own word, or `inherit` (Linux 6.8)
 _SIZE = re.compile(r"sys/kernel/mm/transparent_hugepage/hugepages-[0-9]{1,9}kB/enabled")
-# SWAP_FLAG_PREFER and the highest priority (linux/swap.h): before any other swap
-_FIRST = 0x8000 | 0x7FFF
 _BOOT = Path("proc/sys/kernel/random/boot_id")
 _MOST_BYTES = 2**16  # a hundred bytes for each of a handful of changes
-Owner = Literal["pool", "housekeeping", "try"]
+Owner = Literal["pool", "try"]
 
 
 class Change(BaseModel):
@@ -83,8 +74,7 @@ class Restored(NamedTuple):
 def names(root: Path = Path("/")) -> set[str]:
     """Return all settings that may be changed; no others are ever written."""
     pools = {str(path.relative_to(root)) for path in (root / _MM / "hugepages").glob("*/nr_*")}
-    fixed = {DEFRAG, KSM_RUN, KSM_PAGES, KSM_SLEEP, ZRAM, SWAP}
-    return fixed | {name for name in pools if _POOL.fullmatch(name)} | {*sizes(root).values()}
+    return {name for name in pools if _POOL.fullmatch(name)} | {*sizes(root).values()}
 
 
 def sizes(root: Path = Path("/")) -> dict[int, str]:
@@ -98,10 +88,7 @@ def sizes(root: Path = Path("/")) -> dict[int, str]:
 def value(name: str, root: Path = Path("/")) -> str:
     """Return a setting, "" if it does not exist: of several words the chosen one, of a pool its
     persistent pages, which exclude the surplus that nr_hugepages in sysfs counts when read."""
-    if name == SWAP:
-        swaps = procfs.text(root / "proc/swaps")
-        return "on" if re.search(rf"^/{SWAP}\s", swaps, re.MULTILINE) else "off"
-    if name == DEFRAG or _SIZE.fullmatch(name):
+    if _SIZE.fullmatch(name):
         found = procfs.chosen(root / name)
         return "" if found == "absent" else found
     if _POOL.fullmatch(name) and (total := procfs.number(root / name)) is not None:
@@ -109,12 +96,12 @@ def value(name: str, root: Path = Path("/")) -> str:
     return procfs.word(root / name)
 
 
-def changes(root: Path = Path("/"), owner: Owner = "housekeeping") -> dict[str, Change]:
+def changes(root: Path, owner: Owner) -> dict[str, Change]:
     """Return the owner's changes, {} if there are none. Raises Unavailable("setting-journal")."""
     return _read(root).get(owner, {})
 
 
-def borrow(name: str, wanted: str, root: Path = Path("/"), owner: Owner = "housekeeping") -> None:
+def borrow(name: str, wanted: str, root: Path, owner: Owner) -> None:
     """Set one until `restore`. Raises Unavailable: setting-absent, setting-denied, setting-refused
     if Linux keeps another value, setting-journal."""
     if name not in names(root) or not value(name, root):
@@ -153,7 +140,7 @@ def change(root: Path, owner: Owner, name: str, wanted: str) -> str:
     return refused
 
 
-def restore(root: Path = Path("/"), owner: Owner = "housekeeping") -> list[Restored]:
+def restore(root: Path, owner: Owner) -> list[Restored]:
     """Put the owner's settings back, the last first, if their value is still ours; [] if nothing
     was changed. Raises Unavailable: setting-denied, setting-journal.
 
@@ -197,7 +184,7 @@ def _put_back(root: Path, name: str, before: str, found: str) -> str:
 
 
 @contextmanager
-def borrowing(root: Path = Path("/"), owner: Owner = "housekeeping") -> Iterator[None]:
+def borrowing(root: Path, owner: Owner) -> Iterator[None]:
     """Put back at the end what is borrowed inside, and before it what a killed process left. Raises
     Unavailable as `restore` does, and setting-held if something could not be put back."""
     restore(root, owner)
@@ -209,19 +196,13 @@ def borrowing(root: Path = Path("/"), owner: Owner = "housekeeping") -> Iterator
             raise Unavailable("setting-held", "; ".join(left))
 
 
-def check_namespace(root: Path, words: str) -> None:
-    """Raise Unavailable("setting-foreign") with these words in a user namespace."""
-    if (namespace := background.user_namespace(root)).startswith("on"):
-        raise Unavailable("setting-foreign", f"{words}; {namespace.removeprefix('on: ')}")
-
-
 def may_write(root: Path, name: str) -> None:
     """Raise Unavailable unless this process can change it: setting-denied, and setting-foreign in a
     user namespace, where root's file belongs to the host. Changes nothing."""
-    check_namespace(root, f"/{name}")
+    if (namespace := background.user_namespace(root)).startswith("on"):
+        raise Unavailable("setting-foreign", f"/{name}; {namespace.removeprefix('on: ')}")
     try:
-        path = root / (ZRAM if name == SWAP else name)
-        os.close(os.open(path, os.O_WRONLY | files.OPEN_FLAGS))
+        os.close(os.open(root / name, os.O_WRONLY | files.OPEN_FLAGS))
     except OSError as error:
         raise Unavailable("setting-denied", f"/{name}: {error.strerror}") from error
 
@@ -244,17 +225,7 @@ def _set(root: Path, name: str, wanted: str) -> None:
     Of a pool the file for all nodes: a chapter's process may run on any node, and one number can be
     put back. Linux spreads what it adds over the nodes with memory.
     """
-    path = root / name
-    if name == SWAP:
-        libc, device = ctypes.CDLL(None, use_errno=True), os.fsencode(path)
-        if libc.swapon(device, _FIRST) if wanted == "on" else libc.swapoff(device):
-            raise OSError(number := ctypes.get_errno(), os.strerror(number))
-        return
-    # A device of zram has a size once, until it is reset
-    # (Documentation/admin-guide/blockdev/zram.rst).
-    if (name, wanted) == (ZRAM, "0"):
-        path, wanted = path.with_name("reset"), "1"
-    fd = os.open(path, os.O_WRONLY | files.OPEN_FLAGS)
+    fd = os.open(root / name, os.O_WRONLY | files.OPEN_FLAGS)
     try:
         os.write(fd, wanted.encode())
     finally:

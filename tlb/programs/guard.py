@@ -81,7 +81,7 @@ def main() -> None:
         )
 
         with contextlib.suppress(Unavailable):
-            changed_settings.restore(owner="try")
+            changed_settings.restore(Path("/"), "try")
     limit_s = time.monotonic() + _LIMIT_S
     while (left := members(programs)) and time.monotonic() < limit_s:
         for pid in left:

@@ -1,14 +1,78 @@
-"""What articles say of the kernel's work on pages, of forks and of sparse memory, as predicates on
-the chapter's Analysis."""
+"""What articles say of work that empties TLBs, of switches and cold starts, and of Linux's own work
+on pages, as predicates on the chapter's Analysis."""
 
 from __future__ import annotations
 
-from experiments.housekeeping.analysis import Analysis
-from experiments.housekeeping.document import ALWAYS, FRAGMENTS, FREE, NEVER, NO_DEFRAG_MODE
-from experiments.housekeeping.grid import ARENA_BYTES, LARGE
+from experiments.flushes.analysis import NEW_PROCESS, Analysis
+from experiments.flushes.document import ALWAYS, FRAGMENTS, FREE, NEVER, NO_DEFRAG_MODE
+from experiments.flushes.grid import (
+    ARENA_BYTES,
+    HOPS_AFTER_SWITCH,
+    LARGE,
+    PAGES_THE_TLB_HOLDS,
+    STREAMED_MIB,
+    far_lines,
+)
 from tlb.report.verdicts import Answer, Band, claim, counted, inside, points_of
 from tlb.system.page_sizes import BASE, words
 from tlb.system.units import format_ns, format_size
+
+# The chase beside the largest stream, and beside none.
+_STREAMS = points_of("neighbour_chase", lines=far_lines, stream_kib=(0, STREAMED_MIB[-1] << 10))
+
+
+# --- shootdowns, switches, neighbours
+
+
+@claim(
+    "page-management-slows-a-loop", points=points_of("neighbour_chase", lines=PAGES_THE_TLB_HOLDS)
+)
+def page_management_slows(a: Analysis, band: Band) -> Answer:
+    ratio = a.beside_discards()
+    return inside(ratio, *band), (
+        f"Beside a thread that gives its pages back, a chase through {PAGES_THE_TLB_HOLDS} other pages takes "
+        f"{ratio:.2f} times as "
+        "long, after dividing by the slowdown of its packed control, which is the interrupts'."
+    )
+
+
+@claim("switch-flushes-walk-caches", points=points_of("switch_chase", hops=HOPS_AFTER_SWITCH))
+def a_switch_flushes(a: Analysis, band: Band) -> Answer:
+    ratio = a.first_walks()
+    evidence = (
+        f"The first {HOPS_AFTER_SWITCH} walks after a switch of processes take {ratio:.2f} times as long "
+        "as those after one of threads."
+    )
+    if a.host.pcid:
+        evidence += (
+            " By its source, Linux reloads CR3 without a flush on a CPU with PCID, if it still "
+            "knows the address space."
+        )
+    return inside(ratio, *band), evidence
+
+
+@claim(
+    "warm-workers-win", points=points_of(("cold_chase", "switch_chase"), lines=PAGES_THE_TLB_HOLDS)
+)
+def a_warm_worker_wins(a: Analysis, band: Band) -> Answer:
+    ratio = a.price_after(NEW_PROCESS) / a.price_after("process")
+    return inside(ratio, *band), (
+        f"Translation of a request through {PAGES_THE_TLB_HOLDS} pages costs {ratio:.1f} times as much in a new "
+        "process as in a worker that is switched to."
+    )
+
+
+@claim("neighbours-evict-the-table", points=_STREAMS)
+def neighbours_evict_the_table(a: Analysis, band: Band) -> Answer:
+    ratio = a.under_load()
+    return inside(ratio, *band), (
+        f"Beside a thread that streams {STREAMED_MIB[-1]} MiB, translation through "
+        f"{format_size(a.far_lines * a.base_page_bytes)} costs {ratio:.2f} times what it costs "
+        "beside one that only runs."
+    )
+
+
+# --- forks, sparse memory, defragmenting, pools
 
 
 @claim("cow-copies-2-mib", points=points_of("fork_write", mode="write", used=1))
@@ -40,7 +104,7 @@ def some_suffer(a: Analysis, band: Band) -> Answer:
 
 @claim("defrag-costs-time", points=None)
 def defrag_costs_time(a: Analysis, band: Band) -> Answer:
-    fragmented, free = (a.touch_ns(memory, ALWAYS, "p50") for memory in (FRAGMENTS, FREE))
+    fragmented, free = (a.first_touch_ns(memory, ALWAYS) for memory in (FRAGMENTS, FREE))
     return inside(fragmented / free, *band), (
         f"With defrag at {ALWAYS} the first touch of a 2 MiB range takes "
         f"{format_ns(fragmented.value)} where memory is fragmented, "
@@ -50,7 +114,9 @@ def defrag_costs_time(a: Analysis, band: Band) -> Answer:
 
 @claim("defrag-spikes-latency", points=None)
 def defrag_spikes(a: Analysis, band: Band) -> Answer:
-    large, base = (a.touch_ns(FRAGMENTS, mode, "p999") for mode in (ALWAYS, NO_DEFRAG_MODE))
+    large, base = (
+        a.touch_ns(FRAGMENTS, mode, lambda run: run.p999_ns) for mode in (ALWAYS, NO_DEFRAG_MODE)
+    )
     return inside(large / base, *band), (
         f"Where memory is fragmented, one first touch in a thousand takes {format_ns(large.value)} "
         f"or more with defrag at {ALWAYS}, and {format_ns(base.value)} on {words(BASE)}."
@@ -59,7 +125,7 @@ def defrag_spikes(a: Analysis, band: Band) -> Answer:
 
 @claim("short-lived-programs-regress", points=None)
 def short_programs_regress(a: Analysis, band: Band) -> Answer:
-    mib = a.longest_lives_mib()
+    mib = max(a.lives(FREE))
     ratio = a.life_ratio(FRAGMENTS, mib)
     return inside(ratio, *band), (
         f"Where memory is fragmented and defrag at {ALWAYS}, a program that writes {mib} MiB and "
@@ -70,7 +136,7 @@ def short_programs_regress(a: Analysis, band: Band) -> Answer:
 
 @claim("defrag-is-paid-at-first-access", points=None)
 def defrag_is_paid_first(a: Analysis, band: Band) -> Answer:
-    on, off = (a.touch_ns(FRAGMENTS, mode, "p50") for mode in (ALWAYS, NEVER))
+    on, off = (a.first_touch_ns(FRAGMENTS, mode) for mode in (ALWAYS, NEVER))
     return inside(on / off, *band), (
         "Where memory is fragmented, the first touch of a 2 MiB range takes "
         f"{format_ns(on.value)} with defrag at {ALWAYS}, and {format_ns(off.value)} at {NEVER}."
@@ -80,7 +146,7 @@ def defrag_is_paid_first(a: Analysis, band: Band) -> Answer:
 @claim("thp-promotes-in-background", points=None)
 def khugepaged_promotes(a: Analysis, band: Band) -> Answer:
     idle = a.idle()
-    share = idle.large_bytes / idle.bytes
+    share = a.idle_share()
     return counted(
         share,
         band,

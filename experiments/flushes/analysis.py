@@ -1,0 +1,347 @@
+"""What empties a TLB and what that costs: shootdowns, context switches, cold starts, neighbours,
+and Linux's own work on pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from statistics import median
+from typing import TypeVar
+
+import pandas as pd
+
+from experiments.flushes.document import FRAGMENTS, NAME, Housekeeping, Idle, Lives, Merged, Run
+from experiments.flushes.grid import (
+    ARENA_BYTES,
+    DISCARDED_PAGES,
+    HOPS_AFTER_SWITCH,
+    LARGE,
+    MEMORY_CALLS,
+    ONE_PAGE,
+    PAGES_THE_TLB_HOLDS,
+    STREAMED_MIB,
+    SWITCHES,
+)
+from tlb.report.analysis import EventAnalysis
+from tlb.stats import curves
+from tlb.stats.curves import Curve, select
+from tlb.stats.intervals import Interval, median_interval
+from tlb.system.page_sizes import BASE
+from tlb.system.reasons import Unavailable, if_available, required
+
+Part = TypeVar("Part")
+NEW_PROCESS = "new"  # a process's first round, beside SWITCHES
+LAYOUTS = ("spread", "packed")
+
+
+class _Shootdowns(EventAnalysis):
+    """The rows of `shootdown`, and of `neighbour_chase` beside a thread that gives pages back."""
+
+    @cached_property
+    def most_others(self) -> int:
+        """On how many other CPUs the program ran at the most; 0 without any."""
+        rows = self._rows("shootdown", "threads")
+        return int(rows["threads"].max()) if len(rows) else 0
+
+    def calls(self, others: int) -> dict[str, Curve]:
+        """Return ns of each call over the pages that it removes, while the program runs on so many
+        other CPUs too."""
+        rows = self._rows("shootdown", "threads", pages=BASE, threads=others, apart=0)
+        return Curve.by(rows, MEMORY_CALLS, "mode")
+
+    def unmapped(self, others: int, pages: int) -> Interval:
+        """Return ns a munmap() of so many pages."""
+        curve = self.calls(others).get(MEMORY_CALLS[0])
+        return required(curve, "no calls were measured").at(pages)
+
+    @property
+    def interrupting(self) -> int:
+        """`most_others`. Raises Unavailable: one-cpu, too-few-points."""
+        self.require_others([0] * self.most_others, "no calls beside other threads were measured")
+        return self.most_others
+
+    def added(self, pages: int) -> Interval:
+        """Return the ns that other CPUs add to a munmap() of so many pages."""
+        return self.unmapped(self.interrupting, pages) - self.unmapped(0, pages)
+
+    def returned_ns(self, size_bytes: int, pages: int) -> Interval:
+        """Return ns to give back so much memory in calls of so many pages, while the program runs
+        on other CPUs too."""
+        calls = size_bytes / (pages * self.base_page_bytes)
+        return self.unmapped(self.interrupting, pages) * calls
+
+    def beside_processes(self, call: str) -> Interval:
+        """Return ns a call on one page beside as many processes that share nothing."""
+        rows = self._rows("shootdown", mode=call, pages=BASE, lines=ONE_PAGE, apart=1)
+        self.require_others(rows, "no calls beside other processes were measured")
+        return median_interval(rows["ns_per_access"])
+
+    @cached_property
+    def flush_counts(self) -> pd.DataFrame:
+        """A row a process beside other threads: call, flushes_asked of other CPUs and flushes_seen
+        by them."""
+        counts = ["flushes_asked", "flushes_seen"]
+        rows = self._rows("shootdown", *counts, apart=0, pages=BASE, mode=list(MEMORY_CALLS))
+        rows = rows[rows["flushes_asked"] > 0].dropna(subset=["flushes_seen"])
+        return rows.reindex(columns=["mode", *counts]).rename(columns={"mode": "call"})
+
+    def share_seen(self) -> float:
+        """Return all flushes seen over all asked: a few processes miss many, which a median of
+        shares hides. Raises Unavailable("no-flush-count") too."""
+        if self.most_others:
+            required(self.flush_counts, "", "no-flush-count")
+        self.require_others(self.flush_counts, "no calls beside other threads were measured")
+        sums = self.flush_counts[["flushes_asked", "flushes_seen"]].sum()
+        return float(sums["flushes_seen"] / sums["flushes_asked"])
+
+    def beside_discards(self) -> Interval:
+        """Return `slowed_by_discards` of spread over packed: interrupts take as much from both."""
+        return self.slowed_by_discards("spread") / self.slowed_by_discards("packed")
+
+    def _beside_discards(self, layout: str, *columns: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Return the chases beside a thread that gives pages back, and beside one that only runs."""
+        where = {"mode": "other", "layout": layout, "lines": PAGES_THE_TLB_HOLDS}
+        rows = self._rows("neighbour_chase", "discard_pages", *columns, **where)
+        return select(rows, discard_pages=DISCARDED_PAGES), select(rows, discard_pages=0)
+
+    def lost_per_flush(self, layout: str) -> Interval:
+        """Return ns that the chase over PAGES_THE_TLB_HOLDS lines loses for each flush that its CPU
+        counts. Raises Unavailable("no-flush-count") too."""
+        busy, idle = self._beside_discards(layout, "flushes_seen")
+        added_ns = busy["ns_per_access"] - self._median(idle, "no chase was measured").value
+        counted = required(busy[busy["flushes_seen"] > 0], "no flush was counted", "no-flush-count")
+        return median_interval((added_ns * counted["accesses"] / counted["flushes_seen"]).dropna())
+
+    def slowed_by_discards(self, layout: str) -> Interval:
+        """Return a hop's time over PAGES_THE_TLB_HOLDS lines beside a thread that gives pages back
+        over beside one that only runs."""
+        busy, idle = self._beside_discards(layout)
+        self.require_others(busy, "no chase beside a thread that gives pages back was measured")
+        return self._median(busy, "") / self._median(idle, "no chase was measured")
+
+    def flushes_per_collapse(self) -> float:
+        """Return the flushes that each other CPU sees for a large page that Linux makes of base
+        pages. Raises Unavailable("no-flush-count") too."""
+        rows = self._rows("shootdown", "threads", "flushes_seen", mode="collapse")
+        rows = rows[rows["threads"] > 0]
+        self.require_others(rows, "no pages were collapsed beside other threads")
+        rows = required(rows.dropna(subset=["flushes_seen"]), "", "no-flush-count")
+        return float(rows["flushes_seen"].sum() / (rows["accesses"] * rows["threads"]).sum())
+
+
+class _Switches(EventAnalysis):
+    """The rows of `switch_chase`, `cold_chase` and of `neighbour_chase` beside streams."""
+
+    def _rows(self, kernel: str, *columns: str, **where: object) -> pd.DataFrame:
+        rows = super()._rows(kernel, *columns, **where)
+        if kernel == "cold_chase" and len(rows):
+            return rows[rows["faults_in_passes"] == 0]  # a fault would pass for a walk
+        return rows
+
+    def translation(self, kernel: str, **where: object) -> Curve:
+        """Return the price of translation in ns a hop by the pages chased."""
+        spread, packed = (self._rows(kernel, layout=layout, **where) for layout in LAYOUTS)
+        return self.price_of(Curve.of(spread), Curve.of(packed))
+
+    @cached_property
+    def after(self) -> dict[str, Curve]:
+        """By kind of switch, and for a new process: `translation` in the first round after it."""
+        found = {mode: self.translation("switch_chase", mode=mode, hops=0) for mode in SWITCHES}
+        return found | {NEW_PROCESS: self.translation("cold_chase")}
+
+    def price_after(self, kind: str) -> Interval:
+        return required(self.after[kind], "no rounds of this kind were measured").at(
+            PAGES_THE_TLB_HOLDS
+        )
+
+    def first_walks(self) -> Interval:
+        """Return the time of the first hops after a process switch over that after a thread switch,
+        where each is a walk."""
+        rows = self._rows("switch_chase", "hops", hops=HOPS_AFTER_SWITCH)
+        process, thread = (
+            self._median(rows[rows["mode"] == mode], "no first hops were measured")
+            for mode in ("process", "thread")
+        )
+        return process / thread
+
+    def switch_ns(self, mode: str) -> Interval:
+        """Return ns of a switch there and back."""
+        rows = self._rows("switch_chase", "switch_ns", mode=mode, lines=PAGES_THE_TLB_HOLDS, hops=0)
+        return self._median(rows, "no switches were measured", "switch_ns")
+
+    def start(self, name: str) -> Interval:
+        """Return `spawn_ns` or `exec_ns` of a new process that has PAGES_THE_TLB_HOLDS pages."""
+        rows = self._rows("cold_chase", name, lines=PAGES_THE_TLB_HOLDS, layout="spread").dropna(
+            subset=[name]
+        )
+        return self._median(rows, "no processes were started so", name)
+
+    # --- neighbours
+
+    @property
+    def far_lines(self) -> int:
+        """Of the chase beside streams; 0 without rows."""
+        rows = self._rows("neighbour_chase", "stream_kib")
+        streamed = rows[rows["stream_kib"] > 0]
+        return int(streamed["lines"].max()) if len(streamed) else 0
+
+    def beside_stream(self, layout: str) -> Curve:
+        """Return ns a hop over the MiB that a thread beside streams, 0 if it only runs."""
+        where = {"mode": "other", "layout": layout, "lines": self.far_lines}
+        rows = self._rows("neighbour_chase", "stream_kib", **where)
+        return Curve.of(rows.assign(mib=rows["stream_kib"] / 1024), "mib")
+
+    @cached_property
+    def price_beside_stream(self) -> Curve:
+        """The price of translation in ns a hop over the MiB that a thread beside streams.
+
+        A stream has a control of as many lines alone. Whether the spread lines have left the cache
+        in which that control lies is asked of the larger controls of this machine's chase without
+        neighbours, which a stream makes no faster. Empty where that was not measured.
+        """
+        alone = if_available(lambda: curves.packed(self.about.kept("stlb_cliff"), pages=BASE))
+        larger = alone.table[alone.table["lines"] > self.far_lines] if alone else ()
+        spread, packed = (self.beside_stream(layout) for layout in LAYOUTS)
+        both, tables, gaps = spread - packed, [], []
+        if not len(larger) or not len(both):
+            return Curve(both.table.iloc[:0], "mib")
+        for mib in both.xs:
+            one, control = (
+                curve.between(mib, mib).table.assign(lines=self.far_lines)
+                for curve in (spread, packed)
+            )
+            price = self.price_of(Curve(one), Curve(pd.concat([control, larger])))
+            tables.append(price.table.assign(mib=mib))
+            gaps += [mib for _ in price.gaps]
+        return Curve(pd.concat(tables, ignore_index=True), "mib", gaps=tuple(gaps))
+
+    @staticmethod
+    def _with_stream(curve: Curve, mib: float) -> Interval:
+        if mib in curve.gaps:
+            raise Unavailable("control-elsewhere", f"beside a stream of {mib} MiB")
+        return required(curve.between(mib, mib), "no chase beside such a stream was measured").last
+
+    def under_load(self) -> Interval:
+        """Return the price of translation beside the largest stream over that beside a thread that
+        only runs. Raises Unavailable: also control-elsewhere."""
+        loaded = self.price_beside_stream
+        self.require_others([*loaded.xs, *loaded.gaps], "no chase beside a stream was measured")
+        least, *_, most = STREAMED_MIB
+        return self._with_stream(loaded, most) / self._with_stream(loaded, least)
+
+    def beside_sibling(self) -> Interval:
+        """Return the time of a hop over pages that the TLB holds, beside a chase on the core's
+        other thread over beside one that only runs. Raises Unavailable("no-sibling") too."""
+        where = {"mode": "sibling", "layout": "spread"}
+        rows = required(self._rows("neighbour_chase", "walk_lines", **where), "", "no-sibling")
+        walked, idle = rows[rows["walk_lines"] > 0], rows[rows["walk_lines"] == 0]
+        lacking = "no chase was measured"
+        return self._median(walked, lacking) / self._median(idle, lacking)
+
+
+class _Copies(EventAnalysis):
+    """The rows of `fork_write`."""
+
+    def single_write(self, pages: str) -> tuple[Interval, Interval]:
+        """Return the bytes that one write after a fork in each large page's room copies, and its
+        ns."""
+        rows = self._rows("fork_write", "used", "copied_bytes", used=1, mode="write", pages=pages)
+        ns = self._median(rows, "no single writes were measured")
+        return median_interval(rows["copied_bytes"] / rows["lines"]), ns
+
+    def _resident_per_used(self, pages: str) -> Interval:
+        """Return the resident bytes over the used ones of arenas far apart."""
+        used = max(ARENA_BYTES // self.base_page_bytes, 1)
+        where = {"mode": "touch", "pages": pages, "used": used}
+        rows = self._rows("fork_write", "used", "resident_bytes", **where)
+        rows = required(rows, "no arenas were measured")
+        return median_interval(rows["resident_bytes"] / rows["working_set_bytes"])
+
+    def waste(self) -> Interval:
+        """Return how much more memory arenas far apart take on large pages than on base pages."""
+        return self._resident_per_used(LARGE) / self._resident_per_used(BASE)
+
+
+class Analysis(_Shootdowns, _Switches, _Copies):
+    """The chapter's rows, and the document of Linux's own work. Curves of what was not measured are
+    empty. Methods raise Unavailable: too-few-points, one-cpu without a second CPU, and what they
+    name; those of the document housekeeping-not-asked without it, and the reason of a part that it
+    lacks."""
+
+    documents = ("flushes",)
+    on_request = (NAME,)
+
+    @cached_property
+    def housekeeping(self) -> Housekeeping:
+        """The document. Raises Unavailable("housekeeping-not-asked")."""
+        try:
+            return self.document(NAME, None, Housekeeping)
+        except Unavailable as why:
+            raise Unavailable("housekeeping-not-asked", why.detail) from None
+
+    def _part(self, value: Part | None, part: str) -> Part:
+        """Return the value of a part. Raises Unavailable, with the reason why it is lacking, if it
+        is None or empty."""
+        if value is None or (not value and value != 0):
+            raise Unavailable(self.housekeeping.lacking.get(part, "no-data"))
+        return value
+
+    def runs(self, memory: str, mode: str) -> tuple[Run, ...]:
+        """The runs of first touches in such memory, with defrag in a mode or NO_DEFRAG_MODE."""
+        runs: dict[tuple[str, str], tuple[Run, ...]] = {
+            (some.memory, some.mode): some.runs for some in self.housekeeping.touched
+        }
+        return self._part(runs.get((memory, mode)), "pieces" if memory == FRAGMENTS else "touched")
+
+    def touch_ns(self, memory: str, mode: str, of_run: Callable[[Run], float]) -> Interval:
+        """Return the median over runs of a number of each."""
+        return median_interval([of_run(run) for run in self.runs(memory, mode)])
+
+    def first_touch_ns(self, memory: str, mode: str) -> Interval:
+        """Return the ns of the first touch of a block."""
+        return self.touch_ns(memory, mode, lambda run: run.median_ns)
+
+    def longest_touch_ns(self, memory: str, mode: str) -> int:
+        return max(run.longest_ns for run in self.runs(memory, mode))
+
+    def lives(self, memory: str) -> dict[int, Lives]:
+        """Return programs that live briefly in such memory, by the MiB that they write."""
+        of = {some.mib: some for some in self.housekeeping.lives if some.memory == memory}
+        return self._part(of, "pieces" if memory == FRAGMENTS else "lives")
+
+    def life_ratio(self, memory: str, mib: int) -> Interval:
+        """Time of such a program on large pages over that on base pages, pair by pair."""
+        lives = self.lives(memory)
+        if mib not in lives:
+            raise Unavailable("too-few-points", f"no programs of {mib} MiB were measured")
+        pairs = zip(lives[mib].ns[LARGE], lives[mib].ns[BASE], strict=True)
+        return median_interval([large / base for large, base in pairs])
+
+    def merged(self) -> tuple[Merged, ...]:
+        return self._part(self.housekeeping.merged, "merged")
+
+    def merged_write_ns(self, kind: str) -> Interval:
+        """Return the ns of the next write to a "merged" page, or to one of its "own"."""
+        return median_interval([getattr(some, f"{kind}_write_ns") for some in self.merged()])
+
+    def swapped_in_ns(self, pages: str) -> Interval:
+        """Return the ns of reading one byte of a swapped room, on pages of a size."""
+        of = [some for some in self.housekeeping.swapped if some.pages == pages]
+        return median_interval([median(some.read_ns) for some in self._part(of, "swapped")])
+
+    def idle(self) -> Idle:
+        """What became large of memory that no program touched."""
+        return self._part(self.housekeeping.idle, "idle")
+
+    def idle_share(self) -> float:
+        """Return the share of untouched base pages that khugepaged made large."""
+        return self.idle().large_bytes / self.idle().bytes
+
+    def pool_taken(self) -> Interval:
+        """What is available less, over what a pool took."""
+        self._part(self.housekeeping.pool_taken, "pool_taken")
+        return median_interval(self.housekeeping.pool_taken)
+
+    def pool_plain(self) -> float:
+        """Of a plain array beside a free pool the share in the pool."""
+        return self._part(self.housekeeping.pool_plain, "pool_plain")

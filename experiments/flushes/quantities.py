@@ -1,0 +1,39 @@
+"""What the chapter about flushes says of a machine."""
+
+from tlb.report import quantities
+from tlb.report.quantities import Measured
+
+_DOCUMENT = "housekeeping.json"
+
+
+class Quantities(quantities.Quantities):
+    """Of calls and flushes, of a chase through 512 pages, and of Linux's own work on pages."""
+
+    unmap_alone_us = Measured("munmap of one page, program on one CPU", "us", 1)
+    unmap_beside_us = Measured("munmap of one page, threads on the other CPUs too", "us", 1)
+    unmap_added_us = Measured("what those threads add", "us", 1)
+    unmap_processes_us = Measured("munmap of one page, separate processes there", "us", 1)
+    flushes_seen = Measured("flushes that other CPUs carried out, of those requested", "share", 1)
+    heap_singly_ms = Measured("2 GB given back one page a call", "ms")
+    heap_batched_ms = Measured("2 GB given back 512 pages a call", "ms")
+    lost_packed_us = Measured("lost to a flush by a chase with few TLB entries", "us")
+    lost_spread_us = Measured("lost to a flush by a chase through 512 pages", "us")
+    slowed_by_walks = Measured("slowdown beside a thread that discards, by walks alone", "times", 2)
+    collapse_flushes = Measured("flushes of each other CPU by a collapse", "", 1)
+    price_alone_ns = Measured("translation of a load without a switch", "ns", 1)
+    price_process_ns = Measured("the same after a switch to another process and back", "ns", 1)
+    price_new_ns = Measured("the same in the first round of a new process", "ns", 1)
+    first_walks_us = Measured("512 such first loads of a new process", "us", 1)
+    switch_us = Measured("a switch to another process and back", "us", 1)
+    exec_us = Measured("fork, exec and exit of a small program", "us")
+    beside_sibling = Measured("slowdown beside a chase on the core's other thread", "times", 2)
+    merged_write_us = Measured("next write to a page that KSM merged", "us", 1, _DOCUMENT)
+    own_write_ns = Measured("next write to any other page", "ns", 0, _DOCUMENT)
+    swapped_in_us = Measured("read of one byte swapped out to zram", "us", 1, _DOCUMENT)
+    idle_share = Measured(
+        "idle base pages that khugepaged collapsed in 30 s", "share", 0, _DOCUMENT
+    )
+    touch_fragments_us = Measured(
+        "first touch of 2 MiB in fragmented memory, defrag=always", "us", 0, _DOCUMENT
+    )
+    touch_longest_ms = Measured("the longest of these touches", "ms", 0, _DOCUMENT)

@@ -1,0 +1,102 @@
+"""The verdicts about flushes, switches and Linux's own work where each sentence is true, is not, or
+cannot be tested."""
+
+import pytest
+from support.events import Events, House, analysis, rows
+from support.synthetic import words_of
+
+from experiments import flushes
+from tlb.report.claims import REGISTRY
+from tlb.report.verdicts import judge
+
+SWITCHED = {"switch-flushes-walk-caches", "warm-workers-win", "neighbours-evict-the-table"}
+COPIED = {"cow-copies-2-mib", "sparse-small-allocations-hurt", "some-applications-suffer"}
+DOCUMENTED = {
+    "defrag-costs-time",
+    "defrag-spikes-latency",
+    "short-lived-programs-regress",
+    "defrag-is-paid-at-first-access",
+    "thp-promotes-in-background",
+    "pool-is-lost-to-others",
+    "pool-needs-application-changes",
+}
+
+
+def verdicts(machine: Events | None = None, **about: object) -> dict[str, str]:
+    return words_of(flushes.claims, analysis(rows(machine or Events()), **about))
+
+
+def verdicts_of(ids: set[str], machine: Events | None = None, **about: object) -> dict[str, str]:
+    return {id: verdict for id, verdict in verdicts(machine, **about).items() if id in ids}
+
+
+def test_each_claim_of_the_chapter_is_in_one_of_these_tests():
+    assert {*verdicts()} == {"page-management-slows-a-loop"} | SWITCHED | COPIED | DOCUMENTED
+
+
+def test_entries_lost_decide_and_interrupts_do_not():
+    assert verdicts()["page-management-slows-a-loop"] == "holds"
+    lost = Events(taken=0.8, interrupted=1.5)
+    assert verdicts(lost)["page-management-slows-a-loop"] == "fails"
+
+
+def test_where_nothing_is_kept_and_all_is_shared_they_hold():
+    found = verdicts_of(SWITCHED, Events(kept=0.0, walks_kept=0.0))
+    assert found.pop("warm-workers-win") == "cannot tell"  # a worker that loses all is as cold
+    assert set(found.values()) == {"holds"}, found
+
+
+def test_where_it_is_kept_they_do_not():
+    cheap = verdicts_of(SWITCHED, Events(stream_ns=-0.05, cold_ns=1.0))
+    assert set(cheap.values()) == {"fails"}
+    assert verdicts()["warm-workers-win"] == "holds"
+
+
+@pytest.mark.parametrize("pcid", [True, False, None])
+def test_a_switch_that_times_cannot_decide_is_decided_by_nothing_else(pcid):
+    found = verdicts(Events(noise=0.3), pcid=pcid)
+    assert found["switch-flushes-walk-caches"] == "cannot tell"
+
+
+@pytest.mark.parametrize(
+    ("larger_ns", "verdict", "reason"),
+    [(119.0, "cannot tell", "control-elsewhere"), (104.0, "holds", "")],
+)
+def test_a_neighbour_is_judged_only_where_the_control_lies_in_the_same_cache(
+    larger_ns, verdict, reason
+):
+    """A hop takes 120 ns beside no stream, and its control 100; more lines alone take so long."""
+    a = analysis(rows(Events()), larger_ns=larger_ns)
+    found = judge(REGISTRY["neighbours-evict-the-table"], a)
+    assert (found.verdict, found.reason) == (verdict, reason)
+
+
+def test_what_takes_two_cpus_is_not_testable_without():
+    found = words_of(flushes.claims, analysis(rows(cpus=1), cpus=1))
+    assert {id for id, verdict in found.items() if verdict == "not testable here"} == {
+        "neighbours-evict-the-table",
+        "page-management-slows-a-loop",
+    }
+
+
+def test_forks_and_arenas_are_judged_by_what_they_cost():
+    assert set(verdicts_of(COPIED, Events(copies_whole=True)).values()) == {"holds"}
+    found = verdicts()
+    assert found["cow-copies-2-mib"] == "fails"
+    assert found["sparse-small-allocations-hurt"] == "holds"
+
+
+def test_linux_s_own_work_is_judged_by_what_it_costs():
+    assert verdicts_of(DOCUMENTED) == dict.fromkeys(DOCUMENTED, "holds")
+    cheap = House(pieces_ns=1000, short_in_pieces=0.5, joined=0.0, taken=0.5, plain=1.0)
+    assert verdicts_of(DOCUMENTED, house=cheap) == dict.fromkeys(DOCUMENTED, "fails")
+
+
+def test_what_was_not_measured_or_memory_did_not_allow_is_left_open():
+    assert verdicts_of(DOCUMENTED, house=None) == dict.fromkeys(DOCUMENTED, "cannot tell")
+    left = verdicts_of(DOCUMENTED, house=House(lacking=("pieces",)))
+    assert {id for id, verdict in left.items() if verdict == "holds"} == {
+        "thp-promotes-in-background",
+        "pool-is-lost-to-others",
+        "pool-needs-application-changes",
+    }
