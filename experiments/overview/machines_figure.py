@@ -62,7 +62,7 @@ def machines_times(a: Analysis) -> Figure:
     )
     chart = charts.layered(*_grid(rows, x, ends), medians)
     chart = chart.properties(height=_ROW_PX * len(rows))
-    return Figure(chart, _finding(a, names), data[columns])
+    return Figure(chart, _finding(a, names), data[columns], "machines_times")
 
 
 def _grid(rows: Sequence[str], x: Mapping[str, Any], ends: tuple[float, float]) -> list[alt.Chart]:

@@ -62,6 +62,7 @@ def working_set(a: Analysis) -> Figure:
         f"Time per load against the working set. In {format_size(int(lines) * page_bytes)}: {largest}. "
         f"{answers[f'{default:g}']}",
         data[columns],
+        "working_set",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import cached_property
 from operator import itemgetter
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -56,7 +57,8 @@ class Analysis(analysis.Analysis):
     @cached_property
     def plain(self) -> Curve:
         """ns a hop of a walk without blocks on base pages, by vertices."""
-        where = {"mode": "plain", "pages": BASE, "layout": "packed", "per_hop": 0, "walkers": 1}
+        where: dict[str, Any] = {"mode": "plain", "pages": BASE, "layout": "packed"}
+        where |= {"per_hop": 0, "walkers": 1}
         return Curve.of(self.frame, kernel="graph_walk", **where)
 
     @cached_property

@@ -38,13 +38,12 @@ class Analysis(analysis.Analysis):
         self,
         frame: pd.DataFrame,
         about: Chapter,
-        names: dict[str, Any] | None = None,
         minutes: float = 0.0,
         wanted: Collection[str] = CASES,
     ):
         """minutes: to measure in, where machine is "this" and has no document of its present state;
         0 measures nothing. wanted: the programs to measure."""
-        super().__init__(frame, about, names)
+        super().__init__(frame, about)
         self.minutes, self.wanted = minutes, wanted
 
     @cached_property
