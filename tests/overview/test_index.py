@@ -8,16 +8,14 @@ from typing import Any
 import pandas as pd
 import pytest
 from support.common import About
-from support.rendered import written
+from support.surveys import ARM, host
 from support.synthetic import GIB, Stated, Truth, frame, grid, scope
-from support.your_machine import ARM, host
 
-from experiments import hugepages, stlb_cliff, your_machine
+from experiments import hugepages, stlb_cliff
 from experiments.overview import CHAPTERS, index, working_set
 from experiments.overview.machine_verdicts import chapter_name
 from tlb.machine.host import Host
 from tlb.measure.record import Point
-from tlb.report.notebook import borrowed
 from tlb.report.parameters import table_of_contents
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable
@@ -65,17 +63,17 @@ def test_the_chapters_are_those_of_the_book_in_its_order():
 
 def test_every_chapters_grid_is_measured_and_no_survey_is_asked_for():
     a = page({"stlb_cliff": CLIFF})
-    assert set(a.about.asked) == {*map(chapter_name, CHAPTERS)} - {"your_machine", "your_program"}
+    assert set(a.about.asked) == {*map(chapter_name, CHAPTERS)} - {"your_program"}
     assert a.about.asked["stlb_cliff"] == stlb_cliff.grid.points(scope())
-    assert a.of(your_machine).frame.empty
 
 
 @pytest.mark.parametrize("why", ["no-data", "arch-unsupported"])
 def test_a_machine_without_rows_has_a_first_page_all_the_same(why):
-    a = page({}, host(**ARM), why=why)
-    cells: dict[str, Any] = {}
-    assert written("index", lambda names: cells.update(names=names) or a)
-    assert {one.cell for _, one in cells["names"]["q"]} == {"–"}
+    a, numbers = page({}, host(**ARM), why=why), index.Quantities()
+    numbers.record(a.rows_of(stlb_cliff), near_ns=lambda: a.measured("load_first_level"))
+    assert numbers.near_ns.cell == "–" and a.setup
+    with pytest.raises(Unavailable):
+        working_set.working_set(a)
 
 
 def test_what_there_was_no_time_for_is_counted_once():
@@ -84,15 +82,6 @@ def test_what_there_was_no_time_for_is_counted_once():
     a.about.left_out |= {"stlb_cliff": (291, 633), "hugepages": (1_141, 2_315)}
     assert whole in a.provenance and "1,432 of 2,948" in a.provenance
     assert len(a.provenance.splitlines()) == 1 and "missing" not in whole
-
-
-def test_without_rows_its_figure_is_the_reference_machine_s():
-    a, reference = page({}), page({"stlb_cliff": CLIFF})
-    reference.about.machine = "another"
-    a.about.other = reference.about
-    shown = borrowed(working_set.working_set, a)
-    assert shown.machine == "another"
-    assert shown.data.equals(working_set.working_set(reference).data)
 
 
 def test_the_table_has_the_numbers_of_the_profile():

@@ -185,14 +185,19 @@ class Chapter(Subject):
         """Return the rows of an experiment, by default this chapter's, by the engines of `points`.
 
         About this computer, points without rows are measured first. Raises Unavailable, no-data if
-        there are no rows.
+        there are no rows; on the page of another machine than the reference, its own experiment
+        then has no rows, with the columns of the reference's.
         """
-        name = name or self.name
         if self.is_this:
-            self.campaign({name: points}, seconds=self._seconds)
+            self.campaign({name or self.name: points}, seconds=self._seconds)
             if self.head:
                 self.head.update(self.left_out)
-        frame = self._rows(name, points)
+        try:
+            frame = self._rows(name or self.name, points)
+        except Unavailable as why:
+            if name or not self.head or why.code != "no-data":
+                raise
+            return published(self.name, "reference").kept(self.name)[:0]
         return frame[kernels.is_within(frame, self.profile.max_working_set)].reset_index(drop=True)
 
     def campaign(
