@@ -2,7 +2,8 @@
 documents."""
 
 import pytest
-from support.keeping_pages import SPLIT, WHOLE, analysis, rows
+from support.common import refusal
+from support.keeping_pages import SPLIT, WHOLE, analysis, asked, programs, rows
 from support.page_sizes import Paged, keeping_pages
 
 from tlb.system.page_sizes import PAGES
@@ -34,3 +35,32 @@ def test_a_rate_is_4096_bytes_by_the_nanoseconds_that_they_took(ns, rate):
         Paged(faults_ns=(ns,) * 5, noise=0.0).frame(keeping_pages(cpus=1), 1)
     ).faults.query("mode == 'touch'")
     assert faults["gb_per_s"].to_numpy() == pytest.approx(rate)
+
+
+def test_twenty_gigabytes_are_touched_at_one_thread_s_rate_and_no_rate_is_without_its_threads():
+    frame = Paged(faults_ns=(819.2,) * 5, noise=0.0).frame(keeping_pages(cpus=1), 1)
+    a = analysis(frame)
+    assert (a.touched("4k").value, a.heap_s("4k", 20e9).value) == pytest.approx((5.0, 4.0))
+    assert refusal(a.touched, "4k", True) == "one-cpu"
+    assert refusal(analysis(frame[:0]).touched, "4k") == "too-few-points"
+
+
+# --- what programs got
+
+
+def test_what_each_way_of_asking_got_leaves_out_those_that_use_a_part_of_it():
+    got = analysis(ways=asked()).got_by_way.set_index("way")
+    share = got["huge_bytes"] / got["resident_bytes"]
+    assert not {"arena", "dropped"} & set(share.index)
+    assert (share["advised"], share["pool"], share["anonymous"]) == (1, 1, 0)
+    refused = asked() | {"lacking": {"pool": "pool-empty"}}
+    assert analysis(ways=refused).refused_ways == ["pool"]
+    assert analysis().got_by_way.empty and analysis().refused_ways == []
+
+
+def test_programs_on_huge_pages_are_counted_by_variant_and_their_gain_is_of_the_fastest_reads():
+    a = analysis(runtimes=programs())
+    assert [a.programs_on_huge_pages(variant) for variant in ("plain", "huge")] == [0, 1]
+    assert a.advice_gains.to_dict() == {"C": pytest.approx(2.0)}
+    lacking = programs() | {"lacking": {"c pool": "pool-empty"}}
+    assert refusal(analysis(runtimes=lacking).programs_on_huge_pages, "pool") == "pool-empty"
