@@ -37,7 +37,7 @@ neighbours-evict-the-table | fails, holds | These data do not show it: without a
 page-management-slows-a-loop | fails | is page walks for translations that
 cow-copies-2-mib | holds | Linux does not copy the huge page
 sparse-small-allocations-hurt | fails | times as much memory on huge pages as on base pages
-containers-add-nothing | fails | Namespaces add no page table
+containers-add-nothing | fails | Namespaces add no second page table
 walks-hide-from-profilers | fails | The page walker does not appear
 walks-hide-from-profilers | fails | A profiler has no line for the walk
 per-thread-sharding-gains | fails | If each of 64 threads has its own part of the data, a read is [\d.]+
