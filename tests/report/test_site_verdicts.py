@@ -36,7 +36,7 @@ sparse-small-allocations-hurt | fails | times as much memory on huge pages as on
 switch-flushes-walk-caches | holds | the switch itself does not empty the TLB
 neighbours-evict-the-table | fails, holds | beside a thread that streams from memory could not show
 page-management-slows-a-loop | fails | the difference is page walks for translations
-containers-add-nothing | fails | Namespaces add no page table
+containers-add-nothing | fails | Namespaces add no second page table
 walks-hide-from-profilers | fails | The page walker does not appear
 per-thread-sharding-gains | fails | If each of 64 threads has its own part of the data, a read is [\d.]+
 fault-difference-is-significant | fails | 0\.\d+ ns, or 0\.\d+% more, and statistically significant
