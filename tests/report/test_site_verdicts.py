@@ -34,6 +34,7 @@ prefetch-walks | fails | this processor makes a page walk for a prefetch
 triple-digits-at-10gb | fails | At 8 GiB the median hop takes \d{3} ns
 switch-flushes-walk-caches | holds | the switch itself does not empty the TLB
 neighbours-evict-the-table | fails, holds | beside a thread that streams from memory could not show
+cow-copies-2-mib | holds | although it copies only 4 KiB
 page-management-slows-a-loop | fails | the difference is page walks for translations
 containers-add-nothing | fails | Namespaces add no page table
 walks-hide-from-profilers | fails | The page walker does not appear
