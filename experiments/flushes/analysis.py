@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from statistics import median
 from typing import TypeVar
 
 import pandas as pd
@@ -14,6 +13,7 @@ from experiments.flushes.document import FRAGMENTS, NAME, Housekeeping, Idle, Li
 from experiments.flushes.grid import (
     ARENA_BYTES,
     DISCARDED_PAGES,
+    FORKED_MIB,
     HOPS_AFTER_SWITCH,
     LARGE,
     MEMORY_CALLS,
@@ -118,6 +118,16 @@ class _Shootdowns(EventAnalysis):
         busy, idle = self._beside_discards(layout)
         self.require_others(busy, "no chase beside a thread that gives pages back was measured")
         return self._median(busy, "") / self._median(idle, "no chase was measured")
+
+    def part_unmapped(self) -> Interval:
+        """Return ns of a munmap() of one base page of a large page, on one CPU."""
+        where = {"mode": MEMORY_CALLS[0], "pages": LARGE, "lines": ONE_PAGE}
+        return self._median(self._rows("shootdown", **where), "no part of a page was removed")
+
+    def collapse_ns(self) -> Interval:
+        """Return ns in which Linux makes a large page of base pages on request, on one CPU."""
+        rows = self._rows("shootdown", "threads", mode="collapse", threads=0)
+        return self._median(rows, "no pages were collapsed")
 
     def flushes_per_collapse(self) -> float:
         """Return the flushes that each other CPU sees for a large page that Linux makes of base
@@ -229,18 +239,14 @@ class _Switches(EventAnalysis):
         least, *_, most = STREAMED_MIB
         return self._with_stream(loaded, most) / self._with_stream(loaded, least)
 
-    def beside_sibling(self) -> Interval:
-        """Return the time of a hop over pages that the TLB holds, beside a chase on the core's
-        other thread over beside one that only runs. Raises Unavailable("no-sibling") too."""
-        where = {"mode": "sibling", "layout": "spread"}
-        rows = required(self._rows("neighbour_chase", "walk_lines", **where), "", "no-sibling")
-        walked, idle = rows[rows["walk_lines"] > 0], rows[rows["walk_lines"] == 0]
-        lacking = "no chase was measured"
-        return self._median(walked, lacking) / self._median(idle, lacking)
-
 
 class _Copies(EventAnalysis):
     """The rows of `fork_write`."""
+
+    def fork_ns(self, pages: str) -> Interval:
+        """Return ns of a fork with FORKED_MIB's most resident on such pages."""
+        rows = self._rows("fork_write", "used", "fork_ns", used=0, mode="write", pages=pages)
+        return Curve.of(rows, value="fork_ns").at((FORKED_MIB[-1] << 20) // self.base_page_bytes)
 
     def single_write(self, pages: str) -> tuple[Interval, Interval]:
         """Return the bytes that one write after a fork in each large page's room copies, and its
@@ -301,9 +307,6 @@ class Analysis(_Shootdowns, _Switches, _Copies):
         """Return the ns of the first touch of a block."""
         return self.touch_ns(memory, mode, lambda run: run.median_ns)
 
-    def longest_touch_ns(self, memory: str, mode: str) -> int:
-        return max(run.longest_ns for run in self.runs(memory, mode))
-
     def lives(self, memory: str) -> dict[int, Lives]:
         """Return programs that live briefly in such memory, by the MiB that they write."""
         of = {some.mib: some for some in self.housekeeping.lives if some.memory == memory}
@@ -323,11 +326,6 @@ class Analysis(_Shootdowns, _Switches, _Copies):
     def merged_write_ns(self, kind: str) -> Interval:
         """Return the ns of the next write to a "merged" page, or to one of its "own"."""
         return median_interval([getattr(some, f"{kind}_write_ns") for some in self.merged()])
-
-    def swapped_in_ns(self, pages: str) -> Interval:
-        """Return the ns of reading one byte of a swapped room, on pages of a size."""
-        of = [some for some in self.housekeeping.swapped if some.pages == pages]
-        return median_interval([median(some.read_ns) for some in self._part(of, "swapped")])
 
     def idle(self) -> Idle:
         """What became large of memory that no program touched."""

@@ -18,22 +18,21 @@ class Quantities(quantities.Quantities):
     heap_batched_ms = Measured("2 GB given back 512 pages a call", "ms")
     lost_packed_us = Measured("lost to a flush by a chase with few TLB entries", "us")
     lost_spread_us = Measured("lost to a flush by a chase through 512 pages", "us")
-    slowed_by_walks = Measured("slowdown beside a thread that discards, by walks alone", "times", 2)
+    part_unmap_us = Measured("munmap of one base page of a huge page, on one CPU", "us", 1)
+    collapse_us = Measured("a collapse, program on one CPU", "us")
     collapse_flushes = Measured("flushes of each other CPU by a collapse", "", 1)
+    fork_base_us = Measured("fork with 64 MiB on base pages", "us")
+    fork_thp_us = Measured("fork with 64 MiB on huge pages", "us")
+    write_base_us = Measured("first write after a fork, on base pages", "us", 1)
+    write_thp_us = Measured("the same to a huge page", "us", 1)
     price_alone_ns = Measured("translation of a load without a switch", "ns", 1)
     price_process_ns = Measured("the same after a switch to another process and back", "ns", 1)
     price_new_ns = Measured("the same in the first round of a new process", "ns", 1)
     first_walks_us = Measured("512 such first loads of a new process", "us", 1)
     switch_us = Measured("a switch to another process and back", "us", 1)
     exec_us = Measured("fork, exec and exit of a small program", "us")
-    beside_sibling = Measured("slowdown beside a chase on the core's other thread", "times", 2)
     merged_write_us = Measured("next write to a page that KSM merged", "us", 1, _DOCUMENT)
     own_write_ns = Measured("next write to any other page", "ns", 0, _DOCUMENT)
-    swapped_in_us = Measured("read of one byte swapped out to zram", "us", 1, _DOCUMENT)
-    idle_share = Measured(
-        "idle base pages that khugepaged collapsed in 30 s", "share", 0, _DOCUMENT
-    )
     touch_fragments_us = Measured(
         "first touch of 2 MiB in fragmented memory, defrag=always", "us", 0, _DOCUMENT
     )
-    touch_longest_ms = Measured("the longest of these touches", "ms", 0, _DOCUMENT)

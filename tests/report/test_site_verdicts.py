@@ -35,6 +35,7 @@ cow-copies-2-mib | holds | Linux does not copy the huge page
 sparse-small-allocations-hurt | fails | times as much memory on huge pages as on base pages
 switch-flushes-walk-caches | holds | the switch itself does not empty the TLB
 neighbours-evict-the-table | fails, holds | beside a thread that streams from memory could not show
+cow-copies-2-mib | holds | although it copies only 4 KiB
 page-management-slows-a-loop | fails | the difference is page walks for translations
 containers-add-nothing | fails | Namespaces add no second page table
 walks-hide-from-profilers | fails | The page walker does not appear

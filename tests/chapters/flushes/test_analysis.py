@@ -50,6 +50,9 @@ def test_flushes_that_a_few_processes_miss_are_missed():
 
 def test_what_the_interrupted_program_pays():
     a = analysis(rows(QUIET))
+    call_ns = QUIET.call_ns + QUIET.page_ns
+    assert a.part_unmapped().value == pytest.approx(call_ns + 15_000)
+    assert a.collapse_ns().value == pytest.approx(QUIET.call_ns + 512 * QUIET.page_ns)
     assert a.beside_discards().value == pytest.approx(QUIET.taken)
     assert a.slowed_by_discards("packed").value == pytest.approx(QUIET.interrupted)
 
@@ -105,8 +108,6 @@ def test_what_neighbours_add():
     a = analysis(rows(QUIET))
     assert a.price_beside_stream.xs == list(grid.STREAMED_MIB)
     assert a.under_load().value == pytest.approx((20 + 128 * QUIET.stream_ns) / 20, rel=1e-3)
-    assert a.beside_sibling().value == pytest.approx(QUIET.shared)
-    assert refusal(analysis(rows(sibling=False)).beside_sibling) == "no-sibling"
     a = analysis(rows(QUIET))
     a.about.rows.clear()  # without larger controls there is no price beside a stream
     assert refusal(a.under_load) == "too-few-points"
@@ -119,23 +120,19 @@ def test_what_neighbours_add():
 def test_writes_after_a_fork_and_arenas_by_page_size(whole, copied):
     a = analysis(rows(Events(copies_whole=whole)))
     assert a.single_write(grid.LARGE)[0].value == copied and a.single_write("4k")[0].value == 4096
+    mib_64 = 1e5 + 100 * (64 << 20) / 4096
+    assert a.fork_ns("4k").value == pytest.approx(mib_64) and a.fork_ns("thp").value < mib_64
     assert a.waste().value == pytest.approx((2 << 20) / (100 << 10))
 
 
 def test_linux_s_own_work_comes_back_or_has_its_reason():
     a = analysis(house=House())
-    assert a.longest_touch_ns("fragments", "always") == 3_000_000
     assert a.first_touch_ns("free", "always").value == 100_000
-    assert a.merged_write_ns("own").value == 80 and a.swapped_in_ns("thp").value == 9000
+    assert a.merged_write_ns("own").value == 80
     assert a.life_ratio("free", 64).value == pytest.approx(0.2) and a.idle_share() == 0.5
     assert refusal(lambda: analysis(house=None).housekeeping) == "housekeeping-not-asked"
-    left = analysis(house=House(lacking=("merged", "swapped", "idle", "pieces")))
-    for make in (
-        left.merged,
-        lambda: left.swapped_in_ns("4k"),
-        left.idle,
-        lambda: left.runs("fragments", "always"),
-    ):
+    left = analysis(house=House(lacking=("merged", "idle", "pieces")))
+    for make in (left.merged, left.idle, lambda: left.runs("fragments", "always")):
         assert refusal(make) == "memory-short"
 
 
