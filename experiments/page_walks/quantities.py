@@ -32,6 +32,7 @@ class Quantities(quantities.Quantities):
     walk_memory_ns = Measured("a walk whose entries lie in memory", "ns")
     one_walk_ns = Measured("a hop in 1 GiB, one walk at a time", "ns")
     best_walks_ns = Measured("a hop there, with the best number of walks in turn", "ns")
+    best_walkers = Measured("that number of walks", "")
     walks_per_hop = Measured("page walks a hop, counted, on base pages", "", 2)
     thp_walks_per_hop = Measured("page walks a hop, counted, on transparent huge pages", "", 2)
     few_tables_ns = Measured("a TLB miss through few page tables", "ns")
