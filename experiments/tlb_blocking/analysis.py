@@ -57,7 +57,7 @@ class Analysis(analysis.Analysis):
     def plain(self) -> Curve:
         """ns a hop of a walk without blocks on base pages, by vertices."""
         where = {"mode": "plain", "pages": BASE, "layout": "packed", "per_hop": 0, "walkers": 1}
-        return Curve.of(self.frame, kernel="graph_walk", **where)
+        return Curve.of(select(self.frame, kernel="graph_walk", **where))
 
     @cached_property
     def blocks(self) -> pd.DataFrame:

@@ -98,7 +98,7 @@ def blocks_inside_the_reach_gain(a: Analysis) -> Answer:
         measured[(measured["block_bytes"] <= reach) & (measured["block_bytes"] > cache)],
         f"no block is larger than the {format_size(cache)} of the last cache and inside the reach",
     )
-    best = inside_reach.loc[inside_reach["gain"].idxmax()]
+    best = inside_reach.iloc[int(inside_reach["gain"].argmax())]
     gain = Interval.of(best, "gain")
     return inside(gain, 1, among=len(inside_reach)), (
         f"In blocks of {graph_size(best['block_vertices'])}, larger than any cache and inside the "
