@@ -18,7 +18,7 @@ from experiments import (
     virtualization,
 )
 from tlb.report.chapter import Chapter, published
-from tlb.report.names import machine_names
+from tlb.report.names import machine_name
 from tlb.report.quantities import Quantity
 from tlb.report.render import Html, join
 from tlb.stats.intervals import LEAST_COVERAGE
@@ -38,7 +38,7 @@ NUMBERS: dict[ModuleType, Sequence[str]] = {
 def numbers_table(chapter: Chapter) -> Html:
     """Return the quantities of each published machine, a column each, with links to the chapters
     that measure them."""
-    names = machine_names(chapter.data)
+    names = {machine: machine_name(chapter.data, machine) for machine in chapter.data.machines()}
     heads = ["", *names.values()]
     rows, lines = Markup(""), ["\t".join(heads)]
     for module, wanted in NUMBERS.items():

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import cached_property
 from operator import itemgetter
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -57,9 +56,8 @@ class Analysis(analysis.Analysis):
     @cached_property
     def plain(self) -> Curve:
         """ns a hop of a walk without blocks on base pages, by vertices."""
-        where: dict[str, Any] = {"mode": "plain", "pages": BASE, "layout": "packed"}
-        where |= {"per_hop": 0, "walkers": 1}
-        return Curve.of(self.frame, kernel="graph_walk", **where)
+        where = {"mode": "plain", "pages": BASE, "layout": "packed", "per_hop": 0, "walkers": 1}
+        return Curve.of(select(self.frame, kernel="graph_walk", **where))
 
     @cached_property
     def blocks(self) -> pd.DataFrame:
