@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from types import ModuleType
 
 from markupsafe import Markup
@@ -23,15 +22,47 @@ from tlb.report.quantities import Quantity
 from tlb.report.render import Html, join
 from tlb.stats.intervals import LEAST_COVERAGE
 
-NUMBERS: dict[ModuleType, Sequence[str]] = {
-    stlb_cliff: ("last_entries", "near_ns", "hit_ns", "walk_ns", "price_2_gib_ns"),
-    page_walks: ("walk_l2_ns", "walk_memory_ns", "entry_ns"),
-    hugepages: ("far_gain", "near_base_ns", "near_huge_ns", "walk_huge_share"),
-    page_faults: ("buffer_page_ns", "fill_20_gb_s", "fill_20_gb_huge_s"),
-    tlb_blocking: ("prefetch_gain", "join_gain", "padding_saves_ns"),
-    flushes: ("unmap_alone_us", "unmap_added_us", "switch_us"),
-    code: ("random_page_ns", "gain_100_mib"),
-    virtualization: ("touch_least_ns", "touch_huge_ns"),
+# Of each chapter, what a number is called where its neighbours in the chapter are not beside it.
+NUMBERS: dict[ModuleType, dict[str, str]] = {
+    stlb_cliff: {
+        "last_entries": "Pages that the TLB's last level holds",
+        "near_ns": "A load that hits the L1 cache and the TLB's first level",
+        "hit_ns": "A hit in the TLB's second level adds",
+        "walk_ns": "A page walk just past the TLB's reach adds",
+        "price_2_gib_ns": "Translation adds to a random load in 2 GiB, at least",
+    },
+    page_walks: {
+        "walk_l2_ns": "A walk whose entries lie in the L2 cache",
+        "walk_memory_ns": "A walk whose entries lie in memory",
+        "entry_ns": "A page-table entry from memory adds",
+    },
+    hugepages: {
+        "far_gain": "2 MiB pages speed up a random load in the largest memory measured, times",
+        "walk_huge_share": "A walk on 2 MiB pages, as a share of one on 4 KiB pages",
+    },
+    page_faults: {
+        "buffer_page_ns": "Touch and unmap a fresh 4 KiB page",
+        "fill_20_gb_s": "Fill 20 GB on 4 KiB pages, seconds",
+        "fill_20_gb_huge_s": "Fill 20 GB on 2 MiB pages, seconds",
+    },
+    virtualization: {
+        "touch_least_ns": "First touch in a new guest, for each 4 KiB",
+        "touch_huge_ns": "The same with 2 MiB pages in guest and host",
+    },
+    tlb_blocking: {
+        "prefetch_gain": "Prefetching the hops of a known path speeds it up, times",
+        "join_gain": "Partitioning speeds up a hash join, times",
+        "padding_saves_ns": "64 bytes of padding at a stride of 4 KiB save a load",
+    },
+    flushes: {
+        "unmap_alone_us": "munmap of a page, all threads on one CPU",
+        "unmap_added_us": "Threads on other CPUs add to it",
+        "switch_us": "Switch to another process and back",
+    },
+    code: {
+        "random_page_ns": "A page of its own adds to a random jump",
+        "gain_100_mib": "2 MiB pages speed up 100 MiB of code, times",
+    },
 }
 
 
@@ -47,14 +78,14 @@ def numbers_table(chapter: Chapter) -> Html:
             module.Quantities(published(name, machine).kept_quantities(machine))
             for machine in names
         ]
-        for each in wanted:
+        for each, words in wanted.items():
             declared = module.Quantities.declared[each]
             cells = [_shown(quantities.of(declared)) for quantities in kept]
-            label = Markup('<a href="{}.html">{}</a>').format(name, declared.label)
+            label = Markup('<a href="{}.html">{}</a>').format(name, words)
             rows += Markup('<tr><th scope="row">{}</th>{}</tr>').format(
                 label, join("<td>{}</td>", cells)
             )
-            lines.append("\t".join([declared.label, *cells]))
+            lines.append("\t".join([words, *cells]))
     head = join('<th scope="col">{}</th>', heads)
     table = (
         '<div class="tlb-table tlb-data"><table><thead><tr>{}</tr></thead>'
