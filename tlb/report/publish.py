@@ -22,7 +22,7 @@ import tomllib
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -202,9 +202,8 @@ def refresh(chapter: str) -> Path:
     with tempfile.TemporaryDirectory() as folder, kernel() as within:
         for machine in data.machines() if records_quantities(chapter) else ():
             done = Path(folder) / f"{machine}.ipynb"
-            with suppress(SystemExit):  # it has no rows of this chapter
-                execute(chapter, done, {"machine": machine}, within)
-                keep_quantities(data, machine, done)
+            execute(chapter, done, {"machine": machine}, within)
+            keep_quantities(data, machine, done)
         execute(chapter, done := Path(folder) / path.name, {}, within)
         keep_quantities(data, data.resolve("reference", experiment=chapter), done)
         notebook = nbformat.read(done, as_version=4)
@@ -219,8 +218,10 @@ def refresh(chapter: str) -> Path:
 
 
 def records_quantities(chapter: str) -> bool:
-    """Return whether a page records quantities, and so is executed about each machine."""
-    return any("quantities_of(" in cell.source for cell in page.cells(chapter))
+    """Return whether a page is executed about each machine, for the quantities that it records
+    there: a chapter, or the first page."""
+    declares = (ROOT / "experiments" / chapter / "quantities.py").is_file()
+    return declares or chapter == table_of_contents()[0]
 
 
 def keep_quantities(store: Store, machine: str, executed: Path) -> None:
