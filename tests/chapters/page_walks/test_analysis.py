@@ -129,3 +129,23 @@ def test_peaks_are_numbered_where_all_of_them_show():
     a = plain()
     whole = a.peaks["4k"].peaks_ns
     assert [peak.value for peak in whole] == pytest.approx([70, 150], abs=15)
+
+
+def test_an_entry_from_memory_adds_what_lies_between_the_first_two_peaks():
+    a = plain()
+    assert a.peak_ns("4k") == pytest.approx([70, 150], abs=15)
+    assert a.entry_ns.value == pytest.approx(75, abs=15)
+    assert a.entry_ns.low < 75 < a.entry_ns.high
+    assert refusal(lambda: a.peak("4k", 2)) == "no-step"
+
+
+def test_hops_that_wait_twice_are_those_whose_table_has_left_the_caches():
+    a = plain()
+    assert a.waiting_share("4k", 2) == pytest.approx(1 - 1 / 32, abs=0.02)
+    assert refusal(lambda: a.waiting_share("4k", 5)) == "too-few-points"
+
+
+def test_walks_per_hop_are_those_counted_in_the_largest_graph():
+    a = analysis(rows(Walk(counted=True)))
+    assert a.walks_per_hop("4k").value == pytest.approx(Walk().misses("4k", 16 * GIB))
+    assert refusal(lambda: plain().walks_per_hop("4k")) == "no-pmu"
