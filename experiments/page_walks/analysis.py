@@ -263,10 +263,6 @@ class Analysis(TableAnalysis):
         shares = pd.concat(tables, names=["pages", SIZE_COLUMN, "accesses"])
         return pd.Series(shares, name="share").reset_index()
 
-    @property
-    def large_peaks(self) -> tuple[str, MemoryPeaks]:
-        return list(self.peaks.items())[-1]
-
     # --- means per batch
 
     @cached_property

@@ -305,12 +305,6 @@ class Analysis(analysis.Analysis):
         return self.base - _first_of(self.times, *LARGE)
 
     @property
-    def at_least(self) -> Curve:
-        """What large pages save a load of the padded loop: on pages that the host splinters a part
-        of translation, on whole ones all of it."""
-        return self.padded - _first_of(self.padded_times, *LARGE)
-
-    @property
     def at_most(self) -> Curve:
         """Translation, gaps between lines and lost prefetching, of the padded loop."""
         return self.padded - self.side_by_side

@@ -15,7 +15,7 @@ from support.site import errors, open_page, requests, served, tooltip
 
 from tlb.report.page import Text
 from tlb.report.publish import SiteError, build_site
-from tlb.report.render import Figure, data_table, lacking_note
+from tlb.report.render import Figure, data_table
 from tlb.report.verdicts import Claim, Verdict, verdict_table
 from tlb.system import files
 from tlb.system.prose import escape_markdown
@@ -82,7 +82,6 @@ def made_site(tmp_path_factory) -> Path:
                 [Verdict(Claim("hostile", "one", HOSTILE, stage, None), "holds", HOSTILE)]
             )
         ),
-        shown(lacking_note(HOSTILE)),
         shown(data_table(pd.DataFrame({HOSTILE: [HOSTILE]}))),
         shown(Figure(half | half, "Two charts, one beside the other.", frame, "two")),
     )

@@ -144,8 +144,3 @@ def test_the_link_to_the_data_holds_the_csv_and_ends_no_attribute(text):
 def test_an_axis_of_prices_has_room_for_bounds_below_zero():
     data = pd.DataFrame({"median": [1.0, 9.0], "low": [-3.0, 8.0], "high": [4.0, 10.0]})
     assert charts.price_scale(data).domain[0] == -3.0 and charts.price_scale(data).domain[1] >= 10.0
-
-
-def test_bounds_in_microseconds_stay_around_their_medians():
-    data = pd.DataFrame({"median": [2000.0], "low": [1000.0], "high": [3000.0], "n": [5]})
-    assert charts.in_us(data).iloc[0].tolist() == [2.0, 1.0, 3.0, 5.0]

@@ -23,7 +23,6 @@ entries-cover-a-pool | holds | they cover 32 × 2 MiB = 64 MiB
 capacity-alone | fails | a gap between them is address translation
 step-not-slow-degradation | no-step | the price of translation leaves its plateau at about [\d,]+ pages
 sequential-order-warms-the-walker | fails | Eight entries of 8 bytes share a cache line, so in sequential order
-slowdown-512-to-4k-is-tlb | holds | what it saves is not translation
 every-page-stride-misses | fails | show 1\.00 walks a load at 4,096 bytes
 stride-miss-penalty-10-ns | holds, not testable here | The published penalty of about 10 ns fails on each of our four machines
 thp-an-eighth-faster | holds | so no gain is shown
@@ -31,18 +30,16 @@ prefetch-walks | fails | prefetched 8 hops ahead, a hop takes [\d.]+ ns, [\d.]+ 
 prefetch-walks | fails | This one makes the page walk
 slowdown-512-to-4k-is-tlb | holds | ns that the added line saves are not translation
 triple-digits-at-10gb | fails | In 8 GiB a hop on 4 KiB pages takes \d{3} ns
-cow-copies-2-mib | holds | Linux does not copy the huge page
-sparse-small-allocations-hurt | fails | times as much memory on huge pages as on base pages
+cow-copies-2-mib | holds | splits the huge page and copies 4 KiB
 switch-flushes-walk-caches | holds | the switch itself does not empty the TLB
 neighbours-evict-the-table | fails, holds | beside a thread that streams from memory could not show
-cow-copies-2-mib | holds | although it copies only 4 KiB
+cow-copies-2-mib | holds | splits the huge page and copies 4 KiB
 page-management-slows-a-loop | fails | the difference is page walks for translations
 containers-add-nothing | fails | Namespaces add no second page table
 walks-hide-from-profilers | fails | The page walker does not appear
 per-thread-sharding-gains | fails | If each of 64 threads has its own part of the data, a read is [\d.]+
 fault-difference-is-significant | fails | 0\.\d+ ns, or 0\.\d+% more, and statistically significant
 lscpu-tells-five-levels | fails | If yours has \(lscpu \| grep la57\)
-kernel-walks-elsewhere-too | fails | there are fewer entries to copy
 mode-holds-most-faults | holds | Neither fullest bucket holds half
 madvise-drops-2-mib | holds | smaps shows 4 KiB less resident
 """

@@ -11,8 +11,6 @@ from experiments.stlb_cliff import Analysis
 from support.common import About
 from support.synthetic import GIB, MIB, Stated, Truth, frame, grid, lru, tlbs
 from tlb.measure.record import Point
-from tlb.report import charts
-from tlb.report.render import Figure
 
 
 def hashed(order: str, lines: np.ndarray, entries: int) -> np.ndarray:
@@ -68,14 +66,6 @@ def of(
 def kind(name: str, repeats: int = 7) -> Analysis:
     truth, stated, points = MACHINES[name]
     return of(truth, points, stated, repeats)
-
-
-def cliff_figure(a: Analysis) -> Figure:
-    """The chapter's first figure, with the TLB's capacities, as a function of its Analysis."""
-    layouts = {"spread": a.spread, "packed": a.packed}
-    data = charts.stacked(layouts, "no chase was measured", "layout", a.base_page_bytes)
-    chart = charts.chase_chart(data, charts.LAYOUTS, "layout", a.entries, a.base_page_bytes)
-    return Figure(chart, "The time of a load.", data)
 
 
 # --- counters

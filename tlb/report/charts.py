@@ -207,11 +207,6 @@ def stacked(
     return data.assign(working_set_bytes=data["lines"] * page_bytes) if page_bytes else data
 
 
-def in_us(data: pd.DataFrame) -> pd.DataFrame:
-    """Return medians and their intervals in microseconds, for what takes thousands of ns."""
-    return data.assign(**{name: data[name] / 1e3 for name in ("median", "low", "high")})
-
-
 def published(chart: _Drawn, others: str | None = None) -> _Drawn:
     """What others published, behind a switch that a reader may unset to see this machine's alone.
     It is set from the start, as in the static drawing, for captions and texts speak of both.
@@ -411,36 +406,3 @@ def capacities(
 def layered(*layers: alt.LayerChart | alt.Chart | None) -> alt.LayerChart:
     """The layers that there are."""
     return alt.LayerChart(layer=[layer for layer in layers if layer is not None])
-
-
-def chase_chart(
-    frame: pd.DataFrame,
-    colours: alt.Scale,
-    series: str,
-    entries: Sequence[int],
-    base_page_bytes: int,
-    *,
-    is_price: bool = False,
-    by_lines: bool = False,
-    last_left: bool = False,
-    processes: pd.DataFrame | None = None,
-) -> alt.LayerChart:
-    """A `series_chart` of chases against the working set, or `by_lines`, with the TLB's capacities:
-    ns per access, or the price of it. last_left: as `marks` has it. processes: single ones, as dots (`Curve.processes`), in the
-    columns of the frame."""
-    x, field, page_bytes = working_set(base_page_bytes), "working_set_bytes", base_page_bytes
-    if by_lines:
-        axis = lines_axis(f"Lines touched, one to each {format_size(base_page_bytes)}")
-        x, field, page_bytes = alt.X("lines:Q", axis=axis, scale=log_scale()), "lines", 1
-    ends = capacities(entries, field, page_bytes, last_left=last_left)
-    title, scale = "ns per load", time_scale(frame)
-    if is_price:
-        title, scale = f"{title} for translation", price_scale(frame)
-    ticks = PRICES if is_price else TIMES
-    dots = None
-    if processes is not None and not processes.empty:
-        y = alt.Y("median:Q", scale=scale)
-        dots = alt.Chart(processes).mark_circle(size=14)
-        dots = dots.encode(x=x, y=y, color=colour(series, colours))
-    chart = series_chart(frame, x, title, colours, series, scale=scale, ticks=ticks)
-    return layered(chart, dots, ends)

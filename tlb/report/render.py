@@ -459,11 +459,3 @@ def data_table(frame: pd.DataFrame, decimals: int = 1) -> Html:
         Markup("").join(line("<td{}>{}</td>", row) for row in rows),
     )
     return Html(str(table), "\n".join("\t".join(row) for row in [names, *rows]))
-
-
-def lacking_note(*reasons: str, title: str = "Not on this machine") -> Html:
-    """Return a box of what this machine lacks, a paragraph for each reason with its remedy."""
-    note = Markup(
-        '<div class="tlb-lacking" role="note"><p class="tlb-lacking-title">{}</p>{}</div>'
-    ).format(title, join("<p>{}</p>", map(inline, reasons)))
-    return Html(str(note), "\n".join(f"{title}: {reason}" for reason in reasons))

@@ -49,33 +49,6 @@ def machine(a: Analysis) -> str:
     return text
 
 
-def guest_note(a: Analysis) -> str:
-    """Say whether page walks on this machine have two dimensions."""
-    host = a.host
-    if host.is_emulated:
-        return (
-            "It runs in an emulator, which translates addresses in software, so the numbers here are "
-            "those of a program and not of a processor."
-        )
-    if host.has_nested_walks is False:
-        lends = f"under {hypervisor_name(host)}, which gives it no second page table"
-        return (
-            f"It runs {'on bare metal' if host.hypervisor == 'none' else lends}, so a translation "
-            "walks a single page table, and the costs measured here are the processor's own."
-        )
-    guest = "It is a guest. Unless its host shadows its page table, each"
-    if host.hypervisor == "unknown":
-        guest = "Whether it is a guest could not be determined. If it is, each"
-    elif host.has_nested_walks:
-        guest = "It is a guest. Each"
-    return (
-        f"{guest} step of its page walk yields a guest-physical address that must be translated in "
-        "turn, by the host's page table, so a walk here has two dimensions, and the host chooses "
-        "the page size of the second. Costs past the STLB therefore include the host's part, as "
-        "they do for any tenant of such a machine."
-    )
-
-
 def stated_tlb(a: Analysis) -> str:
     """Say what CPUID states of the TLB for base pages, and how far it reaches, or why nothing is
     stated."""
