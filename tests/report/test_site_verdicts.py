@@ -73,7 +73,7 @@ def test_the_scorecard_counts_what_it_shows(site):
     page = site / "book" / "scorecard.html"
     words = Counter(row.verdict for row in rows(soup(page)))
     (lead,) = re.findall(
-        r"Of (\d+) published claims, (\d+) could be tested on our reference machine .*?: (.*?) need hardware",
+        r"Of (\d+) published claims, (\d+) could be tested on our reference machine.*?: (.*?) need hardware",
         prose(page),
     )
     whole, tested, *parts = map(int, re.findall(r"\b\d+\b", " ".join(lead)))
