@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from math import pi, sqrt
 
 import numpy as np
@@ -17,6 +17,7 @@ from experiments.overview import CHAPTERS
 from experiments.overview.compare import CANNOT_TELL, DIFFERS, NO_DIFFERENCE
 from experiments.overview.error_rates import error_rates, lognormal_times, measured_ratio
 from experiments.overview.machine_verdicts import chapter_name
+from experiments.overview.quantities import MethodPage
 from tlb.machine import host as hosts
 from tlb.measure import campaign, survey
 from tlb.report import analysis, discovery
@@ -216,8 +217,17 @@ class Analysis(analysis.Analysis):
         return {"measurements": len(self.rows), "minutes": self.rows["wall_ns"].sum() / 6e10}
 
     def second_run_quantities(self) -> dict[str, Found]:
-        """Return how far the second run lies from the first, by name of MethodPage. Raises
-        Unavailable("no-data")."""
+        """Return how far the second run lies from the first, by name of MethodPage."""
+        prefixes = ("second_", "cliff_", "claims_")
+        names = [name for name in MethodPage.declared if name.startswith(prefixes)]
+        return {name: partial(self._number_of_second_run, name) for name in names}
+
+    def _number_of_second_run(self, name: str) -> float:
+        """Raises Unavailable("no-data") without a second run."""
+        return self._of_second_run()[name]
+
+    def _of_second_run(self) -> dict[str, float]:
+        """Raises Unavailable("no-data") without a second run."""
         second = self.second_run
         off, words = apart(second["ratio"]), second["verdict"].value_counts()
         is_far = (second["verdict"] == DIFFERS) & (second["chapter"] == "stlb_cliff")
