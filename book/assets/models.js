@@ -120,7 +120,7 @@
       const names = times(rows, (row) => text(110, 56 + row * 44, row === own ? "data" : `level ${4 - row}`, 'text-anchor="end"'));
       const heads = nested ? text(120, 22, "host's table: where is the guest's entry?") + text(456, 22, "guest's entry") : text(120, 22, "entry of the page table");
       const where = nested ? text(540, 56 + own * 44, "") : text(120, 56 + own * 44, "then the data");
-      const legend = [[120, MISS, "this read"], [230, DONE, "reads before it"], [380, SKIPPED, "skipped: a cache knows the result"]]
+      const legend = [[120, MISS, "this read"], [230, DONE, "reads before it"], [380, SKIPPED, "skipped: cached"]]
         .map(([x, how, words]) => box(x, 260, 18, 18, how) + text(x + 26, 274, words)).join("");
       return {
         svg: drawing(288, `A page walk of ${total} memory references`, heads + names + boxes + where + legend),

@@ -16,7 +16,7 @@ HOSTS = {
     SPLINTERED: "ns per load, Zen 4: host splinters huge pages",
     WHOLE: "ns per load, Emerald Rapids: left whole",
 }
-BASE, HUGE, PACKED = "4 KiB pages", "2 MiB pages", "packed: no translation"
+BASE, HUGE, PACKED = "4 KiB pages", "2 MiB pages", "packed control"
 COLOURS = {BASE: charts.PAGE_COLOURS["4k"], HUGE: charts.PAGE_COLOURS["2m"], PACKED: charts.MUTED}
 WORDS = (
     "Two charts of the time per load, each with a curve of 4 KiB pages, of 2 MiB pages and of packed "

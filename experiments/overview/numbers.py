@@ -6,26 +6,18 @@ from types import ModuleType
 
 from markupsafe import Markup
 
-from experiments import (
-    code,
-    flushes,
-    hugepages,
-    page_faults,
-    page_walks,
-    stlb_cliff,
-    tlb_blocking,
-    virtualization,
-)
+from experiments import code, flushes, hugepages, page_faults, page_walks, stlb_cliff, tlb_blocking
 from tlb.report.chapter import Chapter, published
 from tlb.report.names import machine_name
 from tlb.report.quantities import Quantity
 from tlb.report.render import Html, join
 from tlb.stats.intervals import LEAST_COVERAGE
+from tlb.stats.scatter import JUMP
 
 # Of each chapter, what a number is called where its neighbours in the chapter are not beside it.
 NUMBERS: dict[ModuleType, dict[str, str]] = {
     stlb_cliff: {
-        "last_entries": "Pages that the TLB's last level holds",
+        "last_entries": "Pages that the TLB's last level holds (Emerald Rapids: both levels, by chase)",
         "near_ns": "A load that hits the L1 cache and the TLB's first level",
         "hit_ns": "A hit in the TLB's second level adds",
         "walk_ns": "A page walk just past the TLB's reach adds",
@@ -45,10 +37,6 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
         "fill_20_gb_s": "Fill 20 GB on 4 KiB pages, seconds",
         "fill_20_gb_huge_s": "Fill 20 GB on 2 MiB pages, seconds",
     },
-    virtualization: {
-        "touch_least_ns": "First touch in a new guest, for each 4 KiB",
-        "touch_huge_ns": "The same with 2 MiB pages in guest and host",
-    },
     tlb_blocking: {
         "prefetch_gain": "Prefetching the hops of a known path speeds it up, times",
         "join_gain": "Partitioning speeds up a hash join, times",
@@ -59,10 +47,7 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
         "unmap_added_us": "Threads on other CPUs add to it",
         "switch_us": "Switch to another process and back",
     },
-    code: {
-        "random_page_ns": "A page of its own adds to a random jump",
-        "gain_100_mib": "2 MiB pages speed up 100 MiB of code, times",
-    },
+    code: {"gain_100_mib": "2 MiB pages speed up 100 MiB of code, times"},
 }
 
 
@@ -95,8 +80,11 @@ def numbers_table(chapter: Chapter) -> Html:
 
 
 def _shown(quantity: Quantity) -> str:
-    """Return a quantity without its interval, which its chapter has; marked of too few mappings."""
+    """Return a quantity without its interval, which its chapter has, or the range alone of one that
+    varies widely; marked of too few mappings."""
     if quantity.interval is None:
         return "–"
+    if quantity.interval.low > 0 and quantity.interval.high > JUMP * quantity.interval.low:
+        return f"{quantity}"
     few = quantity.mappings and quantity.interval.coverage < LEAST_COVERAGE
     return f"{quantity:value}{' *' if few else ''}"

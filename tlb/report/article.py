@@ -116,7 +116,7 @@ def on_this_computer(own: _Quantities, reference: _Quantities) -> QuantitiesTabl
     if own.missing:
         raise page.PageError(f"{shown.place}: no cell recorded {', '.join(own.missing)}")
     sides = [own] if own is reference else [reference, own]
-    heads = ["Quantity", *(["Here"] if own is reference else ["Reference", "Here"]), "Mappings"]
+    heads = ["Quantity", "Reference machine", *([] if own is reference else ["Here"]), "Mappings"]
     rows = [[name, *(side.of(side.declared[name]) for side in sides)] for name, _ in own]
     return QuantitiesTable(shown.notebook, _table(heads, rows, own), own)
 
