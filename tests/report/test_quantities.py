@@ -61,8 +61,16 @@ def test_an_open_interval_stays_open():
 
 def test_mappings_are_those_of_the_interval_or_of_the_rows_and_none_of_an_exact_number(recorded):
     made = Quantities()
-    made.record(ROWS, load_ns=Interval(1.0, 0.5, 2.0, 0.5), size=1.0)
+    made.record(ROWS, load_ns=Interval(1.0, 0.5, 2.0, 0.123), size=1.0)
     assert (made.load_ns.mappings, made.size.mappings) == (3, 0)
+
+
+@pytest.mark.parametrize("number", range(2, 12))
+def test_an_interval_of_some_of_the_rows_mappings_says_of_how_many(number):
+    made, rows = Quantities(), pd.DataFrame({"repeat": range(12)})
+    values = [float(value) for value in range(number)]
+    made.record(rows, load_ns=median_interval(values))
+    assert made.load_ns.mappings == number
 
 
 def test_a_quantity_of_too_few_mappings_is_shown_without_its_interval_and_marked():

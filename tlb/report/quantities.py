@@ -10,19 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from math import isfinite
+from math import isclose, isfinite
 from typing import Any, ClassVar, Literal, overload
 
 import pandas as pd
 from pydantic import BaseModel, ConfigDict
 
 from tlb.stats.intervals import LEAST_COVERAGE, Interval
+from tlb.stats.scatter import median_rank
 from tlb.system.reasons import Unavailable, explain
 from tlb.system.units import format_size, rounded
 
 Unit = Literal["ns", "us", "ms", "cycles", "pages", "lines", "bytes", "share", "times", ""]
 Found = Interval | float | Callable[[], Interval | float]
 _DIGITS = 6  # no measurement has more
+CONFIDENCE = 0.95  # of a median's interval, where there are mappings enough
 QUANTITIES = "quantities"  # the document that keeps them
 LACKING = "⟦lacking⟧ "  # in a text
 _UNITS = {"us": " µs", "times": "", "share": "", "": ""}  # as a text writes them
@@ -30,6 +32,16 @@ _UNITS = {"us": " µs", "times": "", "share": "", "": ""}  # as a text writes th
 
 def _exact(value: float) -> Interval:
     return Interval(value, value, value)
+
+
+def _mappings_behind(interval: Interval, most: int) -> int:
+    """Return how many mappings give a median's interval its coverage; `most` if no number up to
+    that does."""
+    for mappings in range(most, 1, -1):
+        _, coverage = median_rank(mappings, CONFIDENCE)
+        if isclose(coverage, interval.coverage, abs_tol=1e-6):
+            return mappings
+    return most
 
 
 def _kept(value: float) -> float:
@@ -159,6 +171,8 @@ class Measured:
             return Quantity(self.label, self.unit, self.decimals, lacking=why)
         if interval.repeats.values or interval.low == interval.high:
             mappings = len(interval.repeats.values)
+        else:
+            mappings = _mappings_behind(interval, mappings)
         return Quantity(self.label, self.unit, self.decimals, interval, mappings)
 
     def restore(self, kept: Kept) -> Quantity:
