@@ -379,11 +379,17 @@ def pdf(output: Path) -> Path:
         html = build_site(ROOT, Path(folder), "singlehtml").parent
         # Sphinx writes its links as from the root, where index.html only leads to this page.
         page = (html / "book" / "index.html").replace(html / "book.html")
+        page.write_text(_unfolded(page.read_text(encoding="utf-8")), encoding="utf-8")
         command = [chromium, *_FLAGS, f"--print-to-pdf={output.resolve()}", page.as_uri()]
         printed = subprocess.run(command, capture_output=True, text=True)
     if printed.returncode or not output.is_file():
         raise SystemExit(f"Chromium could not print the book:\n{printed.stderr}".rstrip())
     return output
+
+
+def _unfolded(page: str) -> str:
+    """Return HTML with all of its folds open, for paper."""
+    return re.sub(r"<details(?![^>]*\sopen\b)", "<details open", page)
 
 
 # --- a release of a commit: notes, site, source and checksums
