@@ -9,9 +9,8 @@ from markupsafe import Markup
 from experiments import code, flushes, hugepages, page_faults, page_walks, stlb_cliff, tlb_blocking
 from tlb.report.chapter import Chapter, published
 from tlb.report.names import machine_name
-from tlb.report.quantities import Quantity
+from tlb.report.quantities import FEW, Quantity
 from tlb.report.render import Html, join
-from tlb.stats.intervals import LEAST_COVERAGE
 from tlb.stats.scatter import JUMP
 
 # Of each chapter, what a number is called where its neighbours in the chapter are not beside it.
@@ -86,5 +85,4 @@ def _shown(quantity: Quantity) -> str:
         return "–"
     if quantity.interval.low > 0 and quantity.interval.high > JUMP * quantity.interval.low:
         return f"{quantity}"
-    few = quantity.mappings and quantity.interval.coverage < LEAST_COVERAGE
-    return f"{quantity:value}{' *' if few else ''}"
+    return f"{quantity:value}{FEW if quantity.is_of_few else ''}"

@@ -19,9 +19,10 @@ from markupsafe import Markup
 from tlb.report import page
 from tlb.report.chapter import Chapter
 from tlb.report.notebook import Borrowed, Overlaid
-from tlb.report.quantities import QUANTITIES, Quantities, Quantity
+from tlb.report.quantities import FEW, QUANTITIES, Quantities, Quantity
 from tlb.report.render import Figure, Html, highlighted, join
 
+LEAST_SWEEP_BYTES = 1 << 30  # the chapters' quantities are of working sets past all caches
 _Quantities = TypeVar("_Quantities", bound=Quantities)
 
 
@@ -85,11 +86,14 @@ def _committed_data(notebook: str, name: str) -> pd.DataFrame | None:
 
 # --- quantities
 
+_FEW_WORDS = "* of fewer than five mappings: no interval, and compared with nothing"
+
 
 def quantities_of(chapter: Chapter, kind: type[_Quantities]) -> tuple[_Quantities, _Quantities]:
     """Return the quantities of the page's machine, still to be recorded, and those of the
     reference, which are the same on its own page."""
     own = kind()
+    own.is_short = chapter.is_this and chapter.profile.max_working_set < LEAST_SWEEP_BYTES
     return own, own if chapter.is_reference else kind(chapter.kept_quantities("reference"))
 
 
@@ -116,7 +120,12 @@ def on_this_computer(own: _Quantities, reference: _Quantities) -> QuantitiesTabl
     if own.missing:
         raise page.PageError(f"{shown.place}: no cell recorded {', '.join(own.missing)}")
     sides = [own] if own is reference else [reference, own]
-    heads = ["Quantity", "Reference machine", *([] if own is reference else ["Here"]), "Mappings"]
+    heads = [
+        "Quantity",
+        "Reference machine",
+        *([] if own is reference else ["This machine"]),
+        "Mappings",
+    ]
     rows = [[name, *(side.of(side.declared[name]) for side in sides)] for name, _ in own]
     return QuantitiesTable(shown.notebook, _table(heads, rows, own), own)
 
@@ -141,6 +150,9 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[Any]], own: Quantities)
         '<div class="tlb-table tlb-data"><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>'
     ).format(head, body)
     text = "\n".join("\t".join(line) for line in [list(heads), *(texts for *texts, _ in cells)])
+    if any(cell.endswith(FEW) for *texts, _ in cells for cell in texts):
+        table += Markup('<p class="tlb-few"><small>{}</small></p>').format(_FEW_WORDS)
+        text += f"\n{_FEW_WORDS}"
     return Html(str(table), text)
 
 

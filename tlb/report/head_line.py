@@ -34,10 +34,10 @@ class HeadLine:
         published = Store(ROOT / "data")  # beside the committed text
         reference = machine_name(published, published.reference(self._chapter))
         text = (
-            f"The text is about our reference machine ({reference}); figures and tables show "
-            f"{self._shown}."
+            f"The text is about our reference machine ({reference}). Points of {self._shown} stand in "
+            "colour in the figures, and its numbers in *On this computer*."
         )
         if missing := sum(missing for missing, _ in left_out.values()):
             done = 1 - missing / sum(every for _, every in left_out.values())
-            text += f" {done:.0%} of it is measured; `.venv/bin/tlb run {self._chapter}` goes on."
+            text += f" {done:.0%} of this is measured; `make book` goes on."
         return Html(f'<p class="tlb-head-line" role="note">{inline(text)}</p>', text)

@@ -9,14 +9,14 @@ A chapter declares them in `experiments/<chapter>/quantities.py` and records the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isclose, isfinite
 from typing import Any, ClassVar, Literal, overload
 
 import pandas as pd
 from pydantic import BaseModel, ConfigDict
 
-from tlb.stats.intervals import LEAST_COVERAGE, Interval
+from tlb.stats.intervals import Interval
 from tlb.stats.scatter import median_rank
 from tlb.system.reasons import Unavailable, explain
 from tlb.system.units import format_size, rounded
@@ -24,10 +24,15 @@ from tlb.system.units import format_size, rounded
 Unit = Literal["ns", "us", "ms", "cycles", "pages", "lines", "bytes", "share", "times", ""]
 Found = Interval | float | Callable[[], Interval | float]
 _DIGITS = 6  # no measurement has more
+FEW = " *"  # marks, in a table, what is of fewer mappings than LEAST_MAPPINGS
+LEAST_MAPPINGS = 5  # that an interval decides of: it then covers 94 %
 CONFIDENCE = 0.95  # of a median's interval, where there are mappings enough
 QUANTITIES = "quantities"  # the document that keeps them
 LACKING = "⟦lacking⟧ "  # in a text
 _UNITS = {"us": " µs", "times": "", "share": "", "": ""}  # as a text writes them
+
+
+_SHORT = Unavailable("sweep-short")
 
 
 def _exact(value: float) -> Interval:
@@ -37,7 +42,7 @@ def _exact(value: float) -> Interval:
 def _mappings_behind(interval: Interval, most: int) -> int:
     """Return how many mappings give a median's interval its coverage; `most` if no number up to
     that does."""
-    for mappings in range(most, 1, -1):
+    for mappings in range(most, 0, -1):
         _, coverage = median_rank(mappings, CONFIDENCE)
         if isclose(coverage, interval.coverage, abs_tol=1e-6):
             return mappings
@@ -119,9 +124,13 @@ class Quantity:
         mappings."""
         if self.interval is None:
             return "–"
-        if self.mappings and self.interval.coverage < LEAST_COVERAGE:
-            return f"{self:value} *"
-        return format(self)
+        return f"{self:value}{FEW}" if self.is_of_few else format(self)
+
+    @property
+    def is_of_few(self) -> bool:
+        """Whether it is of fewer mappings than decide: without an interval, compared with
+        nothing."""
+        return self.interval is not None and 0 < self.mappings < LEAST_MAPPINGS
 
     @property
     def kept(self) -> Kept:
@@ -169,8 +178,10 @@ class Measured:
                 raise Unavailable("too-few-points", self.label)
         except Unavailable as why:
             return Quantity(self.label, self.unit, self.decimals, lacking=why)
-        if interval.repeats.values or interval.low == interval.high:
+        if interval.repeats.values:
             mappings = len(interval.repeats.values)
+        elif interval.coverage == 1.0 and interval.low == interval.high:
+            mappings = 0  # stated or counted
         else:
             mappings = _mappings_behind(interval, mappings)
         return Quantity(self.label, self.unit, self.decimals, interval, mappings)
@@ -198,7 +209,12 @@ class Quantities:
         cls.declared = cls.declared | own
 
     def __init__(self, kept: Mapping[str, Any] | None = None):
-        """kept: what `kept` gave. Raises ValidationError for anything else."""
+        """kept: what `kept` gave. Raises ValidationError for anything else.
+
+        is_short: whether the machine's sweeps end below the sizes that the quantities are of. What is
+        then recorded has a reason in place of a number, unless it is stated or counted.
+        """
+        self.is_short = False
         self._found = {
             name: self.declared[name].restore(Kept.model_validate(one))
             for name, one in (kept or {}).items()
@@ -215,7 +231,10 @@ class Quantities:
                 raise AttributeError(f"{type(self).__qualname__} declares no quantity {name!r}")
             if name in self._found:
                 raise ValueError(f"{name} is recorded already")
-            self._found[name] = self.declared[name].read(one, mappings)
+            found_one = self.declared[name].read(one, mappings)
+            if self.is_short and found_one.mappings:
+                found_one = replace(found_one, interval=None, mappings=0, lacking=_SHORT)
+            self._found[name] = found_one
 
     def of(self, declared: Measured) -> Quantity:
         """Return what was recorded, or a quantity that lacks its rows."""
