@@ -1,16 +1,14 @@
 """The instrument, in rooms. Each imports only those above it, no room names a chapter of the book,
 and `make lint` holds both.
 
-reasons, units, prose, page_sizes   what everything says, with no computer in it
-system      talking to Linux safely: files, processes, /proc, smaps
+system      reasons, units and prose; talking to Linux safely: files, processes, /proc, smaps
 machine     what this computer is and which state it is in
-inference   what rows say: pure functions of frames
-lab         a point becomes a row in data/: the catalogue of kernels, records, perf, the store,
-            grids, campaigns
-report      how rows are shown: charts, verdicts, what a notebook writes its page with, the site;
-            `discovery` finds the chapters
+measure     a point becomes a row in data/: kernels, plans, perf, the store, grids, campaigns
+stats       what rows say: pure functions of frames
+report      how rows are shown: quantities, charts, verdicts, what a notebook writes its page with,
+            the site; `discovery` finds the chapters
 programs    other people's programs: what a lever changes in them
-fleet       many computers: bundles, a campaign on all of them, one table of all
+fleet       many computers: bundles, and a campaign on all of them
 cli         the command `tlb`
 """
 
