@@ -87,3 +87,12 @@ def test_each_is_declared_and_recorded_once(recorded):
     made = Quantities()
     made.record(ROWS, size=1.0)
     assert made.missing == ["load_ns", "share", "pages"]
+
+
+def test_a_short_sweep_gives_no_measured_number_but_what_is_stated():
+    made = Quantities()
+    made.is_short = True
+    made.record(ROWS, load_ns=median_interval([1.0, 2.0, 3.0]), share=0.5, pages=64, size=8 << 30)
+    cells = {name: one.cell for name, one in made}
+    assert (cells["load_ns"], cells["share"]) == ("–", "–")
+    assert (cells["pages"], cells["size"]) == ("64 pages", "8 GiB")

@@ -35,7 +35,7 @@ class HeadLine:
         reference = machine_name(published, published.reference(self._chapter))
         text = (
             f"The text is about our reference machine ({reference}). Points of {self._shown} stand in "
-            "colour in the figures, and its numbers in *On this computer*."
+            "colour in the figures, and its numbers in the table at the end."
         )
         if missing := sum(missing for missing, _ in left_out.values()):
             done = 1 - missing / sum(every for _, every in left_out.values())

@@ -33,6 +33,7 @@ _UNITS = {"us": " µs", "times": "", "share": "", "": ""}  # as a text writes th
 
 
 _SHORT = Unavailable("sweep-short")
+_OF_TIMES = ("ns", "us", "ms", "cycles", "share", "times")
 
 
 def _exact(value: float) -> Interval:
@@ -231,10 +232,12 @@ class Quantities:
                 raise AttributeError(f"{type(self).__qualname__} declares no quantity {name!r}")
             if name in self._found:
                 raise ValueError(f"{name} is recorded already")
-            found_one = self.declared[name].read(one, mappings)
-            if self.is_short and found_one.mappings:
-                found_one = replace(found_one, interval=None, mappings=0, lacking=_SHORT)
-            self._found[name] = found_one
+            declared = self.declared[name]
+            quantity = declared.read(one, mappings)
+            is_measured = bool(quantity.mappings) or declared.unit in _OF_TIMES
+            if self.is_short and is_measured and not declared.source:
+                quantity = replace(quantity, interval=None, mappings=0, lacking=_SHORT)
+            self._found[name] = quantity
 
     def of(self, declared: Measured) -> Quantity:
         """Return what was recorded, or a quantity that lacks its rows."""
