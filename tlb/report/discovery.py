@@ -41,8 +41,12 @@ def load(name: str) -> ModuleType:
 
 @cache
 def chapters() -> tuple[ModuleType, ...]:
-    """Import the chapters that have code of their own, in the reading order of _toc.yml."""
-    return tuple(_chapter(name) for name in table_of_contents() if find_spec(f"{PACKAGE}.{name}"))
+    """Import the chapters that measure, in the reading order of _toc.yml."""
+    return tuple(_chapter(name) for name in table_of_contents() if _has_grid(name))
+
+
+def _has_grid(name: str) -> bool:
+    return bool(find_spec(f"{PACKAGE}.{name}") and find_spec(f"{PACKAGE}.{name}.grid"))
 
 
 def _chapter(name: str) -> ModuleType:

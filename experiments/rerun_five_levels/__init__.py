@@ -1,0 +1,1 @@
+"""Dawson: five levels, re-run beside the published numbers."""

@@ -1,0 +1,1 @@
+"""Matthews: a graph walk, re-run beside the published numbers."""

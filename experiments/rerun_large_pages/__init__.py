@@ -1,0 +1,1 @@
+"""Shipilëv: large pages in Java, re-run beside the published numbers."""

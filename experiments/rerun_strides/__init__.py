@@ -1,0 +1,1 @@
+"""Elijah: strides, re-run beside the published numbers."""

@@ -1,0 +1,1 @@
+"""Padho: what translation costs, re-run beside the published numbers."""

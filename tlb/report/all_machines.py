@@ -1,0 +1,37 @@
+"""An experiment on every published machine at once, for the pages that re-run the sources."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from tlb.report.chapter import Chapter
+from tlb.system.reasons import Unavailable
+
+MACHINE = "machine"  # the column that names a row's machine
+THIS_COMPUTER = "this computer"
+
+
+def on_all_machines(page: Chapter) -> dict[str, Chapter]:
+    """Return a page's Chapter about each published machine, by the name of the machine ("Zen 4, EPYC
+    guest"): first the reference, and last this computer if the page is about it."""
+    first = page.data.reference()
+    names = sorted(page.data.machines(), key=lambda name: (name != first, name))
+    found = {about.shown_name: about for about in map(page.on, names)}
+    return found | {THIS_COMPUTER: page} if page.is_this else found
+
+
+def rows_on_all_machines(page: Chapter, experiment: str) -> pd.DataFrame:
+    """Return the rows of an experiment of all machines that have some, with the column `machine`.
+
+    Nothing is measured. Raises Unavailable("no-data") if no machine has rows.
+    """
+    frames = []
+    for name, about in on_all_machines(page).items():
+        try:
+            frames.append(about.kept(experiment).assign(**{MACHINE: name}))
+        except Unavailable as why:
+            if why.code != "no-data":
+                raise
+    if not frames:
+        raise Unavailable("no-data", experiment)
+    return pd.concat(frames, ignore_index=True)
