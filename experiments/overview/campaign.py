@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +78,7 @@ def _measured(whole: Chapter, until: float, bar: Progress, *, first_round: bool 
 
 def gridded() -> list[str]:
     """Return the chapters whose grids are measured together, in the order of the contents."""
-    return [n for n in parameters.table_of_contents() if find_spec(f"{discovery.PACKAGE}.{n}")]
+    return [name for name in parameters.table_of_contents() if discovery.has_grid(name)]
 
 
 def grids_of(scope: Scope, names: Iterable[str] | None = None) -> dict[str, list[Point]]:

@@ -42,10 +42,11 @@ def load(name: str) -> ModuleType:
 @cache
 def chapters() -> tuple[ModuleType, ...]:
     """Import the chapters that measure, in the reading order of _toc.yml."""
-    return tuple(_chapter(name) for name in table_of_contents() if _has_grid(name))
+    return tuple(_chapter(name) for name in table_of_contents() if has_grid(name))
 
 
-def _has_grid(name: str) -> bool:
+def has_grid(name: str) -> bool:
+    """Return whether a page is a chapter that measures."""
     return bool(find_spec(f"{PACKAGE}.{name}") and find_spec(f"{PACKAGE}.{name}.grid"))
 
 
