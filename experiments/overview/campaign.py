@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -77,15 +76,10 @@ def _measured(whole: Chapter, until: float, bar: Progress, *, first_round: bool 
     return bool(outcome.measured)
 
 
-def gridded() -> list[str]:
-    """Return the chapters whose grids are measured together, in the order of the contents."""
-    return [n for n in parameters.table_of_contents() if find_spec(f"{discovery.PACKAGE}.{n}")]
-
-
 def grids_of(scope: Scope, names: Iterable[str] | None = None) -> dict[str, list[Point]]:
     """Return the points of chapters, by default of all, on a computer of this scope; chapters
     without points are left out."""
-    chapters = gridded() if names is None else names
+    chapters = discovery.measured_chapters() if names is None else names
     grids = {name: discovery.load(name).grid.points(scope) for name in chapters}
     return {name: points for name, points in grids.items() if points}
 
