@@ -17,7 +17,7 @@ from tlb.report import charts
 from tlb.report.analysis import Analysis
 from tlb.report.claims import untestable_statements
 from tlb.report.page import current_page
-from tlb.report.render import MUTED, Figure, inline
+from tlb.report.render import MUTED, Figure
 from tlb.report.verdicts import verdict_table, verdicts
 from tlb.system.prose import listed
 
@@ -159,15 +159,10 @@ def _without_axis(how: Any) -> Any:
 
 @dataclass(frozen=True)
 class Borrowed(Figure):
-    """The reference machine's figure, dimmed, with a label. reason: why there is no other, if it is
-    to be said."""
-
-    machine: str = ""
-    reason: str = ""
+    """The reference machine's figure, dimmed, with a label."""
 
     def html(self) -> str:
-        label = f"Not measured on this machine; the figure shows {self.machine}. {self.reason}"
-        note = Markup('<p class="tlb-borrowed-note" role="note">{}</p>').format(inline(label))
+        note = '<p class="tlb-borrowed-note" role="note">Not measured; this is the reference.</p>'
         return f'<div class="tlb-borrowed">{note}{super().html()}</div>'
 
 
