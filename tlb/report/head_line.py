@@ -32,19 +32,28 @@ class HeadLine:
             self._handle.update(self._line(left_out))
 
     def _line(self, left_out: Mapping[str, tuple[int, int]]) -> Html:
-        published = Store(ROOT / "data")  # beside the committed text
-        reference = machine_name(published, published.reference(self._chapter))
-        text = f"The text is about our reference machine ({reference}).{self._places()}"
+        text = self._about()
         if missing := sum(missing for missing, _ in left_out.values()):
             done = 1 - missing / sum(every for _, every in left_out.values())
             text += f" {done:.0%} of this is measured; `make book` goes on."
         return Html(f'<p class="tlb-head-line" role="note">{inline(text)}</p>', text)
 
-    def _places(self) -> str:
-        """Say where on its page the machine's numbers are; "" if nowhere."""
-        source = "\n".join(cell.source for cell in cells(self._chapter) if cell.kind == "code")
+    def _about(self) -> str:
+        """Say what the text is about, and where on the page the machine's numbers are."""
+        shown = [
+            cell.source
+            for cell in cells(self._chapter)
+            if cell.kind == "code" and "remove-cell" not in cell.metadata.get("tags", [])
+        ]
+        source = "\n".join(shown)
         if "on_this_computer(" not in source:
-            return ""
+            return "The text is about our published machines."
+        published = Store(ROOT / "data")  # beside the committed text
+        reference = machine_name(published, published.reference(self._chapter))
+        text = f"The text is about our reference machine ({reference})."
         if "show_chart(" not in source:
-            return f" Numbers of {self._shown} are in a table below."
-        return f" Points of {self._shown} are in colour in the figures, and its numbers in a table below."
+            return f"{text} Numbers of {self._shown} are in a table below."
+        return (
+            f"{text} Points of {self._shown} are in colour in the figures, and its numbers in a table "
+            "below."
+        )
