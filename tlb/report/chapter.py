@@ -396,7 +396,8 @@ def begin(chapter: str, namespace: dict[str, Any]) -> Chapter:
                     given[node.id] = namespace.get(node.id)
     checked = parameters.check(chapter, given)
     is_reference = checked["machine"] == "reference"
-    page.open_page(page.Page(chapter, is_reference=is_reference))
+    is_this = checked["machine"] == "this"
+    page.open_page(page.Page(chapter, is_reference=is_reference, is_this=is_this))
     about = Chapter(chapter, checked, Store(data_root()))
     if not is_reference:
         about.head = HeadLine(chapter, about.shown_name)
