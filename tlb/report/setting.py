@@ -14,7 +14,14 @@ from tlb.report.card import processes
 from tlb.stats.curves import counter_curve, why_not_counted
 from tlb.system.page_sizes import BASE, PAGES, ordered, words
 from tlb.system.prose import count, escape_markdown, listed
-from tlb.system.reasons import PAGE_REASONS, Note, Unavailable, explain, if_available
+from tlb.system.reasons import (
+    PAGE_REASONS,
+    REASONS,
+    Note,
+    Unavailable,
+    explain,
+    if_available,
+)
 from tlb.system.units import format_size
 
 # Up to this working set, the first version of the kernels measures what later ones do.
@@ -96,8 +103,12 @@ def _counted_processes(a: Analysis) -> str:
 
 
 def about_pages(notes: Iterable[Note]) -> str:
-    """List the notes that explain why a page size was unavailable, as Markdown; "" for none."""
-    return "\n".join(dict.fromkeys(f"- {note.text}" for note in notes if note.code in PAGE_REASONS))
+    """Say in one line why page sizes have no rows, as Markdown; "" if all have some."""
+    codes = dict.fromkeys(note.code for note in notes if note.code in PAGE_REASONS)
+    if not codes:
+        return ""
+    reasons = " ".join(REASONS[code].sentence for code in codes)
+    return f"Some page sizes were not measured. {reasons} `tlb doctor` says what to do."
 
 
 # --- what was measured on it
