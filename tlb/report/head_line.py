@@ -35,7 +35,7 @@ class HeadLine:
         text = self._about()
         if missing := sum(missing for missing, _ in left_out.values()):
             done = 1 - missing / sum(every for _, every in left_out.values())
-            text += f" {done:.0%} of this is measured; `make book` goes on."
+            text += f" Of {self._shown}, {done:.0%} is measured; `make book` goes on."
         return Html(f'<p class="tlb-head-line" role="note">{inline(text)}</p>', text)
 
     def _about(self) -> str:
