@@ -14,14 +14,7 @@ from tlb.report.card import processes
 from tlb.stats.curves import counter_curve, why_not_counted
 from tlb.system.page_sizes import BASE, PAGES, ordered, words
 from tlb.system.prose import count, escape_markdown, listed
-from tlb.system.reasons import (
-    PAGE_REASONS,
-    REASONS,
-    Note,
-    Unavailable,
-    explain,
-    if_available,
-)
+from tlb.system.reasons import PAGE_REASONS, REASONS, Note, Unavailable, explain, if_available
 from tlb.system.units import format_size
 
 # Up to this working set, the first version of the kernels measures what later ones do.
