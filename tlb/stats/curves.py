@@ -248,10 +248,10 @@ class Curve:
         """
         part = self.between(low, high)
         if len(part) < 2:
-            ends = f"{low:,.0f} and {high:,.0f} {self.x}"
+            sizes = f"{low:,.0f} and {high:,.0f} {self.x}"
             if self.x == "working_set_bytes":
-                ends = f"{format_size(round(low))} and {format_size(round(high))}"
-            raise Unavailable("too-few-points", f"flatness takes two points between {ends}")
+                sizes = f"{format_size(round(low))} and {format_size(round(high))}"
+            raise Unavailable("too-few-points", f"flatness takes two points between {sizes}")
         first, *_, last = part.intervals
         ends, table = last / first, part.table
         lowest, floor = float(table["median"].min()), float(table["low"].min())
