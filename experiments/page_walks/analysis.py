@@ -15,7 +15,7 @@ from experiments.page_walks.models import MemoryPeaks, memory_peaks, shares_by_a
 from experiments.page_walks.table_chases import TableAnalysis
 from tlb.report.chapter import literature
 from tlb.stats.curves import Curve, select
-from tlb.stats.hops import below, merged, quantile, smoothed, with_one_clock
+from tlb.stats.hops import merged, quantile, smoothed, with_one_clock
 from tlb.stats.intervals import Interval, median_interval, summarise
 from tlb.system.page_sizes import BASE, PAGES, ordered, rank, words
 from tlb.system.reasons import Unavailable, if_available, required
