@@ -34,6 +34,7 @@ static struct {
 } *tlbs[THREADS], *now_used;
 static ThreadId running; /* 0 at first, which none has */
 static const HChar *output = "walks.%p", *machine = "";
+static Bool is_random_fixed; /* what Linux gives as random is the same in each run */
 
 /* --machine has these, separated by commas. */
 static struct {
@@ -202,9 +203,21 @@ static void protect(Addr a, SizeT n, Bool r, Bool w, Bool x) { forget_pages(a, n
 
 static void begin_call(ThreadId thread, UInt number, UWord *arguments, UInt count) {}
 
+/* As hash tables are seeded with it, their order and so their walks would change with each run. */
+static void fix_random(UChar *at, SizeT bytes)
+{
+    static ULong state = 1; /* Knuth's MMIX */
+    while (bytes--) {
+        state = state * 6364136223846793005ull + 1442695040888963407ull;
+        *at++ = (UChar)(state >> 56);
+    }
+}
+
 /* Valgrind tells a tool of no madvise. */
 static void end_call(ThreadId thread, UInt number, UWord *arguments, UInt count, SysRes result)
 {
+    if (number == __NR_getrandom && is_random_fixed && !sr_isError(result))
+        fix_random((UChar *)arguments[0], sr_Res(result));
     if (number == __NR_madvise && !sr_isError(result) &&
         (arguments[2] == MADV_DONTNEED || arguments[2] == MADV_FREE))
         forget_pages(arguments[0], arguments[1]);
@@ -277,7 +290,8 @@ static void finish(Int code)
 
 static Bool take_option(const HChar *arg)
 {
-    return VG_STR_CLO(arg, "--walks-out-file", output) || VG_STR_CLO(arg, "--machine", machine);
+    return VG_STR_CLO(arg, "--walks-out-file", output) || VG_STR_CLO(arg, "--machine", machine) ||
+           VG_BOOL_CLO(arg, "--fixed-random", is_random_fixed);
 }
 
 static void print_nothing(void) {}
