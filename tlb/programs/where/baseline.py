@@ -41,7 +41,9 @@ _CLONE = re.compile(r"\.(constprop|isra|part|cold|lto_priv)(\.\d+)*\b")
 _CPU_FEATURES = {"pni", "ssse3", "cx16", "abm", "avx", "rdtscp", "bmi1", "avx2", "f16c"}
 _CPU_FEATURES |= {"rdrand", "rdseed"}
 # Variables that a program gets, since it may need them; others differ from one CI to the next.
+# GLIBC_TUNABLES is also set where it is empty: `tlb where` would make the heap grow otherwise.
 _DEFAULTS = {"PATH": os.defpath, "HOME": "/", "TZ": "UTC", "LC_ALL": "C.UTF-8"}
+_DEFAULTS |= {"GLIBC_TUNABLES": ""}
 _KEPT = {"PATH", "HOME", "LD_LIBRARY_PATH", "LD_PRELOAD", "TMPDIR", "GLIBC_TUNABLES", "PYTHONPATH"}
 _FILLER, _ENVIRONMENT_BYTES, _POINTER_BYTES = "TLB_FILLER", 1 << 16, 8
 

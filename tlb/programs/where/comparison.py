@@ -16,6 +16,9 @@ from tlb.system.prose import listed
 # A growth of fewer walks or pages than this is none: another line printed at the start makes
 # dozens, and these take a few microseconds.
 LEAST = 256
+# How many times the allowed growth is allowed: which walks are exposed also depends on the order of a
+# compiler's instructions. Loops written otherwise changed it by up to 2.4 % where no walk was added.
+MARGINS: dict[Metric, int] = {"exposed": 5, "walks": 1, "pages": 1}
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd]")
 Pair = tuple[Counted, Counted]  # before and now; one of them has no counts if it is new or gone
 
@@ -30,7 +33,8 @@ class Comparison:
 
     def allowed(self, metric: Metric) -> float:
         """Return the share by which a count may grow: at least what it differs between runs."""
-        return max(self.fail_above, self.before.spread[metric], self.now.spread[metric])
+        most = MARGINS[metric] * self.fail_above
+        return max(most, self.before.spread[metric], self.now.spread[metric])
 
     def growth(self, metric: Metric) -> int:
         return self.now.totals[metric] - self.before.totals[metric]
@@ -80,19 +84,19 @@ class Comparison:
 
     def sentences(self) -> list[str]:
         """Return the verdict, then what qualifies it."""
-        now, allowed = self.now, f"{100 * self.fail_above:.6g} %"
+        now, allowed = self.now, _percentage(self.fail_above)
         grown = listed([f"{METRICS[metric]} {self._percent(metric)}" for metric in self.grown])
-        made = [f"No count grew by more than {allowed} over the baseline."]
+        made = [f"No count grew by more than is allowed (--fail-above {allowed})."]
         if self.grown:
-            made = [f"More than the baseline allows ({allowed}): {grown}."]
+            made = [f"More than is allowed (--fail-above {allowed}): {grown}."]
         if less := self._changed(-1):
             fewer = listed([f"{METRICS[metric]} {self._percent(metric)}" for metric in less])
             made.append(f"Fewer than the baseline: {fewer}. --save makes this the baseline.")
         made += [
-            f"{METRICS[metric].capitalize()} differ by {self.allowed(metric):.2%} between runs "
-            "without a change, so as much is allowed."
+            f"{METRICS[metric].capitalize()} differ by {spread:.2%} between runs of one program, so as "
+            "much is allowed."
             for metric in METRICS
-            if self.allowed(metric) > self.fail_above
+            if (spread := self.allowed(metric)) > MARGINS[metric] * self.fail_above
         ]
         levels = f"{now.geometry['base']['first']:,} and {now.geometry['base']['second']:,} entries"
         runs = f"{now.runs} runs" if now.runs > 1 else "1 run"
@@ -106,10 +110,12 @@ class Comparison:
         """Return the totals, and the functions and allocations that changed, by headings."""
         totals: list[tuple[str, ...]] = [
             (METRICS[metric], f"{self.before.totals[metric]:,}", f"{self.now.totals[metric]:,}",
-             self._percent(metric), "FAIL" if metric in self.grown else "")
+             self._percent(metric), _percentage(self.allowed(metric)), "FAIL" if metric in self.grown else "")
             for metric in METRICS
         ]  # fmt: skip
-        made: dict[str, Table] = {"Totals": (("", "baseline", "now", "change", ""), totals)}
+        made: dict[str, Table] = {
+            "Totals": (("", "baseline", "now", "change", "allowed", ""), totals)
+        }
         for heading, kind in (("Lines of code", "functions"), ("Allocations", "allocations")):
             shown: Sequence[Metric] = [*METRICS][: 3 if kind == "allocations" else 2]
             rows = [_row(pair, shown) for pair in self.changes(kind)[:MOST_ROWS]]
@@ -168,9 +174,14 @@ class Comparison:
             named = {"classname": _NO_XML.sub("?", command_words(self.now.command)), "name": words}
             case = ElementTree.SubElement(suite, "testcase", named)
             if metric in self.grown:
-                message = f"{words} {self._percent(metric)}, {self.allowed(metric):.3%} is allowed"
+                allowed = _percentage(self.allowed(metric))
+                message = f"{words} {self._percent(metric)}, allowed {allowed}"
                 ElementTree.SubElement(case, "failure", {"message": message}).text = changes
         return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _percentage(share: float) -> str:
+    return f"{100 * share:.6g}%"
 
 
 def _row(pair: Pair, shown: Iterable[Metric]) -> tuple[str, ...]:

@@ -190,7 +190,7 @@ def simulate(
     Valgrind decides: also random numbers, and the order of threads as far as it can be."""
     tool_folder = Variable("VALGRIND_LIB", str(tool()))
     options = ["--keep-debuginfo=yes", option]
-    options += ["--fixed-random=yes", "--fair-sched=try"] if fixed else []
+    options += ["--fixed-random=yes", "--fair-sched=try", "--curve=no"] if fixed else []
     return run_under_valgrind(
         command,
         "walks",
