@@ -19,6 +19,7 @@ from tlb.system.reasons import Unavailable
 
 GREW = 5  # the exit code
 THIS = "this computer"
+FAIL_ABOVE = "1%"
 
 
 @dataclass(frozen=True)
@@ -37,24 +38,25 @@ class Gate:
     def is_asked(self, others: dict[str, object]) -> bool:
         """Return whether counts are kept or compared. others: options that then have no sense. Raises
         Unavailable("bad-parameter") for options that do not go together."""
-        if self.save or self.against:
-            if given := [name for name, value in others.items() if value]:
-                raise Unavailable(
-                    "bad-parameter", f"--{given[0]} goes without --save and --baseline"
-                )
-            return True
-        needing = {"machine": self.machine, "runs": self.runs > 1, "env": self.env}
-        if given := [name for name, value in needing.items() if value]:
-            raise Unavailable("bad-parameter", f"--{given[0]} takes --save or --baseline")
-        return False
+        is_asked = bool(self.save or self.against)
+        if not self.against:
+            _refuse(self._of_a_comparison, "takes --baseline")
+        if is_asked:
+            _refuse(others, "goes without --save and --baseline")
+        else:
+            of_both = {"machine": self.machine, "runs": self.runs > 1, "env": self.env}
+            _refuse(of_both, "takes --save or --baseline")
+        return is_asked
+
+    @property
+    def _of_a_comparison(self) -> dict[str, object]:
+        is_other = self.fail_above != FAIL_ABOVE
+        return {"fail-above": is_other, "markdown": self.markdown, "junit": self.junit}
 
     def run(self, command: list[str], seconds: float, ignore_failure: bool, as_json: bool) -> None:
         """Simulate a command; keep and compare what it counts. Raises Unavailable, and
         SystemExit(GREW)."""
         fail_above = _share(self.fail_above)
-        compared = self.against is not None
-        if not compared and (self.markdown or self.junit):
-            raise Unavailable("bad-parameter", "--markdown and --junit take --baseline")
         before = Baseline.read(self.against) if self.against else None
         name, geometry = self._geometry(before)
         fixed = baseline.fixed_environment(command, _variables(self.env))
@@ -112,6 +114,12 @@ class Gate:
         for file, text in texts.items():
             if file:
                 terminal.write(file, text())
+
+
+def _refuse(options: dict[str, object], why: str) -> None:
+    """Raise Unavailable("bad-parameter") for the first option that is given."""
+    if given := [name for name, value in options.items() if value]:
+        raise Unavailable("bad-parameter", f"--{given[0]} {why}")
 
 
 def _print(now: Baseline, comparison: Comparison | None, as_json: bool) -> None:

@@ -14,7 +14,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from tlb.cli import terminal
-from tlb.cli.gate import Gate
+from tlb.cli.gate import FAIL_ABOVE, Gate
 from tlb.cli.trial import Env, Markdown, measuring
 from tlb.machine import host as hosts
 from tlb.measure.measuring_setup import Rig
@@ -61,7 +61,7 @@ def where(
     ] = False,
     save: Annotated[Path | None, Option(help="Write its counts to this file, a baseline.")] = None,
     baseline: Annotated[Path | None, Option(help="Compare its counts with this file's.")] = None,
-    fail_above: Annotated[str, Option(help="Growth over the baseline for exit code 5.")] = "1%",
+    fail_above: Annotated[str, Option(help="Growth over the baseline for exit code 5.")] = FAIL_ABOVE,
     machine: Machine = "", runs: Runs = 1, env: Env = [],  # noqa: B006
     markdown: Markdown = None,
     junit: Annotated[Path | None, Option(help="Also write a JUnit report.")] = None,

@@ -20,7 +20,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from tlb.measure import build, compiling
 from tlb.programs.levers import SITES_LIBRARY
 from tlb.programs.where.simulation import Counts, Line, Simulation, Site, line_at
-from tlb.programs.where.valgrind import TOOL, Geometry
+from tlb.programs.where.valgrind import MOST_FILE_BYTES, TOOL, Geometry
+from tlb.system.files import read_regular
 from tlb.system.processes import PROBE_S, run_whole
 from tlb.system.reasons import Unavailable
 
@@ -33,7 +34,6 @@ METRICS: dict[Metric, str] = {
 MOST_FUNCTIONS, MOST_ALLOCATIONS, MOST_NAME = 300, 60, 120  # which keep a file below 200 kB
 FRAMES = 3  # of an allocation's stack, in its name
 OTHER_MEMORY = "other memory"  # of no allocation that has a name: stacks, files, static variables
-_MOST_FILE_BYTES = 1 << 22
 # What GCC appends to the name of a function that it has changed a copy of.
 _CLONE = re.compile(r"\.(constprop|isra|part|cold|lto_priv)(\.\d+)*\b")
 # What Valgrind, which shows programs a CPU of its own, takes from the real one (VEX_HWCAPS_AMD64 in
@@ -121,8 +121,7 @@ class Baseline(BaseModel):
     def read(cls, file: Path) -> Baseline:
         """Return the baseline of a file. Raises Unavailable("bad-parameter")."""
         try:
-            with file.open("rb") as opened:  # it may be a device, which does not end
-                return cls.model_validate_json(opened.read(_MOST_FILE_BYTES))
+            return cls.model_validate_json(read_regular(file, MOST_FILE_BYTES))
         except ValidationError as wrong:
             first = wrong.errors()[0]
             place = ".".join(map(str, first["loc"]))

@@ -19,10 +19,12 @@ from tlb.machine.cpuid import Tlb, ways_of
 from tlb.machine.host import Host, data_tlbs
 from tlb.measure import build, compiling
 from tlb.measure.prebuilt import compiler
+from tlb.system.files import read_regular
 from tlb.system.page_sizes import BASE, page_bytes
 from tlb.system.reasons import Unavailable
 
 TOOL = Path(__file__).parent / "tool" / "walks.c"
+MOST_FILE_BYTES = 1 << 22  # of a geometry
 # The published machines' geometries by short names, made from data/ by tests/programs/test_baseline.py.
 MACHINES = Path(__file__).parent / "machines.json"
 LACKS_VALGRIND = "Valgrind with its libraries and headers; Debian, Ubuntu: apt install valgrind"
@@ -148,11 +150,11 @@ def named_geometry(name: str) -> Geometry:
     if name in published:
         return published[name]
     try:
-        return Geometry.of_document(json.loads(Path(name).read_text(encoding="utf-8")))
+        return Geometry.of_document(json.loads(read_regular(Path(name), MOST_FILE_BYTES)))
     except FileNotFoundError:
         known = ", ".join(published)
         why = f"there is no such file, and the published machines are {known}"
-    except (OSError, ValueError) as error:  # ValueError: no JSON, no text, a NUL in the name
+    except (OSError, ValueError, RecursionError) as error:  # no JSON, no text, a NUL in the name
         why = str(getattr(error, "strerror", None) or error)
     raise Unavailable("bad-parameter", f"--machine {name}: {why}")
 
