@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median_low
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -46,6 +46,7 @@ _DEFAULTS = {"PATH": os.defpath, "HOME": "/", "TZ": "UTC", "LC_ALL": "C.UTF-8"}
 _DEFAULTS |= {"GLIBC_TUNABLES": ""}
 _KEPT = {"PATH", "HOME", "LD_LIBRARY_PATH", "LD_PRELOAD", "TMPDIR", "GLIBC_TUNABLES", "PYTHONPATH"}
 _FILLER, _ENVIRONMENT_BYTES, _POINTER_BYTES = "TLB_FILLER", 1 << 16, 8
+_PATH_BYTES = 1 << 12  # of PATH, which slashes at its end fill: CPython copies it
 
 
 class Counted(BaseModel):
@@ -78,8 +79,8 @@ class Baseline(BaseModel):
     geometry: dict[str, Any]
     conditions: dict[str, str]
     runs: int
-    totals: dict[Metric, int]
-    spread: dict[Metric, float]
+    totals: dict[Metric, Annotated[int, Field(ge=0, le=1 << 60)]]
+    spread: dict[Metric, Annotated[float, Field(ge=0, allow_inf_nan=False)]]
     functions: list[Counted]
     allocations: list[Counted]
 
@@ -91,7 +92,7 @@ class Baseline(BaseModel):
     @field_validator("totals", "spread")
     @classmethod
     def _has_all(cls, by_metric: dict[Metric, Any]) -> dict[Metric, Any]:
-        if by_metric.keys() != METRICS.keys() or min(by_metric.values()) < 0:
+        if by_metric.keys() != METRICS.keys():
             raise ValueError(f"not {', '.join(METRICS)}")
         return by_metric
 
@@ -181,6 +182,7 @@ def fixed_environment(command: list[str], variables: Mapping[str, str]) -> list[
     size, so that neither what else is set nor the folder moves its stack. variables: also set."""
     kept = _DEFAULTS | {name: os.environ[name] for name in _KEPT if os.environ.get(name)}
     kept |= variables
+    kept["PATH"] += "/" * (-len(os.fsencode(kept["PATH"])) % _PATH_BYTES)
     # Folders in what `tlb where` and Valgrind set: TLB_SITES, VALGRIND_LIB, and twice LD_PRELOAD.
     folders = [tempfile.gettempdir(), *[str(build.build_folder())] * 3]
     used = sum(len(os.fsencode(word)) for word in [*kept, *kept.values(), *folders, command[0]])
