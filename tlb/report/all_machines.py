@@ -20,15 +20,15 @@ def on_all_machines(page: Chapter) -> dict[str, Chapter]:
     return found | {THIS_COMPUTER: page} if page.is_this else found
 
 
-def rows_on_all_machines(page: Chapter, experiment: str) -> pd.DataFrame:
+def rows_on_all_machines(page: Chapter, experiment: str, engine: str = "") -> pd.DataFrame:
     """Return the rows of an experiment of all machines that have some, with the column `machine`.
 
-    Nothing is measured. Raises Unavailable("no-data") if no machine has rows.
+    engine: of kernels with rows of several engines; by default the page's. Nothing is measured. Raises Unavailable("no-data") if no machine has rows.
     """
     frames = []
     for name, about in on_all_machines(page).items():
         try:
-            frames.append(about.kept(experiment).assign(**{MACHINE: name}))
+            frames.append(about.kept(experiment, engine).assign(**{MACHINE: name}))
         except Unavailable as why:
             if why.code != "no-data":
                 raise
