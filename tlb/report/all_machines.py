@@ -5,7 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from tlb.report.chapter import Chapter
-from tlb.system.reasons import Unavailable
+from tlb.report.quantities import QUANTITIES
+from tlb.system.reasons import Unavailable, if_available
 
 MACHINE = "machine"  # the column that names a row's machine
 THIS_COMPUTER = "this computer"
@@ -35,3 +36,13 @@ def rows_on_all_machines(page: Chapter, experiment: str, engine: str = "") -> pd
     if not frames:
         raise Unavailable("no-data", experiment)
     return pd.concat(frames, ignore_index=True)
+
+
+def estimates_on_all_machines(page: Chapter, experiment: str) -> pd.DataFrame:
+    """Return what a chapter's kept quantities estimate, a row each by its name, and a column for each
+    machine; NaN for what a machine lacks."""
+    found = {}
+    for name, about in on_all_machines(page).items():
+        kept = if_available(about.store.read_document, about.machine, QUANTITIES) or {}
+        found[name] = {key: one.get("value") for key, one in kept.get(experiment, {}).items()}
+    return pd.DataFrame(found, dtype=float)
