@@ -45,7 +45,8 @@ def on_all_machines(page: Chapter) -> dict[str, Chapter]:
 def rows_on_all_machines(page: Chapter, experiment: str, engine: str = "") -> pd.DataFrame:
     """Return the rows of an experiment of all machines that have some, with the column `machine`.
 
-    engine: of kernels with rows of several engines; by default the page's. Nothing is measured. Raises Unavailable("no-data") if no machine has rows.
+    engine: of kernels with rows of several engines; by default the page's. Nothing is measured.
+    Raises Unavailable("no-data") if no machine has rows.
     """
     frames = []
     for name, about in on_all_machines(page).items():
