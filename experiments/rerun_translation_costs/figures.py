@@ -51,7 +51,7 @@ def sample_run(loops: pd.DataFrame) -> alt.FacetChart:
     x = alt.X(
         "working_set_bytes:Q",
         axis=charts.bytes_axis("Working set", ticks),
-        scale=charts.log_scale(domain=(2**18, 2.0**39)),
+        scale=charts.log_scale(domain=(2**18, 2.0**41)),
     )
     times = charts.within(charts.TIMES, loops["median"].min(), loops["median"].max())
     y = alt.Y("median:Q", axis=charts.ns_axis("", times), scale=charts.log_scale(10))
@@ -61,7 +61,7 @@ def sample_run(loops: pd.DataFrame) -> alt.FacetChart:
     return chart.facet(facet, columns=2)
 
 
-def gains(found: pd.DataFrame) -> alt.LayerChart:
+def gains(found: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
     """Draw how many times as fast the published loop is on 2 MiB pages, by working set.
 
     found: columns machine, working_set_bytes, median, low, high.
