@@ -382,6 +382,16 @@ def marks(
     return alt.LayerChart(layer=[rules, *labels])
 
 
+def ends_of_curves(data: pd.DataFrame, series: str, x: str, y: str, times: float) -> pd.DataFrame:
+    """Return the last point of each series, with `name_y`: where its name stands on a logarithmic y.
+    Names are `times` apart, or more, so that none covers another."""
+    ends = data.loc[data.groupby(series)[x].idxmax()].sort_values(y)
+    places: list[float] = []
+    for value in ends[y]:
+        places.append(max(value, places[-1] * times) if places else value)
+    return ends.assign(name_y=places)
+
+
 def rows(field: str, names: Sequence[str], *layers: alt.Chart) -> alt.LayerChart:
     """Layers whose y is `row(field, names)`, with each name above its row. Beside it, a name of
     thirty letters would leave a telephone no width to draw in."""
