@@ -385,6 +385,17 @@ def row(field: str, names: Sequence[str]) -> alt.Y:
     return alt.Y(f"{field}:N", sort=list(names), axis=None)
 
 
+def panels(
+    layers: alt.LayerChart, names: Sequence[str], unit: str, columns: Literal[2, 3] = 2
+) -> alt.FacetChart:
+    """A panel for each name in the column `machine`, with the name and the unit of y above it: their
+    y has no room for a title. The layers share their data."""
+    label = f"datum.label + ', {unit}'"
+    header = alt.Header(title=None, labelAnchor="start", labelExpr=label)
+    panel = layers.properties(width={2: 265, 3: 165}[columns], height=150)
+    return panel.facet(alt.Facet("machine:N", sort=list(names), header=header), columns=columns)
+
+
 def capacities(
     entries: Sequence[int],
     x: str = "working_set_bytes",
