@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 import altair as alt
 import pandas as pd
 
-from tlb.report.render import INK, MUTED, PALETTE
+from tlb.report.render import FONT_PX, INK, MUTED, PALETTE
 from tlb.stats.curves import Curve
 from tlb.system.page_sizes import SWEPT, ordered
 from tlb.system.reasons import required
@@ -388,12 +388,14 @@ def row(field: str, names: Sequence[str]) -> alt.Y:
 def panels(
     layers: alt.LayerChart, names: Sequence[str], unit: str, columns: Literal[2, 3] = 2
 ) -> alt.FacetChart:
-    """A panel for each name in the column `machine`, with the name and the unit of y above it: their
-    y has no room for a title. The layers share their data."""
-    label = f"datum.label + ', {unit}'"
-    header = alt.Header(title=None, labelAnchor="start", labelExpr=label)
+    """A panel for each name in the column `machine`, under the unit of y, for whose title a panel has
+    no room. The layers share their data."""
+    header = alt.Header(title=None, labelAnchor="start")
     panel = layers.properties(width={2: 265, 3: 165}[columns], height=150)
-    return panel.facet(alt.Facet("machine:N", sort=list(names), header=header), columns=columns)
+    machine = alt.Facet("machine:N", sort=list(names), header=header)
+    return panel.facet(machine, columns=columns).properties(
+        title=alt.Title(unit, fontSize=FONT_PX, fontWeight="normal")
+    )
 
 
 def capacities(
