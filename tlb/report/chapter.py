@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 from typing import Any
 
 import pandas as pd
@@ -186,18 +187,22 @@ class Chapter(Subject):
 
         About this computer, points without rows are measured first. Raises Unavailable, no-data if
         there are no rows; on the page of another machine than the reference, its own experiment
-        then has no rows, with the columns of the reference's.
+        has all columns of the reference's, and may have no rows.
         """
         if self.is_this:
             self.campaign({name or self.name: points}, seconds=self._seconds)
             if self.head:
                 self.head.update(self.left_out)
+        theirs = published(self.name, "reference") if self.head and not name else None
         try:
             frame = self._rows(name or self.name, points)
         except Unavailable as why:
-            if name or not self.head or why.code != "no-data":
+            if theirs is None or why.code != "no-data":
                 raise
-            return published(self.name, "reference").kept(self.name)[:0]
+            return theirs.kept(self.name)[:0]
+        if theirs is not None:  # a kernel without rows has no columns either
+            every = frame.columns.union(theirs.kept(self.name).columns, sort=False)
+            frame = frame.reindex(columns=every)
         return frame[kernels.is_within(frame, self.profile.max_working_set)].reset_index(drop=True)
 
     def campaign(
@@ -205,14 +210,14 @@ class Chapter(Subject):
         grids: Mapping[str, Collection[Point]],
         *,
         seconds: float,
-        first_round: bool = False,
+        rounds: float = inf,
         progress: Progress | None = None,
     ) -> Outcome:
         """Measure what is missing of these grids (`campaign.run` has the arguments).
 
         A point that a claim compares gets the profile's `repeats`, and up to nine if its interval
         is wide; any other gets `shape_repeats`.
-        Notes say what was lacking and, unless it is the first round, what there was no time for.
+        Notes say what was lacking and, at the end of all rounds, what there was no time for.
         """
         profile, compared = self.profile, claims.compared_points(self.scope)
         outcome = campaign.run(
@@ -222,7 +227,7 @@ class Chapter(Subject):
             most=campaign.most_mappings(profile.repeats),
             seconds=seconds,
             compared=compared,
-            first_round=first_round,
+            rounds=rounds,
             progress=progress,
         )
         names = ", ".join(grids)
@@ -233,7 +238,7 @@ class Chapter(Subject):
         largest = {(point.pages, why.code): why.note for point, why in lacking}
         for note in sorted({*largest.values()}):
             self._note(note)
-        if outcome.skipped and not first_round:
+        if outcome.skipped and rounds == inf:
             every = outcome.skipped + outcome.cached + outcome.measured
             self.left_out[names] = outcome.skipped, every
             left_out = f"{outcome.skipped} of {every} measurements of {names} were left out"
@@ -395,7 +400,8 @@ def begin(chapter: str, namespace: dict[str, Any]) -> Chapter:
                     given[node.id] = namespace.get(node.id)
     checked = parameters.check(chapter, given)
     is_reference = checked["machine"] == "reference"
-    page.open_page(page.Page(chapter, is_reference=is_reference))
+    is_this = checked["machine"] == "this"
+    page.open_page(page.Page(chapter, is_reference=is_reference, is_this=is_this))
     about = Chapter(chapter, checked, Store(data_root()))
     if not is_reference:
         about.head = HeadLine(chapter, about.shown_name)
