@@ -231,11 +231,11 @@ def _share(a: Analysis, stride: int) -> Interval:
 
 
 def _more_than_one_walk_a_page(a: Analysis, stride: int) -> Interval:
-    """Return the walks a load, as counted, beyond the first load to each page: 0 if all others
-    hit."""
+    """Return the walks a load, as counted, beyond the first load to each page: 0 if all others hit.
+    To a thousandth, for counts are no exacter."""
     walks, first = a.stride_walks.at(stride), stride / PAGE_STRIDE
-    low, high = walks.low - first, walks.high - first
-    return Interval(walks.value - first, low, high, walks.coverage, walks.modes)
+    value, low, high = (round(n - first, 3) + 0.0 for n in walks.value_and_bounds)
+    return Interval(value, low, high, walks.coverage, walks.modes)
 
 
 @claim("small-strides-hit", points=_plain(8, 64, NARROW_STRIDE, pages=BOTH))
