@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 import altair as alt
 import pandas as pd
 
-from tlb.report.render import INK, MUTED, PALETTE
+from tlb.report.render import FONT_PX, INK, MUTED, PALETTE
 from tlb.stats.curves import Curve
 from tlb.system.page_sizes import ordered
 from tlb.system.reasons import required
@@ -406,6 +406,19 @@ def rows(field: str, names: Sequence[str], *layers: alt.Chart) -> alt.LayerChart
 def row(field: str, names: Sequence[str]) -> alt.Y:
     """The y of `rows`."""
     return alt.Y(f"{field}:N", sort=list(names), axis=None)
+
+
+def panels(
+    layers: alt.LayerChart, names: Sequence[str], unit: str, columns: Literal[2, 3] = 2
+) -> alt.FacetChart:
+    """A panel for each name in the column `machine`, under the unit of y, for whose title a panel has
+    no room. The layers share their data."""
+    header = alt.Header(title=None, labelAnchor="start")
+    panel = layers.properties(width={2: 265, 3: 165}[columns], height=150)
+    machine = alt.Facet("machine:N", sort=list(names), header=header)
+    return panel.facet(machine, columns=columns).properties(
+        title=alt.Title(unit, fontSize=FONT_PX, fontWeight="normal")
+    )
 
 
 def capacities(
