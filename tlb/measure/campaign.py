@@ -82,7 +82,7 @@ def run(
     most: int = 0,
     seconds: float = inf,
     compared: Callable[[Point], bool] = lambda point: True,
-    first_round: bool = False,
+    rounds: float = inf,
     progress: Progress | None = None,
     quiet: bool = False,
     seed: int = 0,
@@ -92,7 +92,7 @@ def run(
 
     repeats: mappings per point. most: of a point whose interval stays wide, once all rounds are
     measured. seconds: no point is begun that would end later. compared: points that come first
-    where time is short. first_round: end after it. progress: of a whole that this is a part of.
+    where time is short. rounds: end after so many. progress: of a whole that this is a part of.
 
     A point that the machine cannot do is in `lacking` and is not tried again; so is one without
     time now that was lacking the last time. Ctrl-C loses only what is not proved. Raises
@@ -105,7 +105,7 @@ def run(
         own_bar = nullcontext(progress) if progress else Progress(" ".join(grids), quiet)
         with measuring_lock(), own_bar as bar:
             bar.expect(schedule.expected(), begin + seconds, EXTRA_SHARE * schedule.may_add)
-            groups = schedule.groups(bar, outcome.lacking, first_round)
+            groups = schedule.groups(bar, outcome.lacking, rounds)
             done = _measure(rig, schedule, groups, bar, retry_share, outcome)
     remember_lacks(rig, {p for p, _ in due}, {p for p, _ in done}, outcome)
     outcome.left = Counter(
@@ -219,16 +219,15 @@ class _Schedule:
         return expected(group for points in rounds for group in groups(points, self.shuffle))
 
     def groups(
-        self, bar: Progress, lacking: Collection[Point], first_round: bool
+        self, bar: Progress, lacking: Collection[Point], rounds: float
     ) -> Iterator[tuple[int, Group]]:
         """(repeat, what one process may measure), as what was measured before is stored. Rounds
         that measure nothing have no mappings beyond them: a second run adds nothing."""
         stored = self._stored
         yield from self._round(0, self._of(0))
-        if first_round:
-            return
         rest = sorted({repeat for _, repeat in self.due()} - {0})
         bar.remain(self._cost(self._of(repeat, lacking) for repeat in rest))
+        rest = [repeat for repeat in rest if repeat < rounds]
         parts = (
             [lambda point: True]
             if bar.has_time_for_all()
@@ -237,6 +236,8 @@ class _Schedule:
         for part in parts:
             for repeat in rest:
                 yield from self._round(repeat, [p for p in self._of(repeat, lacking) if part(p)])
+        if rounds < inf:
+            return
         chosen = self._widest(bar, lacking) if self.may_add and self._stored > stored else []
         added = {
             repeat: [p for p in chosen if repeat in self.missing[p]]

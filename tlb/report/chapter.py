@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 from typing import Any
 
 import pandas as pd
@@ -205,14 +206,14 @@ class Chapter(Subject):
         grids: Mapping[str, Collection[Point]],
         *,
         seconds: float,
-        first_round: bool = False,
+        rounds: float = inf,
         progress: Progress | None = None,
     ) -> Outcome:
         """Measure what is missing of these grids (`campaign.run` has the arguments).
 
         A point that a claim compares gets the profile's `repeats`, and up to nine if its interval
         is wide; any other gets `shape_repeats`.
-        Notes say what was lacking and, unless it is the first round, what there was no time for.
+        Notes say what was lacking and, at the end of all rounds, what there was no time for.
         """
         profile, compared = self.profile, claims.compared_points(self.scope)
         outcome = campaign.run(
@@ -222,7 +223,7 @@ class Chapter(Subject):
             most=campaign.most_mappings(profile.repeats),
             seconds=seconds,
             compared=compared,
-            first_round=first_round,
+            rounds=rounds,
             progress=progress,
         )
         names = ", ".join(grids)
@@ -233,7 +234,7 @@ class Chapter(Subject):
         largest = {(point.pages, why.code): why.note for point, why in lacking}
         for note in sorted({*largest.values()}):
             self._note(note)
-        if outcome.skipped and not first_round:
+        if outcome.skipped and rounds == inf:
             every = outcome.skipped + outcome.cached + outcome.measured
             self.left_out[names] = outcome.skipped, every
             left_out = f"{outcome.skipped} of {every} measurements of {names} were left out"

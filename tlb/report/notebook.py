@@ -26,7 +26,7 @@ def judge(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
     """Show a chapter's claims as a table, and keep for the page's listings what source measured its
     rows.
 
-    bands: for a predicate by its name, keywords in place of its defaults, as in `judge(claims, a,
+    bands: for a predicate by its name, keywords in place of its defaults, as in `judge(claims, analysis,
     price_is_flat={"most": 1.1})`.
     """
     page = current_page()
