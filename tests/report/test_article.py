@@ -54,6 +54,12 @@ def test_another_machine_s_chart_lies_over_the_reference_s(committed, tmp_path, 
     assert made.data.equals(own) and made.reference.data.equals(DATA)
 
 
+def test_a_chart_of_all_machines_is_drawn_once(committed, tmp_path, monkeypatch):
+    every = DATA.assign(machine="Zen 4")
+    made = run(CHART, committed, False, tmp_path, monkeypatch, data=every)
+    assert not isinstance(made, Overlaid | Borrowed) and made.figure.data.equals(every)
+
+
 def test_where_nothing_was_measured_the_reference_s_chart_is_dimmed(
     committed, tmp_path, monkeypatch
 ):
