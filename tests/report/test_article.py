@@ -10,7 +10,7 @@ from support.pages import run_cells
 
 from tlb.report import article, page, quantities
 from tlb.report.notebook import Borrowed, Overlaid
-from tlb.report.quantities import Measured
+from tlb.report.quantities import QUANTITIES, Measured
 
 DATA = pd.DataFrame({"x": [1, 2], "median": [3.5, 4.5]})
 
@@ -76,7 +76,8 @@ def test_quantities_stand_beside_the_reference_s_and_are_kept_with_the_page(tmp_
     assert made.table.text.splitlines()[1].split("\t")[1:3] == ["1.0 ns", "2.0 ns"]
     data, metadata = made._repr_mimebundle_()
     output = {"data": data, "metadata": metadata}
-    assert article.recorded({"cells": [{"outputs": [output]}]}) == {"made": own.kept}
+    notebook = {"cells": [{"outputs": [output]}]}
+    assert article.recorded(notebook, QUANTITIES) == {"made": own.kept}
 
 
 def test_a_quantity_that_no_cell_recorded_is_a_mistake(tmp_path, monkeypatch):

@@ -72,7 +72,7 @@ def test_a_predicate_is_a_verdict_and_what_is_lacking_cannot_be_told_or_tested(c
     assert [(one.verdict, one.reason) for one in found] == [
         ("holds", ""),
         ("cannot tell", "ambiguous"),
-        ("not testable here", ""),
+        ("not testable here", "no-pmu"),
         ("cannot tell", "too-few-points"),
     ]
     assert found[1].why == UNDECIDED["ambiguous"] and found[0].effects == ()
@@ -148,7 +148,7 @@ def test_an_obstacle_makes_a_claim_untestable_before_its_predicate_runs(
 def table_of(*rows: tuple[str, str, str]) -> Html:
     return verdict_table(
         [
-            Verdict(Claim("made-up", "boncz1999", says, table_of, None), verdict, evidence)
+            Verdict(verdict, evidence, claim=Claim("made-up", "boncz1999", says, table_of, None))
             for says, verdict, evidence in rows
         ]
     )

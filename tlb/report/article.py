@@ -161,10 +161,12 @@ def _mappings(quantity: Quantity) -> str:
     return str(quantity.mappings) if quantity.mappings else ""
 
 
-def recorded(notebook: dict[str, Any]) -> dict[str, Any]:
-    """Return the quantities that an executed notebook's outputs keep, by chapter."""
-    found: dict[str, Any] = {}
+def recorded(notebook: dict[str, Any], kind: str) -> dict[str, dict[str, Any]]:
+    """Return what an executed notebook's outputs keep, by chapter: QUANTITIES or ANSWERS."""
+    found: dict[str, dict[str, Any]] = {}
     for cell in notebook["cells"]:
         for output in cell.get("outputs", ()):
-            found |= output.get("metadata", {}).get("tlb", {}).get(QUANTITIES, {})
+            kept = output.get("metadata", {}).get("tlb", {}).get(kind, {})
+            for chapter, named in kept.items():
+                found.setdefault(chapter, {}).update(named)
     return found

@@ -15,24 +15,40 @@ from markupsafe import Markup
 from tlb.measure import build
 from tlb.report import charts
 from tlb.report.analysis import Analysis
+from tlb.report.answers import ANSWERS
 from tlb.report.claims import untestable_statements
 from tlb.report.page import current_page
-from tlb.report.render import MUTED, Figure, inline
+from tlb.report.render import MUTED, Figure, Html, inline
 from tlb.report.verdicts import verdict_table, verdicts
 from tlb.system.prose import listed
 
 
 def judge(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
-    """Show a chapter's claims as a table, and keep for the page's listings what source measured its
-    rows.
+    """Show a chapter's claims as a table, keep the answers in the notebook, and keep for the page's
+    listings what source measured its rows.
 
     bands: for a predicate by its name, keywords in place of its defaults, as in `judge(claims, analysis,
     price_is_flat={"most": 1.1})`.
     """
-    page = current_page()
-    page.put(verdict_table(verdicts(module, a, **bands), untestable_statements(a.chapter)))
+    page, found = current_page(), verdicts(module, a, **bands)
+    answers = {verdict.claim.id: verdict.answer.kept for verdict in found}
+    table = verdict_table(found, untestable_statements(a.chapter))
+    page.put(ClaimsTable(table, {page.notebook: answers}))
     if lines := measured_by(a.frame):
         page.put(MeasuredBy(lines))
+
+
+@dataclass(frozen=True)
+class ClaimsTable:
+    """A table of verdicts, with the answers that they follow from as data, by chapter and claim."""
+
+    table: Html
+    answers: dict[str, dict[str, Any]]
+
+    def _repr_mimebundle_(
+        self, include: Any = None, exclude: Any = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        return self.table._repr_mimebundle_(), {"tlb": {ANSWERS: self.answers}}
 
 
 # --- the reference machine beside another

@@ -44,12 +44,14 @@ class Page:
 
     is_reference: whether it is about the reference machine, as committed. Another machine's page
     has the same text, which is about the reference, and a dash in the place of what it lacks.
+    is_this: whether it is about this computer.
     """
 
     notebook: str
     put: Callable[[Any], object] = display
     cell: int | None = None  # the number of the cell that runs; None asks IPython
     is_reference: bool = True
+    is_this: bool = False
     texts: set[int | str] = field(default_factory=set)  # cells whose committed text was shown
 
     @property

@@ -38,7 +38,9 @@ from tlb.measure import publishing
 from tlb.measure.row_database import DATABASE_FILE, DATABASE_LOGS, RowDatabase
 from tlb.measure.store import Store, data_root
 from tlb.report import article, card, page, parameters
+from tlb.report.answers import ANSWERS
 from tlb.report.parameters import BOOK, table_of_contents
+from tlb.report.quantities import QUANTITIES
 from tlb.system.files import ROOT, disk_errors, measuring_lock
 from tlb.system.reasons import if_available
 
@@ -231,11 +233,13 @@ def records_quantities(chapter: str) -> bool:
 
 
 def keep_quantities(store: Store, machine: str, executed: Path) -> None:
-    """Keep what an executed chapter recorded of a machine beside its rows."""
-    recorded = article.recorded(json.loads(executed.read_text(encoding="utf-8")))
-    if recorded:
-        kept = if_available(store.read_document, machine, article.QUANTITIES) or {}
-        store.write_document(machine, article.QUANTITIES, kept | recorded)
+    """Keep what an executed chapter recorded of a machine beside its rows: its quantities, and its
+    answers to claims."""
+    notebook = json.loads(executed.read_text(encoding="utf-8"))
+    for kind in (QUANTITIES, ANSWERS):
+        if recorded := article.recorded(notebook, kind):
+            kept = if_available(store.read_document, machine, kind) or {}
+            store.write_document(machine, kind, kept | recorded)
 
 
 # --- a machine's book
