@@ -71,6 +71,12 @@ def test_a_chart_that_no_machine_changes_is_shown_as_on_the_reference_s_page(
     assert type(made) is Figure and made.alt == "It rises."
 
 
+def test_a_chart_of_all_machines_is_drawn_once(committed, tmp_path, monkeypatch):
+    every = DATA.assign(machine="Zen 4")
+    made = run(CHART, committed, False, tmp_path, monkeypatch, data=every)
+    assert not isinstance(made, Overlaid | Borrowed) and made.figure.data.equals(every)
+
+
 def test_where_nothing_was_measured_the_reference_s_chart_is_dimmed(
     committed, tmp_path, monkeypatch
 ):

@@ -184,7 +184,7 @@ def _interval(one: Bounds, digits: int) -> Markup:
 WRONG_BY_CHANCE = 0.05
 # Kernels whose earlier versions warmed what they then timed, and the first version that does not:
 # rows of the earlier ones are shown, marked, and prove nothing.
-SUPERSEDED = {"shootdown": 2, "fork_write": 2, "prefault": 2}
+SUPERSEDED = {"shootdown": 2, "fork_write": 2}
 
 
 def decided(truth: Truth) -> bool | None:
