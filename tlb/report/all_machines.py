@@ -79,7 +79,7 @@ _TABLE = (
     '<div class="tlb-table tlb-by-machine"><table><thead><tr>{}</tr></thead>'
     "<tbody>{}</tbody></table></div>"
 )
-NOT_MEASURED = "not measured"
+NOT_MEASURED, NOT_TESTABLE = "not measured", "not testable"
 # Why a claim is open, in the few words that a cell has room for.
 _REASON_WORDS = {
     "few": "too few mappings",
@@ -148,7 +148,8 @@ def verdict_cell(statement: Statement, answer: KeptAnswer | None) -> tuple[str, 
     """Return the evidence as plain text, and as markup the verdict with the number that decides it,
     or why it is open."""
     if answer is None:
-        return "", Markup(NOT_MEASURED)
+        is_untestable = statement.status == "not testable"
+        return "", Markup(NOT_TESTABLE if is_untestable else NOT_MEASURED)
     found = answer.decide()
     word = verdict_html(found.verdict, CSS_CLASS_BY_VERDICT[found.verdict], found.reason)
     more = [number_words(statement, found), "" if found.is_decided else reason_words(found.reason)]
@@ -177,8 +178,11 @@ def _unit(statement: Statement, effect: Effect) -> str:
 
 
 def predicted(statement: Statement) -> str:
-    """Return the band that would support a claim, "" if it has none."""
+    """Return the band that would support a claim, "" if it has none; of one that no measurement
+    here tests, also what would."""
+    what_would = statement.note if statement.status == "not testable" else ""
     if not any(map(isfinite, statement.band)):
-        return ""
+        return what_would
     unit = "" if statement.unit in ("ratio", "share") else f" {statement.unit}"
-    return f"{range_words(*statement.band)}{unit}"
+    band = f"{range_words(*statement.band)}{unit}"
+    return f"{band}; {what_would}" if what_would else band
