@@ -16,6 +16,7 @@ from tlb.report.answers import ANSWERS, Decision, KeptAnswer
 from tlb.report.chapter import Chapter
 from tlb.report.claims import Statement, statements
 from tlb.report.names import short_machine_names
+from tlb.report.quantities import QUANTITIES
 from tlb.report.render import Html, inline, join
 from tlb.report.verdicts import (
     CSS_CLASS_BY_VERDICT,
@@ -41,21 +42,32 @@ def on_all_machines(page: Chapter) -> dict[str, Chapter]:
     return found | {THIS_COMPUTER: page} if page.is_this else found
 
 
-def rows_on_all_machines(page: Chapter, experiment: str) -> pd.DataFrame:
+def rows_on_all_machines(page: Chapter, experiment: str, engine: str = "") -> pd.DataFrame:
     """Return the rows of an experiment of all machines that have some, with the column `machine`.
 
-    Nothing is measured. Raises Unavailable("no-data") if no machine has rows.
+    engine: of kernels with rows of several engines; by default the page's. Nothing is measured.
+    Raises Unavailable("no-data") if no machine has rows.
     """
     frames = []
     for name, about in on_all_machines(page).items():
         try:
-            frames.append(about.kept(experiment).assign(**{MACHINE: name}))
+            frames.append(about.kept(experiment, engine).assign(**{MACHINE: name}))
         except Unavailable as why:
             if why.code != "no-data":
                 raise
     if not frames:
         raise Unavailable("no-data", experiment)
     return pd.concat(frames, ignore_index=True)
+
+
+def estimates_on_all_machines(page: Chapter, experiment: str) -> pd.DataFrame:
+    """Return what a chapter's kept quantities estimate, a row each by its name, and a column for each
+    machine; NaN for what a machine lacks."""
+    found = {}
+    for name, about in on_all_machines(page).items():
+        kept = if_available(about.store.read_document, about.machine, QUANTITIES) or {}
+        found[name] = {key: one.get("value") for key, one in kept.get(experiment, {}).items()}
+    return pd.DataFrame(found, dtype=float)
 
 
 # --- verdicts
