@@ -86,13 +86,13 @@ class Analysis(TableAnalysis):
 
     @cached_property
     def hops(self) -> pd.DataFrame:
-        """A row per process of walks timed hop by hop: pages, working_set_bytes, p50 and p95 of a
-        hop in ns without the clock's cost, and tail, their ratio."""
+        """A row per process of walks timed hop by hop: pages, working_set_bytes, p50, p95 and p99
+        of a hop in ns without the clock's cost, and tail, the ratio of the first two."""
         rows = self.walks(1)
-        each = [quantile(smoothed(row), [0.5, 0.95]) for _, row in rows.iterrows()]
-        p50, p95 = np.array(each).reshape(-1, 2).T
+        each = [quantile(smoothed(row), [0.5, 0.95, 0.99]) for _, row in rows.iterrows()]
+        p50, p95, p99 = np.array(each).reshape(-1, 3).T
         return rows[["pages", SIZE_COLUMN]].assign(
-            p50=p50, p95=p95, tail=lambda t: t["p95"] / t["p50"]
+            p50=p50, p95=p95, p99=p99, tail=lambda t: t["p95"] / t["p50"]
         )
 
     def curves(self, quantile: str) -> dict[str, Curve]:

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 import altair as alt
 import pandas as pd
 
-from tlb.report.render import INK, MUTED, PALETTE
+from tlb.report.render import FONT_PX, INK, MUTED, PALETTE
 from tlb.stats.curves import Curve
 from tlb.system.page_sizes import ordered
 from tlb.system.reasons import required
@@ -382,6 +382,16 @@ def marks(
     return alt.LayerChart(layer=[rules, *labels])
 
 
+def ends_of_curves(data: pd.DataFrame, series: str, x: str, y: str, times: float) -> pd.DataFrame:
+    """Return the last point of each series, with `name_y`: where its name stands on a logarithmic y.
+    Names are `times` apart, or more, so that none covers another."""
+    ends = data.loc[data.groupby(series)[x].idxmax()].sort_values(y)
+    places: list[float] = []
+    for value in ends[y]:
+        places.append(max(value, places[-1] * times) if places else value)
+    return ends.assign(name_y=places)
+
+
 def rows(field: str, names: Sequence[str], *layers: alt.Chart) -> alt.LayerChart:
     """Layers whose y is `row(field, names)`, with each name above its row. Beside it, a name of
     thirty letters would leave a telephone no width to draw in."""
@@ -396,6 +406,19 @@ def rows(field: str, names: Sequence[str], *layers: alt.Chart) -> alt.LayerChart
 def row(field: str, names: Sequence[str]) -> alt.Y:
     """The y of `rows`."""
     return alt.Y(f"{field}:N", sort=list(names), axis=None)
+
+
+def panels(
+    layers: alt.LayerChart, names: Sequence[str], unit: str, columns: Literal[2, 3] = 2
+) -> alt.FacetChart:
+    """A panel for each name in the column `machine`, under the unit of y, for whose title a panel has
+    no room. The layers share their data."""
+    header = alt.Header(title=None, labelAnchor="start")
+    panel = layers.properties(width={2: 265, 3: 165}[columns], height=150)
+    machine = alt.Facet("machine:N", sort=list(names), header=header)
+    return panel.facet(machine, columns=columns).properties(
+        title=alt.Title(unit, fontSize=FONT_PX, fontWeight="normal")
+    )
 
 
 def capacities(
