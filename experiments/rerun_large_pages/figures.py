@@ -26,7 +26,9 @@ def gains(shown: pd.DataFrame, colours: Mapping[str, str]) -> alt.FacetChart:
     x = alt.X("size:N", sort=[*SIZES.values()], axis=alt.Axis(title=None, labelAngle=0))
     y = alt.Y("median:Q", axis=alt.Axis(title=None, values=GAINS), scale=charts.log_scale(10, ENDS))
     offset = alt.XOffset("machine:N", sort=names)
-    base = alt.Chart().encode(x=x, xOffset=offset, color=charts.colour("machine", scale, title=None))
+    base = alt.Chart().encode(
+        x=x, xOffset=offset, color=charts.colour("machine", scale, title=None)
+    )
     tooltip = charts.tips("machine:N", "size:N", unit="times as fast")
     ours = base.transform_filter(f"datum.machine != '{PUBLISHED}'").encode(y=y, tooltip=tooltip)
     theirs = base.transform_filter(f"datum.machine == '{PUBLISHED}'").encode(y=y, tooltip=tooltip)
