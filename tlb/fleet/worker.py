@@ -66,8 +66,8 @@ class Campaign(BaseModel):
     def checked(self) -> Campaign:
         """Return itself. Raises Unavailable("bad-parameter") for an unknown profile or chapter."""
         grid.load_profile(self.profile)
-        if unknown := sorted({*self.chapters} - {*book.gridded()}):
-            why = f"'{unknown[0][:80]}' has no grid; there are {', '.join(book.gridded())}"
+        if unknown := sorted({*self.chapters} - {*discovery.measured_chapters()}):
+            why = f"'{unknown[0][:80]}' has no grid; there are {', '.join(discovery.measured_chapters())}"
             raise Unavailable("bad-parameter", why)
         return self
 
@@ -90,7 +90,7 @@ def measure(given: Campaign) -> Measured:
         declared = parameters.check(page, {"machine": "this", "profile": given.profile})
         chapter, outcome, stopped = Chapter(page, declared, Store(data_root())), Outcome(), None
         try:
-            grids = book.grids_of(chapter.scope, given.chapters or book.gridded())
+            grids = book.grids_of(chapter.scope, given.chapters or discovery.measured_chapters())
             outcome = chapter.campaign(grids, seconds=given.seconds)
         except Unavailable as why:
             stopped = why

@@ -40,7 +40,7 @@ LACKING_POINTS = "lacking"  # the document of what this computer could not do; n
 PUBLISHED_ROWS = "rows.parquet"
 DOCUMENTS = "documents"
 # Descriptions of the machine in each of its states, and the profile made from rows.
-_BESIDE_ROWS = re.compile(r"machine(-[0-9a-f]{12})?|translation|quantities")
+_BESIDE_ROWS = re.compile(r"machine(-[0-9a-f]{12})?|translation|quantities|claims")
 
 
 def data_root() -> Path:
