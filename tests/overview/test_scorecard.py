@@ -9,12 +9,14 @@ from support import chapter
 from support.synthetic import Stated
 from support.verdict_rows import rows
 
-from experiments.overview import CHAPTERS, scorecard, scorecard_tables
-from experiments.overview.machine_verdicts import (
+from experiments.overview import (
+    CHAPTERS,
     ClaimVerdict,
     MachineVerdicts,
     RoundedEffect,
     chapter_name,
+    scorecard,
+    scorecard_tables,
 )
 from tlb.measure.record import Point
 from tlb.measure.store import Store

@@ -12,8 +12,7 @@ from bs4 import BeautifulSoup
 from support.site import soup
 from support.verdict_rows import Row, rows
 
-from experiments.overview import CHAPTERS
-from experiments.overview.machine_verdicts import chapter_name
+from experiments.overview import CHAPTERS, chapter_name
 
 PAGES = [*map(chapter_name, CHAPTERS), "scorecard"]
 # A claim, the verdicts, or reasons of an undecided one, that cannot be, and the sentence of the site
