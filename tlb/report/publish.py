@@ -26,6 +26,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Lock
 from typing import Any
 
 import nbformat
@@ -50,8 +51,8 @@ _JUPYTER_BOOK = [sys.executable, "-c", "from jupyter_book.cli.main import main; 
 _STRICT = ["-W", "-n", "--keep-going"]
 # What a site is built from: its settings, its pages, and the sources that its listings show.
 _STAGED = ("_config.yml", "_toc.yml", "book", "kernels", "tlb", "experiments")
-# The first two change with each look at the computer.
-_NOT_SOURCES = ("machine.json", "lacking.json", *DATABASE_LOGS)
+# The first two change with each look at the computer; answers follow from rows and sources.
+_NOT_SOURCES = ("machine.json", "lacking.json", f"{ANSWERS}.json", *DATABASE_LOGS)
 
 
 class SiteError(RuntimeError):
@@ -232,11 +233,13 @@ def records_quantities(chapter: str) -> bool:
     return declares or chapter == table_of_contents()[0]
 
 
-def keep_quantities(store: Store, machine: str, executed: Path) -> None:
+def keep_quantities(
+    store: Store, machine: str, executed: Path, kinds: Iterable[str] = (QUANTITIES, ANSWERS)
+) -> None:
     """Keep what an executed chapter recorded of a machine beside its rows: its quantities, and its
     answers to claims."""
     notebook = json.loads(executed.read_text(encoding="utf-8"))
-    for kind in (QUANTITIES, ANSWERS):
+    for kind in kinds:
         if recorded := article.recorded(notebook, kind):
             kept = if_available(store.read_document, machine, kind) or {}
             store.write_document(machine, kind, kept | recorded)
@@ -273,6 +276,7 @@ def book(given: Mapping[str, Any]) -> Book:
         shutil.rmtree(source, ignore_errors=True)
         stage(source, "*.ipynb")  # which are executed into it
     failed: list[str] = []
+    own, keeping = Store(data_root()).own, Lock()
 
     def chapter(name: str, within: Kernel) -> None:
         done = source / "book" / f"{name}.ipynb"
@@ -284,9 +288,15 @@ def book(given: Mapping[str, Any]) -> Book:
             print(why, file=sys.stderr)
             _say_failed(name, done, why)
             return
+        if machine == "this":
+            with keeping:
+                keep_quantities(own, host.machine_id(this), done, [ANSWERS])
         show_given(done, parameters.check(name, given))
 
-    each(table_of_contents(), chapter)
+    names = table_of_contents()
+    measuring = [name for name in names if (ROOT / "experiments" / name / "grid.py").is_file()]
+    each(measuring, chapter)
+    each([name for name in names if name not in measuring], chapter)  # which show their answers
     index = build_site(source, place / "site", is_whole=not failed)
     if not failed:
         with disk_errors(built_of):
