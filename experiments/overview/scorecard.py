@@ -32,14 +32,14 @@ class JudgedClaim:
 
     @property
     def words(self) -> list[str]:
-        """The verdicts of the machines that measured it."""
-        found = (one for one in self.decisions.values() if one.reason != "no-data")
-        return [one.verdict for one in found]
+        """The verdicts of the machines that measured what it needs."""
+        found = self.decisions.values()
+        return [one.verdict for one in found if one.is_decided or one.effects]
 
     @property
     def is_testable(self) -> bool:
-        """Whether any machine can test it."""
-        return any(word != NOT_TESTABLE for word in self.words)
+        """Whether any machine measured what it needs."""
+        return bool(self.words)
 
     @property
     def is_decided(self) -> bool:

@@ -211,6 +211,7 @@ def not_judged() -> Html:
         "not testable": "No measurement in this book can decide",
         "arithmetic": "Arithmetic",
         "said again": "Repeats another statement",
+        "no claim": "Cannot fail: captions, definitions and truisms",
     }
     parts, lines = [], []
     for status, title in titles.items():
@@ -223,7 +224,11 @@ def not_judged() -> Html:
 
 
 def _sentence(row: Statement) -> Markup:
-    return Markup("“{}”").format(inline(row.quote)) if row.status == "said again" else _link(row)
+    return (
+        Markup("“{}”").format(inline(row.quote))
+        if row.status in ("said again", "no claim")
+        else _link(row)
+    )
 
 
 def _note(row: Statement) -> Markup:
