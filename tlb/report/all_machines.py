@@ -93,11 +93,14 @@ _REASON_WORDS = {
 
 def judged_on_all_machines(*ids: str) -> Html:
     """Return a table of claims: the quotation with its band, and for each machine the verdict with
-    the number that decides it. Raises KeyError for an id that claims.csv lacks."""
+    the number that decides it. What claims.csv says to be no claim is left out. Raises KeyError for
+    an id that it lacks."""
     answers = answers_by_machine()
     rows = []
-    for id in ids:
-        statement = statements()[id]
+    for statement in map(statements().__getitem__, ids):
+        if statement.status == "no claim":
+            continue
+        id = statement.where if statement.status == "said again" else statement.id
         cells = [verdict_cell(statement, found.get(id)) for found in answers.values()]
         rows.append((statement, cells))
     body = [

@@ -49,7 +49,6 @@ JUDGED: dict[str, tuple[str, Callable[[], pd.DataFrame], str, str]] = {
     ),
     "all in reach": (PREFETCH, lambda: rows(most=4 * MIB), C, "too-few-points"),
     "prefetches help": (AHEAD, lambda: rows(), H, ""),
-    "no size past the reach": (AHEAD, lambda: rows(most=4 * MIB), C, "too-few-points"),
     "blocks and large pages help": (HELP, lambda: rows(), H, ""),
 }
 
