@@ -18,6 +18,7 @@ from tlb.report.verdicts import (
     Compares,
     Fact,
     claim,
+    counted,
     inside,
     points_of,
     require_walk_bound,
@@ -416,6 +417,17 @@ def entries_cover_a_pool(
         reach >= pool,
         f"{entries} × 2 MiB are {format_size(reach)}. The other figure is that of a pool of "
         f"{pool_pages:,} pages, and a pool holds no translations.",
+    )
+
+
+@claim("flat-table-exabytes")
+def a_flat_table_takes_exabytes(a: Analysis, band: Band) -> Answer:
+    entries = 2**64 // a.base_page_bytes
+    return counted(
+        entries * ENTRY_BYTES,
+        band,
+        f"2^64 bytes are {entries / 1e15:.1f} x 10^15 pages of {format_size(a.base_page_bytes)}, "
+        f"whose entries of {ENTRY_BYTES} bytes take {entries * ENTRY_BYTES / 1e15:.0f} petabytes.",
     )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 from experiments.your_program.analysis import NO_GAIN, Analysis
-from tlb.report.verdicts import Answer, Band, claim, inside
+from tlb.report.verdicts import Answer, Band, claim, counted, inside
 from tlb.system.prose import in_words, many
 from tlb.system.reasons import required
 from tlb.system.units import format_size
@@ -19,6 +21,18 @@ def walks_hide_from_profilers(a: Analysis, band: Band) -> Answer:
     return inside(share, *band), (
         f"Of {a.profile.ticks:,} samples of a chase, all but {share:.1%} are at one instruction, the load or the "
         "one after it."
+    )
+
+
+@claim("table-of-a-few-megabytes", points=None)
+def page_tables_take_a_few_megabytes(a: Analysis, band: Band) -> Answer:
+    sizes = required(a.tables_of_others, "no program of others was measured")
+    typical = median(sizes.values())
+    return counted(
+        typical,
+        band,
+        f"The page tables of {in_words(len(sizes))} programs of others take up to "
+        f"{max(sizes.values()) / 1e6:.1f} MB, and {typical / 1e6:.1f} MB in the median.",
     )
 
 

@@ -135,6 +135,33 @@ WRONG = """
 2 own/reference compare own/reference this
 2 --patience  fleet --patience -1
 2 --workers   fleet --workers 0
+2 --baseline  where --baseline {n} -- true
+2 --baseline  where --baseline {d} -- true
+2 --baseline  where --baseline {f} -- true
+2 --baseline  where --baseline {p} -- true
+2 --baseline  where --baseline= -- true
+2 --baseline  where --baseline /dev/zero -- true
+2 --baseline  where --baseline /dev/null -- true
+2 --save      where --save {d} -- true
+2 --save      where --save {n}/x -- true
+2 --machine   where --save {n} --machine zen-99 -- true
+2 --machine   where --save {n} --machine {f} -- true
+2 --machine   where --save {n} --machine {p} -- true
+2 --machine   where --save {n} --machine {d} -- true
+2 --machine   where --machine zen-4 -- true
+2 --prove     where --save {n} --prove -- true
+2 --callgrind where --save {n} --callgrind {n} -- true
+2 --fail-above where --fail-above 2% -- true
+2 --fail-above where --baseline {n} --fail-above -1% -- true
+2 --fail-above where --baseline {n} --fail-above inf -- true
+2 --fail-above where --baseline {n} --fail-above= -- true
+2 --fail-above where --baseline {n} --fail-above 1e9% -- true
+2 --markdown  where --save {n} --markdown {n} -- true
+2 --junit     where --baseline {n} --junit {d} -- true
+2 --runs      where --save {n} --runs 0 -- true
+2 --runs      where --runs 3 -- true
+2 --env       where --save {n} --env nothing -- true
+1 absent      where --save {n} -- absent
 2 address     fleet worker nowhere
 2 --port      fleet worker tls://x:1 --port 99999
 2 nope        bench nope

@@ -11,6 +11,7 @@ from support.pages import run_cells
 from tlb.report import article, page, quantities
 from tlb.report.notebook import Borrowed, Overlaid
 from tlb.report.quantities import QUANTITIES, Measured
+from tlb.report.render import Figure
 
 DATA = pd.DataFrame({"x": [1, 2], "median": [3.5, 4.5]})
 
@@ -52,6 +53,28 @@ def test_another_machine_s_chart_lies_over_the_reference_s(committed, tmp_path, 
     made = run(CHART, committed, False, tmp_path, monkeypatch, data=own)
     assert isinstance(made, Overlaid)
     assert made.data.equals(own) and made.reference.data.equals(DATA)
+
+
+def test_what_another_machine_s_chart_says_of_the_reference_s_it_says_of_no_other(
+    committed, tmp_path, monkeypatch
+):
+    own = DATA.assign(median=[5.0, 6.0])
+    made = run(CHART, committed, False, tmp_path, monkeypatch, data=own)
+    assert made.label in made.html()
+    assert made.alt.startswith(made.label) and made.alt.endswith(": It rises.")
+
+
+def test_a_chart_that_no_machine_changes_is_shown_as_on_the_reference_s_page(
+    committed, tmp_path, monkeypatch
+):
+    made = run(CHART, committed, False, tmp_path, monkeypatch, data=DATA)
+    assert type(made) is Figure and made.alt == "It rises."
+
+
+def test_a_chart_of_all_machines_is_drawn_once(committed, tmp_path, monkeypatch):
+    every = DATA.assign(machine="Zen 4")
+    made = run(CHART, committed, False, tmp_path, monkeypatch, data=every)
+    assert not isinstance(made, Overlaid | Borrowed) and made.figure.data.equals(every)
 
 
 def test_where_nothing_was_measured_the_reference_s_chart_is_dimmed(

@@ -25,6 +25,7 @@ from tlb.report.verdicts import (
     judge,
     points_of,
     statements,
+    table_of_answered,
     verdict_table,
     verdicts,
     why_undecided,
@@ -229,6 +230,31 @@ def test_a_verdict_table_escapes_and_has_a_twin_in_words():
     }
     assert table.text.splitlines()[0] == "HOLDS: flat < 8 MiB [slope `0.02`]"
     assert table._repr_mimebundle_()["text/plain"] == table.text
+
+
+def verdict_of(word: str, evidence: str, *, effects: int = 0, reason: str = "") -> Verdict:
+    effect = inside(median_interval([1.0, 2.0, 3.0, 4.0, 5.0]), 0.0, 9.0)
+    made = Claim("made-up", "boncz1999", "It is.", first_value, None)
+    return Verdict(word, evidence, (effect,) * effects, reason, claim=made)
+
+
+def test_of_a_machine_of_which_little_was_measured_only_what_it_answers_is_shown():
+    answered = [
+        verdict_of("fails", "4 ns", effects=1),
+        verdict_of("holds", "2 pages"),
+        verdict_of("cannot tell", "1 to 3 ns", effects=1, reason="crosses"),
+    ]
+    others = [
+        verdict_of("cannot tell", "about 2 ns", effects=1, reason="few"),
+        verdict_of("cannot tell", "no rows", reason="no-data"),
+        verdict_of("not testable here", "no counters"),
+    ]
+    text = table_of_answered([*answered, *others]).text
+    assert text.startswith("3 other claims")
+    assert all(one.evidence in text for one in answered)
+    assert not any(one.evidence in text for one in others)
+    assert "chance" in text and "chance" not in table_of_answered(answered[2:]).text
+    assert table_of_answered(answered).text == verdict_table(answered).text
 
 
 def test_sentences_that_differ_in_a_number_share_a_predicate(claims, a):

@@ -16,6 +16,7 @@ from tlb.report.answers import ANSWERS, Decision, KeptAnswer
 from tlb.report.chapter import Chapter
 from tlb.report.claims import Statement, statements
 from tlb.report.names import short_machine_names
+from tlb.report.quantities import QUANTITIES
 from tlb.report.render import Html, inline, join
 from tlb.report.verdicts import (
     CSS_CLASS_BY_VERDICT,
@@ -41,21 +42,32 @@ def on_all_machines(page: Chapter) -> dict[str, Chapter]:
     return found | {THIS_COMPUTER: page} if page.is_this else found
 
 
-def rows_on_all_machines(page: Chapter, experiment: str) -> pd.DataFrame:
+def rows_on_all_machines(page: Chapter, experiment: str, engine: str = "") -> pd.DataFrame:
     """Return the rows of an experiment of all machines that have some, with the column `machine`.
 
-    Nothing is measured. Raises Unavailable("no-data") if no machine has rows.
+    engine: of kernels with rows of several engines; by default the page's. Nothing is measured.
+    Raises Unavailable("no-data") if no machine has rows.
     """
     frames = []
     for name, about in on_all_machines(page).items():
         try:
-            frames.append(about.kept(experiment).assign(**{MACHINE: name}))
+            frames.append(about.kept(experiment, engine).assign(**{MACHINE: name}))
         except Unavailable as why:
             if why.code != "no-data":
                 raise
     if not frames:
         raise Unavailable("no-data", experiment)
     return pd.concat(frames, ignore_index=True)
+
+
+def estimates_on_all_machines(page: Chapter, experiment: str) -> pd.DataFrame:
+    """Return what a chapter's kept quantities estimate, a row each by its name, and a column for each
+    machine; NaN for what a machine lacks."""
+    found = {}
+    for name, about in on_all_machines(page).items():
+        kept = if_available(about.store.read_document, about.machine, QUANTITIES) or {}
+        found[name] = {key: one.get("value") for key, one in kept.get(experiment, {}).items()}
+    return pd.DataFrame(found, dtype=float)
 
 
 # --- verdicts
@@ -67,7 +79,7 @@ _TABLE = (
     '<div class="tlb-table tlb-by-machine"><table><thead><tr>{}</tr></thead>'
     "<tbody>{}</tbody></table></div>"
 )
-NOT_MEASURED = "not measured"
+NOT_MEASURED, NOT_TESTABLE = "not measured", "not testable"
 # Why a claim is open, in the few words that a cell has room for.
 _REASON_WORDS = {
     "few": "too few mappings",
@@ -144,7 +156,8 @@ def verdict_cell(statement: Statement, answer: KeptAnswer | None) -> tuple[str, 
     """Return the evidence as plain text, and as markup the verdict with the number that decides it,
     or why it is open."""
     if answer is None:
-        return "", Markup(NOT_MEASURED)
+        is_untestable = statement.status == "not testable"
+        return "", Markup(NOT_TESTABLE if is_untestable else NOT_MEASURED)
     found = answer.decide()
     word = verdict_html(found.verdict, CSS_CLASS_BY_VERDICT[found.verdict], found.reason)
     more = [number_words(statement, found), "" if found.is_decided else reason_words(found.reason)]
@@ -173,8 +186,11 @@ def _unit(statement: Statement, effect: Effect) -> str:
 
 
 def predicted(statement: Statement) -> str:
-    """Return the band that would support a claim, "" if it has none."""
+    """Return the band that would support a claim, "" if it has none; of one that no measurement
+    here tests, also what would."""
+    what_would = statement.note if statement.status == "not testable" else ""
     if not any(map(isfinite, statement.band)):
-        return ""
+        return what_would
     unit = "" if statement.unit in ("ratio", "share") else f" {statement.unit}"
-    return f"{range_words(*statement.band)}{unit}"
+    band = f"{range_words(*statement.band)}{unit}"
+    return f"{band}; {what_would}" if what_would else band

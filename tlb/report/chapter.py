@@ -266,16 +266,17 @@ class Chapter(Subject):
                 self._note(note)
         return self.kept(survey.NAME)
 
-    def kept(self, name: str) -> pd.DataFrame:
+    def kept(self, name: str, engine: str = "") -> pd.DataFrame:
         """Return the rows of an experiment that exist: of this computer's present state, or of a
-        published machine's last campaign. Raises Unavailable("no-data")."""
+        published machine's last campaign. engine: of kernels with rows of several engines; by
+        default the chapter's. Raises Unavailable("no-data")."""
         if self.is_this and self._seconds:  # there may be more by the next time
-            return self._rows(name, ())
-        if name not in self._read:
-            self._read[name] = self._rows(name, ())
-        return self._read[name]
+            return self._rows(name, (), engine)
+        if (name, engine) not in self._read:
+            self._read[name, engine] = self._rows(name, (), engine)
+        return self._read[name, engine]
 
-    def _rows(self, name: str, points: Sequence[Point]) -> pd.DataFrame:
+    def _rows(self, name: str, points: Sequence[Point], engine: str = "") -> pd.DataFrame:
         """Published rows of `points` may be of the other engine and of another profile."""
         asked = {(point.kernel, point.engine) for point in points}
         frame = self.store.load(self.machine, name)
@@ -285,7 +286,7 @@ class Chapter(Subject):
             frame = last_campaign(frame)
             asked &= {*zip(frame["kernel"], frame["engine"], strict=True)}
         regions = {(point.kernel, point.region_ms) for point in points}
-        frame = row_selection.rows_of_one_engine(frame, asked, self.engine)
+        frame = row_selection.rows_of_one_engine(frame, asked, engine or self.engine)
         frame = row_selection.rows_of_one_profile(frame, regions, is_strict=self.is_this)
         if frame.empty:
             raise Unavailable("no-data", f"{name} on {self.machine}")
@@ -348,8 +349,9 @@ class Chapter(Subject):
         self.store.write_document(self.machine, name, made)
 
     @cached_property
-    def _read(self) -> dict[str, pd.DataFrame]:
-        """The rows that were read, by experiment: a page asks for the same ones up to ten times."""
+    def _read(self) -> dict[tuple[str, str], pd.DataFrame]:
+        """The rows that were read, by experiment and engine: a page asks for the same ones up to
+        ten times."""
         return {}
 
     @cached_property

@@ -14,11 +14,9 @@ from IPython import get_ipython
 from IPython.display import display
 
 from tlb.report.quantities import LACKING
-from tlb.report.render import Html
 from tlb.system.files import ROOT
 
 BOOK = ROOT / "book"
-ABSENT = Html('<p class="tlb-absent">–</p>', "–")  # in the place of what a machine lacks
 _MARKDOWN = "text/markdown"
 
 

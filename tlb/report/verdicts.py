@@ -201,7 +201,7 @@ def _interval(one: Bounds, digits: int) -> Markup:
 WRONG_BY_CHANCE = 0.05
 # Kernels whose earlier versions warmed what they then timed, and the first version that does not:
 # rows of the earlier ones are shown, marked, and prove nothing.
-SUPERSEDED = {"shootdown": 2, "fork_write": 2, "prefault": 2}
+SUPERSEDED = {"shootdown": 2, "fork_write": 2}
 
 
 def decided(truth: Truth) -> bool | None:
@@ -353,6 +353,26 @@ def verdict_table(found: Sequence[Verdict], beyond: Sequence[Statement] = ()) ->
     return table + _chance(found) + _beyond(beyond)
 
 
+def table_of_answered(found: Sequence[Verdict], beyond: Sequence[Statement] = ()) -> Html:
+    """Return `verdict_table` of the verdicts that rows decide, or leave open although there are
+    enough of them, and the number of others: on the page of a machine of which little was measured,
+    each of these would give the same reason."""
+    answered = [
+        one
+        for one in found
+        if one.verdict in ("holds", "fails") or (one.effects and one.reason != "few")
+    ]
+    table = verdict_table(answered, beyond) if answered else _beyond(beyond)
+    if not (others := len(found) - len(answered)):
+        return table
+    claims = "claim is" if others == 1 else "claims are"
+    words = (
+        f"{others} other {claims} open on this machine: it lacks what they need, or too little of it "
+        "was measured."
+    )
+    return Html(f'<p class="tlb-open">{escape(words)}</p>', f"{words}\n") + table
+
+
 def _source(key: str) -> str:
     return source_names().get(key, key)
 
@@ -367,7 +387,7 @@ def chance_words(tested: int) -> str:
 
 def _chance(found: Sequence[Verdict]) -> Html:
     tested = sum(bool(verdict.effects) for verdict in found)
-    if not tested:
+    if not any(verdict.effects and verdict.is_decided for verdict in found):
         return Html("", "")
     number = f"{tested} of these {len(found)} claims"
     if tested == len(found):
