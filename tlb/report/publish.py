@@ -38,7 +38,7 @@ from tlb.machine import host
 from tlb.measure import publishing
 from tlb.measure.row_database import DATABASE_FILE, DATABASE_LOGS, RowDatabase
 from tlb.measure.store import Store, data_root
-from tlb.report import article, card, page, parameters
+from tlb.report import article, card, discovery, page, parameters
 from tlb.report.answers import ANSWERS
 from tlb.report.parameters import BOOK, table_of_contents
 from tlb.report.quantities import QUANTITIES
@@ -263,9 +263,10 @@ def book(given: Mapping[str, Any]) -> Book:
 
     A notebook that fails is named on stderr and replaced by a page that says so.
     """
-    machine, given = given["machine"], {**given, "minutes": 0.0}
+    given = {**given, "minutes": 0.0}
     this = host.inspect()
-    place = ROOT / "_build" / (machine if machine != "this" else host.machine_id(this))
+    name = given["machine"] if given["machine"] != "this" else host.machine_id(this)
+    place = ROOT / "_build" / name
     source, built_of = place / "source", place / "built-of"
     index = place / "site" / "_build" / "html" / "index.html"
     made_of = _digest(json.dumps([given, host.state(this)], sort_keys=True, default=str))
@@ -275,11 +276,22 @@ def book(given: Mapping[str, Any]) -> Book:
         built_of.unlink(missing_ok=True)
         shutil.rmtree(source, ignore_errors=True)
         stage(source, "*.ipynb")  # which are executed into it
+    failed = _execute_pages(given, source / "book")
+    index = build_site(source, place / "site", is_whole=not failed)
+    if not failed:
+        with disk_errors(built_of):
+            built_of.write_text(made_of)
+    return Book(index, tuple(failed))
+
+
+def _execute_pages(given: Mapping[str, Any], folder: Path) -> list[str]:
+    """Execute every page into a folder, and return why pages failed. Chapters that measure come
+    first: the others show the answers to claims that these keep beside this computer's rows."""
     failed: list[str] = []
     own, keeping = Store(data_root()).own, Lock()
 
     def chapter(name: str, within: Kernel) -> None:
-        done = source / "book" / f"{name}.ipynb"
+        done = folder / f"{name}.ipynb"
         try:
             execute(name, done, given, within)
         except SystemExit as error:
@@ -288,20 +300,15 @@ def book(given: Mapping[str, Any]) -> Book:
             print(why, file=sys.stderr)
             _say_failed(name, done, why)
             return
-        if machine == "this":
+        if given["machine"] == "this":
             with keeping:
-                keep_quantities(own, host.machine_id(this), done, [ANSWERS])
+                keep_quantities(own, host.machine_id(host.inspect()), done, [ANSWERS])
         show_given(done, parameters.check(name, given))
 
-    names = table_of_contents()
-    measuring = [name for name in names if (ROOT / "experiments" / name / "grid.py").is_file()]
-    each(measuring, chapter)
-    each([name for name in names if name not in measuring], chapter)  # which show their answers
-    index = build_site(source, place / "site", is_whole=not failed)
-    if not failed:
-        with disk_errors(built_of):
-            built_of.write_text(made_of)
-    return Book(index, tuple(failed))
+    names, measured = table_of_contents(), discovery.measured_chapters()
+    each(measured, chapter)
+    each([name for name in names if name not in measured], chapter)
+    return failed
 
 
 def _say_failed(chapter: str, path: Path, error: str) -> None:
