@@ -76,6 +76,7 @@ def gather_gains(a: Analysis, band: Band, size: int) -> Answer:
 
 claim("gather-sevenfold-at-1gib", points=gathers_on(1 << 30), size=1 << 30)(gather_gains)
 claim("gather-ninefold-at-4gib", points=gathers_on(4 << 30), size=4 << 30)(gather_gains)
+claim("any-large-workload-leaves-eightfold", points=gathers_on(4 << 30), size=4 << 30)(gather_gains)
 
 
 @claim("speedup-grows-with-size", points=gathers_on(256 << 20, 4 << 30))
@@ -163,19 +164,6 @@ def what_is_left_is_the_caches(a: Analysis, band: Band) -> Answer:
 @claim("entry-spans-large-page", points=near_reach(True, 4))
 def an_entry_spans_a_large_page(a: Analysis) -> Answer:
     return inside(a.pieces.first.share, most=HALF), a.pieces.evidence
-
-
-@claim("thp-like-pool", points=chases_on(*LARGE, low=64 << 20))
-def thp_is_like_the_pool(
-    a: Analysis, same: float = NO_DIFFERENCE, from_bytes: int = 64 << 20
-) -> Answer:
-    far = a.speedup("2m", "thp").between(from_bytes // a.base_page_bytes, inf)
-    reason = "too-few-points" if len(a.spread["2m"]) else "pool-empty"
-    gain = typical_speedup(required(far, "both kinds of 2 MiB pages are needed", reason))
-    return inside(gain, 1 - same, 1 + same), (  # within 1 % of each other in the published run
-        f"From {format_size(from_bytes)} on, the pool's pages are {gain:.2f} times as fast as "
-        f"transparent ones in the median over {len(far)} sizes."
-    )
 
 
 @claim("gigabyte-pages-gain", points=chases_on(*LARGE, "1g", low=1 << 30))

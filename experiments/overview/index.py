@@ -9,8 +9,7 @@ from typing import Any
 import pandas as pd
 
 from experiments import hugepages, stlb_cliff
-from experiments.overview import CHAPTERS
-from experiments.overview.machine_verdicts import chapter_analysis
+from experiments.overview import CHAPTERS, chapter_analysis
 from experiments.overview.profile import Profile, profile_of_analyses, write_if_possible
 from tlb.report import analysis, quantities, setting
 from tlb.report.chapter import Chapter

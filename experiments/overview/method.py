@@ -13,10 +13,9 @@ import numpy as np
 import pandas as pd
 
 from experiments import stlb_cliff, your_program
-from experiments.overview import CHAPTERS
+from experiments.overview import CHAPTERS, chapter_name
 from experiments.overview.compare import CANNOT_TELL, DIFFERS, NO_DIFFERENCE
 from experiments.overview.error_rates import error_rates, lognormal_times, measured_ratio
-from experiments.overview.machine_verdicts import chapter_name
 from experiments.overview.quantities import MethodPage
 from tlb.machine import host as hosts
 from tlb.measure import campaign, survey

@@ -1,66 +1,55 @@
-"""The scorecard's cards and tables: verdicts by machine, each claim, and what is not judged."""
+"""The tables of the page of all claims: those that matter most, all of them by machine, the numbers
+of verdicts, and what is not judged."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from math import isinf
+from collections import Counter
+from collections.abc import Mapping
+from itertools import groupby
 
 from markupsafe import Markup
 
-from experiments.overview.scorecard import (
-    CSS_CLASS_BY_WORD,
-    MACHINES_DISAGREE,
-    MEASURED_DIFFERENTLY,
-    UNMEASURED,
-    Analysis,
-)
-from tlb.report.claims import source_names
+from experiments.overview.scorecard import JudgedClaim, Scorecard
+from tlb.report import page
+from tlb.report.all_machines import NOT_MEASURED, predicted, verdict_cell
+from tlb.report.claims import Statement, source_names, statements
 from tlb.report.render import Html, inline, join
-from tlb.report.verdicts import Statement, claim_anchor, range_words, statements, verdict_html
+from tlb.report.verdicts import CSS_CLASS_BY_VERDICT, claim_anchor
 from tlb.system.prose import count
-from tlb.system.reasons import REASONS
 
-# Why a claim is undecided or cannot be tested, in the few words that a row has room for.
-_SHORT = {
-    "few": "too few mappings",
-    "crosses": "crosses the band",
-    "widened": "several comparisons",
-    "bistable": "mappings in two groups",
-    "conditions": "conditions differ",
-    "ambiguous": "several explanations fit",
-    "too-few-points": "sizes not measured",
-    "sweep-short": "sweep too short",
-    "no-data": "not measured",
-    "housekeeping-not-asked": "measured on other machines only",
-    "control-elsewhere": "control in a nearer cache",
-    "splintered": "splintered pages",
-    "two-dimensions": "in a guest",
-    "no-pmu": "no counters",
-    "bare-metal": "needs bare metal",
-    "pool-empty": "no pool of huge pages",
-    "reach-in-cache": "cache exceeds reach",
-    "no-la57": "no 5-level paging",
-    "no-five-levels": "no 5-level paging",
+# The page that re-runs a source, by the source's key.
+RERUNS = {
+    "padho_tlb": "rerun_translation_costs",
+    "matthews_tlbperf": "rerun_graph_walk",
+    "shipilev_thp": "rerun_large_pages",
+    "dawson_5level": "rerun_five_levels",
+    "elimelt_tlb": "rerun_strides",
 }
+UNMEASURED = "unmeasured"
+DISAGREE = "apart"  # marks a claim that holds on one machine and fails on another
+_TABLE = (
+    '<div class="tlb-table tlb-by-machine"><table class="tlb-claims"><thead><tr>{}</tr></thead>{}'
+    "</table></div>"
+)
+_HEAD = '<th scope="col">{}</th>'
+_CELL = '<td title="{}">{}</td>'
 
 
-def counts(a: Analysis) -> Html:
+def counts(card: Scorecard) -> Html:
     """Return the number of each verdict by machine. The page of machines links to these rows."""
-    label = "this computer" if a.own else "the reference machine"
-    here = {"this" if a.own else a.about.machine: (label, a.rows["verdict"])}
-    here |= {name: (label, a.rows[name]) for name, label in a.others.items()}
-    words = [
-        word for word in CSS_CLASS_BY_WORD if any((rows == word).any() for _, rows in here.values())
-    ]
-    head = join('<th scope="col">{}</th>', ["machine", *words])
+    words = [*CSS_CLASS_BY_VERDICT, NOT_MEASURED]
     body, lines = Markup(""), ["\t".join(["machine", *words])]
-    for name, (label, rows) in here.items():
-        numbers = [int((rows == word).sum()) for word in words]
-        cells = join('<td class="tlb-number">{}</td>', numbers)
-        body += Markup('<tr id="verdicts-{}"><th scope="row">{}</th>{}</tr>').format(
-            name, label, cells
+    for name in card.machines:
+        found = Counter(
+            claim.decisions[name].verdict if name in claim.answers else NOT_MEASURED
+            for claim in card.claims
         )
-        lines.append("\t".join([label, *map(str, numbers)]))
+        numbers = [found[word] for word in words]
+        row = '<tr id="verdicts-{}"><th scope="row">{}</th>{}</tr>'
+        cells = join('<td class="tlb-number">{}</td>', [(number,) for number in numbers])
+        body += Markup(row).format(card.ids[name], name, cells)
+        lines.append("\t".join([name, *map(str, numbers)]))
+    head = join(_HEAD, [(word,) for word in ["machine", *words]])
     table = (
         '<div class="tlb-table"><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>'
     )
@@ -70,97 +59,75 @@ def counts(a: Analysis) -> Html:
 # --- each claim
 
 
-def cards(a: Analysis, explained: Mapping[str, Mapping[str, str]]) -> Html:
-    """Return the claims that the page explains (by id, why, by verdict), a card each."""
-    rows = a.rows.set_index("id", drop=False).loc[[*explained]].to_dict("records")
-    items = []
-    for row in rows:
-        word, statement = row["verdict"], statements()[row["id"]]
-        why = inline(explained[str(row["id"])].get(word, ""))
-        items.append(
-            (
-                CSS_CLASS_BY_WORD[word],
-                _mark(row),
-                _link(statement),
-                _source(statement),
-                why,
-                _shown(row),
-            )
+def cards(card: Scorecard, explained: Mapping[str, Mapping[str, str]]) -> Html:
+    """Return the claims that the page explains (by id, why, by verdict), a card each: the verdict of
+    the machine that the page is about, and below it those of the others."""
+    items, lines = [], []
+    for claim in card.claims:
+        if claim.statement.id not in explained:
+            continue
+        decision = claim.decisions.get(card.shown)
+        evidence, mark = _cell(claim, card.shown)
+        others = "; ".join(
+            f"{name}: {_cell(claim, name)[1].striptags()}"
+            for name in card.machines
+            if name != card.shown
         )
-    card = '<li data-is="{}"><p>{}</p><p>{} {}</p><p>{}</p><p><small>{}</small></p></li>'
-    lines = "\n".join(f"{row['verdict'].upper()}: {row['id']}" for row in rows)
-    return Html(f'<ul class="tlb-cards tlb-scorecard">{join(card, items)}</ul>', lines)
-
-
-def claims(a: Analysis, without: Collection[str]) -> Html:
-    """Return all claims but some, by id, a line each that unfolds, to be chosen from by chapter and
-    verdict."""
-    rest = a.rows[~a.rows["id"].isin([*without])]
-    groups = join(
-        '<tbody data-chapter="{0}"><tr><th scope="rowgroup" colspan="2">'
-        '<a href="{0}.html">{1}</a></th></tr>{2}</tbody>',
-        [
-            (chapter, a.titles[str(chapter)], _lines(a, rows.to_dict("records")))
-            for chapter, rows in rest.groupby("chapter", sort=False)
-        ],
+        why = explained[claim.statement.id].get(decision.verdict, "") if decision else ""
+        quote = _link(claim.statement), _source(claim.statement)
+        items.append((_css(claim, card), mark, *quote, inline(why), inline(evidence), others))
+        lines.append(f"{mark.striptags()}: {claim.statement.quote}")
+    each = (
+        '<li data-is="{}"><p>{}</p><p>{} {}</p><p>{}</p><p><small>{}</small></p>'
+        "<p><small>{}.</small></p></li>"
     )
-    table = Markup(
-        '<div class="tlb-scorecard">{}<table class="tlb-claims"><colgroup><col><col></colgroup>'
-        '<thead><tr><th scope="col">Verdict'
-        '</th><th scope="col">Claim</th></tr></thead>{}</table></div>'
-    ).format(_filter(a, rest), groups)
-    return Html(
-        str(table),
-        "\n".join(
-            f"{verdict.upper()}: {id}"
-            for verdict, id in zip(rest["verdict"], rest["id"], strict=True)
-        ),
+    markup = f'<ul class="tlb-cards tlb-scorecard">{join(each, items)}</ul>'
+    return Html(markup, "\n".join(lines))
+
+
+def claims(card: Scorecard) -> Html:
+    """Return all claims, a row each with a column a machine, to be chosen from by chapter and by the
+    verdict of the machine that the page is about."""
+    groups, lines = Markup(""), ["\t".join(["Claim", *card.machines])]
+    for chapter, found in groupby(card.claims, key=lambda claim: claim.statement.where):
+        rows = [*found]
+        head = Markup(
+            '<tr><th scope="rowgroup" colspan="{}"><a href="{}.html">{}</a></th></tr>'
+        ).format(len(card.machines) + 1, chapter, _title(chapter))
+        body = Markup("").join(_row(claim, card) for claim in rows)
+        groups += Markup('<tbody data-chapter="{}">{}{}</tbody>').format(chapter, head, body)
+        lines += [_line(claim, card) for claim in rows]
+    heads = join(_HEAD, [(head,) for head in ["Claim", *card.machines]])
+    table = Markup('<div class="tlb-scorecard">{}{}</div>').format(
+        _filter(card), Markup(_TABLE).format(heads, groups)
     )
+    return Html(str(table), "\n".join(lines))
 
 
-def _lines(a: Analysis, rows: list[dict]) -> Markup:
-    found = []
-    for row in rows:
-        statement = statements()[row["id"]]
-        marks = (
-            f"{CSS_CLASS_BY_WORD[row['verdict']]} {MACHINES_DISAGREE}"
-            if row[MACHINES_DISAGREE]
-            else CSS_CLASS_BY_WORD[row["verdict"]]
-        )
-        others = ", ".join(
-            f"{label}: {row[name]}"
-            for name, label in a.others.items()
-            if row[name] not in (UNMEASURED, MEASURED_DIFFERENTLY)
-        )
-        where = _link(statement, "In its chapter"), _source(statement), _predicts(statement)
-        other = f"Other machines: {others}." if others else ""
-        found.append((marks, _mark(row), inline(statement.quote), *where, _shown(row), other))
-    return join(
-        '<tr data-is="{}"><td>{}</td><td><details><summary>“{}”</summary><p>{}, {}. '
-        "Predicts {}.</p><p>{}</p><p>{}</p></details></td></tr>",
-        found,
+def _row(claim: JudgedClaim, card: Scorecard) -> Markup:
+    cells = join(_CELL, [_cell(claim, name) for name in card.machines])
+    band = predicted(claim.statement)
+    row = '<tr data-is="{}"><td>{} <small>{}{}</small></td>{}</tr>'
+    where = _source(claim.statement)
+    return Markup(row).format(
+        _css(claim, card), _link(claim.statement), where, f"; claims {band}" if band else "", cells
     )
 
 
-def _mark(row: Mapping) -> Markup:
-    """Return the verdict and, if it is neither holds nor fails, why in a few words."""
-    shown = verdict_html(row["verdict"], CSS_CLASS_BY_WORD[row["verdict"]], row["reason"])
-    if row["verdict"] in ("holds", "fails"):
-        return shown
-    return Markup("{} <small>{}</small>").format(shown, short(row["reason"], row["evidence"]))
+def _line(claim: JudgedClaim, card: Scorecard) -> str:
+    cells = [_cell(claim, name)[1].striptags() for name in card.machines]
+    return "\t".join([claim.statement.quote, *cells])
 
 
-def short(reason: str, evidence: str) -> str:
-    """Return why a claim is open, in a few words. reason: its code; "" where only the evidence
-    begins with the sentence of an obstacle."""
-    if not reason:
-        found = [code for code in REASONS if evidence.startswith(REASONS[code].sentence[:-1])]
-        reason = found[0] if found else ""
-    return _SHORT.get(reason, reason.replace("-", " "))
+def _cell(claim: JudgedClaim, machine: str) -> tuple[str, Markup]:
+    return verdict_cell(claim.statement, claim.answers.get(machine))
 
 
-def _shown(row: Mapping) -> Markup:
-    return inline(row["evidence"]) + Markup(row["compared"])  # a frame keeps a plain str
+def _css(claim: JudgedClaim, card: Scorecard) -> str:
+    """Return the classes of a claim, by which it is coloured and chosen."""
+    decision = claim.decisions.get(card.shown)
+    css = CSS_CLASS_BY_VERDICT[decision.verdict] if decision else UNMEASURED
+    return f"{css} {DISAGREE}" if claim.machines_disagree else css
 
 
 def _source(statement: Statement) -> Markup:
@@ -169,46 +136,52 @@ def _source(statement: Statement) -> Markup:
     )
 
 
-def _predicts(statement: Statement) -> str:
-    """Return the quantity and the band that would support the sentence."""
-    if all(map(isinf, statement.band)):
-        return statement.quantity
-    unit = "" if statement.unit in ("ratio", "share") else f" {statement.unit}"
-    return f"{statement.quantity}: {range_words(*statement.band)}{unit}"
+def _link(statement: Statement) -> Markup:
+    """Return the quotation as a link to where it is judged: into the page that re-runs its source if
+    that shows it, else into the chapter."""
+    anchor, where = claim_anchor(statement.id), statement.where
+    rerun = RERUNS.get(statement.source, "")
+    if rerun and f'id="{anchor}"' in _outputs(rerun):
+        where = rerun
+    fragment = "" if statement.status == "arithmetic" else f"#{anchor}"
+    return Markup('<a href="{}.html{}">“{}”</a>').format(where, fragment, inline(statement.quote))
 
 
-def _link(row: Statement, text: str = "") -> Markup:
-    """Return a link to where a sentence is judged; of one that a chapter only uses, to that."""
-    where = "" if row.status == "arithmetic" else f"#{claim_anchor(row.id)}"
-    shown = inline(text or f"“{row.quote}”")
-    return Markup('<a href="{}.html{}">{}</a>').format(row.where, where, shown)
+def _outputs(notebook: str) -> str:
+    """Return the HTML that a committed notebook shows."""
+    outputs = (output for cell in page.cells(notebook) for output in cell.outputs)
+    return "".join("".join(output.get("data", {}).get("text/html", "")) for output in outputs)
+
+
+def _title(chapter: str) -> str:
+    """The heading of a chapter's page."""
+    return page.cells(chapter)[0].source.splitlines()[0].removeprefix("# ")
 
 
 # --- the filter: two lists and rules of style, so that it works without a script, and without style
 # all rows show
 
 
-def _filter(a: Analysis, rows) -> Markup:
-    chapters = {
-        chapter: f"{a.titles[chapter].partition(':')[0]} ({count(number)})"
-        for chapter, number in rows["chapter"].value_counts(sort=False).items()
+def _filter(card: Scorecard) -> Markup:
+    chapters = Counter(claim.statement.where for claim in card.claims)
+    marks = Counter(mark for claim in card.claims for mark in _css(claim, card).split())
+    words = {css: word for word, css in CSS_CLASS_BY_VERDICT.items()}
+    words |= {UNMEASURED: NOT_MEASURED, DISAGREE: "machines disagree"}
+    by_chapter = {
+        name: f"{_title(name).partition(':')[0]} ({count(number)})"
+        for name, number in chapters.items()
     }
-    words = rows["verdict"].value_counts()
-    verdicts = {
-        CSS_CLASS_BY_WORD[word]: f"{word} ({count(words[word])})"
-        for word in CSS_CLASS_BY_WORD
-        if word in words
-    }
-    if rows[MACHINES_DISAGREE].any():
-        verdicts[MACHINES_DISAGREE] = f"machines disagree ({count(rows[MACHINES_DISAGREE].sum())})"
+    by_verdict = {css: f"{word} ({count(marks[css])})" for css, word in words.items() if marks[css]}
     rules = [
-        *_rules(chapters, "tbody:not([data-chapter='{0}'])"),
+        *_rules(by_chapter, "tbody:not([data-chapter='{0}'])"),
         *_rules(
-            verdicts, "tbody:not(:has([data-is~='{0}'])), {1} tr[data-is]:not([data-is~='{0}'])"
+            by_verdict, "tbody:not(:has([data-is~='{0}'])), {1} tr[data-is]:not([data-is~='{0}'])"
         ),
     ]
     return Markup('<style>{}</style><p class="tlb-filter">{} {}</p>').format(
-        Markup("".join(rules)), _choice("Chapter", chapters), _choice("Verdict", verdicts)
+        Markup("".join(rules)),
+        _choice("Chapter", by_chapter),
+        _choice(f"Verdict of {card.shown}", by_verdict),
     )
 
 
@@ -238,21 +211,24 @@ def not_judged() -> Html:
         "not testable": "No measurement in this book can decide",
         "arithmetic": "Arithmetic",
         "said again": "Repeats another statement",
+        "no claim": "Cannot fail: captions, definitions and truisms",
     }
     parts, lines = [], []
     for status, title in titles.items():
         rows = [row for row in statements().values() if row.status == status]
-        items = [(*_sentence(row), _source(row), _note(row)) for row in rows]
-        parts.append((title, len(rows), join("<li>{}{}{} {}{}</li>", items)))
+        items = [(_sentence(row), _source(row), _note(row)) for row in rows]
+        parts.append((title, len(rows), join("<li>{} {}{}</li>", items)))
         lines.append(f"{title}: {len(rows)}")
     folds = join("<details><summary>{}: {}</summary><ul>{}</ul></details>", parts)
     return Html(f'<div class="tlb-beyond">{folds}</div>', "\n".join(lines))
 
 
-def _sentence(row: Statement) -> tuple[Markup | str, ...]:
-    if row.status == "said again":
-        return "“", inline(row.quote), "”"
-    return "", _link(row), ""
+def _sentence(row: Statement) -> Markup:
+    return (
+        Markup("“{}”").format(inline(row.quote))
+        if row.status in ("said again", "no claim")
+        else _link(row)
+    )
 
 
 def _note(row: Statement) -> Markup:

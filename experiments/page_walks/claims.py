@@ -4,7 +4,6 @@ chapter's Analysis."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
 from math import inf
 from typing import Any
 
@@ -25,13 +24,23 @@ from experiments.page_walks.grid import (
 from experiments.page_walks.models import LEAST_RISE
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
-from tlb.report.verdicts import Answer, Band, Compares, Fact, claim, decided, inside, points_of
+from tlb.report.verdicts import (
+    Answer,
+    Band,
+    Compares,
+    Fact,
+    claim,
+    decided,
+    inside,
+    points_of,
+    require_walk_bound,
+)
 from tlb.stats import curves
 from tlb.stats.curves import Curve, select, why_not_counted
 from tlb.stats.geometry_curves import Walk
 from tlb.stats.intervals import Interval, interval_of_rows, median_interval
 from tlb.system.page_sizes import BASE, LARGE, words
-from tlb.system.prose import in_words, listed
+from tlb.system.prose import in_words
 from tlb.system.reasons import Unavailable, Undecided, required
 from tlb.system.units import format_size
 
@@ -150,12 +159,6 @@ def tail_is_twice_the_median(
     return inside(ratio, *band), evidence
 
 
-@claim("no-tail-on-large-pages", points=largest_hop_by_hop)
-def tail_is_gone(a: Analysis, most: float = SHORT_TAIL, from_bytes: int = LARGEST_GRAPH) -> Answer:
-    ratio, evidence = _tail(a, largest_page_size(a.p50), from_bytes)
-    return inside(ratio, most=most), evidence
-
-
 # --- by counted walks
 
 
@@ -170,19 +173,6 @@ def misses_rise_past_the_reach(a: Analysis, band: Band) -> Answer:
         f"A hop walks {low.value:.3f} times up to half of the reach of {format_size(reach)}, and "
         f"{high.value:.2f} times around four times the reach."
     )
-
-
-@claim("misses-per-hop-by-page-size", points=largest_in_batches)
-def base_pages_miss_more(a: Analysis, band: Band) -> Answer:
-    large = largest_page_size(a.means)
-    base, other = at_largest(walks_per_hop(a, BASE), walks_per_hop(a, large))
-    hop = "At the largest size a hop walks"
-    if other.value <= 0:
-        evidence = f"{hop} {base:.2f} times on base pages, never on {words(large)}."
-        return inside(base, SOME_WALKS), evidence
-    ratio = base / other
-    evidence = f"{hop} {ratio:.2f} times as often on base pages as on {words(large)}."
-    return inside(ratio, *band), evidence
 
 
 @claim("huge-pages-lower-both", points=in_batches)
@@ -325,20 +315,6 @@ def a_graph_in_the_caches_flies(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("quantiles-grow-with-size", points=hop_by_hop)
-def quantiles_grow_with_size(a: Analysis, band: Band) -> Answer:
-    curves = {"median": base_page_curve(a.p50), "95th percentile": base_page_curve(a.p95)}
-    effects, each = [], []
-    for name, curve in curves.items():
-        steps = [later / earlier for earlier, later in pairwise(curve.intervals)]
-        step = min(required(steps, "one size was walked"), key=lambda step: step.value)
-        effects.append(inside(step, *band, among=len(curve)))
-        each.append(f"the {name} {step:.2f}")
-    return effects, (
-        f"The smallest ratios of one size to the one before, on base pages, are of {listed(each)}."
-    )
-
-
 @claim("entries-still-cached-in-memory-regime")
 def entries_are_still_cached(a: Analysis, band: Band) -> Answer:
     reach = a.known_entries[-1] * a.base_page_bytes
@@ -473,13 +449,14 @@ def every_walk_visits_all(a: Analysis) -> Answer:
 @claim("few-ranges-pay-30-cycles", points=_ends(1))
 def few_ranges_are_cheap(a: Analysis, band: Band) -> Answer:
     cycles = _cycles(a, a.first_ns)
-    return inside(cycles, *band), f"A miss inside few ranges costs {cycles:.0f} cycles."
+    effects = require_walk_bound(a, inside(cycles, *band))
+    return effects, f"A miss inside few ranges costs {cycles:.0f} cycles."
 
 
 @claim("scattered-ranges-pay-200-cycles", points=_ends(3))
 def scattered_ranges_are_dear(a: Analysis, band: Band) -> Answer:
     cycles, tables = _cycles(a, a.last_ns), max(a.miss_costs[max(a.miss_costs)].xs)
-    return inside(cycles, *band), (
+    return require_walk_bound(a, inside(cycles, *band)), (
         f"A miss among pages scattered over {tables:.0f} tables of the third level costs "
         f"{cycles:.0f} cycles."
     )
@@ -612,15 +589,6 @@ def _by_levels(a: Analysis) -> Interval:
 
 @claim("walk-caches-hide-the-fifth-level", points=None)
 def the_fifth_level_is_hidden(a: Analysis, band: Band) -> Answer:
-    ratio = _by_levels(a)
-    evidence = (
-        f"In a guest with five levels a load takes {ratio:.2f} times as long as in one with four."
-    )
-    return inside(ratio, *band), evidence
-
-
-@claim("extra-level-lengthens-a-walk", points=None)
-def a_level_more_is_longer(a: Analysis, band: Band) -> Answer:
     ratio = _by_levels(a)
     evidence = (
         f"In a guest with five levels a load takes {ratio:.2f} times as long as in one with four."

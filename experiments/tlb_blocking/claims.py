@@ -22,7 +22,6 @@ from experiments.tlb_blocking.grid import (
     LINE_BYTES,
     NARROW_STRIDE,
     PAGE_STRIDE,
-    PUBLISHED_BLOCK,
     TWO_PAGE_STRIDE,
     WIDEST_STRIDE,
     block_points,
@@ -32,7 +31,6 @@ from tlb.report.verdicts import (
     Band,
     Compares,
     Effect,
-    Truth,
     claim,
     decided,
     inside,
@@ -127,24 +125,22 @@ def prefetch_walks(a: Analysis, same: float = NO_DIFFERENCE) -> Answer:
     return helps if decided(helps) is False and is_gain else Undecided("ambiguous"), told
 
 
+@claim("prefetch-helps-a-chase", points=points_of("graph_walk", mode="prefetch"))
+def prefetching_helps(a: Analysis, band: Band) -> Answer:
+    base = a.best_ahead(BASE)
+    gain = Interval.of(base, "gain")
+    return inside(gain, *band, among=a.distances), (
+        f"Prefetched {int(base['distance'])} hops ahead, a hop is {gain:.3g} times as fast on base "
+        "pages."
+    )
+
+
 def _faster(base: pd.Series, better: pd.Series) -> list[Effect]:
     """Return how many times as long a hop takes without a remedy as with it, at the median and at
     the 95th percentile."""
     return [
         inside(Interval.of(base, name) / Interval.of(better, name), 1) for name in ("p50", "p95")
     ]
-
-
-@claim("remedies-at-every-size", points=_HOP_BY_HOP)
-def each_remedy_helps(a: Analysis) -> Answer:
-    """At the one size that all remedies were measured at."""
-    base, block, large = _remedies_at(a, AS_PUBLISHED)
-    return [
-        *_faster(base, block),
-        *(require_unsplintered(a, effect, answer=False) for effect in _faster(base, large)),
-    ], _remedies(
-        base, {f"one block of {graph_size(PUBLISHED_BLOCK)}": block, words(large["pages"]): large}
-    )
 
 
 @claim("code-and-settings-both-help", points=_HOP_BY_HOP)
@@ -165,41 +161,6 @@ def _remedies(base: pd.Series, better: Mapping[str, pd.Series]) -> str:
         for name, row in {"base pages": base, **better}.items()
     )
     return f"Median and 95th percentile of a hop in {graph_size(base['vertices'])}: {told}."
-
-
-@claim("order-of-remedies", points=_HOP_BY_HOP)
-def order_of_remedies(a: Analysis) -> Answer:
-    """Blocking is what the source measured: a walk that never leaves one block of 256 MiB."""
-    wanted = {
-        "1 GiB pages": (LARGE_PAGES, "1g"),
-        "2 MiB pages": (LARGE_PAGES, *LARGE),
-        "one block of 256 MiB": (AS_PUBLISHED, BASE),
-        "base pages": (NO_REMEDY, BASE),
-    }
-    measured = {
-        name: row
-        for name, remedy in wanted.items()
-        if (row := if_available(a.remedy, *remedy)) is not None
-    }
-    missing = [name for name in wanted if name not in measured]
-    if len(measured) < 2:
-        raise Unavailable(
-            "too-few-points", "no remedy was measured hop by hop beside the walk on base pages"
-        )
-    steps = [
-        Interval.of(worse, short) / Interval.of(better, short)
-        for short in ("p50", "p95")
-        for better, worse in pairwise(measured.values())
-    ]
-    truth: Truth = [inside(step, 1) for step in steps]
-    if missing and decided(truth) is not False:
-        truth = Undecided("conditions")
-    said = "; ".join(
-        f"{name} {row['p50']:.0f} and {row['p95']:.0f} ns" for name, row in measured.items()
-    )
-    return truth, f"Median and 95th percentile: {said}." + (
-        f" Not measured: {', '.join(missing)}." if missing else ""
-    )
 
 
 # --- strides

@@ -13,8 +13,7 @@ from support.synthetic import scope
 from support.your_program import document
 
 from experiments import overview, your_program
-from experiments.overview import campaign
-from experiments.overview.machine_verdicts import chapter_name
+from experiments.overview import campaign, chapter_name
 from experiments.your_program.programs import DOCUMENT_NAME, QUICK_PROGRAMS
 from tlb.machine import host
 from tlb.measure.campaign import Outcome

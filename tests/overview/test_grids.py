@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 
 from experiments import code, flushes, hugepages, page_walks, stlb_cliff, tlb_blocking
-from experiments.overview import campaign
-from experiments.overview.machine_verdicts import chapter_analysis, chapter_name
+from experiments.overview import campaign, chapter_analysis, chapter_name
 from tlb.measure import grid, kernels
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point

@@ -12,8 +12,7 @@ from support.surveys import ARM, host
 from support.synthetic import GIB, Stated, Truth, frame, grid, scope
 
 from experiments import hugepages, stlb_cliff
-from experiments.overview import CHAPTERS, index, working_set
-from experiments.overview.machine_verdicts import chapter_name
+from experiments.overview import CHAPTERS, chapter_name, index, working_set
 from tlb.machine.host import Host
 from tlb.measure.record import Point
 from tlb.report.parameters import table_of_contents

@@ -16,7 +16,7 @@ from tlb.report.verdicts import OBSTACLE_CHECKS
 
 CHAPTERS = tuple(path.parent.name for path in sorted((ROOT / "experiments").glob("*/claims.py")))
 # By status: what `where` may name.
-WHERE = {"judged": CHAPTERS, "arithmetic": CHAPTERS, "not testable": CHAPTERS}
+WHERE = dict.fromkeys(("judged", "arithmetic", "not testable", "no claim"), CHAPTERS)
 MOST_WORDS = 25
 SENTENCES = list(statements().values())
 
@@ -67,7 +67,7 @@ def _breaches(row: Statement, by_id: dict[str, Statement], claim: Claim | None) 
         found.append(f"its quote has {words} words")
     if row.status == "said again":
         first = by_id.get(row.where)
-        if first is None or first.status == "said again":
+        if first is None or first.status in ("said again", "no claim"):
             found.append(f"it says {row.where!r} again, which says nothing itself")
     elif row.status not in WHERE:
         found.append(f"nobody knows the status {row.status!r}")

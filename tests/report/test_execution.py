@@ -45,6 +45,7 @@ def tree(folder: Path) -> dict[str, bytes]:
         f"{SESSIONS}.json",
         f"{profile.NAME}.json",
         "quantities.json",
+        "claims.json",
     }
     return {
         str(path.relative_to(folder)): path.read_bytes()

@@ -23,7 +23,7 @@ from experiments import (
     virtualization,
     your_program,
 )
-from experiments.overview.machine_verdicts import chapter_name
+from experiments.overview import chapter_name
 from support import (
     blocking,
     events,

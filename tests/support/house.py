@@ -16,7 +16,6 @@ OF_4096 = {
     "tlb/measure/catalogue.py": (1, "a guest's page table, which is x86-64's alone"),
     "tlb/measure/kernels.py": (1, "a number of lines, and not of bytes"),
     "tlb/measure/grid.py": (1, "the least that a parameter may ask for, on any machine"),
-    "experiments/stlb_cliff/claims.py": (1, "what a source says a base page has"),
     "experiments/virtualization/analysis.py": (
         1,
         "the base page of a guest, which is x86-64's alone",

@@ -3,8 +3,7 @@ machine."""
 
 from typing import Any, NamedTuple
 
-from experiments.overview import CHAPTERS
-from experiments.overview.machine_verdicts import chapter_name
+from experiments.overview import CHAPTERS, chapter_name
 from tlb.measure.store import Store, data_root
 from tlb.report import page, parameters
 from tlb.report.chapter import Chapter

@@ -48,7 +48,7 @@ def rows(page: BeautifulSoup) -> list[Row]:
     chapter = [(row["id"], row) for row in page.select(".tlb-verdicts tr[id^='claim-']")]
     scorecard = [
         (row.select_one("a")["href"].partition("#")[2], row)
-        for row in page.select(".tlb-scorecard [data-is]")
+        for row in page.select(".tlb-scorecard tr[data-is]")
     ]
     return [_row(str(id).removeprefix("claim-"), row) for id, row in chapter + scorecard]
 

@@ -24,7 +24,7 @@ from tlb.system.files import disk_errors, replace
 from tlb.system.prose import count, listed
 from tlb.system.reasons import Unavailable
 
-DERIVED = {"quantities", "translation", LACKING_POINTS, SESSIONS}
+DERIVED = {"quantities", "claims", "translation", LACKING_POINTS, SESSIONS}
 MOST_SHOWN = 6  # words that the owner is asked for at once
 
 

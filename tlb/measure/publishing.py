@@ -23,6 +23,10 @@ from tlb.system.reasons import Unavailable
 Asked = tuple[Record, list[str]]  # a record, and the experiments that asked for its point
 
 
+# Documents of this computer that are not published; `tlb refresh` makes the claims' anew.
+_OWN = {LACKING_POINTS, "claims"}
+
+
 def publish(store: Store, machine: str) -> Path:
     """Put the union into data/<machine>/, whole or not at all; return the folder.
 
@@ -60,7 +64,7 @@ def _files_beside(store: Store, machine: str, rows: list[Asked]) -> dict[str, by
     files = _documents_and_card(store, machine)
     described = files.get("machine.json", b"")
     own = _documents_and_card(store.own, machine)
-    files |= {name: content for name, content in own.items() if Path(name).stem != LACKING_POINTS}
+    files |= {name: content for name, content in own.items() if Path(name).stem not in _OWN}
     states = Counter(record.state for record, _ in rows)
     return files | _descriptions(described, files.get("machine.json", b""), states)
 

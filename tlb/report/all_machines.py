@@ -105,11 +105,14 @@ _REASON_WORDS = {
 
 def judged_on_all_machines(*ids: str) -> Html:
     """Return a table of claims: the quotation with its band, and for each machine the verdict with
-    the number that decides it. Raises KeyError for an id that claims.csv lacks."""
+    the number that decides it. What claims.csv says to be no claim is left out. Raises KeyError for
+    an id that it lacks."""
     answers = answers_by_machine()
     rows = []
-    for id in ids:
-        statement = statements()[id]
+    for statement in map(statements().__getitem__, ids):
+        if statement.status == "no claim":
+            continue
+        id = statement.where if statement.status == "said again" else statement.id
         cells = [verdict_cell(statement, found.get(id)) for found in answers.values()]
         rows.append((statement, cells))
     body = [
@@ -126,13 +129,18 @@ def answers_by_machine() -> dict[str, dict[str, KeptAnswer]]:
     """Return the answers to claims that are kept of each machine, by its short name and the claim's
     id: the reference first, and last, on a page about this computer, its own if it has any."""
     store = Store(ROOT / "data")  # beside the committed text, whatever is measured elsewhere
-    names, first = short_machine_names(store), store.reference()
-    ordered = sorted(names, key=lambda machine: (machine != first, machine))
-    found = {names[machine]: _kept_answers(store, machine) for machine in ordered}
+    names = published_names(store)
+    found = {name: _kept_answers(store, machine) for machine, name in names.items()}
     if pages.current_page().is_this:
         own = _kept_answers(Store(data_root()).own, hosts.machine_id(hosts.inspect()))
         found |= {THIS_COMPUTER: own} if own else {}
     return found
+
+
+def published_names(store: Store) -> dict[str, str]:
+    """Return the short name of each machine of a store, the reference first."""
+    names, first = short_machine_names(store), store.reference()
+    return dict(sorted(names.items(), key=lambda item: (item[0] != first, item[0])))
 
 
 def _kept_answers(store: Store, machine: str) -> dict[str, KeptAnswer]:

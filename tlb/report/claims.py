@@ -112,7 +112,7 @@ class Statement(NamedTuple):
     pages: str
     working_set: str
     obstacles: str  # codes of verdicts.OBSTACLE_CHECKS, space-separated
-    status: Literal["judged", "arithmetic", "said again", "not testable"]
+    status: Literal["judged", "arithmetic", "said again", "not testable", "no claim"]
     where: str  # the chapter; of what is said again, the id that it repeats
     note: str
 

@@ -26,6 +26,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Lock
 from typing import Any
 
 import nbformat
@@ -37,7 +38,7 @@ from tlb.machine import host
 from tlb.measure import publishing
 from tlb.measure.row_database import DATABASE_FILE, DATABASE_LOGS, RowDatabase
 from tlb.measure.store import Store, data_root
-from tlb.report import article, card, page, parameters
+from tlb.report import article, card, discovery, page, parameters
 from tlb.report.answers import ANSWERS
 from tlb.report.parameters import BOOK, table_of_contents
 from tlb.report.quantities import QUANTITIES
@@ -50,8 +51,8 @@ _JUPYTER_BOOK = [sys.executable, "-c", "from jupyter_book.cli.main import main; 
 _STRICT = ["-W", "-n", "--keep-going"]
 # What a site is built from: its settings, its pages, and the sources that its listings show.
 _STAGED = ("_config.yml", "_toc.yml", "book", "kernels", "tlb", "experiments")
-# The first two change with each look at the computer.
-_NOT_SOURCES = ("machine.json", "lacking.json", *DATABASE_LOGS)
+# The first two change with each look at the computer; answers follow from rows and sources.
+_NOT_SOURCES = ("machine.json", "lacking.json", f"{ANSWERS}.json", *DATABASE_LOGS)
 
 
 class SiteError(RuntimeError):
@@ -232,11 +233,13 @@ def records_quantities(chapter: str) -> bool:
     return declares or chapter == table_of_contents()[0]
 
 
-def keep_quantities(store: Store, machine: str, executed: Path) -> None:
+def keep_quantities(
+    store: Store, machine: str, executed: Path, kinds: Iterable[str] = (QUANTITIES, ANSWERS)
+) -> None:
     """Keep what an executed chapter recorded of a machine beside its rows: its quantities, and its
     answers to claims."""
     notebook = json.loads(executed.read_text(encoding="utf-8"))
-    for kind in (QUANTITIES, ANSWERS):
+    for kind in kinds:
         if recorded := article.recorded(notebook, kind):
             kept = if_available(store.read_document, machine, kind) or {}
             store.write_document(machine, kind, kept | recorded)
@@ -260,9 +263,10 @@ def book(given: Mapping[str, Any]) -> Book:
 
     A notebook that fails is named on stderr and replaced by a page that says so.
     """
-    machine, given = given["machine"], {**given, "minutes": 0.0}
+    given = {**given, "minutes": 0.0}
     this = host.inspect()
-    place = ROOT / "_build" / (machine if machine != "this" else host.machine_id(this))
+    name = given["machine"] if given["machine"] != "this" else host.machine_id(this)
+    place = ROOT / "_build" / name
     source, built_of = place / "source", place / "built-of"
     index = place / "site" / "_build" / "html" / "index.html"
     made_of = _digest(json.dumps([given, host.state(this)], sort_keys=True, default=str))
@@ -272,10 +276,22 @@ def book(given: Mapping[str, Any]) -> Book:
         built_of.unlink(missing_ok=True)
         shutil.rmtree(source, ignore_errors=True)
         stage(source, "*.ipynb")  # which are executed into it
+    failed = _execute_pages(given, source / "book")
+    index = build_site(source, place / "site", is_whole=not failed)
+    if not failed:
+        with disk_errors(built_of):
+            built_of.write_text(made_of)
+    return Book(index, tuple(failed))
+
+
+def _execute_pages(given: Mapping[str, Any], folder: Path) -> list[str]:
+    """Execute every page into a folder, and return why pages failed. Chapters that measure come
+    first: the others show the answers to claims that these keep beside this computer's rows."""
     failed: list[str] = []
+    own, keeping = Store(data_root()).own, Lock()
 
     def chapter(name: str, within: Kernel) -> None:
-        done = source / "book" / f"{name}.ipynb"
+        done = folder / f"{name}.ipynb"
         try:
             execute(name, done, given, within)
         except SystemExit as error:
@@ -284,14 +300,15 @@ def book(given: Mapping[str, Any]) -> Book:
             print(why, file=sys.stderr)
             _say_failed(name, done, why)
             return
+        if given["machine"] == "this":
+            with keeping:
+                keep_quantities(own, host.machine_id(host.inspect()), done, [ANSWERS])
         show_given(done, parameters.check(name, given))
 
-    each(table_of_contents(), chapter)
-    index = build_site(source, place / "site", is_whole=not failed)
-    if not failed:
-        with disk_errors(built_of):
-            built_of.write_text(made_of)
-    return Book(index, tuple(failed))
+    names, measured = table_of_contents(), discovery.measured_chapters()
+    each(measured, chapter)
+    each([name for name in names if name not in measured], chapter)
+    return failed
 
 
 def _say_failed(chapter: str, path: Path, error: str) -> None:

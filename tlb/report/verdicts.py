@@ -108,6 +108,23 @@ def require_unsplintered(a: Analysis, effect: Effect, answer: bool) -> Effect:
     return effect
 
 
+def require_walk_bound(a: Analysis, *effects: Effect) -> list[Effect]:
+    """Return the effects of what a walk costs that this machine can judge a claim by.
+
+    In a guest a walk goes through the host's tables too, so its cost is an upper bound of a walk's
+    that does not: it can refute a claim that walks cost more, and nothing else. Raises
+    Unavailable("two-dimensions") if no effect does that in a guest.
+    """
+    if not (code := _two_dimensions(a)):
+        return [*effects]
+    refuting = [
+        effect
+        for effect in effects
+        if effect.decided(len(effects)) is False and effect.interval.high < effect.least
+    ]
+    return required(refuting, "", code)
+
+
 def obstacle(a: Analysis, codes: str) -> Unavailable | None:
     """Return the first of the space-separated obstacles that this machine has.
 

@@ -16,10 +16,9 @@ from tlb.report.verdicts import Verdict, judge, verdicts
 
 pytestmark = pytest.mark.filterwarnings("error")
 
-NOTHING, SPANS, LIKE_POOL, EIGHTH, GIGABYTES = (
+NOTHING, SPANS, EIGHTH, GIGABYTES = (
     "nothing-below-reach",
     "entry-spans-large-page",
-    "thp-like-pool",
     "thp-an-eighth-faster",
     "gigabyte-pages-gain",
 )
@@ -103,8 +102,6 @@ JUDGED: dict[str, tuple[str, Callable[[], pd.DataFrame], str, str]] = {
     "it shrinks somewhere": (GROWN, lambda: touch(0.5, 10**8), F, "0.5"),
     "nothing to gain": (NOTHING, lambda: without_the_first_step(), H, "2 MiB pages"),
     "the second level's hit to gain": (NOTHING, lambda: rows(QUIET), F, "between the two, 3.0"),
-    "thp is the pool's equal": (LIKE_POOL, lambda: rows(QUIET), H, "64 MiB"),
-    "thp is slower": (LIKE_POOL, lambda: times(rows(QUIET), 1.3, pages="thp"), F, "1.3"),
 }
 
 

@@ -21,10 +21,9 @@ from tlb.stats.splinter import Compared, Splinter
 pytestmark = pytest.mark.filterwarnings("error")
 
 TIMES = "effects-are-multiplicative"
-THREE, TWICE, GONE, CAPACITY, BOTH, WALKERS = (
+THREE, TWICE, CAPACITY, BOTH, WALKERS = (
     "three-regimes",
     "tail-twice-the-median",
-    "no-tail-on-large-pages",
     "misses-rise-past-the-reach",
     "huge-pages-lower-both",
     "page-walkers-as-stated",
@@ -57,12 +56,6 @@ def beside(splintered: Splinter) -> Analysis:
 def risen() -> Analysis:
     """As many walks at every size."""
     return analysis(rows(Walk(counted=True)).assign(walk_per_access=0.9))
-
-
-def swapped() -> pd.DataFrame:
-    """Large pages with the tail of base pages."""
-    frame = rows(Walk(far_from=24 * GIB)).query("pages in ('4k', '2m')")
-    return frame.assign(pages=frame["pages"].replace({"4k": "2m", "2m": "4k"}))
 
 
 def fewer() -> pd.DataFrame:
@@ -127,8 +120,6 @@ JUDGED: dict[str, tuple[str, Callable[[], Analysis], str]] = {
     "the sweep ends before it": (THREE, lambda: analysis(rows(most=256 * MIB)), C),
     "twice": (TWICE, lambda: analysis(rows(Walk(far_from=24 * GIB))), H),
     "no tail": (TWICE, lambda: analysis(rows(Walk(far_ns=0.0))), F),
-    "a short tail on large pages": (GONE, plain, H),
-    "a tail on large pages": (GONE, lambda: analysis(swapped()), F),
     "capacity": (CAPACITY, lambda: analysis(rows(Walk(counted=True))), H),
     "capacity without counters": (CAPACITY, plain, N),
     "misses do not rise": (CAPACITY, risen, F),

@@ -33,11 +33,7 @@ def test_a_machine_that_keeps_upper_entries_reads_fewer_levels():
     assert (
         found["smaller-tables-cheapen-walks"] == "not testable here"
     )  # cycles of a walk were not counted
-    fifth = {
-        found[claim]
-        for claim in ("walk-caches-hide-the-fifth-level", "extra-level-lengthens-a-walk")
-    }
-    assert fifth <= {"not testable here", "cannot tell"}
+    assert found["walk-caches-hide-the-fifth-level"] in {"not testable here", "cannot tell"}
 
 
 def test_without_a_step_it_is_open_whether_anything_is_kept():

@@ -71,11 +71,6 @@ def up_to(most_bytes: int, **truth: float) -> Callable[[], Analysis]:
 
 # By claim and verdict, a machine. Claims with a test of their own below are not here.
 JUDGED: dict[str, dict[str, Callable[[], Analysis]]] = {
-    "prefaulted-loop-takes-no-faults": {
-        H: textbook,
-        F: lambda: changed(minor_faults=5_000_000),
-        C: without("engine != 'numpy'"),
-    },
     "cliff-at-stated-entries": {
         H: textbook,
         F: lambda: of(Truth(entries=(64, 2400))),

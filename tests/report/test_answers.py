@@ -1,0 +1,59 @@
+"""The answers that are kept of the published machines: every verdict against a second reading of the
+rule, from the numbers alone."""
+
+import json
+from math import inf
+
+import pytest
+from support.common import ROOT
+
+from tlb.report.answers import ANSWERS, KeptAnswer, KeptEffect
+from tlb.report.claims import statements
+from tlb.system.reasons import REASONS, UNDECIDED
+
+KEPT = {
+    path.parent.name: {
+        id: KeptAnswer.model_validate(answer)
+        for answers in json.loads(path.read_text()).values()
+        for id, answer in answers.items()
+    }
+    for path in sorted((ROOT / "data").glob(f"*/{ANSWERS}.json"))
+}
+
+
+def place(one: KeptEffect) -> str:
+    """Where an interval lies: "inside" its band, "outside", or across an end."""
+    low, least = (-inf if end is None else end for end in (one.low, one.least))
+    high, most = (inf if end is None else end for end in (one.high, one.most))
+    if least <= low and high <= most:
+        return "inside"
+    return "outside" if high < least or low > most else "across"
+
+
+@pytest.mark.parametrize("machine", KEPT)
+def test_a_claim_holds_inside_its_band_fails_outside_and_else_says_why_it_is_open(machine):
+    wrong = []
+    for id, answer in KEPT[machine].items():
+        found, places = answer.decide(), [place(one) for one in answer.effects]
+        by_rule = {
+            "holds": answer.holds is True or (places and {*places} == {"inside"}),
+            "fails": answer.holds is False or "outside" in places,
+            "cannot tell": found.reason in UNDECIDED or found.reason in REASONS,
+            "not testable here": found.reason in REASONS,
+        }
+        is_plain = found.reason not in ("few", "widened", "")
+        decides = places and ({*places} == {"inside"} or "outside" in places)
+        if not by_rule[found.verdict] or (is_plain and decides):
+            wrong.append((id, found.verdict, found.reason, places))
+    assert not wrong
+
+
+def test_every_judged_claim_of_a_chapter_has_an_answer_on_every_machine():
+    judged = {one.id for one in statements().values() if one.status == "judged"}
+    assert len(KEPT) >= 4
+    assert {machine: judged - found.keys() for machine, found in KEPT.items()} == dict.fromkeys(
+        KEPT, set()
+    )
+    assert {machine: found.keys() - judged for machine, found in KEPT.items()} == dict.fromkeys(
+        KEPT, set()
+    )
