@@ -67,10 +67,13 @@ COMPLETIONS = [
     ("tlb wh", {"where"}),
     ("tlb try --lev", {"--lever"}),
     ("tlb pool rest", {"restore"}),
+    ("tlb try --lever jvm", {"jvm", "jvm-pool"}),
+    ("tlb where --machine zen-4", {"zen-4"}),
 ]
+COMPLETED = ["command", "option", "inner command", "lever", "machine"]
 
 
-@pytest.mark.parametrize(("line", "words"), COMPLETIONS, ids=["command", "option", "inner command"])
+@pytest.mark.parametrize(("line", "words"), COMPLETIONS, ids=COMPLETED)
 def test_a_shell_completes_commands_and_options(line, words, monkeypatch):
     for name, value in completion(line).items():
         monkeypatch.setenv(name, value)

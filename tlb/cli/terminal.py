@@ -41,6 +41,11 @@ Wait = Annotated[
 ]
 
 
+def beginning_with(incomplete: str, names: Iterable[str]) -> list[str]:
+    """Return the names that complete what was typed so far."""
+    return [name for name in names if name.startswith(incomplete)]
+
+
 def parsed_size(option: str, text: str) -> int:
     """Return the bytes that an option names. Raises Unavailable("bad-parameter")."""
     try:

@@ -27,6 +27,15 @@ INTERRUPTED = 130  # the exit code
 PID_MAX = 1 << 22  # of Linux (PID_MAX_LIMIT)
 LEVER = "; ".join(f"{each.name}: {each.does}" for each in levers.LEVERS.values())
 Command = Annotated[list[str] | None, Argument(metavar="-- COMMAND...", help="The program.")]
+
+
+def _names(incomplete: str) -> list[str]:
+    return terminal.beginning_with(incomplete, levers.LEVERS)
+
+
+Against = Annotated[
+    str, Option(metavar="LEVER", help="Compare with this lever.", autocompletion=_names)
+]
 Only = Annotated[
     str, Option(metavar="SITE,SITE", help="Huge pages for these allocations of `tlb where`.")
 ]
@@ -63,9 +72,9 @@ Sweep = Annotated[
 
 def attempt(
     command: Command = None,
-    lever: Annotated[str, Option(help=LEVER)] = "advise",
+    lever: Annotated[str, Option(help=LEVER, autocompletion=_names)] = "advise",
     only: Only = "",
-    against: Annotated[str, Option(metavar="LEVER", help="Compare with this lever.")] = "none",
+    against: Against = "none",
     env: Env = [],  # noqa: B006
     minutes: Minutes = 5, within: Within = 2, metric: Metric = "", quantile: Quantile = None,
     higher: Annotated[bool, Option("--higher-is-better", help="Of the printed number.")] = False,

@@ -45,7 +45,10 @@ Seconds = Annotated[
 
 Machine = Annotated[
     str,
-    Option(help="Its TLB, with --save: a published machine, or a file of `tlb geometry --json`."),
+    Option(
+        help="Its TLB, with --save: a published machine, or a file of `tlb geometry --json`.",
+        autocompletion=lambda incomplete: terminal.beginning_with(incomplete, valgrind.machines()),
+    ),
 ]
 Runs = Annotated[int, Option(min=1, max=99, help="With --save, --baseline: counts are medians.")]
 
