@@ -43,17 +43,16 @@ def book(given: Mapping[str, Any]) -> publish.Book:
     if given["machine"] != "this":
         return publish.book(given)
     whole = Chapter(contents[0], checked[contents[0]], Store(data_root()))
-    minutes = checked[contents[0]]["minutes"]
-    end, site_s = begin + 60 * minutes, SITE_S
-    between = 1 if minutes >= DAY_MINUTES else 0  # sites between the first and the last
+    minutes, site_s = checked[contents[0]]["minutes"], SITE_S
+    end = begin + 60 * minutes
+    between = int(minutes >= DAY_MINUTES)  # sites between the first and the last
     with Progress("book") as bar:
         bar.later_s = (2 + between) * SITE_S + SURVEY_S + DOCUMENTS_S + PROGRAMS_S
         is_measured = _measured(whole, end, bar, rounds=1)
-        first = time.monotonic()
-        round_s = first - begin
-        if is_measured and first < end:
+        round_s = time.monotonic() - begin
+        if is_measured and begin + round_s < end:
             _show(publish.book(given), "one mapping of each point")
-            site_s = LATER_TIMES * (time.monotonic() - first)
+            site_s = LATER_TIMES * (time.monotonic() - begin - round_s)
         else:  # a computer whose first round is slow draws slowly too
             site_s = max(SITE_S, SITE_PER_ROUND * round_s)
         if_available(Chapter("stlb_cliff", checked["stlb_cliff"], whole.data).survey)

@@ -59,4 +59,4 @@ def fault_times(shares: pd.DataFrame, colours: Mapping[str, str]) -> alt.LayerCh
     is_published = "indexof(datum.series, 'published') == 0"
     hollow = base.transform_filter(is_published).mark_point(filled=False, opacity=1, size=60)
     ours = base.transform_filter(f"!({is_published})").mark_point(filled=True, opacity=1, size=45)
-    return alt.layer(lines, ours, hollow).properties(height=230)
+    return alt.LayerChart(layer=[lines, ours, hollow]).properties(height=230)

@@ -104,6 +104,14 @@ def test_a_tlb_that_cannot_be_simulated_is_refused(document):
         Geometry.of_document(document)
 
 
+@pytest.mark.needs("valgrind")
+def test_the_baselines_of_our_own_programs_are_of_this_simulator():
+    """Else `.ci/walks save` makes them anew."""
+    files = sorted((ROOT / ".github" / "walks").glob("*.json"))
+    simulators = {Baseline.read(file).conditions["simulator"] for file in files}
+    assert files and simulators == {baseline.conditions()["simulator"]}
+
+
 # --- counts
 
 
@@ -278,6 +286,7 @@ def test_a_file_that_is_cut_off_is_refused(tmp_path):
     assert Baseline.read(file) == made()
 
 
+@pytest.mark.needs("valgrind")
 @pytest.mark.parametrize(
     ("change", "command", "geometry", "named"),
     [

@@ -178,6 +178,8 @@ RUN = """
 1 --metric    try --metric (.*) -- echo inf
 4 driver      try --driver true -- true
 1 process     watch 4194303
+4 code        where --save {n} -- false
+1 --seconds   where --save {n} --seconds 1 -- sleep 60
 """
 
 

@@ -11,6 +11,8 @@ from tlb.cli import terminal
 from tlb.machine import host as hosts
 from tlb.programs.guard import guarded
 from tlb.programs.levers import LEVERS
+from tlb.programs.runs import Run
+from tlb.programs.trial import Aim
 from tlb.programs.where import baseline, simulation, valgrind
 from tlb.programs.where.baseline import Baseline
 from tlb.programs.where.comparison import Comparison
@@ -94,18 +96,43 @@ class Gate:
         if before:
             before.check_comparable(command, name, geometry)
         simulation.check_sanitizer(command[0])
-        found, status = [], 0
         with guarded():
-            if ignore_failure:
-                alone = simulation.run_until(command, LEVERS["none"], seconds)
-                status = alone.status if alone else 0
-            for number in range(self.runs):
-                terminal.progress(f"run {number + 1} of {self.runs}")
-                made = simulation.simulate(command, geometry.option, seconds, status, fixed)
-                if made.is_cut:
-                    raise Unavailable("program-endless", "a baseline is of a whole run; --seconds")
-                found.append(made)
+            alone = self._alone(command, seconds, ignore_failure) if ignore_failure else None
+            status = alone.status if alone else 0
+            try:
+                found = [
+                    self._run(command, geometry, fixed, seconds, status, number)
+                    for number in range(self.runs)
+                ]
+            except Unavailable as why:
+                if why.code == "no-simulation":  # the program may be to blame
+                    self._alone(command, seconds, ignore_failure)
+                raise
         return Baseline.of(command, name, geometry, found)
+
+    def _alone(self, command: list[str], seconds: float, ignore_failure: bool) -> Run | None:
+        """Return a run without Valgrind; None if it did not end. Raises Unavailable: program-failed,
+        program-killed."""
+        alone = simulation.run_until(command, LEVERS["none"], seconds)
+        return alone and Aim(command, LEVERS["none"], ignore_failure=ignore_failure).checked(alone)
+
+    def _run(
+        self,
+        command: list[str],
+        geometry: Geometry,
+        fixed: list[str],
+        seconds: float,
+        status: int,
+        number: int,
+    ) -> simulation.Simulation:
+        """Return what one run counts. Raises Unavailable: no-simulation, program-endless."""
+        terminal.progress(f"run {number + 1} of {self.runs}")
+        made = simulation.simulate(command, geometry.option, seconds, status, fixed)
+        if made.is_cut:
+            raise Unavailable(
+                "no-simulation", "it did not end in --seconds, and counts are of a whole run"
+            )
+        return made
 
     def _write(self, now: Baseline, comparison: Comparison | None) -> None:
         texts = {self.save: lambda: now.model_dump_json(indent=1) + "\n"}

@@ -187,22 +187,19 @@ class Chapter(Subject):
 
         About this computer, points without rows are measured first. Raises Unavailable, no-data if
         there are no rows; on the page of another machine than the reference, its own experiment
-        has all columns of the reference's, and may have no rows.
+        then has no rows, with the columns of the reference's.
         """
         if self.is_this:
             self.campaign({name or self.name: points}, seconds=self._seconds)
             if self.head:
                 self.head.update(self.left_out)
-        theirs = published(self.name, "reference") if self.head and not name else None
         try:
             frame = self._rows(name or self.name, points)
         except Unavailable as why:
-            if theirs is None or why.code != "no-data":
+            if name or not self.head or why.code != "no-data":
                 raise
-            return theirs.kept(self.name)[:0]
-        if theirs is not None:  # a kernel without rows has no columns either
-            every = frame.columns.union(theirs.kept(self.name).columns, sort=False)
-            frame = frame.reindex(columns=every)
+            return published(self.name, "reference").kept(self.name)[:0]
+        frame = kernels.with_option_columns(frame, {point.kernel for point in points})
         return frame[kernels.is_within(frame, self.profile.max_working_set)].reset_index(drop=True)
 
     def campaign(

@@ -143,10 +143,10 @@ class Claim:
 
     @property
     def place(self) -> str:
-        """File and line of the predicate."""
+        """File and name of the predicate. A line would change the page with each edit above it."""
         path = Path(inspect.getsourcefile(self.decide) or "")
         file = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path.name
-        return f"{file}:{inspect.getsourcelines(self.decide)[1]}"
+        return f"{file}, {self.decide.__name__}"
 
 
 REGISTRY: dict[str, Claim] = {}

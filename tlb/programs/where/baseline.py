@@ -34,8 +34,8 @@ METRICS: dict[Metric, str] = {
 MOST_FUNCTIONS, MOST_ALLOCATIONS, MOST_NAME = 300, 60, 120  # which keep a file below 200 kB
 FRAMES = 3  # of an allocation's stack, in its name
 OTHER_MEMORY = "other memory"  # of no allocation that has a name: stacks, files, static variables
-# What GCC appends to the name of a function that it has changed a copy of.
-_CLONE = re.compile(r"\.(constprop|isra|part|cold|lto_priv)(\.\d+)*\b")
+# What GCC appends to the name of a copy that it has changed, and rustc to each name of a build.
+_CLONE = re.compile(r"\.(constprop|isra|part|cold|lto_priv)(\.\d+)*\b|::h[0-9a-f]{16}$")
 # What Valgrind, which shows programs a CPU of its own, takes from the real one (VEX_HWCAPS_AMD64 in
 # its libvex.h), as Linux names it. The C library chooses functions by it.
 _CPU_FEATURES = {"pni", "ssse3", "cx16", "abm", "avx", "rdtscp", "bmi1", "avx2", "f16c"}
