@@ -28,8 +28,8 @@ def judge(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
     listings what source measured its rows. The page of another machine than the reference has only
     those that its rows decide, or leave open though they are enough.
 
-    bands: for a predicate by its name, keywords in place of its defaults, as in `judge(claims, analysis,
-    price_is_flat={"most": 1.1})`.
+    bands: for a predicate by its name, keywords in place of its defaults, as in `judge(claims,
+    analysis, price_is_flat={"most": 1.1})`.
     """
     page, found = current_page(), verdicts(module, a, **bands)
     answers = {verdict.claim.id: verdict.answer.kept for verdict in found}
