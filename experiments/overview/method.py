@@ -14,7 +14,6 @@ import pandas as pd
 
 from experiments import stlb_cliff, your_program
 from experiments.overview import CHAPTERS
-from experiments.overview.compare import CANNOT_TELL, DIFFERS, NO_DIFFERENCE
 from experiments.overview.error_rates import error_rates, lognormal_times, measured_ratio
 from experiments.overview.machine_verdicts import chapter_name
 from experiments.overview.quantities import MethodPage
@@ -23,6 +22,7 @@ from tlb.measure import campaign, survey
 from tlb.report import analysis, discovery
 from tlb.report.card import processes
 from tlb.report.chapter import Chapter
+from tlb.report.comparison import CANNOT_TELL, DIFFERS, NO_DIFFERENCE
 from tlb.report.page import ABSENT
 from tlb.report.quantities import Found
 from tlb.report.render import Html, data_table

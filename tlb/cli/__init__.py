@@ -134,7 +134,7 @@ GROUPS = {
             "refresh", "book", "refresh", "Execute committed chapters again, on the published data."
         ),
         Entry("publish", "book", "publish", "Add rows measured here to the published data."),
-        Entry("compare", "book", "compare", "Compare two machines, or two states of one."),
+        Entry("compare", "book", "compare", "Compare the quantities of two machines or more."),
     ],
     "Share": [
         Entry("bundle", "bundle", "bundle", "Pack a machine's data into a file, to contribute it."),

@@ -48,6 +48,8 @@ def run(
     target = output or BUILD / "runs" / f"{chapter}.ipynb"
     given = {"machine": "this"} | parameters.values(chapter, _texts(parameter))
     publish.execute(chapter, target, given)
+    if given["machine"] == "this":
+        publish.keep_own_quantities([target])
     if as_json:
         print(discovery.load("overview.profile").of_run(given).model_dump_json())
     else:
@@ -100,21 +102,25 @@ def refresh_summaries() -> None:
 
 
 def compare(
-    a: Annotated[
-        str, Argument(help="NAME in data/, own/NAME, reference or this; NAME@STATE, NAME@BOOT.")
+    names: Annotated[
+        list[str],
+        Argument(
+            metavar="MACHINE...",
+            help="NAME in data/, own/NAME, reference or this; a chapter's name limits the table to it.",
+        ),
     ],
-    b: Annotated[str, Argument(help="Another one.")],
-    chapter: Annotated[str | None, Argument(help="One chapter; default: all.")] = None,
     as_json: terminal.Json = False,
 ) -> None:
-    """Compare two machines, or two states of one."""
-    compare = discovery.load("overview.compare")
-    words = discovery.load("overview.compare_output")
-    comparison = compare.compare(a, b, chapter)
+    """Compare the quantities of two machines or more."""
+    from tlb.report import comparison
+
+    contents = discovery.table_of_contents()
+    chapters = [name for name in names if name in contents]
+    found = comparison.compare([name for name in names if name not in chapters], chapters)
     if as_json:
-        print(json.dumps(words.as_json(comparison), indent=1))
+        print(json.dumps(comparison.as_json(found), indent=1))
     else:
-        terminal.parts(words.told(comparison))
+        terminal.parts(comparison.tables(found))
 
 
 def refresh(

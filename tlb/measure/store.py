@@ -39,8 +39,8 @@ RESERVED_IDS = {"this", "reference", "literature", "own"}  # cannot be a machine
 LACKING_POINTS = "lacking"  # the document of what this computer could not do; not published
 PUBLISHED_ROWS = "rows.parquet"
 DOCUMENTS = "documents"
-# Descriptions of the machine in each of its states, and the profile made from rows.
-_BESIDE_ROWS = re.compile(r"machine(-[0-9a-f]{12})?|translation|quantities")
+# Descriptions of the machine in each of its states, and what is made from rows.
+_BESIDE_ROWS = re.compile(r"(machine|quantities)(-[0-9a-f]{12})?|translation")
 
 
 def data_root() -> Path:

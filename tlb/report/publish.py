@@ -224,12 +224,24 @@ def records_quantities(chapter: str) -> bool:
     return declares or chapter == table_of_contents()[0]
 
 
-def keep_quantities(store: Store, machine: str, executed: Path) -> None:
+def keep_own_quantities(executed: Iterable[Path]) -> None:
+    """Keep what chapters recorded of this computer beside its own rows, as its latest quantities and
+    as those of its present state, where `tlb compare` reads them."""
+    own, this = Store(data_root()).own, host.inspect()
+    name, state = host.machine_id(this), host.state(this)
+    for notebook in executed:
+        for document in (article.QUANTITIES, f"{article.QUANTITIES}-{state}"):
+            keep_quantities(own, name, notebook, document)
+
+
+def keep_quantities(
+    store: Store, machine: str, executed: Path, document: str = article.QUANTITIES
+) -> None:
     """Keep what an executed chapter recorded of a machine beside its rows."""
     recorded = article.recorded(json.loads(executed.read_text(encoding="utf-8")))
     if recorded:
-        kept = if_available(store.read_document, machine, article.QUANTITIES) or {}
-        store.write_document(machine, article.QUANTITIES, kept | recorded)
+        kept = if_available(store.read_document, machine, document) or {}
+        store.write_document(machine, document, kept | recorded)
 
 
 # --- a machine's book
@@ -257,6 +269,8 @@ def book(given: Mapping[str, Any]) -> Path:
         show_given(done, parameters.check(name, given))
 
     each(table_of_contents(), chapter)
+    if machine == "this":
+        keep_own_quantities(source / "book" / f"{name}.ipynb" for name in table_of_contents())
     index = build_site(source, place / "site")
     with disk_errors(built_of):
         built_of.write_text(made_of)
@@ -268,7 +282,8 @@ def _digest(words: str) -> str:
     digest = hashlib.sha256(words.encode())
     for top in (*(ROOT / name for name in _STAGED), data_root()):
         for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
-            if path.is_file() and path.suffix != ".pyc" and path.name not in _NOT_SOURCES:
+            is_made = path.name in _NOT_SOURCES or path.match(f"own/*/{article.QUANTITIES}*.json")
+            if path.is_file() and path.suffix != ".pyc" and not is_made:
                 is_open = path.name == DATABASE_FILE
                 content = RowDatabase(path).digest() if is_open else _sha256(path)
                 digest.update(f"{path.relative_to(top)}\0".encode() + content)
