@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from tlb.cli import terminal
 from tlb.measure import grid
-from tlb.measure.store import OWN_PREFIX
+from tlb.measure.store import Store, data_root
 from tlb.report import discovery
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable
@@ -83,24 +83,6 @@ def book(
     print(campaign.book(parameters.values(first, texts)))
 
 
-def publish(
-    machine: Annotated[
-        str, Argument(help="A machine in data/own/, NAME or own/NAME, or this.")
-    ] = "this",
-) -> None:
-    """Add rows measured here to the published data."""
-    from tlb.report import publish
-
-    folder = publish.rows(machine.removeprefix(OWN_PREFIX))
-    refresh_summaries()
-    print(folder)
-
-
-def refresh_summaries() -> None:
-    """Write the profiles of the published machines."""
-    discovery.load("overview.profile").refresh()
-
-
 def compare(
     names: Annotated[
         list[str],
@@ -125,16 +107,22 @@ def compare(
 
 def refresh(
     chapter: Annotated[list[str] | None, Argument(help="Chapters; default: all.")] = None,
+    machine: Annotated[
+        str, Option(help="Only make the quantities of this published machine, in all chapters.")
+    ] = "",
 ) -> None:
     """Execute committed chapters again, on the published data."""
     from tlb.report import parameters, publish
 
+    if machine:
+        publish.refresh_quantities(Store(data_root()).resolve(machine))
+        return
     profile = discovery.load("overview.profile")
     chapters = chapter or parameters.table_of_contents()
     for name in chapters:  # all of them, before the first is changed
         parameters.declared(name)
-    for machine in profile.refresh() if profile.PAGE in chapters else ():
-        print(f"Wrote the profile of {machine} again.")
+    for changed in profile.refresh() if profile.PAGE in chapters else ():
+        print(f"Wrote the profile of {changed} again.")
     for name in chapters:
         terminal.stage(f"Executing {name}.")
         print(publish.refresh(name))

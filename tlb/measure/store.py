@@ -15,7 +15,7 @@ import re
 from collections.abc import Collection, Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from tlb.measure import columns, earlier_layout
 from tlb.measure.columns import EXPERIMENTS
@@ -58,11 +58,11 @@ def _read_published(path: Path, _modified_ns: int, _size: int) -> pa.Table:
         raise Unavailable("rows-damaged", why) from error
 
 
-def write_published(path: Path, rows: Iterable[tuple[Record, list[str]]]) -> None:
+def write_published(file: Path | IO[bytes], rows: Iterable[tuple[Record, list[str]]]) -> None:
     """Write records, each with the experiments that asked for its point, as a published file."""
     parquet.write_table(
         columns.arrow_table(rows),
-        path,
+        file,
         compression="zstd",
         compression_level=19,  # written once, read often
         write_page_checksum=True,

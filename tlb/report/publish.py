@@ -217,6 +217,16 @@ def refresh(chapter: str) -> Path:
     return path
 
 
+def refresh_quantities(machine: str) -> None:
+    """Execute all chapters that record quantities about a published machine, and keep these."""
+    data, chapters = Store(data_root()), filter(records_quantities, table_of_contents())
+    with tempfile.TemporaryDirectory() as folder, kernel() as within:
+        for chapter in chapters:
+            done = Path(folder) / f"{chapter}.ipynb"
+            execute(chapter, done, {"machine": machine}, within)
+            keep_quantities(data, machine, done)
+
+
 def records_quantities(chapter: str) -> bool:
     """Return whether a page is executed about each machine, for the quantities that it records
     there: a chapter, or the first page."""
