@@ -104,15 +104,12 @@ def test_with_fewer_computers_than_expected_those_that_came_are_kept(loopback):
 
 def test_a_killed_worker_is_noticed_and_goes_on_when_it_comes_back(loopback, tmp_path):
     loopback.workers("a", "b")
-    again = fleet.fork.Event()
-    place = ("a", loopback.address, tmp_path / "a")
-    loopback.processes.start("a again", fleet.work_later, again, *place)
     running = threading.Thread(target=loopback.run, args=(2,))
     running.start()
     assert wait_until(lambda: measured(tmp_path / "a", "a") > 3)
     loopback.processes.kill("a")
     assert wait_until(lambda: any(line.startswith("a is lost") for line in loopback.lines))
-    again.set()
+    loopback.processes.again("a")
     running.join()
     assert codes(loopback.made) == {"a": "", "b": ""}
     own = fleet.by_hand("a", tmp_path / "by hand", PROFILE.repeats)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import dask
+import pytest
 
 from support import bundles
 from support.campaigns import one_by_one
@@ -29,7 +30,10 @@ from tlb.measure.record import Point, Record
 from tlb.measure.store import Store
 from tlb.system import files
 
-fork = multiprocessing.get_context("fork")
+# Of a process that has no threads, as the tests' own has after the first client.
+server = multiprocessing.get_context("forkserver")
+server.set_forkserver_preload(["support.fleet", "tlb.fleet.worker"])
+_TESTS = str(Path(__file__).resolve().parents[1])
 POINTS = [
     Point(kernel="page_chase", lines=lines, layout=layout)
     for lines in (64, 128, 256)
@@ -100,12 +104,6 @@ def rows_of(store: Store, machine: str) -> list[str]:
     return sorted(rows or [one.model_dump_json() for one in store.records(machine).values()])
 
 
-def work_later(begin: Any, *given: Any) -> None:
-    """Run a worker once an event is set: a process with a client's threads cannot be forked."""
-    begin.wait()
-    work(*given)
-
-
 def work(name: str, address: str, root: Path, alike: str = "", spoil: str = "") -> None:
     """Run a worker on the computer `alike`, by default its own. spoil: what it sends instead."""
     from distributed import Worker
@@ -163,8 +161,10 @@ class Processes:
 
     def again(self, called: str) -> None:
         what, given, how = self._how[called]
-        self.running[called] = fork.Process(target=_alone, args=(what, *given), kwargs=how)
-        self.running[called].start()
+        self.running[called] = server.Process(target=_alone, args=(what, *given), kwargs=how)
+        with pytest.MonkeyPatch.context() as patch:  # for the server, which this may start
+            patch.setenv("PYTHONPATH", f"{files.ROOT}:{_TESTS}")
+            self.running[called].start()
 
     def kill(self, called: str) -> None:
         self.running[called].kill()

@@ -60,7 +60,7 @@ def fleet(
 
     After a failure, the same command goes on from there."""
     client = fleets.module("client")
-    known = discovery.load("overview.campaign").gridded()
+    known = discovery.measured_chapters()
     if unknown := sorted({*(chapter or ())} - {*known}):
         why = f"'{unknown[0][:80]}' has no grid; there are {', '.join(known)}"
         raise Unavailable("bad-parameter", why)

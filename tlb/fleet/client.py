@@ -26,6 +26,7 @@ from tlb.system.page_sizes import PAGES
 from tlb.system.reasons import Unavailable
 
 POLL_S = 0.5
+CALL_S = 5.0  # for the scheduler to answer
 STATUS_S = 10.0  # between two lines that say how far the computers are
 TRIES = 3  # of a task that was lost or failed without a reason
 MARGIN_S = 300.0  # to inspect a computer, compile kernels and pack rows, beyond the campaign
@@ -106,11 +107,15 @@ class Fleet:
         """Return the addresses of present workers by name. Raises Unavailable("fleet-gone") after
         too long without a scheduler."""
         try:
-            workers = self.client.scheduler_info(n_workers=-1).get("workers")
+            # Not scheduler_info(), which waits for a lost scheduler without a limit.
+            asked = self.client.scheduler.identity if self.client.scheduler else None
+            is_there = asked is not None and self.client.status == "running"
+            info = self.client.sync(asked, callback_timeout=CALL_S) if is_there else {}
+            workers = info.get("workers")
         except (OSError, TimeoutError, RuntimeError, ValueError):
             workers = None
         now = time.monotonic()
-        if workers is not None and self.client.status == "running":
+        if workers is not None:
             self._heard = now
             return {str(about["name"]): address for address, about in workers.items()}
         if now - self._heard > self.patience_s:
