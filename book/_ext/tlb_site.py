@@ -155,6 +155,47 @@ def write_moved(app: Sphinx, error: Exception | None) -> None:
         write_page(app, "index.html", here, link=link, address=address)
 
 
+# --- a chapter's first screen
+
+
+def parts_of(node: nodes.Node) -> list[str]:
+    """Return what of a notebook's cell the page shows: "cell_code_source", "cell_code_output", both
+    or, for another node, nothing."""
+    if not isinstance(node, nodes.container) or node.get("nb_element") != "cell_code":
+        return []
+    return [part["nb_element"] for part in node.children if isinstance(part, nodes.container)]
+
+
+def put_figure_first(app: Sphinx, doctree: nodes.document) -> None:
+    """Put a page's first figure, and the text below it, before the code that makes them.
+
+    A notebook runs from top to bottom, so the code stands first there. The figure's own cell is
+    divided; a figure whose code is folded or not shown stays where it is.
+    """
+    if (page := doctree.next_node(nodes.section)) is None:
+        return
+    shown = list(page.children)
+    cells = [node for node in shown if isinstance(node, nodes.container) and parts_of(node)]
+    figure = next((cell for cell in cells if cell.next_node(nodes.figure)), None)
+    if figure is None or len(parts_of(figure)) < 2 or figure.get("hide_mode"):
+        return
+    place = shown.index(figure)
+    source = figure.copy()  # the cell without its parts
+    source += figure.pop(0)
+    code = [node for node in shown[:place] if parts_of(node) == ["cell_code_source"]] + [source]
+    end = place + 1
+    for node in shown[end:]:
+        if parts_of(node) == ["cell_code_source"]:
+            code.append(node)
+            end += 1
+        else:
+            end += parts_of(node) == ["cell_code_output"]  # the text below the figure
+            break
+    first = [node for node in shown[:end] if node not in code]
+    page.children = []
+    page.extend([*first, *code, *shown[end:]])
+
+
 # --- what the search finds
 
 # In other people's HTML: code, and the words in a drawing.
@@ -218,6 +259,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("builder-inited", make_bundle)
     app.connect("builder-inited", index_text_alone)
     app.add_config_value("tlb_moved", {}, "html", dict)
+    app.connect("doctree-read", put_figure_first)
     app.connect("html-page-context", add_scripts)
     app.connect("html-page-context", defer_scripts, priority=900)  # after all who add some
     app.connect("html-page-context", mend)

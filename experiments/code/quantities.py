@@ -29,7 +29,7 @@ class Quantities(quantities.Quantities):
     gain_far = Measured("gain by 2 MiB pages in the largest code", "times", 1)
     hot_share = Measured("part of the largest code that is hot", "share")
     hot_ns = Measured("a jump among hot lines in every page", "ns")
-    hot_huge_ns = Measured("a jump among them on 2 MiB pages", "ns")
+    hot_huge_ns = Measured("a jump among them on huge pages", "ns")
     hot_packed_ns = Measured("a jump among as many hot lines side by side", "ns")
     file_huge_share = Measured("code of a mapped file that is on huge pages", "share")
     advised_huge_share = Measured("code copied to advised memory that is on huge pages", "share")

@@ -156,7 +156,8 @@ def chart(rows: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
     scheme = charts.page_colours(names, names)
     colour = charts.colour("label", scheme).legend(charts.line_legend(values=shown))
     base = alt.Chart(rows.drop(columns="answer")).encode(x=x, y=y, color=colour)
-    curves = base.encode(strokeDash=charts.dash("label", shown))  # shows where they are one
+    dashes = charts.dash("label", shown).legend(None)  # show where the curves are one
+    curves = base.encode(strokeDash=dashes)
     curves = curves.transform_filter(alt.FieldOneOfPredicate(field="pages", oneOf=drawn))
     dot = base.transform_filter("datum.pages == pages && datum.log2_bytes == size")
     layers = alt.layer(curves.mark_line(), dot.mark_point(size=140))

@@ -8,7 +8,7 @@ class Quantities(quantities.Quantities):
     """Times are of a dependent load from one line in every base page; prices are spread minus
     packed."""
 
-    last_entries = Measured("pages that the last level holds, as stated", "pages", source="CPUID")
+    last_entries = Measured("pages that the last level holds, by CPUID or else as found", "pages")
     base_reach_bytes = Measured("memory that these cover with base pages", "bytes")
     huge_reach_bytes = Measured("memory that they would cover with whole 2 MiB pages", "bytes")
     far_bytes = Measured("largest working set measured on base and on huge pages", "bytes")

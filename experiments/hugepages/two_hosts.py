@@ -17,7 +17,11 @@ HOSTS = {
     WHOLE: "ns per load, Emerald Rapids: left whole",
 }
 BASE, HUGE, PACKED = "4 KiB pages", "2 MiB pages", "packed control"
-COLOURS = {BASE: charts.PAGE_COLOURS["4k"], HUGE: charts.PAGE_COLOURS["2m"], PACKED: charts.MUTED}
+COLOURS = {
+    BASE: charts.PAGE_COLOURS["4k"],
+    HUGE: charts.PAGE_COLOURS["2m"],
+    PACKED: charts.PART_COLOURS["data"],
+}
 WORDS = (
     "Two charts of the time per load, each with a curve of 4 KiB pages, of 2 MiB pages and of packed "
     "lines. On Zen 4 the curve of 2 MiB pages leaves that of 4 KiB pages past 12 MiB and stays far "

@@ -22,6 +22,7 @@ from tlb.system.reasons import Unavailable, if_available, required
 WHOLE, NOTHING = 0.99, 0.01  # shares that count as all and as nothing: a heap's edges are no pages
 MOST = 0.9  # of an array that counts as on huge pages: NumPy's own begins within one
 WASTES = ("arena", "dropped")  # ways that ask for what another asks for, and use a part of it
+FREED_COLD = 2  # the first `prefault` that did not read the page tables just before freeing them
 VARIANT = ["language", "variant", "huge_share", "low_ns", "high_ns"]
 
 
@@ -110,9 +111,10 @@ class Analysis(analysis.Analysis):
         """Return ns per base page that munmap takes after one thread touched the memory. Raises
         Unavailable."""
         rows = select(self.frame, kernel="prefault", mode="touch", threads=1, pages=pages)
-        return median_interval(
-            required(rows, f"no memory on {words(pages)} was given back")["free_ns_per_access"]
-        )
+        required(rows, f"no memory on {words(pages)} was given back")
+        cold = rows[rows["measures"] >= FREED_COLD]
+        earlier = f"`prefault` in its version {FREED_COLD}"
+        return median_interval(required(cold, earlier, "no-data")["free_ns_per_access"])
 
     # --- what programs got
 

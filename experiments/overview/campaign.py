@@ -1,11 +1,11 @@
-"""The book about this computer: all chapters' grids measured as one, a site after the first round,
-and again when the time is over."""
+"""The book about this computer: all chapters' grids measured as one, with a site after the first
+round, after half of all rounds and at the end."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from pathlib import Path
+from math import inf
 from typing import Any
 
 import pandas as pd
@@ -19,8 +19,9 @@ from tlb.measure.store import Store, data_root
 from tlb.report import discovery, parameters, publish
 from tlb.report.chapter import Chapter
 from tlb.system.reasons import if_available
+from tlb.system.units import DAY_MINUTES
 
-SITE_S, SURVEY_S, DOCUMENTS_S = 100.0, 40.0, 10.0  # guesses, the first of a slow computer
+SITE_S, SURVEY_S, DOCUMENTS_S = 60.0, 40.0, 10.0  # guesses
 PROGRAMS_S = 60 * QUICK_MINUTES
 LATER_TIMES = 1.2  # the last site shows more than the first
 SITE_PER_ROUND = 0.9  # of the time of a round, as measured on two slow cores
@@ -29,28 +30,29 @@ SITE_PER_ROUND = 0.9  # of the time of a round, as measured on two slow cores
 SLOW = ("scores", "programs")
 
 
-def book(given: Mapping[str, Any]) -> Path:
+def book(given: Mapping[str, Any]) -> publish.Book:
     """Measure what is missing, for `given["minutes"]` at most with the building of the site, and
-    build it; return the path of its first page.
+    build it.
 
-    After one mapping of everything, if that measured anything, there is a first site. Raises Unavailable: bad-parameter before the first
-    second is spent, measuring-already.
+    A first site follows one mapping of everything and, where no time is set, another one follows
+    half of all rounds. Raises Unavailable: bad-parameter before the first second is spent,
+    measuring-already.
     """
     begin, contents = time.monotonic(), parameters.table_of_contents()
     checked = {name: parameters.check(name, given) for name in contents}
     if given["machine"] != "this":
         return publish.book(given)
     whole = Chapter(contents[0], checked[contents[0]], Store(data_root()))
-    end, site_s = begin + 60 * checked[contents[0]]["minutes"], SITE_S
+    minutes, site_s = checked[contents[0]]["minutes"], SITE_S
+    end = begin + 60 * minutes
+    between = int(minutes >= DAY_MINUTES)  # sites between the first and the last
     with Progress("book") as bar:
-        bar.later_s = 2 * SITE_S + SURVEY_S + DOCUMENTS_S + PROGRAMS_S
-        is_measured = _measured(whole, end, bar, first_round=True)
-        first = time.monotonic()
-        round_s = first - begin
-        if is_measured and first < end:
-            print(publish.book(given))
-            print("This first site rests on one mapping of each point; measuring goes on.")
-            site_s = LATER_TIMES * (time.monotonic() - first)
+        bar.later_s = (2 + between) * SITE_S + SURVEY_S + DOCUMENTS_S + PROGRAMS_S
+        is_measured = _measured(whole, end, bar, rounds=1)
+        round_s = time.monotonic() - begin
+        if is_measured and begin + round_s < end:
+            _show(publish.book(given), "one mapping of each point")
+            site_s = LATER_TIMES * (time.monotonic() - begin - round_s)
         else:  # a computer whose first round is slow draws slowly too
             site_s = max(SITE_S, SITE_PER_ROUND * round_s)
         if_available(Chapter("stlb_cliff", checked["stlb_cliff"], whole.data).survey)
@@ -58,6 +60,11 @@ def book(given: Mapping[str, Any]) -> Path:
         _documents(chapters, end - site_s, slow=False)
         programs = Chapter("your_program", checked["your_program"], whole.data)
         _programs(programs, end - site_s - round_s)
+        if between:
+            bar.later_s = 2 * site_s
+            half = (whole.profile.repeats + 1) // 2
+            if _measured(whole, end - site_s, bar, rounds=half):
+                _show(publish.book(given), f"{half} mappings of each point")
         bar.later_s = site_s
         _measured(whole, end - site_s, bar)
         if given.get("profile") == "full":
@@ -65,12 +72,17 @@ def book(given: Mapping[str, Any]) -> Path:
         return publish.book(given)
 
 
-def _measured(whole: Chapter, until: float, bar: Progress, *, first_round: bool = False) -> bool:
+def _show(site: publish.Book, of: str) -> None:
+    print(site.index)
+    print(f"This site rests on {of}; measuring goes on.", flush=True)
+
+
+def _measured(whole: Chapter, until: float, bar: Progress, *, rounds: float = inf) -> bool:
     """Measure all grids until a monotonic time; return whether anything was measured."""
     outcome = whole.campaign(
         grids_of(whole.scope),
         seconds=max(until - time.monotonic(), 0.0),
-        first_round=first_round,
+        rounds=rounds,
         progress=bar,
     )
     return bool(outcome.measured)

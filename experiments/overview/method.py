@@ -23,9 +23,7 @@ from tlb.report import analysis, discovery
 from tlb.report.card import processes
 from tlb.report.chapter import Chapter
 from tlb.report.comparison import CANNOT_TELL, DIFFERS, NO_DIFFERENCE
-from tlb.report.page import ABSENT
 from tlb.report.quantities import Found
-from tlb.report.render import Html, data_table
 from tlb.report.setting import hypervisor_name
 from tlb.report.verdicts import decided, inside
 from tlb.system.files import ROOT
@@ -178,7 +176,7 @@ class Analysis(analysis.Analysis):
         for name, (chapter, rows) in self.kept.items():
             row = {
                 "chapter": name.replace("_", " "),
-                "machine": chapter.machine,
+                "machine": chapter.shown_name,
                 "points": len(processes(rows)),
                 "measurements": len(rows),
                 "minutes": rows["wall_ns"].sum() / 6e10,
@@ -203,7 +201,7 @@ class Analysis(analysis.Analysis):
         """Return a row a machine that has rows here: its CPU, its Linux, who translates for it, its
         compiler, and its state."""
         found = []
-        for name, host in {c.machine: c.host for c, _ in self.kept.values()}.items():
+        for name, host in {c.shown_name: c.host for c, _ in self.kept.values()}.items():
             row = {"machine": name, "processor": f"{host.cpu_model} ({host.microarchitecture})"}
             known = {"none": "bare metal", "unknown": "bare metal or a guest"}
             guest = known.get(host.hypervisor, f"guest, {hypervisor_name(host)}")
@@ -293,8 +291,3 @@ def locked() -> dict[str, str]:
 def apart(ratios: pd.Series) -> pd.Series:
     """Return by which part the larger of two medians exceeds the smaller."""
     return np.exp(np.log(ratios).abs()) - 1
-
-
-def table_of(frame: pd.DataFrame) -> Html:
-    """Return a table, or a dash for one without rows."""
-    return data_table(frame) if len(frame) else ABSENT

@@ -12,13 +12,17 @@ import pandas as pd
 
 from experiments.overview.index import BASE_PAGES, LARGE_PAGES, PACKED, Analysis
 from tlb.report import charts
-from tlb.report.render import MUTED, PALETTE, Figure
+from tlb.report.render import MUTED, Figure
 from tlb.stats.curves import Curve, at_largest_shared
 from tlb.stats.scatter import JUMP
 from tlb.system.reasons import required
 from tlb.system.units import format_ns, format_size
 
-_COLOURS = {BASE_PAGES: PALETTE[0], LARGE_PAGES: PALETTE[2], PACKED: PALETTE[1]}
+_COLOURS = {
+    BASE_PAGES: charts.PAGE_COLOURS["4k"],
+    LARGE_PAGES: charts.PAGE_COLOURS["thp"],
+    PACKED: charts.PART_COLOURS["data"],
+}
 _ASKED_LOG2 = 30.0  # the static figure answers for 1 GiB
 _STEP = 0.5  # of the slider, in octaves
 # Of the chosen size, where its time is written: above the dearest curve and below the cheapest.

@@ -50,12 +50,12 @@ FRESH_LARGE_MEMORY = Touch("anonymous", pages=LARGE)
 NAMED_TOUCHES = {
     FILE_PAGES: "cached file",
     FILE_PAGES_AT_ONCE: "cached file in large folios",
-    FRESH_MEMORY: "buffer on 4 KiB pages",
-    FRESH_LARGE_MEMORY: "buffer on 2 MiB pages",
-    FRESH_READY: "buffer on 4 KiB pages, populated",
+    FRESH_MEMORY: "buffer on base pages",
+    FRESH_LARGE_MEMORY: "buffer on huge pages",
+    FRESH_READY: "buffer on base pages, populated",
     PREPARED_FILE_PAGES: "cached file, populated",
 }
-NAMED_HEAPS = {BASE: "heap on 4 KiB pages", LARGE: "heap on 2 MiB pages"}
+NAMED_HEAPS = {BASE: "heap on base pages", LARGE: "heap on huge pages"}
 # Those whose pages are touched, in the order of the chapter's figure.
 TOUCHED = [name for way, name in NAMED_TOUCHES.items() if not way.populate]
 TOUCHED += NAMED_HEAPS.values()

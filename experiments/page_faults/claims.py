@@ -153,7 +153,7 @@ def the_difference_is_significant(a: Analysis, band: Band) -> Answer:
     test = a.published_test
     return Fact(
         bool(band[0] <= test.p < band[1]),
-        f"From the printed means, intervals and counts: t = {test.t:.2f}, p = {test.p:.1e}, a "
+        f"From the printed means, intervals and counts: t = {test.t:.2f}, p = {test.p:.7f}, a "
         f"difference of {test.relative:.2%}.",
     )
 

@@ -15,7 +15,7 @@ from experiments.page_walks.models import MemoryPeaks, memory_peaks, shares_by_a
 from experiments.page_walks.table_chases import TableAnalysis
 from tlb.report.chapter import literature
 from tlb.stats.curves import Curve, select
-from tlb.stats.hops import below, merged, quantile, smoothed, with_one_clock
+from tlb.stats.hops import merged, quantile, smoothed, with_one_clock
 from tlb.stats.intervals import Interval, median_interval, summarise
 from tlb.system.page_sizes import BASE, PAGES, ordered, rank, words
 from tlb.system.reasons import Unavailable, if_available, required
@@ -27,8 +27,6 @@ PAST_MEMORY = 1.5
 SIZE_COLUMN = "working_set_bytes"
 REGIMES = ("cache", "memory", "memory and walk")
 LARGEST_SIZES = 4  # an octave each: a walk's accesses leave the caches one after the other
-DENSITY_POINTS = 220  # a chart is 600 px wide
-DENSITY_SHOWN = 0.99  # of the slowest distribution; its tail would take as much room as the modes
 
 
 # Whose core is in it (Linux, arch/x86/include/asm/intel-family.h). An article says two walkers of
@@ -88,13 +86,13 @@ class Analysis(TableAnalysis):
 
     @cached_property
     def hops(self) -> pd.DataFrame:
-        """A row per process of walks timed hop by hop: pages, working_set_bytes, p50 and p95 of a
-        hop in ns without the clock's cost, and tail, their ratio."""
+        """A row per process of walks timed hop by hop: pages, working_set_bytes, p50, p95 and p99
+        of a hop in ns without the clock's cost, and tail, the ratio of the first two."""
         rows = self.walks(1)
-        each = [quantile(smoothed(row), [0.5, 0.95]) for _, row in rows.iterrows()]
-        p50, p95 = np.array(each).reshape(-1, 2).T
+        each = [quantile(smoothed(row), [0.5, 0.95, 0.99]) for _, row in rows.iterrows()]
+        p50, p95, p99 = np.array(each).reshape(-1, 3).T
         return rows[["pages", SIZE_COLUMN]].assign(
-            p50=p50, p95=p95, tail=lambda t: t["p95"] / t["p50"]
+            p50=p50, p95=p95, p99=p99, tail=lambda t: t["p95"] / t["p50"]
         )
 
     def curves(self, quantile: str) -> dict[str, Curve]:
@@ -126,28 +124,6 @@ class Analysis(TableAnalysis):
         """By working set: `hops.merged` of all processes, in which each counts alike."""
         groups = self.walks(1, pages=pages).groupby(SIZE_COLUMN)
         return {int(rows[SIZE_COLUMN].iloc[0]): merged(rows) for _, rows in groups}
-
-    def densities(self, pages: str) -> pd.DataFrame:
-        """The distributions' densities, largest size first: working_set_bytes, ns, share_per_ns.
-        Empty where nothing was timed hop by hop.
-
-        A bin is a tick of the clock where a chart could show less: narrower ones would fall between
-        two readings and draw notches that no hop made.
-        """
-        spreads = self.distributions(pages)
-        if not spreads:
-            return pd.DataFrame(columns=[SIZE_COLUMN, "ns", "share_per_ns"], dtype=float)
-        most = max(float(quantile(spread, DENSITY_SHOWN)) for spread in spreads.values())
-        tick = max((spread["high_ns"] - spread["low_ns"]).min() for spread in spreads.values())
-        width = max(float(tick), most / DENSITY_POINTS)
-        least = min(spread["low_ns"].min() for spread in spreads.values()) - width
-        edges = least + width * np.arange(int((most - least) / width) + 2)
-        middles = (edges[:-1] + edges[1:]) / 2
-        tables = []
-        for size in sorted(spreads, reverse=True):
-            share = np.diff(below(spreads[size], edges)) / width
-            tables.append(pd.DataFrame({SIZE_COLUMN: size, "ns": middles, "share_per_ns": share}))
-        return pd.concat(tables, ignore_index=True)
 
     @cached_property
     def regimes(self) -> Regimes:

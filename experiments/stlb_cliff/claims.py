@@ -11,7 +11,7 @@ from experiments.stlb_cliff.analysis import ENTRY_BYTES, FLAT_RATIO, Analysis
 from tlb.machine.cpuid import Tlb
 from tlb.machine.host import data_tlbs, is_x86
 from tlb.measure.grid import Scope
-from tlb.report.verdicts import Answer, Band, Compares, Fact, claim, inside, points_of
+from tlb.report.verdicts import Answer, Band, Compares, Fact, claim, counted, inside, points_of
 from tlb.stats.curves import HALF_AN_OCTAVE, counter_curve, last_level_plateau, select
 from tlb.stats.geometry_curves import Place, Walk
 from tlb.stats.intervals import Interval
@@ -407,6 +407,17 @@ def entries_cover_a_pool(
 def a_base_page_is_4_kib(a: Analysis) -> Answer:
     size = format_size(a.base_page_bytes)
     return Fact(a.base_page_bytes == 4096, f"A base page has {size} here.")
+
+
+@claim("flat-table-exabytes")
+def a_flat_table_takes_exabytes(a: Analysis, band: Band) -> Answer:
+    entries = 2**64 // a.base_page_bytes
+    return counted(
+        entries * ENTRY_BYTES,
+        band,
+        f"2^64 bytes are {entries / 1e15:.1f} x 10^15 pages of {format_size(a.base_page_bytes)}, "
+        f"whose entries of {ENTRY_BYTES} bytes take {entries * ENTRY_BYTES / 1e15:.0f} petabytes.",
+    )
 
 
 @claim("four-levels-on-x86")

@@ -8,8 +8,8 @@ class Quantities(quantities.Quantities):
     """Times per hop of a random walk, per row of a hash join and per load of a strided sum, on base
     pages."""
 
-    last_entries = Measured("pages that the last level holds, as stated", "pages", source="CPUID")
-    hop_ns = Measured("a hop of a random walk, without blocks", "ns")
+    last_entries = Measured("pages that the last level holds, by CPUID or else as found", "pages")
+    hop_ns = Measured("a hop of the largest random walk, without blocks", "ns")
     block_bytes = Measured("largest blocks inside the TLB's reach", "bytes")
     block_gain_few = Measured("gain in such blocks, stays of 1,024 hops", "times", 1)
     block_gain = Measured("gain in such blocks, the longest stays", "times", 1)

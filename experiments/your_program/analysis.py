@@ -117,6 +117,17 @@ class Analysis(analysis.Analysis):
         self.programs  # noqa: B018  # raises why there is none
         return required(self.trials, "no program was measured")
 
+    @property
+    def tables_of_others(self) -> dict[str, int]:
+        """Bytes of page tables at their peak, without large pages, of the programs of others, each
+        once, by case. Raises Unavailable("no-data")."""
+        once = [one for one in self.programs.told if not CASES[one.case].ours]
+        return {
+            one.case: (one.with_lever if CASES[one.case].takes else one.without).table_bytes
+            for one in once
+            if not CASES[one.case].again
+        }
+
     def of_pages(self, ours: bool | None = None) -> pd.DataFrame:
         """Return the trials in `paged`, or only our own or others' programs, each once. Raises as
         `measured` does."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 from experiments.your_program.analysis import NO_GAIN, Analysis
-from tlb.report.verdicts import Answer, Band, claim, inside
+from tlb.report.verdicts import Answer, Band, claim, counted, inside
 from tlb.system.prose import in_words, many
-from tlb.system.reasons import required
+from tlb.system.reasons import Unavailable, required
 from tlb.system.units import format_size
 
+LEAST_PROGRAMS = 5  # of which a median is called typical
 MUCH_BYTES = 64 << 20  # much data: several times what any TLB here reaches with base pages
 
 
@@ -19,6 +22,20 @@ def walks_hide_from_profilers(a: Analysis, band: Band) -> Answer:
     return inside(share, *band), (
         f"Of {a.profile.ticks:,} samples of a chase, all but {share:.1%} are at one instruction, the load or the "
         "one after it."
+    )
+
+
+@claim("table-of-a-few-megabytes", points=None)
+def page_tables_take_a_few_megabytes(a: Analysis, band: Band) -> Answer:
+    sizes = a.tables_of_others
+    if len(sizes) < LEAST_PROGRAMS:
+        raise Unavailable("too-few-points", f"{in_words(len(sizes))} programs of others were run")
+    typical = median(sizes.values())
+    return counted(
+        typical,
+        band,
+        f"The page tables of {in_words(len(sizes))} programs of others take up to "
+        f"{max(sizes.values()) / 1e6:.1f} MB, and {typical / 1e6:.1f} MB in the median.",
     )
 
 

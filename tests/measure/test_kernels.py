@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tlb.measure import build
+from tlb.measure import build, kernels
 from tlb.measure.catalogue import CATALOGUE, Declaration
 from tlb.measure.kernels import arena_bytes
 from tlb.measure.record import Point
@@ -92,3 +93,10 @@ def test_what_a_point_needs_is_whole_pages_and_room_for_its_order(lines, pages, 
     page = {"4k": base, "64k": 64 * KIB, "thp": base // 8 * base, "2m": 2 * MIB, "1g": GIB}[pages]
     arena = needed - 16 * lines
     assert arena % page == 0 and 0 <= arena - lines * (base if layout == "spread" else 64) < page
+
+
+def test_a_kernel_without_rows_has_its_options_as_columns():
+    frame = pd.DataFrame({"kernel": ["page_chase"]})
+    found = kernels.with_option_columns(frame, ["prefault", "page_chase"])
+    assert found["threads"].isna().all() and len(found) == 1
+    assert kernels.with_option_columns(found, ["prefault"]) is found

@@ -2,6 +2,7 @@
 before a second is spent."""
 
 import time
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from tlb.machine import host
 from tlb.measure.campaign import Outcome
 from tlb.measure.progress import Progress
 from tlb.measure.store import Store, data_root
-from tlb.report import claims, parameters, publish
+from tlb.report import claims, discovery, parameters, publish
 from tlb.report.chapter import Chapter
 from tlb.system.files import ROOT
+from tlb.system.units import DAY_MINUTES
 
 WITHOUT = {"your_program"}  # which no campaign measures
 CHAPTERS = {
@@ -34,11 +36,12 @@ ASKED = {"machine": "this", "profile": "quick", "minutes": 10.0}
 
 @pytest.fixture
 def told(tmp_path, monkeypatch) -> list[Any]:
-    """What the book asks for: a campaign (its grids, whether its first round), a survey, documents,
-    a site."""
+    """What the book asks for: a campaign (its grids, its rounds), a survey, documents, a site."""
     told: list[Any] = []
     monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(publish, "book", lambda given: told.append("site") or tmp_path)
+    monkeypatch.setattr(
+        publish, "book", lambda given: told.append("site") or publish.Book(tmp_path)
+    )
     monkeypatch.setattr(Chapter, "survey", lambda chapter: told.append("survey"))
     monkeypatch.setattr(campaign, "_documents", lambda *given, slow: told.append("documents"))
     monkeypatch.setattr(campaign, "_programs", lambda *given: told.append("programs"))
@@ -49,8 +52,8 @@ def measures(monkeypatch, told: list[Any], *measured: int) -> None:
     """Each campaign measures so many points."""
     counts = iter(measured)
 
-    def run(chapter: Chapter, grids: dict, *, first_round: bool = False, **_: object) -> Outcome:
-        told.append((set(grids), first_round))
+    def run(chapter: Chapter, grids: dict, *, rounds: float = inf, **_: object) -> Outcome:
+        told.append((set(grids), rounds))
         return Outcome(measured=next(counts))
 
     monkeypatch.setattr(Chapter, "campaign", run)
@@ -60,12 +63,25 @@ def test_there_is_a_site_after_the_first_round_and_one_at_the_end(told, monkeypa
     measures(monkeypatch, told, 300, 900)
     campaign.book(ASKED)
     assert told == [
-        (set(CHAPTERS), True),
+        (set(CHAPTERS), 1),
         "site",
         "survey",
         "documents",
         "programs",
-        (set(CHAPTERS), False),
+        (set(CHAPTERS), inf),
+        "site",
+    ]
+
+
+def test_without_a_limit_there_is_a_site_of_half_of_the_rounds_too(told, monkeypatch):
+    measures(monkeypatch, told, 300, 600, 600)
+    campaign.book(ASKED | {"minutes": float(DAY_MINUTES)})
+    assert [each for each in told if each not in ("survey", "documents", "programs")] == [
+        (set(CHAPTERS), 1),
+        "site",
+        (set(CHAPTERS), 3),
+        "site",
+        (set(CHAPTERS), inf),
         "site",
     ]
 
@@ -97,16 +113,21 @@ def test_the_last_site_is_built_within_the_time(told, monkeypatch, minutes):
         assert max(60 * minutes - kept_s - 10, 0) <= seconds <= max(60 * minutes - kept_s, 0)
 
 
+def sources(folder: Path, monkeypatch) -> None:
+    """Build from a folder with a file or an empty folder of each name that is copied."""
+    monkeypatch.setattr(publish, "ROOT", folder)
+    for name in publish._STAGED:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name) if "." in name else (folder / name).mkdir()
+
+
 def test_a_site_is_not_built_again_of_the_same_rows_and_sources(monkeypatch, tmp_path):
     executed: list[int] = []
     (data := tmp_path / "data" / "own").mkdir(parents=True)
     monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(publish, "ROOT", tmp_path)
-    for name in publish._STAGED:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(name) if "." in name else (tmp_path / name).mkdir()
+    sources(tmp_path, monkeypatch)
 
-    def build_site(source: Path, output: Path) -> Path:
+    def build_site(source: Path, output: Path, *, is_whole: bool) -> Path:
         executed.append(1)
         (html := output / "_build" / "html").mkdir(parents=True, exist_ok=True)
         (html / "index.html").touch()
@@ -131,10 +152,7 @@ def test_each_chapter_has_points_that_its_claims_compare():
     compared = claims.compared_points(scope(2**30))
     for name, chapter in CHAPTERS.items():
         assert any(map(compared, chapter.grid.points(scope(2**30)))), name
-    chapters = {
-        name for name in parameters.table_of_contents() if (ROOT / "experiments" / name).is_dir()
-    }
-    assert chapters - WITHOUT == set(CHAPTERS)
+    assert {*discovery.measured_chapters()} - WITHOUT == set(CHAPTERS)
 
 
 @pytest.fixture
@@ -180,3 +198,30 @@ def test_a_few_programs_do_not_replace_many(place, tried):
 def test_no_program_is_tried_where_time_is_short(seconds, profile, tried):
     try_programs(seconds, profile=profile)
     assert tried == []
+
+
+def test_a_page_that_fails_is_named_and_the_others_are_built(tmp_path, monkeypatch, capsys):
+    """Its links to what it would have held are no errors."""
+    whole: list[bool] = []
+
+    def execute(chapter: str, output: Path, given: dict, within: object) -> None:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        if chapter == "flushes":
+            raise SystemExit("cell 7 of flushes.ipynb: KeyError: 'lines'")
+        output.write_text((ROOT / "book" / f"{chapter}.ipynb").read_text())
+
+    def build_site(source: Path, output: Path, *, is_whole: bool) -> Path:
+        whole.append(is_whole)
+        return output / "index.html"
+
+    monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(publish, "execute", execute)
+    monkeypatch.setattr(publish, "build_site", build_site)
+    monkeypatch.setattr(publish, "each", lambda names, run: [run(name, None) for name in names])
+    sources(tmp_path, monkeypatch)
+    made = publish.book(ASKED)
+    assert made.failed == ("flushes: cell 7 of flushes.ipynb: KeyError: 'lines'",)
+    assert made.failed[0] in capsys.readouterr().err and whole == [False]
+    (source,) = (tmp_path / "_build").glob("*/source/book")
+    assert len([*source.glob("*.ipynb")]) == len(parameters.table_of_contents())
+    assert "KeyError" in (source / "flushes.ipynb").read_text()

@@ -137,6 +137,33 @@ WRONG = """
 2 --workers   fleet --workers -1
 2 --ssh       fleet
 2 nope        fleet --local 1 --chapter nope
+2 --baseline  where --baseline {n} -- true
+2 --baseline  where --baseline {d} -- true
+2 --baseline  where --baseline {f} -- true
+2 --baseline  where --baseline {p} -- true
+2 --baseline  where --baseline= -- true
+2 --baseline  where --baseline /dev/zero -- true
+2 --baseline  where --baseline /dev/null -- true
+2 --save      where --save {d} -- true
+2 --save      where --save {n}/x -- true
+2 --machine   where --save {n} --machine zen-99 -- true
+2 --machine   where --save {n} --machine {f} -- true
+2 --machine   where --save {n} --machine {p} -- true
+2 --machine   where --save {n} --machine {d} -- true
+2 --machine   where --machine zen-4 -- true
+2 --prove     where --save {n} --prove -- true
+2 --callgrind where --save {n} --callgrind {n} -- true
+2 --fail-above where --fail-above 2% -- true
+2 --fail-above where --baseline {n} --fail-above -1% -- true
+2 --fail-above where --baseline {n} --fail-above inf -- true
+2 --fail-above where --baseline {n} --fail-above= -- true
+2 --fail-above where --baseline {n} --fail-above 1e9% -- true
+2 --markdown  where --save {n} --markdown {n} -- true
+2 --junit     where --baseline {n} --junit {d} -- true
+2 --runs      where --save {n} --runs 0 -- true
+2 --runs      where --runs 3 -- true
+2 --env       where --save {n} --env nothing -- true
+1 absent      where --save {n} -- absent
 2 nope        bench nope
 """
 # What is found out only as a program runs.
@@ -151,6 +178,8 @@ RUN = """
 1 --metric    try --metric (.*) -- echo inf
 4 driver      try --driver true -- true
 1 process     watch 4194303
+4 code        where --save {n} -- false
+1 --seconds   where --save {n} --seconds 1 -- sleep 60
 """
 
 

@@ -167,20 +167,20 @@ from tlb.report import begin, judge, on_this_computer, quantities_of, say, show_
     ],
     [
         """chapter = begin("example", globals())
-q, ref = quantities_of(chapter, Quantities)
+quantities, reference = quantities_of(chapter, Quantities)
 rows = chapter.measure(grid.points(chapter.scope))
-a = Analysis(rows, chapter)"""
+analysis = Analysis(rows, chapter)"""
     ],
     [
         """def chases(prices: pd.DataFrame) -> alt.Chart:
     return alt.Chart(prices).mark_point().encode(x="lines:Q", y="median:Q")
 
-show_chart(chases, a.price.table, "Two points.")
-q.record(rows, load_ns=lambda: a.spread.last)"""
+show_chart(chases, analysis.price.table, "Two points.")
+quantities.record(rows, load_ns=lambda: analysis.spread.last)"""
     ],
-    ["say(f'A load takes {ref.load_ns}.')"],
-    ["on_this_computer(q, ref)"],
-    ["judge(claims, a)"],
+    ["say(f'A load takes {reference.load_ns}.')"],
+    ["on_this_computer(quantities, reference)"],
+    ["judge(claims, analysis)"],
 ]
 EXAMPLE_TEST = """from support.common import About
 from support.synthetic import Stated, Truth, frame, grid

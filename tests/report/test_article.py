@@ -10,7 +10,8 @@ from support.pages import run_cells
 
 from tlb.report import article, page, quantities
 from tlb.report.notebook import Borrowed, Overlaid
-from tlb.report.quantities import Measured
+from tlb.report.quantities import QUANTITIES, Measured
+from tlb.report.render import Figure
 
 DATA = pd.DataFrame({"x": [1, 2], "median": [3.5, 4.5]})
 
@@ -54,6 +55,28 @@ def test_another_machine_s_chart_lies_over_the_reference_s(committed, tmp_path, 
     assert made.data.equals(own) and made.reference.data.equals(DATA)
 
 
+def test_what_another_machine_s_chart_says_of_the_reference_s_it_says_of_no_other(
+    committed, tmp_path, monkeypatch
+):
+    own = DATA.assign(median=[5.0, 6.0])
+    made = run(CHART, committed, False, tmp_path, monkeypatch, data=own)
+    assert made.label in made.html()
+    assert made.alt.startswith(made.label) and made.alt.endswith(": It rises.")
+
+
+def test_a_chart_that_no_machine_changes_is_shown_as_on_the_reference_s_page(
+    committed, tmp_path, monkeypatch
+):
+    made = run(CHART, committed, False, tmp_path, monkeypatch, data=DATA)
+    assert type(made) is Figure and made.alt == "It rises."
+
+
+def test_a_chart_of_all_machines_is_drawn_once(committed, tmp_path, monkeypatch):
+    every = DATA.assign(machine="Zen 4")
+    made = run(CHART, committed, False, tmp_path, monkeypatch, data=every)
+    assert not isinstance(made, Overlaid | Borrowed) and made.figure.data.equals(every)
+
+
 def test_where_nothing_was_measured_the_reference_s_chart_is_dimmed(
     committed, tmp_path, monkeypatch
 ):
@@ -70,7 +93,8 @@ def test_quantities_stand_beside_the_reference_s_and_are_kept_with_the_page(tmp_
     assert made.table.text.splitlines()[1].split("\t")[1:3] == ["1.0 ns", "2.0 ns"]
     data, metadata = made._repr_mimebundle_()
     output = {"data": data, "metadata": metadata}
-    assert article.recorded({"cells": [{"outputs": [output]}]}) == {"made": own.kept}
+    notebook = {"cells": [{"outputs": [output]}]}
+    assert article.recorded(notebook, QUANTITIES) == {"made": own.kept}
 
 
 def test_a_quantity_that_no_cell_recorded_is_a_mistake(tmp_path, monkeypatch):

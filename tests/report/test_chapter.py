@@ -47,6 +47,8 @@ def test_a_chapter_about_the_reference_machine_reads_and_never_measures(committe
     assert len(rows) == (stored["engine"] == "c").sum() and chapter.notes == []
     # the published loop, in numpy, where it is asked for
     assert len(begin(CHAPTER, dict(DEFAULTS)).measure(grid(1 << 20))) == len(stored)
+    kept = chapter.kept(CHAPTER, "numpy")
+    assert set(kept.loc[kept["kernel"] == "page_gather", "engine"]) == {"numpy"}
     assert begin(CHAPTER, DEFAULTS | {"machine": "made-up"}).measure([]).equals(rows)
     assert begin("hugepages", dict(DEFAULTS)).measure([], CHAPTER).equals(rows)
 

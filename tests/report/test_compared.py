@@ -1,5 +1,7 @@
 """Intervals beside their bands, as rows of verdicts print them."""
 
+import json
+
 import pandas as pd
 from bs4 import BeautifulSoup
 from hypothesis import given
@@ -8,9 +10,9 @@ from support.common import About
 from support.synthetic import Stated
 from support.verdict_rows import rows
 
-from experiments.overview.machine_verdicts import ClaimVerdict
 from tlb.report.analysis import Analysis
-from tlb.report.verdicts import Answer, Bounds, Claim, Effect, inside, judge, verdict_table
+from tlb.report.answers import Bounds, KeptAnswer
+from tlb.report.verdicts import Answer, Claim, Effect, decided, inside, judge, verdict_table
 from tlb.stats.intervals import Interval
 
 A = Analysis(pd.DataFrame(), About(Stated().host()))
@@ -43,10 +45,12 @@ def test_what_is_printed_of_a_verdict_does_not_contradict_it(compared):
     verdict = judge(Claim("made-up", "boncz1999", "Says.", decide, None), A)
     (row,) = rows(BeautifulSoup(verdict_table([verdict]).markup, "html.parser"))
     assert row.contradictions() == [] and len(row.effects) == len(compared)
-    kept = ClaimVerdict.of(verdict)
-    assert [decide_by(bounds) for bounds in kept.bounds] == [
-        decide_by(bounds) for bounds in verdict.bounds
-    ]
+    truth = {True: "holds", False: "fails", None: "cannot tell"}[decided(compared)]
+    kept = KeptAnswer.model_validate_json(json.dumps(verdict.answer.kept)).decide()
+    assert (kept.verdict, kept.reason) == (verdict.verdict, verdict.reason)
+    assert truth == kept.verdict
+    before = [Bounds(*one.interval.value_and_bounds[1:], one.least, one.most) for one in compared]
+    assert [*map(decide_by, kept.bounds)] == [*map(decide_by, before)]
 
 
 def decide_by(bounds: Bounds) -> tuple[bool, ...]:

@@ -79,7 +79,7 @@ def made_site(tmp_path_factory) -> Path:
         shown(Text(f"Measured on {escape_markdown(HOSTILE)}.")),
         shown(
             verdict_table(
-                [Verdict(Claim("hostile", "one", HOSTILE, stage, None), "holds", HOSTILE)]
+                [Verdict("holds", HOSTILE, claim=Claim("hostile", "one", HOSTILE, stage, None))]
             )
         ),
         shown(data_table(pd.DataFrame({HOSTILE: [HOSTILE]}))),

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from support.pages import run_cells
+from support.rendered import CHAPTER_NAMES
 
 from tlb.report import page, quantities
 from tlb.report.page import PageError
@@ -100,3 +101,21 @@ def test_a_committed_notebook_shows_its_text_without_being_built(notebook):
     assert not any(re.search(r"\{glue|\{\{|\{%|\bnan\b|\bNone\b", text) for text in texts)
     bare = [output["data"] for output in outputs if {*output.get("data", ())} == {"text/plain"}]
     assert not any("".join(data["text/plain"]).strip() for data in bare)  # a repr of something
+
+
+# What a reader takes for their own machine. "Here" may be a place on the page, except in a figure.
+_READERS = r"\bthis (guest|machine|i?TLB|host|CPU|processor)\b"
+
+
+@pytest.mark.parametrize("notebook", CHAPTER_NAMES)
+def test_what_is_about_the_reference_cannot_be_read_as_about_the_reader_s_machine(notebook):
+    """The same text, captions and alternative texts stand on the page of every machine."""
+    for cell in page.cells(notebook):
+        caption = cell.metadata.get("mystnb", {}).get("figure", {}).get("caption", "")
+        assert not re.search(rf"\bhere\b|{_READERS}", caption, re.I), caption
+        if cell.kind == "markdown" or re.match(r"say\(", cell.source):
+            assert not re.search(_READERS, cell.source, re.I), cell.source
+        for output in cell.outputs:
+            if "figure" in output.get("metadata", {}).get("tlb", {}):
+                words = "".join(output["data"]["text/plain"])
+                assert not re.search(rf"\bhere\b|{_READERS}", words, re.I), words

@@ -79,6 +79,13 @@ def test_a_quantity_of_too_few_mappings_is_shown_without_its_interval_and_marked
     assert made.load_ns.cell == "2.0 ns *"
 
 
+def test_a_time_without_an_interval_is_marked_if_all_its_rows_are_of_too_few_mappings():
+    few, many = Quantities(), Quantities()
+    few.record(pd.DataFrame({"repeat": [0, 1]}), load_ns=2.0)
+    many.record(pd.DataFrame({"repeat": range(5)}), load_ns=2.0)
+    assert (few.load_ns.cell, many.load_ns.cell) == ("2.0 ns *", "2.0 ns")
+
+
 def test_each_is_declared_and_recorded_once(recorded):
     with pytest.raises(ValueError, match="size"):
         recorded.record(ROWS, size=1.0)

@@ -1,10 +1,11 @@
-"""What the search finds and shows, and where old addresses of pages lead."""
+"""What stands first on a page, what the search finds, and where old addresses of pages lead."""
 
 import urllib.request
 
 import pytest
 import yaml
 from docutils import nodes
+from docutils.utils import new_document
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 from support.common import LONG_S, ROOT, extension
@@ -23,6 +24,43 @@ def test_the_index_has_a_page_s_text_and_not_its_code():
     text = extension("tlb_site").without_code(page).astext()
     assert "A sentence." in text and "A table" in text and "in_a_" not in text
     assert page.astext().count("in_a_") == 4
+
+
+def cell(*parts: str, figure: bool = False) -> nodes.container:
+    """A notebook's cell as MyST-NB makes it; parts: what the page shows of it."""
+    made = nodes.container(nb_element="cell_code")
+    for part in parts:
+        made += nodes.container("", nodes.Text(part[10:]), nb_element=part)
+    if figure:
+        made[-1] += nodes.figure()
+    return made
+
+
+SOURCE, OUTPUT = "cell_code_source", "cell_code_output"
+
+
+def first_screen(*cells: nodes.container) -> list[nodes.Node]:
+    page = nodes.section("", nodes.title(), *cells, nodes.section())
+    doctree = new_document("page")
+    doctree += page
+    extension("tlb_site").put_figure_first(None, doctree)
+    assert all(node.parent is page for node in page)
+    return list(page.children)
+
+
+def test_the_first_figure_and_its_text_stand_before_the_code_that_makes_them():
+    rows, figure, folded = cell(SOURCE), cell(SOURCE, OUTPUT, figure=True), cell(SOURCE)
+    text, later = cell(OUTPUT), cell(SOURCE)
+    _, *found, _ = first_screen(rows, figure, folded, text, later)
+    source = found[3]
+    assert found == [figure, text, rows, source, folded, later]
+    assert figure[0]["nb_element"] == OUTPUT and source[0]["nb_element"] == SOURCE
+
+
+def test_a_figure_whose_code_is_folded_stays_where_it_is():
+    rows, figure = cell(SOURCE), cell(SOURCE, OUTPUT, figure=True)
+    figure["hide_mode"] = "input"
+    assert first_screen(rows, figure)[1:3] == [rows, figure]
 
 
 def test_no_address_is_moved_twice():

@@ -40,7 +40,6 @@ walks-hide-from-profilers | fails | The page walker does not appear
 per-thread-sharding-gains | fails | If each of 64 threads has its own part of the data, a read is [\d.]+
 fault-difference-is-significant | fails | 0\.\d+ ns, or 0\.\d+% more, and statistically significant
 lscpu-tells-five-levels | fails | If yours has \(lscpu \| grep la57\)
-mode-holds-most-faults | holds | Neither fullest bucket holds half
 madvise-drops-2-mib | holds | smaps shows 4 KiB less resident
 """
 

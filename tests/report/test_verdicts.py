@@ -25,6 +25,7 @@ from tlb.report.verdicts import (
     judge,
     points_of,
     statements,
+    table_of_answered,
     verdict_table,
     verdicts,
     why_undecided,
@@ -72,7 +73,7 @@ def test_a_predicate_is_a_verdict_and_what_is_lacking_cannot_be_told_or_tested(c
     assert [(one.verdict, one.reason) for one in found] == [
         ("holds", ""),
         ("cannot tell", "ambiguous"),
-        ("not testable here", ""),
+        ("not testable here", "no-pmu"),
         ("cannot tell", "too-few-points"),
     ]
     assert found[1].why == UNDECIDED["ambiguous"] and found[0].effects == ()
@@ -148,7 +149,7 @@ def test_an_obstacle_makes_a_claim_untestable_before_its_predicate_runs(
 def table_of(*rows: tuple[str, str, str]) -> Html:
     return verdict_table(
         [
-            Verdict(Claim("made-up", "boncz1999", says, table_of, None), verdict, evidence)
+            Verdict(verdict, evidence, claim=Claim("made-up", "boncz1999", says, table_of, None))
             for says, verdict, evidence in rows
         ]
     )
@@ -229,6 +230,31 @@ def test_a_verdict_table_escapes_and_has_a_twin_in_words():
     }
     assert table.text.splitlines()[0] == "HOLDS: flat < 8 MiB [slope `0.02`]"
     assert table._repr_mimebundle_()["text/plain"] == table.text
+
+
+def verdict_of(word: str, evidence: str, *, effects: int = 0, reason: str = "") -> Verdict:
+    effect = inside(median_interval([1.0, 2.0, 3.0, 4.0, 5.0]), 0.0, 9.0)
+    made = Claim("made-up", "boncz1999", "It is.", first_value, None)
+    return Verdict(word, evidence, (effect,) * effects, reason, claim=made)
+
+
+def test_of_a_machine_of_which_little_was_measured_only_what_it_answers_is_shown():
+    answered = [
+        verdict_of("fails", "4 ns", effects=1),
+        verdict_of("holds", "2 pages"),
+        verdict_of("cannot tell", "1 to 3 ns", effects=1, reason="crosses"),
+    ]
+    others = [
+        verdict_of("cannot tell", "about 2 ns", effects=1, reason="few"),
+        verdict_of("cannot tell", "no rows", reason="no-data"),
+        verdict_of("not testable here", "no counters"),
+    ]
+    text = table_of_answered([*answered, *others]).text
+    assert text.startswith("3 other claims")
+    assert all(one.evidence in text for one in answered)
+    assert not any(one.evidence in text for one in others)
+    assert "chance" in text and "chance" not in table_of_answered(answered[2:]).text
+    assert table_of_answered(answered).text == verdict_table(answered).text
 
 
 def test_sentences_that_differ_in_a_number_share_a_predicate(claims, a):

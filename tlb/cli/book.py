@@ -80,7 +80,10 @@ def book(
         "profile": profile,
         "minutes": str(DAY_MINUTES if minutes is None else minutes),
     } | _texts(parameter)
-    print(campaign.book(parameters.values(first, texts)))
+    made = campaign.book(parameters.values(first, texts))
+    print(made.index)
+    if made.failed:
+        raise SystemExit(f"{len(made.failed)} of its pages could not be made; they say why.")
 
 
 def compare(

@@ -14,7 +14,8 @@ from typing import Annotated
 from typer import Argument, Option
 
 from tlb.cli import terminal
-from tlb.cli.trial import measuring
+from tlb.cli.gate import FAIL_ABOVE, Gate
+from tlb.cli.trial import Env, Markdown, measuring
 from tlb.machine import host as hosts
 from tlb.measure.measuring_setup import Rig
 from tlb.measure.record import Layout, Point
@@ -42,16 +43,28 @@ Seconds = Annotated[
 ]
 
 
+Machine = Annotated[
+    str,
+    Option(help="Its TLB, with --save: a published machine, or a file of `tlb geometry --json`."),
+]
+Runs = Annotated[int, Option(min=1, max=99, help="With --save, --baseline: counts are medians.")]
+
+
 def where(
     command: Annotated[list[str], Argument(metavar="-- COMMAND...", help="The program.")],
     prove: Annotated[
         bool, Option("--prove", help="Time it with none, some and all allocations on huge pages.")
     ] = False,
-    minutes: Minutes = 5,
-    seconds: Seconds = 600,
+    minutes: Minutes = 5, seconds: Seconds = 600,
     failing: Annotated[
         bool, Option("--ignore-failure", help="Accept an exit code other than 0.")
     ] = False,
+    save: Annotated[Path | None, Option(help="Write its counts to this file, a baseline.")] = None,
+    baseline: Annotated[Path | None, Option(help="Compare its counts with this file's.")] = None,
+    fail_above: Annotated[str, Option(help="Growth over the baseline for exit code 5.")] = FAIL_ABOVE,
+    machine: Machine = "", runs: Runs = 1, env: Env = [],  # noqa: B006
+    markdown: Markdown = None,
+    junit: Annotated[Path | None, Option(help="Also write a JUnit report.")] = None,
     as_json: terminal.Json = False,
     html: terminal.Html = None,
     callgrind: Annotated[Path | None, Option(help="Also write a file for KCachegrind.")] = None,
@@ -59,19 +72,44 @@ def where(
         Path | None, Option(help="Also write stacks for flame-graph tools.")
     ] = None,
     wait: terminal.Wait = 0,
-) -> None:
+) -> None:  # fmt: skip
     """Find which lines and allocations cost a program page walks, and what huge pages gain.
 
     It simulates this machine's TLB under Valgrind (Debian: apt install valgrind), about ten times
     slower than the program; --prove runs the program itself, and so does a computer that cannot
-    simulate it. Ctrl-C during these runs shows what is finished. Exit codes as of `tlb try`."""
+    simulate it. Ctrl-C during these runs shows what is finished. Exit codes as of `tlb try`; 5: more
+    walks or pages than the --baseline allows."""
+    files = {"markdown": markdown, "junit": junit, "callgrind": callgrind, "collapsed": collapsed}
+    _check(command, html, save, files)
+    gate = Gate(machine, save, baseline, fail_above, runs, env, markdown, junit)
+    if gate.is_asked(
+        {"prove": prove, "html": html, "callgrind": callgrind, "collapsed": collapsed}
+    ):
+        return gate.run(command, seconds, failing, as_json)
+    with measuring("Interrupted; the program has ended.", wait), guarded():
+        needs_walks = bool(callgrind or collapsed)
+        made = simulate_or_time(command, seconds, minutes, prove, needs_walks, failing)
+    return _show_report(made, as_json, html, callgrind, collapsed)
+
+
+def _check(
+    command: list[str], html: Path | None, save: Path | None, files: dict[str, Path | None]
+) -> None:
+    """Raise Unavailable before anything runs, if it cannot: not-linux, bad-parameter, no-book,
+    program-missing."""
     if sys.platform != "linux":
         raise Unavailable("not-linux")
-    terminal.check_files(html, callgrind=callgrind, collapsed=collapsed)
+    terminal.check_files(html, save=save, **files)
     executable.check(command)
-    needs_walks = bool(callgrind or collapsed)
-    with measuring("Interrupted; the program has ended.", wait), guarded():
-        made = simulate_or_time(command, seconds, minutes, prove, needs_walks, failing)
+
+
+def _show_report(
+    made: report.Report,
+    as_json: bool,
+    html: Path | None,
+    callgrind: Path | None,
+    collapsed: Path | None,
+) -> None:
     _print(made, as_json)
     if html:
         from tlb.programs.html_pages import where_page

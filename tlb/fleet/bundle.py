@@ -61,7 +61,7 @@ MOST_READING_BYTES = 400 << 20  # memory, beyond what the process has
 MOST_CPUS = 8192
 BASE_PAGES = (4 << 10, 16 << 10, 64 << 10)  # of Linux on x86-64 and arm64
 _MEMBER = re.compile(r"rows\.parquet|machine(-[0-9a-f]{12})?\.json|documents/[a-z0-9_]{1,64}\.json")
-_MADE_HERE = re.compile(rf"machine.*|translation|quantities.*|{LACKING_POINTS}|{SESSIONS}")
+_MADE_HERE = re.compile(rf"machine.*|translation|quantities.*|claims|{LACKING_POINTS}|{SESSIONS}")
 _MEANS = "means"  # a chapter adds it to its document (report.chapter.Chapter.document)
 # Printable ASCII without markup, which a page, a terminal or a spreadsheet might obey.
 _PLAIN = re.compile(rf"[ -%'-;=?-\[\]-_a-~]{{0,{MOST_TEXT_CHARS}}}")

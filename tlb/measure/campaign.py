@@ -1,10 +1,15 @@
 """The union of several grids, measured in rounds of mappings; each record is stored as soon as it
 is proved.
 
-A round has one mapping of each program and kind of pages, of all points that lack it: the repeat of
-a record is the number of its round, and points of one mapping are pairs. So after the first round
-each point has a number, and what follows narrows intervals. Where there is no time for all rounds,
-the compared points have theirs first. No choice sees where a value lies: it would take sides.
+The order, rule by rule:
+
+1. A round has one mapping of each program and kind of pages, of all points that lack it. The repeat
+   of a record is the number of its round, so points of one mapping are pairs.
+2. The first round is of all points: after it each has a number, and what follows narrows intervals.
+3. The other rounds follow one another, where there is time for all of them; otherwise the compared
+   points have theirs first.
+4. Compared points whose interval is then still wide have further mappings, the widest point first.
+5. No choice sees where a value lies: it would take sides.
 """
 
 from __future__ import annotations
@@ -13,7 +18,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
@@ -82,7 +87,7 @@ def run(
     most: int = 0,
     seconds: float = inf,
     compared: Callable[[Point], bool] = lambda point: True,
-    first_round: bool = False,
+    rounds: float = inf,
     progress: Progress | None = None,
     quiet: bool = False,
     seed: int = 0,
@@ -92,118 +97,135 @@ def run(
 
     repeats: mappings per point. most: of a point whose interval stays wide, once all rounds are
     measured. seconds: no point is begun that would end later. compared: points that come first
-    where time is short. first_round: end after it. progress: of a whole that this is a part of.
+    where time is short. rounds: end after this many. progress: of a whole that this is a part of.
 
     A point that the machine cannot do is in `lacking` and is not tried again; so is one without
     time now that was lacking the last time. Ctrl-C loses only what is not proved. Raises
     Unavailable: measuring-already, state-changed, cpu-gone, and what the store raises.
     """
     outcome, begin = Outcome(), time.monotonic()
-    schedule = _schedule(rig, grids, repeats, most, outcome, compared, random.Random(seed))
-    due, done = schedule.due(), set[tuple[Point, int]]()
+    todo = _missing_of(rig, grids, repeats, most, outcome, compared)
+    due, tried = todo.due(), set[tuple[Point, int]]()
     if due and seconds > 0:
         own_bar = nullcontext(progress) if progress else Progress(" ".join(grids), quiet)
         with measuring_lock(), own_bar as bar:
-            bar.expect(schedule.expected(), begin + seconds, EXTRA_SHARE * schedule.may_add)
-            groups = schedule.groups(bar, outcome.lacking, first_round)
-            done = _measure(rig, schedule, groups, bar, retry_share, outcome)
-    remember_lacks(rig, {p for p, _ in due}, {p for p, _ in done}, outcome)
+            campaign = _Campaign(rig, todo, bar, outcome, random.Random(seed), retry_share, tried)
+            campaign.measure(begin + seconds, rounds)
+    remember_lacks(rig, {p for p, _ in due}, {p for p, _ in tried}, outcome)
     outcome.left = Counter(
-        p for p, repeat in due if (p, repeat) not in done and p not in outcome.lacking
+        p for p, repeat in due if (p, repeat) not in tried and p not in outcome.lacking
     )
     outcome.elapsed_s = time.monotonic() - begin
     return outcome
 
 
-def _measure(
-    rig: Rig,
-    schedule: _Schedule,
-    groups: Iterable[tuple[int, Group]],
-    bar: Progress,
-    retry_share: float,
-    outcome: Outcome,
-) -> set[tuple[Point, int]]:
-    """Measure and store groups; return the points and repeats that were tried."""
-    done, begun = set[tuple[Point, int]](), len(rig.sessions)
-    if why := rig.plan.lacks_perf:
-        print(f"No perf stat: {explain(why)}", file=sys.stderr)
-    try:
-        for point, repeat in _stored(rig, schedule, groups, bar, retry_share, outcome):
-            done.add((point, repeat))
-    finally:
-        remember_sessions(rig, rig.sessions[begun:])
-    return done
+@dataclass
+class _Campaign:
+    """A campaign at work. tried: the points and repeats that were measured or found lacking."""
 
+    rig: Rig
+    todo: _Missing
+    bar: Progress
+    outcome: Outcome
+    shuffle: random.Random
+    retry_share: float
+    tried: set[tuple[Point, int]]
 
-def _stored(
-    rig: Rig,
-    schedule: _Schedule,
-    groups: Iterable[tuple[int, Group]],
-    bar: Progress,
-    retry_share: float,
-    outcome: Outcome,
-) -> Iterator[tuple[Point, int]]:
-    """Measure and store groups; yield each point and repeat that was tried."""
-    rounds = max(schedule.wanted.values())
-    for repeat, group in groups:
-        for point, result in _results(
-            rig, group, repeat, bar, retry_share, outcome.lacking, rounds
+    def measure(self, until: float, rounds: float) -> None:
+        """Measure round by round until a monotonic time, or the end of this many rounds."""
+        sessions_before = len(self.rig.sessions)
+        if why := self.rig.plan.lacks_perf:
+            print(f"No perf stat: {explain(why)}", file=sys.stderr)
+        every = sorted({repeat for _, repeat in self.todo.due()})
+        extra_share = EXTRA_SHARE * self.todo.may_add
+        self.bar.expect(self._cost(map(self.todo.of_round, every)), until, extra_share)
+        try:
+            self._measure_rounds([repeat for repeat in every if repeat], rounds)
+            if rounds == inf and self.todo.may_add and self.outcome.measured:
+                self._narrow(until)
+        finally:
+            remember_sessions(self.rig, self.rig.sessions[sessions_before:])
+
+    def _measure_rounds(self, later: list[int], rounds: float) -> None:
+        """Measure the first round of all points and the later ones, by their numbers."""
+        self._measure_round(0, self.todo.of_round(0))
+        lacking, compared = self.outcome.lacking, self.todo.compared
+        self.bar.remain(self._cost(self.todo.of_round(n, lacking) for n in later))
+        parts: list[Callable[[Point], bool]] = [lambda point: True]
+        if not self.bar.has_time_for_all():
+            parts = [compared, lambda point: not compared(point)]
+        for is_part in parts:
+            for repeat in later:
+                if repeat < rounds:
+                    points = self.todo.of_round(repeat, lacking)
+                    self._measure_round(repeat, [point for point in points if is_part(point)])
+
+    def _narrow(self, until: float) -> None:
+        """Measure further mappings of the widest points. A run that measured nothing adds none, so
+        that a second run ends at once."""
+        chosen = self.todo.widest(self.bar, self.outcome.lacking)
+        further = {
+            repeat: [point for point in chosen if repeat in self.todo.missing[point]]
+            for repeat in range(self.todo.most_wanted, self.todo.most)
+        }
+        self.bar.expect(self._cost(further.values()), until)
+        for repeat, points in further.items():
+            self._measure_round(repeat, points)
+
+    def _measure_round(self, repeat: int, points: list[Point]) -> None:
+        for group in groups(points, self.shuffle, alone_first=repeat % 2 == 0):
+            self._measure_group(group, repeat)
+            self.bar.end()
+
+    def _measure_group(self, group: Group, repeat: int) -> None:
+        """Measure and store the points of one process for which there is time. Raises Unavailable
+        where it is no lack of a point."""
+        points = [point for point in group.points if point not in self.outcome.lacking]
+        where = f"mapping {repeat + 1} of {max(self.todo.most_wanted, repeat + 1)}:"
+
+        def begin(point: Point) -> bool:
+            words = f"{where} {point.kernel} on {point.pages}"
+            return self.bar.begin(kind_of(point), group.cost_s(point), words)
+
+        on = points[0].pages if points else ""
+        if group.shares and not self.bar.begin(*group.start, f"{where} memory on {on}"):
+            return
+        for point, result in self.rig.measured(
+            points, repeat, begin=begin, retry_share=self.retry_share
         ):
-            if isinstance(result, Unavailable):
-                outcome.lacking[point] = result
-            else:
-                rig.store.append(rig.machine, result)
-                schedule.values[point].append(result.ns_per_access)
-                outcome.count(result)
-            yield point, repeat
-        bar.end()
+            self._keep(point, result)
+            self.tried.add((point, repeat))
 
-
-def _results(
-    rig: Rig,
-    group: Group,
-    repeat: int,
-    bar: Progress,
-    retry_share: float,
-    lacking: Collection[Point],
-    rounds: int,
-) -> Iterator[tuple[Point, Record | Unavailable]]:
-    """What a mapping measures that there is time for. Raises Unavailable where it is no lack of a
-    point."""
-    points = [point for point in group.points if point not in lacking]
-    where = f"mapping {repeat + 1} of {max(rounds, repeat + 1)}:"
-
-    def begin(point: Point) -> bool:
-        return bar.begin(
-            kind_of(point), group.cost_s(point), f"{where} {point.kernel} on {point.pages}"
-        )
-
-    if group.shares and not bar.begin(
-        *group.start, f"{where} memory on {points[0].pages if points else ''}"
-    ):
-        return
-    for point, result in rig.measured(points, repeat, begin=begin, retry_share=retry_share):
-        if isinstance(result, Unavailable) and (
-            result.code == "state-changed" or (result.code == "cpu-gone" and rig.cpu is not None)
+    def _keep(self, point: Point, result: Record | Unavailable) -> None:
+        if isinstance(result, Record):
+            self.rig.store.append(self.rig.machine, result)
+            self.todo.values[point].append(result.ns_per_access)
+            self.outcome.count(result)
+        elif result.code == "state-changed" or (
+            result.code == "cpu-gone" and self.rig.cpu is not None
         ):
             raise result
-        yield point, result
+        else:
+            self.outcome.lacking[point] = result
+
+    def _cost(self, rounds: Iterable[list[Point]]) -> dict[str, float]:
+        """Return a guess at the seconds of these rounds, by kind of work."""
+        return expected(group for points in rounds for group in groups(points, self.shuffle))
 
 
 @dataclass
-class _Schedule:
-    """Which mappings are next. missing: the repeats of each point that are not stored. values: what
-    its stored ones measured."""
+class _Missing:
+    """What is not stored. wanted: how many mappings each point is to have. most: how many it may
+    have. missing: its repeats that are not stored. values: what its stored ones measured."""
 
     wanted: dict[Point, int]
     most: int
     missing: dict[Point, list[int]]
     values: dict[Point, list[float]]
     compared: Callable[[Point], bool]
-    shuffle: random.Random
 
     def due(self) -> list[tuple[Point, int]]:
-        """What is to be measured whatever the intervals."""
+        """Return what is to be measured whatever the intervals."""
         return [
             (point, repeat)
             for point, missing in self.missing.items()
@@ -211,69 +233,31 @@ class _Schedule:
             if repeat < self.wanted[point]
         ]
 
-    def expected(self) -> dict[str, float]:
-        """Return a guess at the seconds of all that is to come, by kind."""
-        return self._cost(self._of(repeat) for repeat in {repeat for _, repeat in self.due()})
-
-    def _cost(self, rounds: Iterable[list[Point]]) -> dict[str, float]:
-        return expected(group for points in rounds for group in groups(points, self.shuffle))
-
-    def groups(
-        self, bar: Progress, lacking: Collection[Point], first_round: bool
-    ) -> Iterator[tuple[int, Group]]:
-        """(repeat, what one process may measure), as what was measured before is stored. Rounds
-        that measure nothing have no mappings beyond them: a second run adds nothing."""
-        stored = self._stored
-        yield from self._round(0, self._of(0))
-        if first_round:
-            return
-        rest = sorted({repeat for _, repeat in self.due()} - {0})
-        bar.remain(self._cost(self._of(repeat, lacking) for repeat in rest))
-        parts = (
-            [lambda point: True]
-            if bar.has_time_for_all()
-            else [self.compared, lambda point: not self.compared(point)]
-        )
-        for part in parts:
-            for repeat in rest:
-                yield from self._round(repeat, [p for p in self._of(repeat, lacking) if part(p)])
-        chosen = self._widest(bar, lacking) if self.may_add and self._stored > stored else []
-        added = {
-            repeat: [p for p in chosen if repeat in self.missing[p]]
-            for repeat in range(max(self.wanted.values()), self.most)
-        }
-        bar.expect(self._cost(added.values()), bar.until)
-        for repeat, points in added.items():
-            yield from self._round(repeat, points)
-
-    def _of(self, repeat: int, lacking: Collection[Point] = ()) -> list[Point]:
+    def of_round(self, repeat: int, lacking: Collection[Point] = ()) -> list[Point]:
+        """Return the points whose mapping number `repeat` is due."""
         return [
             point
             for point, missing in self.missing.items()
             if repeat in missing and repeat < self.wanted[point] and point not in lacking
         ]
 
-    def _round(self, repeat: int, points: list[Point]) -> Iterator[tuple[int, Group]]:
-        made = groups(points, self.shuffle, alone_first=repeat % 2 == 0)
-        return ((repeat, group) for group in made)
-
     @property
-    def _stored(self) -> int:
-        return sum(map(len, self.values.values()))
+    def most_wanted(self) -> int:
+        return max(self.wanted.values())
 
     @property
     def may_add(self) -> bool:
         """Whether mappings may follow the rounds."""
-        return self.most > max(self.wanted.values())
+        return self.most > self.most_wanted
 
-    def _widest(self, bar: Progress, lacking: Collection[Point]) -> list[Point]:
-        """The compared points that get all mappings up to `most`, the widest first. As intervals of
-        five to eight mappings only grow, one choice does for all of them."""
+    def widest(self, bar: Progress, lacking: Collection[Point]) -> list[Point]:
+        """Return the compared points that get all mappings up to `most`, the widest first. As
+        intervals of five to eight mappings only grow, one choice does for all of them."""
         wide = {
-            p: width
-            for p, values in self.values.items()
-            if self.compared(p)
-            and p not in lacking
+            point: width
+            for point, values in self.values.items()
+            if self.compared(point)
+            and point not in lacking
             and (width := half_width(tuple(values))) > NARROW
         }
         left_s = min(bar.time_left_s, bar.extra_s)
@@ -287,15 +271,14 @@ class _Schedule:
         return chosen
 
 
-def _schedule(
+def _missing_of(
     rig: Rig,
     grids: Mapping[str, Collection[Point]],
     repeats: int | Callable[[Point], int],
     most: int,
     outcome: Outcome,
     compared: Callable[[Point], bool],
-    shuffle: random.Random,
-) -> _Schedule:
+) -> _Missing:
     """Return what is not stored, whichever grid asked for it. A row that lacks what can be counted
     now is measured again; of the two the store gives the one that counted."""
     for name, points in grids.items():
@@ -314,4 +297,4 @@ def _schedule(
             else:
                 outcome.cached += 1
                 values[point].append(row.ns_per_access)
-    return _Schedule(wanted, most, missing, values, compared, shuffle)
+    return _Missing(wanted, most, missing, values, compared)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tlb.machine.host import base_page_bytes
@@ -154,6 +154,14 @@ def with_defaults(frame: pd.DataFrame) -> pd.DataFrame:
                     (frame["kernel"] == name) & column.isna(), float(value)
                 )
     return frame.assign(**filled)
+
+
+def with_option_columns(frame: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
+    """Return the frame with a column for each option of these kernels, empty of those that have no
+    rows in it."""
+    options = dict.fromkeys(option for name in names for option in CATALOGUE[name].options)
+    lacking = [option for option in options if option not in frame]
+    return frame.reindex(columns=[*frame.columns, *lacking]) if lacking else frame
 
 
 def is_within(frame: pd.DataFrame, most_bytes: int) -> pd.Series:

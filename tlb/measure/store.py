@@ -40,7 +40,7 @@ LACKING_POINTS = "lacking"  # the document of what this computer could not do; n
 PUBLISHED_ROWS = "rows.parquet"
 DOCUMENTS = "documents"
 # Descriptions of the machine in each of its states, and what is made from rows.
-_BESIDE_ROWS = re.compile(r"(machine|quantities)(-[0-9a-f]{12})?|translation")
+_BESIDE_ROWS = re.compile(r"(machine|quantities)(-[0-9a-f]{12})?|translation|claims")
 
 
 def data_root() -> Path:

@@ -1,6 +1,7 @@
 """How rows are shown and published. What a notebook needs of it: `begin`, and what it writes its
 page with."""
 
+from tlb.report.all_machines import judged_on_all_machines as judged_on_all_machines
 from tlb.report.article import on_this_computer as on_this_computer
 from tlb.report.article import quantities_of as quantities_of
 from tlb.report.article import show_chart as show_chart

@@ -1,11 +1,33 @@
-"""An experiment on every published machine at once, for the pages that re-run the sources."""
+"""An experiment, and the verdicts on claims, on every published machine at once: for the pages that
+re-run the sources, and for the page of all claims."""
 
 from __future__ import annotations
 
-import pandas as pd
+from collections.abc import Mapping
+from math import inf, isfinite
 
+import pandas as pd
+from markupsafe import Markup
+
+from tlb.machine import host as hosts
+from tlb.measure.store import Store, data_root
+from tlb.report import page as pages
+from tlb.report.answers import ANSWERS, Decision, KeptAnswer
 from tlb.report.chapter import Chapter
-from tlb.system.reasons import Unavailable
+from tlb.report.claims import Statement, statements
+from tlb.report.names import short_machine_names
+from tlb.report.quantities import QUANTITIES
+from tlb.report.render import Html, inline, join
+from tlb.report.verdicts import (
+    CSS_CLASS_BY_VERDICT,
+    claim_anchor,
+    effect_words,
+    range_words,
+    verdict_html,
+)
+from tlb.stats.effects import Effect
+from tlb.system.files import ROOT
+from tlb.system.reasons import Unavailable, if_available
 
 MACHINE = "machine"  # the column that names a row's machine
 THIS_COMPUTER = "this computer"
@@ -20,18 +42,147 @@ def on_all_machines(page: Chapter) -> dict[str, Chapter]:
     return found | {THIS_COMPUTER: page} if page.is_this else found
 
 
-def rows_on_all_machines(page: Chapter, experiment: str) -> pd.DataFrame:
+def rows_on_all_machines(page: Chapter, experiment: str, engine: str = "") -> pd.DataFrame:
     """Return the rows of an experiment of all machines that have some, with the column `machine`.
 
-    Nothing is measured. Raises Unavailable("no-data") if no machine has rows.
+    engine: of kernels with rows of several engines; by default the page's. Nothing is measured.
+    Raises Unavailable("no-data") if no machine has rows.
     """
     frames = []
     for name, about in on_all_machines(page).items():
         try:
-            frames.append(about.kept(experiment).assign(**{MACHINE: name}))
+            frames.append(about.kept(experiment, engine).assign(**{MACHINE: name}))
         except Unavailable as why:
             if why.code != "no-data":
                 raise
     if not frames:
         raise Unavailable("no-data", experiment)
     return pd.concat(frames, ignore_index=True)
+
+
+def estimates_on_all_machines(page: Chapter, experiment: str) -> pd.DataFrame:
+    """Return what a chapter's kept quantities estimate, a row each by its name, and a column for each
+    machine; NaN for what a machine lacks."""
+    found = {}
+    for name, about in on_all_machines(page).items():
+        kept = if_available(about.store.read_document, about.machine, QUANTITIES) or {}
+        found[name] = {key: one.get("value") for key, one in kept.get(experiment, {}).items()}
+    return pd.DataFrame(found, dtype=float)
+
+
+# --- verdicts
+
+_HEAD = '<th scope="col">{}</th>'
+_ROW = '<tr id="{}"><td>“{}” <small>{}</small></td>{}</tr>'
+_CELL = '<td title="{}">{}</td>'
+_TABLE = (
+    '<div class="tlb-table tlb-by-machine"><table><thead><tr>{}</tr></thead>'
+    "<tbody>{}</tbody></table></div>"
+)
+NOT_MEASURED, NOT_TESTABLE = "not measured", "not testable"
+# Why a claim is open, in the few words that a cell has room for.
+_REASON_WORDS = {
+    "few": "too few mappings",
+    "crosses": "crosses the band",
+    "widened": "several comparisons",
+    "bistable": "mappings in two groups",
+    "conditions": "conditions differ",
+    "ambiguous": "several explanations fit",
+    "too-few-points": "sizes not measured",
+    "sweep-short": "sweep too short",
+    "no-data": "not measured",
+    "control-elsewhere": "control in a nearer cache",
+    "splintered": "splintered pages",
+    "two-dimensions": "in a guest",
+    "no-pmu": "no counters",
+    "bare-metal": "needs bare metal",
+    "pool-empty": "no pool of huge pages",
+    "reach-in-cache": "cache exceeds reach",
+    "no-la57": "no 5-level paging",
+    "no-five-levels": "no 5-level paging",
+}
+
+
+def judged_on_all_machines(*ids: str) -> Html:
+    """Return a table of claims: the quotation with its band, and for each machine the verdict with
+    the number that decides it. Raises KeyError for an id that claims.csv lacks."""
+    answers = answers_by_machine()
+    rows = []
+    for id in ids:
+        statement = statements()[id]
+        cells = [verdict_cell(statement, found.get(id)) for found in answers.values()]
+        rows.append((statement, cells))
+    body = [
+        (claim_anchor(one.id), inline(one.quote), predicted(one), join(_CELL, cells))
+        for one, cells in rows
+    ]
+    heads = ["Claim", *answers]
+    lines = [heads, *([one.quote, *(cell.striptags() for _, cell in cells)] for one, cells in rows)]
+    table = Markup(_TABLE).format(join(_HEAD, [(head,) for head in heads]), join(_ROW, body))
+    return Html(str(table), "\n".join("\t".join(line) for line in lines))
+
+
+def answers_by_machine() -> dict[str, dict[str, KeptAnswer]]:
+    """Return the answers to claims that are kept of each machine, by its short name and the claim's
+    id: the reference first, and last, on a page about this computer, its own if it has any."""
+    store = Store(ROOT / "data")  # beside the committed text, whatever is measured elsewhere
+    names, first = short_machine_names(store), store.reference()
+    ordered = sorted(names, key=lambda machine: (machine != first, machine))
+    found = {names[machine]: _kept_answers(store, machine) for machine in ordered}
+    if pages.current_page().is_this:
+        own = _kept_answers(Store(data_root()).own, hosts.machine_id(hosts.inspect()))
+        found |= {THIS_COMPUTER: own} if own else {}
+    return found
+
+
+def _kept_answers(store: Store, machine: str) -> dict[str, KeptAnswer]:
+    chapters: Mapping = if_available(store.read_document, machine, ANSWERS) or {}
+    return {
+        id: KeptAnswer.model_validate(answer)
+        for answers in chapters.values()
+        for id, answer in answers.items()
+    }
+
+
+def verdict_cell(statement: Statement, answer: KeptAnswer | None) -> tuple[str, Markup]:
+    """Return the evidence as plain text, and as markup the verdict with the number that decides it,
+    or why it is open."""
+    if answer is None:
+        is_untestable = statement.status == "not testable"
+        return "", Markup(NOT_TESTABLE if is_untestable else NOT_MEASURED)
+    found = answer.decide()
+    word = verdict_html(found.verdict, CSS_CLASS_BY_VERDICT[found.verdict], found.reason)
+    more = [number_words(statement, found), "" if found.is_decided else reason_words(found.reason)]
+    return found.evidence, Markup(" ").join([word, *filter(None, more)])
+
+
+def reason_words(code: str) -> str:
+    return _REASON_WORDS.get(code, code.replace("-", " "))
+
+
+def number_words(statement: Statement, found: Decision) -> str:
+    """Return the estimate that decides a verdict, with its interval: of several, the first that has
+    the answer of all; "" if nothing was compared."""
+    if not found.effects:
+        return ""
+    answer = {"holds": True, "fails": False}.get(found.verdict)
+    effects = found.effects
+    effect = next((one for one in effects if one.decided(len(effects)) is answer), effects[0])
+    return f"{effect_words(effect)}{_unit(statement, effect)}"
+
+
+def _unit(statement: Statement, effect: Effect) -> str:
+    """Return the unit of a claim's band, for an effect that is compared with this band."""
+    is_same = (effect.least, effect.most) == statement.band != (-inf, inf)
+    return f" {statement.unit}" if is_same and statement.unit not in ("", "ratio", "share") else ""
+
+
+def predicted(statement: Statement) -> str:
+    """Return the band that would support a claim, "" if it has none; of one that no measurement
+    here tests, also what would."""
+    what_would = statement.note if statement.status == "not testable" else ""
+    if not any(map(isfinite, statement.band)):
+        return what_would
+    unit = "" if statement.unit in ("ratio", "share") else f" {statement.unit}"
+    band = f"{range_words(*statement.band)}{unit}"
+    return f"{band}; {what_would}" if what_would else band

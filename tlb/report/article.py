@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import io
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import altair as alt
@@ -17,6 +17,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from tlb.report import page
+from tlb.report.all_machines import MACHINE
 from tlb.report.chapter import Chapter
 from tlb.report.notebook import Borrowed, Overlaid
 from tlb.report.quantities import FEW, QUANTITIES, Quantities, Quantity
@@ -33,6 +34,10 @@ def show_source(function: Callable[..., Any]) -> Html:
 
 
 # --- charts
+
+# Whose a chart is on the page of another machine than the reference, below it and in its text.
+_IN_GREY = "In grey: the reference machine, which the caption describes."
+_WITHOUT_GREY = "With this machine's numbers; the caption describes the reference machine's."
 
 
 @dataclass(frozen=True)
@@ -55,10 +60,13 @@ def show_chart(
 
     words: a sentence or two on what the reference's chart shows. Number and caption stand in the
     cell's metadata, `mystnb: {figure: {name, caption}}`.
+
+    On the page of another machine a chart has a line that says whose it is, unless it shows the
+    same there or names each machine itself, in a column MACHINE.
     """
     shown = page.current_page()
     name = draw.__name__
-    if shown.is_reference:
+    if shown.is_reference or MACHINE in data:  # of all machines: the reference is among them
         shown.put(Committed(Figure(draw(data), words, data, name)))
         return
     reference = _committed_data(shown.notebook, name)
@@ -67,11 +75,15 @@ def show_chart(
         return
     theirs = Figure(draw(reference), words, reference, name)
     if data.empty:
-        shown.put(Borrowed(theirs.chart, words, reference, name, "the reference"))
+        shown.put(Borrowed(theirs.chart, words, reference, name))
         return
-    label = "In grey: the reference machine."
-    made = Overlaid(draw(data), f"{words} {label}", data, name, theirs, label)
-    shown.put(made if made.has_grey else Figure(made.chart, words, data, name))
+    own = Figure(draw(data), words, data, name)
+    if own.csv() == theirs.csv():
+        shown.put(own)
+        return
+    made = Overlaid(own.chart, words, data, name, theirs)
+    label = _IN_GREY if made.has_grey else _WITHOUT_GREY
+    shown.put(replace(made, alt=f"{label} On the reference machine: {words}", label=label))
 
 
 def _committed_data(notebook: str, name: str) -> pd.DataFrame | None:
@@ -160,10 +172,12 @@ def _mappings(quantity: Quantity) -> str:
     return str(quantity.mappings) if quantity.mappings else ""
 
 
-def recorded(notebook: dict[str, Any]) -> dict[str, Any]:
-    """Return the quantities that an executed notebook's outputs keep, by chapter."""
-    found: dict[str, Any] = {}
+def recorded(notebook: dict[str, Any], kind: str) -> dict[str, dict[str, Any]]:
+    """Return what an executed notebook's outputs keep, by chapter: QUANTITIES or ANSWERS."""
+    found: dict[str, dict[str, Any]] = {}
     for cell in notebook["cells"]:
         for output in cell.get("outputs", ()):
-            found |= output.get("metadata", {}).get("tlb", {}).get(QUANTITIES, {})
+            kept = output.get("metadata", {}).get("tlb", {}).get(kind, {})
+            for chapter, named in kept.items():
+                found.setdefault(chapter, {}).update(named)
     return found

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 from typing import Any
 
 import pandas as pd
@@ -198,6 +199,7 @@ class Chapter(Subject):
             if name or not self.head or why.code != "no-data":
                 raise
             return published(self.name, "reference").kept(self.name)[:0]
+        frame = kernels.with_option_columns(frame, {point.kernel for point in points})
         return frame[kernels.is_within(frame, self.profile.max_working_set)].reset_index(drop=True)
 
     def campaign(
@@ -205,14 +207,14 @@ class Chapter(Subject):
         grids: Mapping[str, Collection[Point]],
         *,
         seconds: float,
-        first_round: bool = False,
+        rounds: float = inf,
         progress: Progress | None = None,
     ) -> Outcome:
         """Measure what is missing of these grids (`campaign.run` has the arguments).
 
         A point that a claim compares gets the profile's `repeats`, and up to nine if its interval
         is wide; any other gets `shape_repeats`.
-        Notes say what was lacking and, unless it is the first round, what there was no time for.
+        Notes say what was lacking and, at the end of all rounds, what there was no time for.
         """
         profile, compared = self.profile, claims.compared_points(self.scope)
         outcome = campaign.run(
@@ -222,7 +224,7 @@ class Chapter(Subject):
             most=campaign.most_mappings(profile.repeats),
             seconds=seconds,
             compared=compared,
-            first_round=first_round,
+            rounds=rounds,
             progress=progress,
         )
         names = ", ".join(grids)
@@ -233,7 +235,7 @@ class Chapter(Subject):
         largest = {(point.pages, why.code): why.note for point, why in lacking}
         for note in sorted({*largest.values()}):
             self._note(note)
-        if outcome.skipped and not first_round:
+        if outcome.skipped and rounds == inf:
             every = outcome.skipped + outcome.cached + outcome.measured
             self.left_out[names] = outcome.skipped, every
             left_out = f"{outcome.skipped} of {every} measurements of {names} were left out"
@@ -261,16 +263,17 @@ class Chapter(Subject):
                 self._note(note)
         return self.kept(survey.NAME)
 
-    def kept(self, name: str) -> pd.DataFrame:
+    def kept(self, name: str, engine: str = "") -> pd.DataFrame:
         """Return the rows of an experiment that exist: of this computer's present state, or of a
-        published machine's last campaign. Raises Unavailable("no-data")."""
+        published machine's last campaign. engine: of kernels with rows of several engines; by
+        default the chapter's. Raises Unavailable("no-data")."""
         if self.is_this and self._seconds:  # there may be more by the next time
-            return self._rows(name, ())
-        if name not in self._read:
-            self._read[name] = self._rows(name, ())
-        return self._read[name]
+            return self._rows(name, (), engine)
+        if (name, engine) not in self._read:
+            self._read[name, engine] = self._rows(name, (), engine)
+        return self._read[name, engine]
 
-    def _rows(self, name: str, points: Sequence[Point]) -> pd.DataFrame:
+    def _rows(self, name: str, points: Sequence[Point], engine: str = "") -> pd.DataFrame:
         """Published rows of `points` may be of the other engine and of another profile."""
         asked = {(point.kernel, point.engine) for point in points}
         frame = self.store.load(self.machine, name)
@@ -280,7 +283,7 @@ class Chapter(Subject):
             frame = last_campaign(frame)
             asked &= {*zip(frame["kernel"], frame["engine"], strict=True)}
         regions = {(point.kernel, point.region_ms) for point in points}
-        frame = row_selection.rows_of_one_engine(frame, asked, self.engine)
+        frame = row_selection.rows_of_one_engine(frame, asked, engine or self.engine)
         frame = row_selection.rows_of_one_profile(frame, regions, is_strict=self.is_this)
         if frame.empty:
             raise Unavailable("no-data", f"{name} on {self.machine}")
@@ -343,8 +346,9 @@ class Chapter(Subject):
         self.store.write_document(self.machine, name, made)
 
     @cached_property
-    def _read(self) -> dict[str, pd.DataFrame]:
-        """The rows that were read, by experiment: a page asks for the same ones up to ten times."""
+    def _read(self) -> dict[tuple[str, str], pd.DataFrame]:
+        """The rows that were read, by experiment and engine: a page asks for the same ones up to
+        ten times."""
         return {}
 
     @cached_property
@@ -395,7 +399,8 @@ def begin(chapter: str, namespace: dict[str, Any]) -> Chapter:
                     given[node.id] = namespace.get(node.id)
     checked = parameters.check(chapter, given)
     is_reference = checked["machine"] == "reference"
-    page.open_page(page.Page(chapter, is_reference=is_reference))
+    is_this = checked["machine"] == "this"
+    page.open_page(page.Page(chapter, is_reference=is_reference, is_this=is_this))
     about = Chapter(chapter, checked, Store(data_root()))
     if not is_reference:
         about.head = HeadLine(chapter, about.shown_name)

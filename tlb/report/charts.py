@@ -11,9 +11,9 @@ from typing import Any, Literal, TypeVar
 import altair as alt
 import pandas as pd
 
-from tlb.report.render import INK, MUTED, PALETTE
+from tlb.report.render import FONT_PX, INK, MUTED, PALETTE
 from tlb.stats.curves import Curve
-from tlb.system.page_sizes import SWEPT, ordered
+from tlb.system.page_sizes import ordered
 from tlb.system.reasons import required
 from tlb.system.units import format_size
 
@@ -103,10 +103,23 @@ def working_set(base_page_bytes: int) -> alt.X:
     return alt.X("working_set_bytes:Q", axis=axis, scale=log_scale())
 
 
-# Colours by what a series is, the same in every chapter.
-LAYOUTS = alt.Scale(domain=["spread", "packed"], range=[PALETTE[0], PALETTE[1]])
-# A page size has the same colour in every figure.
-PAGE_COLOURS = dict(zip(SWEPT, PALETTE, strict=False))
+# Colours by what a series is, the same in every figure of the book. 2 MiB pages have one colour,
+# whoever gave them.
+PAGE_COLOURS = {
+    "4k": PALETTE[0],
+    "64k": PALETTE[3],
+    "thp": PALETTE[2],
+    "2m": PALETTE[2],
+    "1g": PALETTE[4],
+}
+# Of a load's time. Packed lines show the data alone; a line a page, translation too.
+PART_COLOURS = {"translation": PALETTE[0], "data": PALETTE[1]}
+LAYOUTS = alt.Scale(domain=["spread", "packed"], range=list(PART_COLOURS.values()))
+
+
+def named_colours(colours: Mapping[str, str]) -> alt.Scale:
+    """Return a scale of series by name, each with its colour."""
+    return alt.Scale(domain=list(colours), range=list(colours.values()))
 
 
 def page_colours(kinds: Iterable[str], labels: Mapping[str, str] | None = None) -> alt.Scale:
@@ -369,6 +382,16 @@ def marks(
     return alt.LayerChart(layer=[rules, *labels])
 
 
+def ends_of_curves(data: pd.DataFrame, series: str, x: str, y: str, times: float) -> pd.DataFrame:
+    """Return the last point of each series, with `name_y`: where its name stands on a logarithmic y.
+    Names are `times` apart, or more, so that none covers another."""
+    ends = data.loc[data.groupby(series)[x].idxmax()].sort_values(y)
+    places: list[float] = []
+    for value in ends[y]:
+        places.append(max(value, places[-1] * times) if places else value)
+    return ends.assign(name_y=places)
+
+
 def rows(field: str, names: Sequence[str], *layers: alt.Chart) -> alt.LayerChart:
     """Layers whose y is `row(field, names)`, with each name above its row. Beside it, a name of
     thirty letters would leave a telephone no width to draw in."""
@@ -383,6 +406,19 @@ def rows(field: str, names: Sequence[str], *layers: alt.Chart) -> alt.LayerChart
 def row(field: str, names: Sequence[str]) -> alt.Y:
     """The y of `rows`."""
     return alt.Y(f"{field}:N", sort=list(names), axis=None)
+
+
+def panels(
+    layers: alt.LayerChart, names: Sequence[str], unit: str, columns: Literal[2, 3] = 2
+) -> alt.FacetChart:
+    """A panel for each name in the column `machine`, under the unit of y, for whose title a panel has
+    no room. The layers share their data."""
+    header = alt.Header(title=None, labelAnchor="start")
+    panel = layers.properties(width={2: 265, 3: 165}[columns], height=150)
+    machine = alt.Facet("machine:N", sort=list(names), header=header)
+    return panel.facet(machine, columns=columns).properties(
+        title=alt.Title(unit, fontSize=FONT_PX, fontWeight="normal")
+    )
 
 
 def capacities(

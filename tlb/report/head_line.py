@@ -10,6 +10,7 @@ from IPython.display import display
 
 from tlb.measure.store import Store
 from tlb.report.names import machine_name
+from tlb.report.page import cells
 from tlb.report.render import Html, inline
 from tlb.system.files import ROOT
 
@@ -31,13 +32,28 @@ class HeadLine:
             self._handle.update(self._line(left_out))
 
     def _line(self, left_out: Mapping[str, tuple[int, int]]) -> Html:
-        published = Store(ROOT / "data")  # beside the committed text
-        reference = machine_name(published, published.reference(self._chapter))
-        text = (
-            f"The text is about our reference machine ({reference}). Points of {self._shown} stand in "
-            "colour in the figures, and its numbers in the table at the end."
-        )
+        text = self._about()
         if missing := sum(missing for missing, _ in left_out.values()):
             done = 1 - missing / sum(every for _, every in left_out.values())
-            text += f" {done:.0%} of this is measured; `make book` goes on."
+            text += f" Of {self._shown}, {done:.0%} is measured; `make book` goes on."
         return Html(f'<p class="tlb-head-line" role="note">{inline(text)}</p>', text)
+
+    def _about(self) -> str:
+        """Say what the text is about, and where on the page the machine's numbers are."""
+        shown = [
+            cell.source
+            for cell in cells(self._chapter)
+            if cell.kind == "code" and "remove-cell" not in cell.metadata.get("tags", [])
+        ]
+        source = "\n".join(shown)
+        if "on_this_computer(" not in source:
+            return "The text is about our published machines."
+        published = Store(ROOT / "data")  # beside the committed text
+        reference = machine_name(published, published.reference(self._chapter))
+        text = f"The text is about our reference machine ({reference})."
+        if "show_chart(" not in source:
+            return f"{text} Numbers of {self._shown} are in a table below."
+        return (
+            f"{text} Points of {self._shown} are in colour in the figures, and its numbers in a table "
+            "below."
+        )

@@ -25,6 +25,17 @@ def machine_name(store: Store, machine: str) -> str:
     return kind if is_alone else f"{kind} {machine.rpartition('-')[2]}"
 
 
+def short_machine_names(store: Store) -> dict[str, str]:
+    """Return the microarchitecture of each machine of a store, as "Zen 4", for heads of columns; the
+    name of `machine_name` for two of one microarchitecture."""
+    names = {machine: machine_name(store, machine) for machine in store.machines()}
+    short = {machine: name.partition(",")[0] for machine, name in names.items()}
+    often = Counter(short.values())
+    return {
+        machine: name if often[name] == 1 else names[machine] for machine, name in short.items()
+    }
+
+
 def _kind(stated: Mapping[str, Any]) -> str:
     core = procfs.label(str(stated.get("microarchitecture", "")))
     if core in ("", "unknown"):

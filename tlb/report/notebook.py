@@ -15,24 +15,42 @@ from markupsafe import Markup
 from tlb.measure import build
 from tlb.report import charts
 from tlb.report.analysis import Analysis
+from tlb.report.answers import ANSWERS
 from tlb.report.claims import untestable_statements
 from tlb.report.page import current_page
-from tlb.report.render import MUTED, Figure, inline
-from tlb.report.verdicts import verdict_table, verdicts
+from tlb.report.render import MUTED, Figure, Html
+from tlb.report.verdicts import table_of_answered, verdict_table, verdicts
 from tlb.system.prose import listed
 
 
 def judge(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
-    """Show a chapter's claims as a table, and keep for the page's listings what source measured its
-    rows.
+    """Show a chapter's claims as a table, keep the answers in the notebook, and keep for the page's
+    listings what source measured its rows. The page of another machine than the reference has only
+    those that its rows decide, or leave open though they are enough.
 
-    bands: for a predicate by its name, keywords in place of its defaults, as in `judge(claims, a,
+    bands: for a predicate by its name, keywords in place of its defaults, as in `judge(claims, analysis,
     price_is_flat={"most": 1.1})`.
     """
-    page = current_page()
-    page.put(verdict_table(verdicts(module, a, **bands), untestable_statements(a.chapter)))
+    page, found = current_page(), verdicts(module, a, **bands)
+    answers = {verdict.claim.id: verdict.answer.kept for verdict in found}
+    beyond = untestable_statements(a.chapter)
+    table = verdict_table(found, beyond) if page.is_reference else table_of_answered(found, beyond)
+    page.put(ClaimsTable(table, {page.notebook: answers}))
     if lines := measured_by(a.frame):
         page.put(MeasuredBy(lines))
+
+
+@dataclass(frozen=True)
+class ClaimsTable:
+    """A table of verdicts, with the answers that they follow from as data, by chapter and claim."""
+
+    table: Html
+    answers: dict[str, dict[str, Any]]
+
+    def _repr_mimebundle_(
+        self, include: Any = None, exclude: Any = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        return self.table._repr_mimebundle_(), {"tlb": {ANSWERS: self.answers}}
 
 
 # --- the reference machine beside another
@@ -159,15 +177,10 @@ def _without_axis(how: Any) -> Any:
 
 @dataclass(frozen=True)
 class Borrowed(Figure):
-    """The reference machine's figure, dimmed, with a label. reason: why there is no other, if it is
-    to be said."""
-
-    machine: str = ""
-    reason: str = ""
+    """The reference machine's figure, dimmed, with a label."""
 
     def html(self) -> str:
-        label = f"Not measured on this machine; the figure shows {self.machine}. {self.reason}"
-        note = Markup('<p class="tlb-borrowed-note" role="note">{}</p>').format(inline(label))
+        note = '<p class="tlb-borrowed-note" role="note">Not measured; this is the reference.</p>'
         return f'<div class="tlb-borrowed">{note}{super().html()}</div>'
 
 

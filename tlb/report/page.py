@@ -14,11 +14,9 @@ from IPython import get_ipython
 from IPython.display import display
 
 from tlb.report.quantities import LACKING
-from tlb.report.render import Html
 from tlb.system.files import ROOT
 
 BOOK = ROOT / "book"
-ABSENT = Html('<p class="tlb-absent">–</p>', "–")  # in the place of what a machine lacks
 _MARKDOWN = "text/markdown"
 
 
@@ -44,12 +42,14 @@ class Page:
 
     is_reference: whether it is about the reference machine, as committed. Another machine's page
     has the same text, which is about the reference, and a dash in the place of what it lacks.
+    is_this: whether it is about this computer.
     """
 
     notebook: str
     put: Callable[[Any], object] = display
     cell: int | None = None  # the number of the cell that runs; None asks IPython
     is_reference: bool = True
+    is_this: bool = False
     texts: set[int | str] = field(default_factory=set)  # cells whose committed text was shown
 
     @property

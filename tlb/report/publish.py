@@ -23,6 +23,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -37,7 +38,9 @@ from tlb.measure import publishing
 from tlb.measure.row_database import DATABASE_FILE, DATABASE_LOGS, RowDatabase
 from tlb.measure.store import Store, data_root
 from tlb.report import article, card, page, parameters
+from tlb.report.answers import ANSWERS
 from tlb.report.parameters import BOOK, table_of_contents
+from tlb.report.quantities import QUANTITIES
 from tlb.system.files import ROOT, disk_errors, measuring_lock
 from tlb.system.reasons import if_available
 
@@ -67,12 +70,13 @@ def stage(source: Path, *ignored: str) -> None:
         shutil.copytree(path, copy, ignore=ignore) if path.is_dir() else shutil.copy(path, copy)
 
 
-def build_site(source: Path, output: Path, builder: str = "html") -> Path:
+def build_site(source: Path, output: Path, builder: str = "html", *, is_whole: bool = True) -> Path:
     """Build `source` (_config.yml, _toc.yml, book/) into `output`/_build/`builder`; return its
     index.html.
 
     Always from nothing: pages show numbers of each other, so a kept page can be out of date, and
-    two builds of one source must be the same bytes. Raises SiteError.
+    two builds of one source must be the same bytes. is_whole: whether a link to something that is
+    not there is an error. Raises SiteError.
     """
     for needed in ("_config.yml", "_toc.yml"):
         if not (source / needed).is_file():
@@ -80,7 +84,9 @@ def build_site(source: Path, output: Path, builder: str = "html") -> Path:
     html = output / "_build" / builder
     shutil.rmtree(html, ignore_errors=True)
     where = [str(source), "--path-output", str(output), "--builder", builder]
-    command = [*_JUPYTER_BOOK, "build", *where, "--all", "-q", *_STRICT]
+    command = [*_JUPYTER_BOOK, "build", *where, "--all", "-q"]
+    if is_whole:
+        command += _STRICT
     plain = {**os.environ, "NO_COLOR": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=plain)
     index = html / "index.html"
@@ -165,10 +171,12 @@ def execute(
                 km=within,
             )
     except papermill.PapermillExecutionError as error:
+        within.forget()
         if error.ename in ("Unavailable", "PageError") and error.evalue:
             raise SystemExit(error.evalue) from None
-        place = f"{chapter}.ipynb, cell {error.exec_count}"
-        raise SystemExit(f"{place}: {error.ename}: {error.evalue}") from error
+        raise SystemExit(
+            f"cell {error.exec_count} of {chapter}.ipynb: {error.ename}: {error.evalue}"
+        ) from error
     within.forget()
     return None
 
@@ -239,27 +247,45 @@ def keep_own_quantities(executed: Iterable[Path]) -> None:
     as those of its present state, where `tlb compare` reads them."""
     own, this = Store(data_root()).own, host.inspect()
     name, state = host.machine_id(this), host.state(this)
-    for notebook in executed:
-        for document in (article.QUANTITIES, f"{article.QUANTITIES}-{state}"):
-            keep_quantities(own, name, notebook, document)
+    for path in executed:
+        if path.is_file():
+            notebook = json.loads(path.read_text(encoding="utf-8"))
+            for document in (QUANTITIES, f"{QUANTITIES}-{state}"):
+                _keep(own, name, document, article.recorded(notebook, QUANTITIES))
 
 
-def keep_quantities(
-    store: Store, machine: str, executed: Path, document: str = article.QUANTITIES
-) -> None:
-    """Keep what an executed chapter recorded of a machine beside its rows."""
-    recorded = article.recorded(json.loads(executed.read_text(encoding="utf-8")))
+def keep_quantities(store: Store, machine: str, executed: Path) -> None:
+    """Keep what an executed chapter recorded of a machine beside its rows: its quantities, and its
+    answers to claims."""
+    notebook = json.loads(executed.read_text(encoding="utf-8"))
+    for kind in (QUANTITIES, ANSWERS):
+        _keep(store, machine, kind, article.recorded(notebook, kind))
+
+
+def _keep(store: Store, machine: str, document: str, recorded: Mapping[str, Any]) -> None:
     if recorded:
         kept = if_available(store.read_document, machine, document) or {}
-        store.write_document(machine, document, kept | recorded)
+        store.write_document(machine, document, {**kept, **recorded})
 
 
 # --- a machine's book
 
 
-def book(given: Mapping[str, Any]) -> Path:
-    """Execute every chapter about `given["machine"]` on existing rows, build the site, and return
-    its first page. A site of the same parameters, rows and sources is not built again."""
+@dataclass(frozen=True)
+class Book:
+    """A machine's site. index: its first page. failed: for each page that could not be made, the
+    notebook, its cell and the error."""
+
+    index: Path
+    failed: tuple[str, ...] = ()
+
+
+def book(given: Mapping[str, Any]) -> Book:
+    """Execute every chapter about `given["machine"]` on existing rows, and build the site. One of
+    the same parameters, rows and sources is not built again.
+
+    A notebook that fails is named on stderr and replaced by a page that says so.
+    """
     machine, given = given["machine"], {**given, "minutes": 0.0}
     this = host.inspect()
     place = ROOT / "_build" / (machine if machine != "this" else host.machine_id(this))
@@ -267,24 +293,41 @@ def book(given: Mapping[str, Any]) -> Path:
     index = place / "site" / "_build" / "html" / "index.html"
     made_of = _digest(json.dumps([given, host.state(this)], sort_keys=True, default=str))
     if index.is_file() and built_of.is_file() and built_of.read_text() == made_of:
-        return index
+        return Book(index)
     with disk_errors(source):
         built_of.unlink(missing_ok=True)
         shutil.rmtree(source, ignore_errors=True)
         stage(source, "*.ipynb")  # which are executed into it
+    failed: list[str] = []
 
     def chapter(name: str, within: Kernel) -> None:
         done = source / "book" / f"{name}.ipynb"
-        execute(name, done, given, within)
+        try:
+            execute(name, done, given, within)
+        except SystemExit as error:
+            why = f"{name}: {error}"
+            failed.append(why)
+            print(why, file=sys.stderr)
+            _say_failed(name, done, why)
+            return
         show_given(done, parameters.check(name, given))
 
     each(table_of_contents(), chapter)
     if machine == "this":
         keep_own_quantities(source / "book" / f"{name}.ipynb" for name in table_of_contents())
-    index = build_site(source, place / "site")
-    with disk_errors(built_of):
-        built_of.write_text(made_of)
-    return index
+    index = build_site(source, place / "site", is_whole=not failed)
+    if not failed:
+        with disk_errors(built_of):
+            built_of.write_text(made_of)
+    return Book(index, tuple(failed))
+
+
+def _say_failed(chapter: str, path: Path, error: str) -> None:
+    """Write a page in place of one that failed, under its title."""
+    title = page.cells(chapter)[0].source.splitlines()[0]
+    words = f"{title}\n\nThis page could not be made for this computer:\n\n```\n{error}\n```"
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(words)])
+    nbformat.write(notebook, path)
 
 
 def _digest(words: str) -> str:
@@ -292,7 +335,7 @@ def _digest(words: str) -> str:
     digest = hashlib.sha256(words.encode())
     for top in (*(ROOT / name for name in _STAGED), data_root()):
         for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
-            is_made = path.name in _NOT_SOURCES or path.match(f"own/*/{article.QUANTITIES}*.json")
+            is_made = path.name in _NOT_SOURCES or path.match(f"own/*/{QUANTITIES}*.json")
             if path.is_file() and path.suffix != ".pyc" and not is_made:
                 is_open = path.name == DATABASE_FILE
                 content = RowDatabase(path).digest() if is_open else _sha256(path)

@@ -235,8 +235,11 @@ class Quantities:
             declared = self.declared[name]
             quantity = declared.read(one, mappings)
             is_measured = bool(quantity.mappings) or declared.unit in _OF_TIMES
-            if self.is_short and is_measured and not declared.source:
-                quantity = replace(quantity, interval=None, mappings=0, lacking=_SHORT)
+            if is_measured and not declared.source:
+                if self.is_short:
+                    quantity = replace(quantity, interval=None, mappings=0, lacking=_SHORT)
+                elif not quantity.mappings and mappings < LEAST_MAPPINGS:
+                    quantity = replace(quantity, mappings=mappings)  # so that it is marked
             self._found[name] = quantity
 
     def of(self, declared: Measured) -> Quantity:

@@ -436,8 +436,14 @@ def join(template: str, items: Iterable[Any]) -> Markup:
     )
 
 
+ABSENT = Html('<p class="tlb-absent">–</p>', "–")  # in the place of what a machine lacks
+
+
 def data_table(frame: pd.DataFrame, decimals: int = 1) -> Html:
-    """Return a frame's rows as a table, numbers to the right, a missing value as a dash."""
+    """Return a frame's rows as a table, numbers to the right, a missing value as a dash; ABSENT for
+    a frame without rows."""
+    if frame.empty:
+        return ABSENT
 
     def text(value: Any) -> str:
         if pd.isna(value):

@@ -14,7 +14,7 @@ from tlb.report.card import processes
 from tlb.stats.curves import counter_curve, why_not_counted
 from tlb.system.page_sizes import BASE, PAGES, ordered, words
 from tlb.system.prose import count, escape_markdown, listed
-from tlb.system.reasons import PAGE_REASONS, Note, Unavailable, explain, if_available, required
+from tlb.system.reasons import PAGE_REASONS, REASONS, Note, Unavailable, explain, if_available
 from tlb.system.units import format_size
 
 # Up to this working set, the first version of the kernels measures what later ones do.
@@ -96,8 +96,12 @@ def _counted_processes(a: Analysis) -> str:
 
 
 def about_pages(notes: Iterable[Note]) -> str:
-    """List the notes that explain why a page size was unavailable, as Markdown; "" for none."""
-    return "\n".join(dict.fromkeys(f"- {note.text}" for note in notes if note.code in PAGE_REASONS))
+    """Say in one line why page sizes have no rows, as Markdown; "" if all have some."""
+    codes = dict.fromkeys(note.code for note in notes if note.code in PAGE_REASONS)
+    if not codes:
+        return ""
+    reasons = " ".join(REASONS[code].sentence for code in codes)
+    return f"Some page sizes were not measured. {reasons} `tlb doctor` says what to do."
 
 
 # --- what was measured on it
@@ -205,25 +209,14 @@ def _measured(frame: pd.DataFrame) -> str:
 # --- measuring it oneself
 
 
-def change(a: Analysis) -> str:
-    """Offer to measure one process a point. Raises Unavailable("too-few-points") without rows."""
-    sizes = processes(required(a.frame, "nothing was measured"))
-    once = _seconds(a.frame) * len(sizes) / len(a.frame)
-    return (
-        f"**Change one thing:** `-p repeats=1` runs each of the {count(len(sizes))} points once, "
-        f"which takes about {_time(once)}. Expect curves of the same shape, but no intervals "
-        "and no verdicts, because one process decides nothing. A later run without this option "
-        "keeps that process and adds the others."
-    )
-
-
 def smaller(a: Analysis, size_bytes: int) -> str:
     """Offer to end all sweeps at a size, with the time that this page's took up to there."""
-    size, part = format_size(size_bytes), _seconds(a.frame[kernels.is_within(a.frame, size_bytes)])
-    return (
-        f"**Change one thing:** `-p max_working_set={size.replace(' ', '')}` ends every sweep at "
-        f"{size}. Up to that size, the measurements of this page took {_time(part)}."
-    )
+    size = format_size(size_bytes)
+    text = f"**Change one thing:** `-p max_working_set={size.replace(' ', '')}` ends every sweep at {size}."
+    part = a.frame[kernels.is_within(a.frame, size_bytes)]
+    if len(part):
+        text += f" Up to that size, the measurements of this page took {_time(_seconds(part))}."
+    return text
 
 
 def _seconds(frame: pd.DataFrame) -> float:

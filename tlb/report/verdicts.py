@@ -14,13 +14,17 @@ from dataclasses import dataclass
 from itertools import groupby
 from math import isfinite
 from types import ModuleType
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import pandas as pd
 from markupsafe import Markup, escape
 
 from tlb.measure.events import SOFTWARE
 from tlb.report.analysis import Analysis
+from tlb.report.answers import OBSTACLES as OBSTACLES
+from tlb.report.answers import Bounds as Bounds
+from tlb.report.answers import Decision, KeptAnswer, KeptEffect, all_inside
+from tlb.report.answers import VerdictWord as VerdictWord
 from tlb.report.claims import Answer as Answer
 from tlb.report.claims import Band as Band
 from tlb.report.claims import Claim as Claim
@@ -39,20 +43,11 @@ from tlb.stats.effects import inside as inside
 from tlb.stats.effects import too_few as too_few
 from tlb.stats.effects import why_undecided as why_undecided
 from tlb.stats.intervals import LEAST_COVERAGE as LEAST_COVERAGE
-from tlb.system.reasons import Unavailable, Undecided, explain, required
+from tlb.system.reasons import Unavailable, Undecided, required
 from tlb.system.units import digits_apart, significant
 
 # --- obstacles: properties of a machine that keep it from testing a claim, whatever is measured there.
 # claims.csv names those of each claim; `judge` checks them before the predicate runs.
-
-# Reasons that no setting, no longer run and no repetition removes.
-_CODES = """
-    bare-metal splintered two-dimensions no-pmu event-unknown no-events
-    no-walk-cycle-event no-nested-walk-event no-topdown not-supported single-node not-x86 no-kvm no-la57 code-refused
-    page-size-unsupported arch-unsupported other-arch one-cpu no-sibling no-flush-count
-    no-five-levels emulated reach-in-cache
-    """
-OBSTACLES = frozenset(_CODES.split())
 
 
 def _splintered(a: Analysis) -> str:
@@ -132,19 +127,6 @@ def obstacle(a: Analysis, codes: str) -> Unavailable | None:
 DIGITS = 3
 
 
-class Bounds(NamedTuple):
-    """The ends of an interval and of the band that it must lie in; infinite if they are open."""
-
-    low: float
-    high: float
-    least: float
-    most: float
-
-    @property
-    def band(self) -> tuple[float, float]:
-        return self.least, self.most
-
-
 def range_words(low: float, high: float, digits: int = DIGITS) -> str:
     """Return "1 to 2", "1 or more", "up to 2", "2", or "any value", without trailing zeros."""
     texts = [significant(end, digits) if isfinite(end) else "" for end in (low, high)]
@@ -156,6 +138,17 @@ def _words(low: str, high: str) -> str:
     if low and high:
         return f"{low} to {high}"
     return f"{low} or more" if low else f"up to {high}" if high else "any value"
+
+
+def effect_words(effect: Effect) -> str:
+    """Return an effect's interval as "1.38 (1.12 to 1.53)" or "1.12 or more", or "72" for a number
+    without uncertainty; with enough digits that no end is printed on the other side of the band's."""
+    value, low, high = effect.interval.value_and_bounds
+    digits = digits_apart((low, high), (effect.least, effect.most), DIGITS)
+    shown, *ends = (significant(x, digits) if isfinite(x) else "" for x in (value, low, high))
+    if low == high:
+        return shown
+    return f"{shown} ({' to '.join(ends)})" if all(ends) and shown else _words(*ends)
 
 
 def bounds_words(bounds: Iterable[Bounds]) -> Markup:
@@ -191,17 +184,12 @@ def _interval(one: Bounds, digits: int) -> Markup:
 WRONG_BY_CHANCE = 0.05
 # Kernels whose earlier versions warmed what they then timed, and the first version that does not:
 # rows of the earlier ones are shown, marked, and prove nothing.
-SUPERSEDED = {"shootdown": 2, "fork_write": 2, "prefault": 2}
-VerdictWord = Literal["holds", "fails", "cannot tell", "not testable here"]
+SUPERSEDED = {"shootdown": 2, "fork_write": 2}
 
 
 def decided(truth: Truth) -> bool | None:
     """Return True, False, or None if undecided."""
-    if isinstance(truth, Undecided):
-        return None
-    effects = effects_of(truth)
-    answers = [effect.decided(len(effects)) for effect in effects]
-    return False if False in answers else None if None in answers else True
+    return None if isinstance(truth, Undecided) else all_inside(effects_of(truth))
 
 
 def effects_of(truth: Truth) -> tuple[Effect, ...]:
@@ -217,56 +205,48 @@ def effects_of(truth: Truth) -> tuple[Effect, ...]:
     return required(effects, "nothing was compared")
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """reason: why it is undecided, as a code of UNDECIDED or REASONS. why: the same as a sentence;
-    empty if the evidence says it."""
+@dataclass(frozen=True, kw_only=True)
+class Verdict(Decision):
+    """The verdict on a claim, and the answer that it follows from."""
 
     claim: Claim
-    verdict: VerdictWord
-    evidence: str
-    effects: tuple[Effect, ...] = ()
-    reason: str = ""
-    why: str = ""
-
-    @property
-    def bounds(self) -> list[Bounds]:
-        """What was compared, interval by interval."""
-        return [
-            Bounds(effect.interval.low, effect.interval.high, effect.least, effect.most)
-            for effect in self.effects
-        ]
+    answer: KeptAnswer = KeptAnswer()
 
 
 def judge(claim: Claim, a: Analysis, **bands: Any) -> Verdict:
-    """Return the verdict on a claim. bands: keywords of its predicate in place of its defaults.
+    """Return the verdict on a claim. bands: keywords of its predicate in place of its defaults."""
+    answer = answer_of(claim, a, **bands)
+    return Verdict(**vars(answer.decide()), claim=claim, answer=answer)
+
+
+def answer_of(claim: Claim, a: Analysis, **bands: Any) -> KeptAnswer:
+    """Return what a machine's rows say to a claim.
 
     An obstacle that claims.csv names and this machine has makes the claim not testable here before
     its predicate runs.
     """
     statement = statements().get(claim.id)
     if statement and (found := obstacle(a, statement.obstacles)):
-        return _unavailable(claim, found)
+        return _unavailable(found)
     if found := _superseded(claim, a.frame):
-        return _unavailable(claim, found)
+        return _unavailable(found)
     if statement and "band" in inspect.signature(claim.decide).parameters:
         bands = {"band": statement.band} | bands
     try:
         answer = claim.decide(a, **(claim.fixed | bands))
         if isinstance(answer, Fact):
-            return Verdict(claim, "holds" if answer.holds else "fails", answer.because)
+            return KeptAnswer(holds=answer.holds, evidence=answer.because)
         truth, evidence = answer
         effects = effects_of(truth)
     except Unavailable as why:
-        return _unavailable(claim, why)
+        return _unavailable(why)
     except TypeError as why:
         raise TypeError(f"The predicate of {claim.id!r} failed: {why}") from why
     if effects and a.host.is_emulated:  # sources speak of processors, and this timed a program
-        return Verdict(claim, "not testable here", explain("emulated", evidence.rstrip(".")))
-    if (holds := decided(truth)) is None:
-        reason = truth if isinstance(truth, Undecided) else why_undecided(effects)
-        return Verdict(claim, "cannot tell", evidence, effects, reason.code, reason.text)
-    return Verdict(claim, "holds" if holds else "fails", evidence, effects)
+        return KeptAnswer(reason="emulated", detail=evidence.rstrip("."))
+    if isinstance(truth, Undecided):
+        return KeptAnswer(evidence=evidence, reason=truth.code, detail=truth.text)
+    return KeptAnswer(evidence=evidence, effects=tuple(map(KeptEffect.of, effects)))
 
 
 def _superseded(claim: Claim, frame: pd.DataFrame) -> Unavailable | None:
@@ -279,10 +259,8 @@ def _superseded(claim: Claim, frame: pd.DataFrame) -> Unavailable | None:
     return None
 
 
-def _unavailable(claim: Claim, why: Unavailable) -> Verdict:
-    if why.code in OBSTACLES:
-        return Verdict(claim, "not testable here", str(why))
-    return Verdict(claim, "cannot tell", str(why), reason=why.code)
+def _unavailable(why: Unavailable) -> KeptAnswer:
+    return KeptAnswer(reason=why.code, detail=why.detail)
 
 
 def verdicts(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> list[Verdict]:
@@ -358,6 +336,26 @@ def verdict_table(found: Sequence[Verdict], beyond: Sequence[Statement] = ()) ->
     return table + _chance(found) + _beyond(beyond)
 
 
+def table_of_answered(found: Sequence[Verdict], beyond: Sequence[Statement] = ()) -> Html:
+    """Return `verdict_table` of the verdicts that rows decide, or leave open although there are
+    enough of them, and the number of others: on the page of a machine of which little was measured,
+    each of these would give the same reason."""
+    answered = [
+        one
+        for one in found
+        if one.verdict in ("holds", "fails") or (one.effects and one.reason != "few")
+    ]
+    table = verdict_table(answered, beyond) if answered else _beyond(beyond)
+    if not (others := len(found) - len(answered)):
+        return table
+    claims = "claim is" if others == 1 else "claims are"
+    words = (
+        f"{others} other {claims} open on this machine: it lacks what they need, or too little of it "
+        "was measured."
+    )
+    return Html(f'<p class="tlb-open">{escape(words)}</p>', f"{words}\n") + table
+
+
 def _source(key: str) -> str:
     return source_names().get(key, key)
 
@@ -372,7 +370,7 @@ def chance_words(tested: int) -> str:
 
 def _chance(found: Sequence[Verdict]) -> Html:
     tested = sum(bool(verdict.effects) for verdict in found)
-    if not tested:
+    if not any(verdict.effects and verdict.is_decided for verdict in found):
         return Html("", "")
     number = f"{tested} of these {len(found)} claims"
     if tested == len(found):

@@ -20,6 +20,7 @@ from tlb.stats.intervals import (
 from tlb.stats.scatter import UNSTABLE_SPREAD
 from tlb.system.optional import Lazy
 from tlb.system.reasons import Unavailable, required
+from tlb.system.units import format_size
 
 if TYPE_CHECKING:
     import numpy as np
@@ -247,8 +248,10 @@ class Curve:
         """
         part = self.between(low, high)
         if len(part) < 2:
-            where = f"between {low:g} and {high:g} {self.x}"
-            raise Unavailable("too-few-points", f"flatness takes two points {where}")
+            sizes = f"{low:,.0f} and {high:,.0f} {self.x}"
+            if self.x == "working_set_bytes":
+                sizes = f"{format_size(round(low))} and {format_size(round(high))}"
+            raise Unavailable("too-few-points", f"flatness takes two points between {sizes}")
         first, *_, last = part.intervals
         ends, table = last / first, part.table
         lowest, floor = float(table["median"].min()), float(table["low"].min())

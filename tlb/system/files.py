@@ -119,6 +119,19 @@ def append_whole(fd: int, data: bytes) -> None:
         raise
 
 
+def read_regular(path: Path, most_bytes: int) -> bytes:
+    """Return a small file's content. Raises OSError, also for what is larger, and for a pipe or a
+    device, which may have no end."""
+    status = path.stat()
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    if status.st_size > most_bytes:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    return path.read_bytes()
+
+
 def replace(path: Path, data: bytes, like: os.stat_result | None = None, mode: int = 0o644) -> None:
     """Puts `data` in the place of `path` in one step, of this mode from its first moment, or with
     owner and mode of `like`. Under a lock only."""

@@ -37,21 +37,6 @@ def test_a_process_that_misread_the_clock_changes_no_quantile():
     assert analysis(frame.assign(clock_ns=late)).hops.equals(analysis(frame).hops)
 
 
-def test_readings_a_tick_apart_draw_no_notches_between_the_ticks():
-    """Bins of a histogram are wider than a cycle from 512 cycles on, and a tick begins anywhere in
-    one."""
-    tick_ns, ghz = 10.015, 2.6
-    cycles = np.arange(20, 60) * tick_ns * ghz
-    width = 2.0 ** (np.floor(np.log2(cycles)) - 7)
-    bins = [(start, 100) for start in cycles // width * width / ghz]
-    frame = rows().query("pages == '4k' and per_hop == 1")
-    combed = [bins] * len(frame)
-    frame = frame.assign(histogram=combed, tsc_ghz=ghz, clock_step_ns=tick_ns, clock_ns=0.0)
-    found = analysis(frame).densities("4k")
-    inside = found[found["ns"].between(220, 560)]["share_per_ns"]
-    assert inside.min() > 0.6 * inside.max()
-
-
 def test_a_peak_is_known_to_a_tick_of_the_clock_or_to_the_spread_of_processes():
     a = plain()
     ends = [

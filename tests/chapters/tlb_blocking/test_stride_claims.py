@@ -83,4 +83,15 @@ def test_the_upper_bound_of_splintered_pages_refutes_a_penalty_and_supports_none
     """Of spread lines over packed ones, 2.5 ns are no translation: the penalty is at most 5.5, or
     11.5, which fits the band of 7.5 to 12.5 as less would."""
     found = told(Machine(walk_ns=walk_ns, splintered=True), splintered=True)
-    assert found["stride-miss-penalty-10-ns"] == verdict
+    assert {found[claim] for claim in ("stride-miss-penalty-10-ns", "penalty-is-fixed")} == {
+        verdict
+    }
+
+
+@pytest.mark.parametrize(("beyond_one_a_page", "verdict"), [(0.0, "holds"), (0.2, "fails")])
+def test_where_walks_are_counted_they_decide_whether_small_strides_hit(beyond_one_a_page, verdict):
+    counted = rows(Machine(walks=1.0, splintered=True))
+    counted["walk_per_access"] += beyond_one_a_page
+    found = words_of(claims, analysis(counted, splintered=True))
+    hits = ("small-strides-hit", "stride-512-misses-the-cache-alone")
+    assert {found[claim] for claim in hits} == {verdict}

@@ -25,6 +25,16 @@ def test_a_gain_is_of_huge_pages_over_base_pages_whichever_of_them_the_lever_giv
         assert (row["memory"], row["large"], row["faults"]) == pytest.approx((1.25, 0.5, 0.1))
 
 
+def test_page_tables_are_those_of_others_programs_on_base_pages():
+    content = document()
+    for row in content["told"]:
+        row["without"]["table_bytes"], row["with_lever"]["table_bytes"] = 2 << 20, 1 << 20
+    found = analysis(content).tables_of_others
+    others = {name for name, case in CASES.items() if not case.ours and not case.again}
+    assert set(found) == others & {row["case"] for row in content["told"]}
+    assert all(size == (1 if CASES[name].takes else 2) << 20 for name, size in found.items())
+
+
 def test_faster_and_slower_are_those_whose_interval_excludes_one():
     paged = analysis(document({"sort": HURTS, "dict": OPEN})).paged.set_index("case")
     assert paged.index[paged["slower"]].tolist() == ["sort"] and set(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -120,9 +120,10 @@ class Simulation:
     instruction are of: its own if it missed the first level, or that of the one before, if that
     walked. curve: walks that an LRU second level of so many entries, without sets, would leave.
     is_cut: it was ended before its end. lacking: why there was no simulation, or "". unnamed: why
-    its allocations have no names, or ""."""
+    its allocations have no names, or "". touched_bytes: of base pages at their first touch."""
 
     instructions: int = 0
+    touched_bytes: int = 0
     lines: dict[Line, Counts] = field(default_factory=lambda: defaultdict(Counts))
     sites: dict[str, Site] = field(default_factory=dict)
     touches: dict[Line, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
@@ -181,12 +182,24 @@ class Simulation:
         )
 
 
-def simulate(command: list[str], option: str, seconds: float, status: int = 0) -> Simulation:
-    """Return what the tool counts, as `run_under_valgrind` does; raise also what `tool` raises."""
+def simulate(
+    command: list[str], option: str, seconds: float, status: int = 0, fixed: Sequence[str] = ()
+) -> Simulation:
+    """Return what the tool counts, as `run_under_valgrind` does; raise also what `tool` raises.
+    fixed: words of `baseline.fixed_environment`; with them all is the same in each run that
+    Valgrind decides: also random numbers, and the order of threads as far as it can be."""
     tool_folder = Variable("VALGRIND_LIB", str(tool()))
     options = ["--keep-debuginfo=yes", option]
+    options += ["--fixed-random=yes", "--fair-sched=try", "--curve=no"] if fixed else []
     return run_under_valgrind(
-        command, "walks", options, seconds, add_tool_counts, tool_folder, status=status
+        command,
+        "walks",
+        options,
+        seconds,
+        add_tool_counts,
+        tool_folder,
+        status=status,
+        before=fixed,
     )
 
 
@@ -198,13 +211,16 @@ def run_under_valgrind(
     add_counts: Callable[[Simulation, list[str]], None],
     *variables: Variable,
     status: int = 0,
+    before: Sequence[str] = (),
 ) -> Simulation:
     """Run a command under a tool of Valgrind, and return what all its processes counted, until it is
     ended after `seconds`. add_counts: adds the lines that one process wrote. variables: of the
-    environment. status: the exit code that the command has by itself. Raises Unavailable:
+    environment. status: the exit code that the command has by itself. before: words of the command
+    that starts Valgrind. Raises Unavailable:
     program-missing, no-simulation."""
     with tempfile.TemporaryDirectory(prefix="tlb-where-") as scratch:
         words = [
+            *before,
             "valgrind",
             f"--tool={tool_name}",
             "-q",
@@ -303,6 +319,7 @@ def add_tool_counts(found: Simulation, output: list[str]) -> None:
         elif kind == "R":
             region, site_id, size, lived, added, touched = fields
             site_ids[region] = site_id
+            found.touched_bytes += int(touched)
             if site := found.sites.get(site_id):
                 site.bytes += int(size)
                 site.added += int(added)

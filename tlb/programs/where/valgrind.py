@@ -6,21 +6,27 @@ they are under the GPL, version 2 or later.
 
 from __future__ import annotations
 
+import json
+import mmap
 import platform
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tlb.machine.cpuid import Tlb, ways_of
 from tlb.machine.host import Host, data_tlbs
 from tlb.measure import build, compiling
 from tlb.measure.prebuilt import compiler
+from tlb.system.files import read_regular
 from tlb.system.page_sizes import BASE, page_bytes
 from tlb.system.reasons import Unavailable
 
 TOOL = Path(__file__).parent / "tool" / "walks.c"
+MOST_FILE_BYTES = 1 << 22  # of a geometry
+# The published machines' geometries by short names, made from data/ by tests/programs/test_baseline.py.
+MACHINES = Path(__file__).parent / "machines.json"
 LACKS_VALGRIND = "Valgrind with its libraries and headers; Debian, Ubuntu: apt install valgrind"
 _HEADERS = "/usr/include/valgrind"
 _FOLDERS = ("libexec/valgrind", "lib/{}-linux-gnu/valgrind", "lib/valgrind", "lib64/valgrind")
@@ -37,6 +43,7 @@ _FLAGS = (
 # Instructions that a core may have under way, which CPUID does not state: taken large, so that no
 # walk counts as alone that another one may hide.
 WINDOW = 512
+MOST_FIRST, MOST_SECOND, MOST_BLOCK_PAGES = 512, 16384, 8192  # tool/tlb.h, tool/regions.h
 USUAL_WAYS = 8  # of a second level of which CPUID states none
 SAME = 0.1  # A survey whose entries are so near to CPUID's confirms these, which are exact.
 
@@ -55,6 +62,11 @@ class Levels(NamedTuple):
         ways = USUAL_WAYS if ways is None else ways or entries[1]
         return cls(entries[0], max(round(entries[1] / ways), 1) * ways, ways)
 
+    @property
+    def can_be_simulated(self) -> bool:
+        fits = 0 < self.first <= MOST_FIRST and 0 < self.ways <= self.second <= MOST_SECOND
+        return fits and self.second % self.ways == 0
+
 
 class Geometry(NamedTuple):
     """A simulated TLB. page_bytes: of a base page; huge_page_bytes: of a transparent huge page;
@@ -71,6 +83,39 @@ class Geometry(NamedTuple):
         shifts = self.page_bytes.bit_length() - 1, self.huge_page_bytes.bit_length() - 1
         numbers = *shifts, WINDOW, *self.base, *self.large
         return f"--machine={','.join(map(str, numbers))}"
+
+    def document(self) -> dict[str, Any]:
+        """Return the geometry as JSON has it."""
+        return self._asdict() | {"base": self.base._asdict(), "large": self.large._asdict()}
+
+    @classmethod
+    def of_document(cls, document: dict[str, Any]) -> Geometry:
+        """Return the geometry of a document, or of one that `tlb geometry --json` prints. Raises
+        ValueError for anything else, and for what the tool cannot simulate."""
+        try:
+            if "levels" in document:
+                return cls._of_survey(document)
+            levels = (Levels(**document[name]) for name in ("base", "large"))
+            made = cls(**document | dict(zip(("base", "large"), levels, strict=True)))
+            pages = made.huge_page_bytes // made.page_bytes
+            sizes = {made.page_bytes.bit_count(), made.huge_page_bytes.bit_count()}
+            fits = sizes == {1} and 1 < pages <= MOST_BLOCK_PAGES
+            fits = fits and made.base.can_be_simulated and made.large.can_be_simulated
+        except (AttributeError, KeyError, TypeError, ZeroDivisionError):
+            raise ValueError("it describes no TLB") from None
+        if not fits:
+            raise ValueError("its TLB has sizes that cannot be simulated")
+        return made
+
+    @classmethod
+    def _of_survey(cls, document: dict[str, Any]) -> Geometry:
+        """Return what a survey of base pages found: both page sizes with its entries."""
+        entries = [round(level["entries"]["value"]) for level in document["levels"]]
+        if len(entries) < 2 or document["pages"] != BASE:
+            raise ValueError(f"it has not two levels for {BASE} pages")
+        levels = Levels.of(entries, [])._asdict()
+        sizes = {"page_bytes": mmap.PAGESIZE, "huge_page_bytes": page_bytes("thp", mmap.PAGESIZE)}
+        return cls.of_document({**sizes, "base": levels, "large": levels, "source": "measured"})
 
 
 def geometry(host: Host, surveyed: Sequence[int] = ()) -> Geometry:
@@ -90,6 +135,28 @@ def geometry(host: Host, surveyed: Sequence[int] = ()) -> Geometry:
     base_bytes = host.base_page_bytes
     huge_bytes = host.thp.page_bytes or page_bytes("thp", base_bytes)
     return Geometry(base_bytes, huge_bytes, base, huge, source)
+
+
+def machines() -> dict[str, Geometry]:
+    """Return the geometries of the published machines, by short names."""
+    documents = json.loads(MACHINES.read_text(encoding="utf-8"))
+    return {name: Geometry.of_document(document) for name, document in documents.items()}
+
+
+def named_geometry(name: str) -> Geometry:
+    """Return the geometry of a published machine, or of a file. Raises
+    Unavailable("bad-parameter")."""
+    published = machines()
+    if name in published:
+        return published[name]
+    try:
+        return Geometry.of_document(json.loads(read_regular(Path(name), MOST_FILE_BYTES)))
+    except FileNotFoundError:
+        known = ", ".join(published)
+        why = f"there is no such file, and the published machines are {known}"
+    except (OSError, ValueError, RecursionError) as error:  # no JSON, no text, a NUL in the name
+        why = str(getattr(error, "strerror", None) or error)
+    raise Unavailable("bad-parameter", f"--machine {name}: {why}")
 
 
 def tool() -> Path:

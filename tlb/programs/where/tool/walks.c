@@ -34,6 +34,8 @@ static struct {
 } *tlbs[THREADS], *now_used;
 static ThreadId running; /* 0 at first, which none has */
 static const HChar *output = "walks.%p", *machine = "";
+static Bool is_random_fixed; /* what Linux gives as random is the same in each run */
+static Bool has_curve = True; /* whether walks of other sizes are counted */
 
 /* --machine has these, separated by commas. */
 static struct {
@@ -54,7 +56,8 @@ static VG_REGPARM(3) void access_memory(Addr a, struct instruction *i, ULong kno
         known[left % KNOWN] = NO_PAGE;
     if (now != IN_FIRST) {
         *ready_at = 0;
-        held[curve_access(&now_used->curve, page)]++;
+        if (has_curve)
+            held[curve_access(&now_used->curve, page)]++;
         if (++misses % FRESH_FOR == 0)
             forget_known();
     }
@@ -202,9 +205,21 @@ static void protect(Addr a, SizeT n, Bool r, Bool w, Bool x) { forget_pages(a, n
 
 static void begin_call(ThreadId thread, UInt number, UWord *arguments, UInt count) {}
 
+/* As hash tables are seeded with it, their order and so their walks would change with each run. */
+static void fix_random(UChar *at, SizeT bytes)
+{
+    static ULong state = 1; /* Knuth's MMIX */
+    while (bytes--) {
+        state = state * 6364136223846793005ull + 1442695040888963407ull;
+        *at++ = (UChar)(state >> 56);
+    }
+}
+
 /* Valgrind tells a tool of no madvise. */
 static void end_call(ThreadId thread, UInt number, UWord *arguments, UInt count, SysRes result)
 {
+    if (number == __NR_getrandom && is_random_fixed && !sr_isError(result))
+        fix_random((UChar *)arguments[0], sr_Res(result));
     if (number == __NR_madvise && !sr_isError(result) &&
         (arguments[2] == MADV_DONTNEED || arguments[2] == MADV_FREE))
         forget_pages(arguments[0], arguments[1]);
@@ -265,7 +280,7 @@ static void finish(Int code)
         return;
     VG_(fprintf)(f, "T\t%llu\n", passed - forked);
     /* That a second level of each size would leave. */
-    for (Int i = CURVE - 1; i >= 0; walks += held[i--])
+    for (Int i = CURVE - 1; has_curve && i >= 0; walks += held[i--])
         VG_(fprintf)(f, "M\t%u\t%llu\n", 1u << (LEAST_SHIFT + i), walks);
     for (VG_(HT_ResetIter)(pairs); (p = VG_(HT_Next)(pairs));)
         if (p->is.misses | p->is.large_walks)
@@ -277,7 +292,9 @@ static void finish(Int code)
 
 static Bool take_option(const HChar *arg)
 {
-    return VG_STR_CLO(arg, "--walks-out-file", output) || VG_STR_CLO(arg, "--machine", machine);
+    return VG_STR_CLO(arg, "--walks-out-file", output) || VG_STR_CLO(arg, "--machine", machine) ||
+           VG_BOOL_CLO(arg, "--fixed-random", is_random_fixed) ||
+           VG_BOOL_CLO(arg, "--curve", has_curve);
 }
 
 static void print_nothing(void) {}

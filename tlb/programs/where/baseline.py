@@ -1,0 +1,264 @@
+"""Baselines of `tlb where`: what a simulated run of a program counted, by function and by
+allocation, and what decides these counts besides the program. A file of JSON."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shlex
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median_low
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from tlb.measure import build, compiling
+from tlb.programs.levers import SITES_LIBRARY
+from tlb.programs.where.simulation import Counts, Line, Simulation, Site, line_at
+from tlb.programs.where.valgrind import MOST_FILE_BYTES, TOOL, Geometry
+from tlb.system.files import read_regular
+from tlb.system.processes import PROBE_S, run_whole
+from tlb.system.reasons import Unavailable
+
+Metric = Literal["exposed", "walks", "pages"]
+METRICS: dict[Metric, str] = {
+    "exposed": "exposed walks",
+    "walks": "all walks",
+    "pages": "pages touched",
+}
+MOST_FUNCTIONS, MOST_ALLOCATIONS, MOST_NAME = 300, 60, 120  # which keep a file below 200 kB
+FRAMES = 3  # of an allocation's stack, in its name
+OTHER_MEMORY = "other memory"  # of no allocation that has a name: stacks, files, static variables
+# What GCC appends to the name of a copy that it has changed, and rustc to each name of a build.
+_CLONE = re.compile(r"\.(constprop|isra|part|cold|lto_priv)(\.\d+)*\b|::h[0-9a-f]{16}$")
+# What Valgrind, which shows programs a CPU of its own, takes from the real one (VEX_HWCAPS_AMD64 in
+# its libvex.h), as Linux names it. The C library chooses functions by it.
+_CPU_FEATURES = {"pni", "ssse3", "cx16", "abm", "avx", "rdtscp", "bmi1", "avx2", "f16c"}
+_CPU_FEATURES |= {"rdrand", "rdseed"}
+# Variables that a program gets, since it may need them; others differ from one CI to the next.
+# GLIBC_TUNABLES is also set where it is empty: `tlb where` would make the heap grow otherwise.
+_DEFAULTS = {"PATH": os.defpath, "HOME": "/", "TZ": "UTC", "LC_ALL": "C.UTF-8"}
+_DEFAULTS |= {"GLIBC_TUNABLES": ""}
+_KEPT = {"PATH", "HOME", "LD_LIBRARY_PATH", "LD_PRELOAD", "TMPDIR", "GLIBC_TUNABLES", "PYTHONPATH"}
+_FILLER, _ENVIRONMENT_BYTES, _POINTER_BYTES = "TLB_FILLER", 1 << 16, 8
+_PATH_BYTES = 1 << 12  # of PATH, which slashes at its end fill: CPython copies it
+
+
+class Counted(BaseModel):
+    """Counts of a function or of an allocation. place: of its line with most walks. pages: of an
+    allocation, base pages at their first touch."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    name: str
+    place: str = ""
+    exposed: int = 0
+    walks: int = 0
+    pages: int = 0
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What names it in another build, whose lines may have other numbers."""
+        return self.name, self.place.rpartition(":")[0] or self.place
+
+
+class Baseline(BaseModel):
+    """totals: of the process and its children; of several runs the medians. spread: the largest
+    total of them over the smallest, less 1. conditions: what decides counts besides the program."""
+
+    model_config = ConfigDict(extra="forbid")
+    kind: Literal["tlb where --save"] = "tlb where --save"
+    schema_version: Literal[1] = 1
+    tlb: str
+    command: list[str] = Field(min_length=1)
+    machine: str
+    geometry: dict[str, Any]
+    conditions: dict[str, str]
+    runs: int
+    totals: dict[Metric, Annotated[int, Field(ge=0, le=1 << 60)]]
+    spread: dict[Metric, Annotated[float, Field(ge=0, allow_inf_nan=False)]]
+    functions: list[Counted]
+    allocations: list[Counted]
+
+    @field_validator("geometry")
+    @classmethod
+    def _is_geometry(cls, document: dict[str, Any]) -> dict[str, Any]:
+        return Geometry.of_document(document).document()
+
+    @field_validator("totals", "spread")
+    @classmethod
+    def _has_all(cls, by_metric: dict[Metric, Any]) -> dict[Metric, Any]:
+        if by_metric.keys() != METRICS.keys():
+            raise ValueError(f"not {', '.join(METRICS)}")
+        return by_metric
+
+    @classmethod
+    def of(
+        cls, command: list[str], machine: str, geometry: Geometry, found: Sequence[Simulation]
+    ) -> Baseline:
+        """Return what simulations of a command counted. Functions and allocations are those of the
+        run with the median walks."""
+        totals = [_totals(each, geometry.page_bytes) for each in found]
+        by_metric = {metric: [each[metric] for each in totals] for metric in METRICS}
+        middle = found[by_metric["walks"].index(median_low(by_metric["walks"]))]
+        return cls(
+            tlb=version("every-load-is-two-loads"),
+            command=command,
+            machine=machine,
+            geometry=geometry.document(),
+            conditions=conditions(),
+            runs=len(found),
+            totals={metric: median_low(values) for metric, values in by_metric.items()},
+            spread={metric: (max(values) - min(values)) / max(min(values), 1) for metric, values in by_metric.items()},
+            functions=_largest(_functions(middle.lines), MOST_FUNCTIONS),
+            allocations=_largest(_allocations(middle, geometry.page_bytes), MOST_ALLOCATIONS),
+        )  # fmt: skip
+
+    @classmethod
+    def read(cls, file: Path) -> Baseline:
+        """Return the baseline of a file. Raises Unavailable("bad-parameter")."""
+        try:
+            return cls.model_validate_json(read_regular(file, MOST_FILE_BYTES))
+        except ValidationError as wrong:
+            first = wrong.errors()[0]
+            place = ".".join(map(str, first["loc"]))
+            why = f"no file of `tlb where --save` ({place}: {first['msg']})".replace("(: ", "(")
+        except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+            why = str(getattr(error, "strerror", None) or error)
+        raise Unavailable("bad-parameter", f"--baseline {file}: {why}")
+
+    def check_comparable(self, command: list[str], machine: str, geometry: Geometry) -> None:
+        """Raise Unavailable("other-baseline") with what differs, if something that decides counts
+        does besides the program. machine: the name of the geometry."""
+        then = {"command": command_words(self.command)} | self.conditions
+        now = {"command": command_words(command)} | conditions()
+        differs = [
+            f"{name}: {then.get(name, '?')}, now {now.get(name, '?')}"
+            for name in then | now
+            if then.get(name) != now.get(name)
+        ]
+        if self.geometry != geometry.document():
+            differs.append(f"simulated TLB: {self.machine}, now {machine}")
+        if differs:
+            raise Unavailable("other-baseline", "; ".join(differs))
+
+
+def command_words(command: list[str]) -> str:
+    """Return a command, wherever its program lies."""
+    return shlex.join([Path(command[0]).name, *command[1:]])
+
+
+def conditions() -> dict[str, str]:
+    """Return what decides counts besides a program, its input and the simulated TLB."""
+    sources = [file for each in (TOOL, SITES_LIBRARY) for file in compiling.closure(each)]
+    described = {
+        "architecture": platform.machine(),
+        "C library": " ".join(platform.libc_ver()).strip(),
+        "CPU features": _cpu_features(),
+        "Valgrind": run_whole(["valgrind", "--version"], timeout=PROBE_S).stdout.strip(),
+        "simulator": compiling.digest(sources, []),
+    }
+    return {name: text or "unknown" for name, text in described.items()}
+
+
+def _cpu_features(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """Return what programs under Valgrind may use of this CPU."""
+    known = re.search(r"^(flags|Features)\s*: (.*)$", cpuinfo.read_text(), re.MULTILINE)
+    if not known:
+        return ""
+    features = set(known[2].split())
+    return " ".join(sorted(features & _CPU_FEATURES if known[1] == "flags" else features))
+
+
+# --- the run
+
+
+def fixed_environment(command: list[str], variables: Mapping[str, str]) -> list[str]:
+    """Return the words before a command that give it an environment of few variables and of a fixed
+    size, so that neither what else is set nor the folder moves its stack. variables: also set."""
+    kept = _DEFAULTS | {name: os.environ[name] for name in _KEPT if os.environ.get(name)}
+    kept |= variables
+    kept["PATH"] += "/" * (-len(os.fsencode(kept["PATH"])) % _PATH_BYTES)
+    # Folders in what `tlb where` and Valgrind set: TLB_SITES, VALGRIND_LIB, and twice LD_PRELOAD.
+    folders = [tempfile.gettempdir(), *[str(build.build_folder())] * 3]
+    used = sum(len(os.fsencode(word)) for word in [*kept, *kept.values(), *folders, command[0]])
+    used += sum(len(os.fsencode(word)) + 1 for word in command)
+    used += (2 + _POINTER_BYTES) * len(kept) + _POINTER_BYTES * len(command)
+    filled = kept | {_FILLER: "x" * (-used % _ENVIRONMENT_BYTES)}
+    dropped = sorted(name for name in os.environ if name not in filled)
+    unset = [word for name in dropped for word in ("-u", name)]
+    return ["env", *unset, *(f"{name}={value}" for name, value in filled.items())]
+
+
+# --- counts by name
+
+
+def _totals(found: Simulation, page_bytes: int) -> dict[Metric, int]:
+    total = found.total
+    pages = found.touched_bytes // page_bytes
+    return {"exposed": total.exposed, "walks": total.walks, "pages": pages}
+
+
+def _largest(counted: Iterable[Counted], most: int) -> list[Counted]:
+    made = sorted(counted, key=lambda each: (-each.walks, -each.pages, each.key))
+    return [each for each in made[:most] if each.walks or each.pages]
+
+
+def _functions(lines: Mapping[Line, Counts]) -> Iterator[Counted]:
+    """Yield the counts of each function, with the place of its line that has most walks."""
+    by_function = defaultdict[tuple[str, str], list[Line]](list)
+    for line in lines:
+        file = (line.file or line.module).rpartition("/")[2]
+        by_function[_CLONE.sub("", line.function) or "?", file].append(line)
+    for (name, file), own in by_function.items():
+        counts = sum((lines[line] for line in own), Counts())
+        hottest = max(own, key=lambda line: (lines[line].walks, line.line))
+        place = f"{file}:{hottest.line}" if hottest.line else file
+        yield Counted(
+            name=name[:MOST_NAME],
+            place=place[:MOST_NAME],
+            exposed=counts.exposed,
+            walks=counts.walks,
+        )
+
+
+def _allocations(found: Simulation, page_bytes: int) -> Iterator[Counted]:
+    """Yield the counts of allocations by the functions that asked for them, and of other memory."""
+    by_name = defaultdict[str, list[Site]](list)
+    sites = sorted(found.sites.values(), key=lambda site: (-site.counts.walks, -site.touched))
+    for site in sites[: 2 * MOST_ALLOCATIONS]:
+        by_name[_allocation_name(site)].append(site)
+    left, left_pages = found.total, found.touched_bytes // page_bytes
+    exposed, walks = left.exposed, left.walks
+    for name, own in by_name.items():
+        counts = sum((site.counts for site in own), Counts())
+        pages = sum(site.touched for site in own) // page_bytes
+        exposed, walks, left_pages = (
+            exposed - counts.exposed,
+            walks - counts.walks,
+            left_pages - pages,
+        )
+        place = "" if own[0].is_heap else _place(own[0])
+        yield Counted(
+            name=name, place=place, exposed=counts.exposed, walks=counts.walks, pages=pages
+        )
+    yield Counted(name=OTHER_MEMORY, exposed=exposed, walks=walks, pages=left_pages)
+
+
+def _allocation_name(site: Site) -> str:
+    """Return what allocated it, without line numbers and addresses, which differ in another
+    build."""
+    if site.is_heap:
+        return site.origin
+    lines = map(line_at, site.stack[:FRAMES])
+    names = [line.function or line.module.rpartition("/")[2] for line in lines]
+    return f"{site.how} in {' < '.join(_CLONE.sub('', name) for name in names)}"[:MOST_NAME]
+
+
+def _place(site: Site) -> str:
+    lines = map(line_at, site.stack[:FRAMES])
+    return next((line.place for line in lines if line.line), "")[:MOST_NAME]

@@ -1,0 +1,165 @@
+"""Answers: what a machine's rows say to a claim, kept as data in `data/<machine>/claims.json`.
+
+`judge` records them in a notebook's outputs, and `tlb refresh` keeps them beside the rows. The
+verdict is computed from an answer whenever it is shown: pages about several machines need neither
+rows nor a chapter's Analysis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, isfinite, nan
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict
+
+from tlb.stats.effects import Effect, why_undecided
+from tlb.stats.intervals import Interval
+from tlb.system.reasons import REASONS, UNDECIDED, explain
+from tlb.system.units import digits_apart, rounded, significant
+
+ANSWERS = "claims"  # the document that keeps them, and their key in a notebook's outputs
+DIGITS = 6  # what is beyond them depends on the CPU that computed it
+VerdictWord = Literal["holds", "fails", "cannot tell", "not testable here"]
+
+# Reasons that no setting, no longer run and no repetition removes.
+_CODES = """
+    bare-metal splintered two-dimensions no-pmu event-unknown no-events
+    no-walk-cycle-event no-nested-walk-event no-topdown not-supported single-node not-x86 no-kvm no-la57 code-refused
+    page-size-unsupported arch-unsupported other-arch one-cpu no-sibling no-flush-count
+    no-five-levels emulated reach-in-cache
+    """
+OBSTACLES = frozenset(_CODES.split())
+
+
+class Bounds(NamedTuple):
+    """The ends of an interval and of the band that it must lie in; infinite if they are open."""
+
+    low: float
+    high: float
+    least: float
+    most: float
+
+    @property
+    def band(self) -> tuple[float, float]:
+        return self.least, self.most
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A verdict with its evidence. reason: why it is open, as a code of UNDECIDED or REASONS. why:
+    the same as a sentence; empty if the evidence says it."""
+
+    verdict: VerdictWord
+    evidence: str
+    effects: tuple[Effect, ...] = ()
+    reason: str = ""
+    why: str = ""
+
+    @property
+    def bounds(self) -> list[Bounds]:
+        """What was compared, interval by interval."""
+        return [
+            Bounds(effect.interval.low, effect.interval.high, effect.least, effect.most)
+            for effect in self.effects
+        ]
+
+    @property
+    def is_decided(self) -> bool:
+        return self.verdict in ("holds", "fails")
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class KeptEffect(_Strict):
+    """An effect: an estimate between its bounds, and the band that it has to lie in; None for an
+    end that is open. among: from how many it was chosen as the best."""
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    coverage: float = 1.0
+    modes: int = 1
+    least: float | None = None
+    most: float | None = None
+    among: int = 1
+
+    @classmethod
+    def of(cls, effect: Effect) -> KeptEffect:
+        """Round to the digits that are the same on all CPUs; to more where an end would touch its
+        band."""
+        value, low, high = effect.interval.value_and_bounds
+        digits = digits_apart((low, high), (effect.least, effect.most), DIGITS)
+
+        def end(number: float) -> float | None:
+            return float(significant(number, digits).replace(",", "")) if isfinite(number) else None
+
+        return cls(
+            value=end(value),
+            low=end(low),
+            high=end(high),
+            coverage=rounded(float(effect.interval.coverage), DIGITS),
+            modes=effect.interval.modes,
+            least=end(effect.least),
+            most=end(effect.most),
+            among=effect.among,
+        )
+
+    @property
+    def effect(self) -> Effect:
+        interval = Interval(
+            _end(self.value, nan),
+            _end(self.low, -inf),
+            _end(self.high, inf),
+            self.coverage,
+            self.modes,
+        )
+        return Effect(interval, _end(self.least, -inf), _end(self.most, inf), self.among)
+
+
+def _end(kept: float | None, otherwise: float) -> float:
+    return otherwise if kept is None else kept
+
+
+class KeptAnswer(_Strict):
+    """What one machine's rows say to a claim: effects with their bands, or a fact, or a reason.
+
+    holds: of a fact. reason: a code of UNDECIDED, or of REASONS where there is nothing to compare.
+    detail: of that reason. evidence: the answer in a sentence; empty where the reason says it.
+    """
+
+    evidence: str = ""
+    effects: tuple[KeptEffect, ...] = ()
+    holds: bool | None = None
+    reason: str = ""
+    detail: str = ""
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What claims.json keeps."""
+        return self.model_dump(mode="json", exclude_defaults=True)
+
+    def decide(self) -> Decision:
+        """Return the verdict by the rule: the interval inside its band, or outside of it."""
+        if self.holds is not None:
+            return Decision("holds" if self.holds else "fails", self.evidence)
+        if self.reason in REASONS:
+            word: VerdictWord = "not testable here" if self.reason in OBSTACLES else "cannot tell"
+            return Decision(word, explain(self.reason, self.detail), reason=self.reason)
+        effects = tuple(kept.effect for kept in self.effects)
+        if self.reason in UNDECIDED:
+            return Decision("cannot tell", self.evidence, effects, self.reason, self.detail)
+        holds = all_inside(effects)
+        if holds is None:
+            why = why_undecided(effects)
+            return Decision("cannot tell", self.evidence, effects, why.code, why.text)
+        return Decision("holds" if holds else "fails", self.evidence, effects)
+
+
+def all_inside(effects: Sequence[Effect]) -> bool | None:
+    """Return whether all effects lie in their bands: False if one lies outside, None if undecided."""
+    answers = [effect.decided(len(effects)) for effect in effects]
+    return False if False in answers else None if None in answers else True
