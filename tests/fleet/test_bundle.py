@@ -73,7 +73,7 @@ def test_no_published_description_loses_a_word(machine):
         assert public_text.public_host(host) == host
 
 
-NAMES = ["db17", "db-17.example.com", "janes-laptop", "alice", "/home/alice/x", "10.0.0.7", "a@b"]
+NAMES = ["db17", "db-17.example.com", "janes-laptop", "alice", "/srv/alice/x", "10.0.0.7", "a@b"]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -24,61 +24,60 @@ if TYPE_CHECKING:
     from tlb.fleet.bundle import Bundle
     from tlb.fleet.client import Fleet
 
+Scheduler = Annotated[
+    str, typer.Option(help="Address of a Dask scheduler, as tcp://HOST:8786 or tls://HOST:8786.")
+]
+Ssh = Annotated[
+    list[str] | None, typer.Option(metavar="HOST", help="Start a worker there by SSH; several.")
+]
+Local = Annotated[int, typer.Option(help="Workers to start here.", min=0, max=64)]
+Workers = Annotated[
+    int,
+    typer.Option(
+        help="To wait for; default: those that --ssh or --local start, else 1.", min=0, max=65_536
+    ),
+]
+Wait = Annotated[float, typer.Option(help="Minutes to wait for them.", min=0, max=DAY_MINUTES)]
+Patience = Annotated[
+    float, typer.Option(help="Seconds in which a lost worker may come back.", min=0, max=3600)
+]
 Minutes = Annotated[
     float, typer.Option(help="To measure on each computer.", min=0, max=DAY_MINUTES)
+]
+Chapters = Annotated[list[str] | None, typer.Option(help="Only this one; several.")]
+Output = Annotated[
+    Path | None, typer.Option(help="Write bundles into this folder, and add none to data/.")
+]
+Quantities = Annotated[
+    bool, typer.Option(help="Execute all chapters about each new machine in the end.")
 ]
 
 
 def fleet(
-    scheduler: Annotated[
-        str, typer.Option(help="Address of a Dask scheduler, as tcp://HOST:8786 or tls://HOST:8786.")
-    ] = "",
-    ssh: Annotated[
-        list[str] | None, typer.Option(metavar="HOST", help="Start a worker there by SSH; several.")
-    ] = None,
-    local: Annotated[int, typer.Option(help="Workers to start here.", min=0, max=64)] = 0,
-    workers: Annotated[
-        int, typer.Option(help="To wait for; default: those that --ssh or --local start, else 1.", min=0, max=65_536)
-    ] = 0,
-    wait: Annotated[
-        float, typer.Option(help="Minutes to wait for them.", min=0, max=DAY_MINUTES)
-    ] = 5.0,
-    patience: Annotated[
-        float, typer.Option(help="Seconds in which a lost worker may come back.", min=0, max=3600)
-    ] = 20.0,
+    scheduler: Scheduler = "",
+    ssh: Ssh = None,
+    local: Local = 0,
+    workers: Workers = 0,
+    wait: Wait = 5.0,
+    patience: Patience = 20.0,
     profile: Annotated[str, typer.Option(help="smoke, quick or full.")] = "quick",
     minutes: Minutes = 10.0,
-    chapter: Annotated[list[str] | None, typer.Option(help="Only this one; several.")] = None,
-    output: Annotated[
-        Path | None, typer.Option(help="Write bundles into this folder, and add none to data/.")
-    ] = None,
-    quantities: Annotated[
-        bool, typer.Option(help="Execute all chapters about each new machine in the end.")
-    ] = True,
-) -> None:  # fmt: skip
+    chapter: Chapters = None,
+    output: Output = None,
+    quantities: Quantities = True,
+) -> None:
     """Measure the book's campaign on many computers, by Dask.
 
     After a failure, the same command goes on from there."""
-    client = fleets.module("client")
-    known = discovery.measured_chapters()
-    if unknown := sorted({*(chapter or ())} - {*known}):
-        why = f"'{unknown[0][:80]}' has no grid; there are {', '.join(known)}"
-        raise Unavailable("bad-parameter", why)
+    client, machines = fleets.module("client"), dict[str, None]()
+    _check_chapters(chapter or [])
     wanted = grid.load_profile(profile)
     terminal.check_output(output)
-    machines: dict[str, None] = {}
+    keep = _into_folder(output) if output else _into_data(machines)
     with client.connected(scheduler, ssh or (), local, 60 * wait) as connection:
-        run = client.Fleet(
-            connection,
-            wanted,
-            tuple(chapter or ()),
-            60 * minutes,
-            _into_folder(output) if output else _into_data(machines),
-            expected=workers or len(ssh or ()) or local or 1,
-            wait_s=60 * wait,
-            patience_s=patience,
-            say=terminal.stage,
-        )
+        run = client.Fleet(connection, wanted, tuple(chapter or ()), 60 * minutes, keep)
+        run.expected = workers or len(ssh or ()) or local or 1
+        run.wait_s, run.patience_s, run.say = 60 * wait, patience, terminal.stage
         try:
             run.run()
         finally:
@@ -87,6 +86,14 @@ def fleet(
         finish(machines, quantities)
     if any(computer.why for computer in run.computers.values()):
         raise typer.Exit(1)
+
+
+def _check_chapters(names: list[str]) -> None:
+    """Raise Unavailable("bad-parameter") for a chapter that measures nothing."""
+    known = discovery.measured_chapters()
+    if unknown := sorted({*names} - {*known}):
+        why = f"'{unknown[0][:80]}' has no grid; there are {', '.join(known)}"
+        raise Unavailable("bad-parameter", why)
 
 
 def _into_data(machines: dict[str, None]) -> Callable[[Bundle], int]:
