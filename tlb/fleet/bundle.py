@@ -30,11 +30,10 @@ from tlb.machine.flushes import Flushes
 from tlb.machine.host import Host
 from tlb.machine.java_flags import Flags
 from tlb.machine.microarchitecture import UNKNOWN
-from tlb.measure import columns, states, survey
+from tlb.measure import columns, states
 from tlb.measure.outcome import SESSIONS
 from tlb.measure.publishing import Asked
 from tlb.measure.store import LACKING_POINTS, Store, write_published
-from tlb.report import discovery
 from tlb.system.files import IS_CLONE
 from tlb.system.optional import Lazy
 from tlb.system.reasons import Unavailable, if_available
@@ -309,7 +308,11 @@ def document_models() -> dict[str, type[BaseModel]]:
     """Return the model of each document by name: those of the machine, and in a clone those of
     chapters."""
     own: dict[str, type[BaseModel]] = {"flags": Flags, "flushes": Flushes}
-    return own | (discovery.documents() if IS_CLONE else {})
+    if not IS_CLONE:
+        return own
+    from tlb.report import discovery
+
+    return own | discovery.documents()
 
 
 def _check_document(name: str, stem: str, document: dict[str, Any]) -> None:
@@ -364,6 +367,10 @@ def _input(error: Exception) -> str:
 @cache
 def experiments() -> frozenset[str]:
     """Return the names of experiments that ask for points."""
+    # With NumPy and pandas, which a worker has not
+    from tlb.measure import survey
+    from tlb.report import discovery
+
     return frozenset({*discovery.table_of_contents(), survey.NAME})
 
 
