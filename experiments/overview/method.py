@@ -14,7 +14,6 @@ import pandas as pd
 
 from experiments import stlb_cliff, your_program
 from experiments.overview import CHAPTERS, chapter_name
-from experiments.overview.compare import CANNOT_TELL, DIFFERS, NO_DIFFERENCE
 from experiments.overview.error_rates import error_rates, lognormal_times, measured_ratio
 from experiments.overview.quantities import MethodPage
 from tlb.machine import host as hosts
@@ -22,6 +21,7 @@ from tlb.measure import campaign, survey
 from tlb.report import analysis, discovery
 from tlb.report.card import processes
 from tlb.report.chapter import Chapter
+from tlb.report.comparison import CANNOT_TELL, DIFFERS, NO_DIFFERENCE
 from tlb.report.quantities import Found
 from tlb.report.setting import hypervisor_name
 from tlb.report.verdicts import decided, inside

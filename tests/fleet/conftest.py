@@ -3,13 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
-from support.fleet import Processes
+from support import fleet
 
 
 @pytest.fixture
-def processes() -> Iterator[Processes]:
-    started = Processes()
-    try:
+def processes() -> Iterator[fleet.Processes]:
+    with fleet.processes() as started:
         yield started
-    finally:
-        started.end()

@@ -1,279 +1,375 @@
-"""A bundle from end to end: packed, the same bytes each time, checked, added whole or not at all,
-and never over what is there."""
+"""Bundles: what is in one, that it comes back whole, and 100 hostile ones, each refused in a
+sentence."""
 
+import datetime
+import io
 import json
-import os
-import shutil
-import signal
-import sys
-from itertools import count
+import stat
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from support import bundles
-from support.campaigns import tree
-from support.common import ended, refusal
+from support.bundles import HOST, MACHINE, ROWS, files, packed, with_rows, with_values
+from support.common import ROOT, ended, refusal
+from support.synthetic import Stated
 
-from experiments.overview import profile
-from tlb.cli import bundle as commands
-from tlb.fleet import accept, archive, check, lines, pack
+from tlb.fleet import bundle, public_text
+from tlb.fleet.add import add
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
-from tlb.measure.record import Record
 from tlb.measure.store import Store
-from tlb.system import files
+from tlb.system.reasons import REASONS, Unavailable
 
-MACHINE, OF_CHAPTER = bundles.MACHINE, profile.of_chapter
-LATER = [
-    bundles.row(
-        256, layout, started_at="2025-03-01T00:00:00Z", wall_ns=wall, arena_bytes=256 * 4096
+REFUSED = {"bundle-unsafe", "bundle-foreign", "bundle-private", "bundle-impossible"}
+PUBLISHED = Store(ROOT / "data")
+
+
+def rows_of(store: Store, machine: str) -> list[str]:
+    return sorted(record.model_dump_json() for record, _ in store.published(machine))
+
+
+# --- good ones
+
+
+def test_a_machine_comes_back_as_it_was(tmp_path):
+    read, store = bundle.read(bundles.good()), Store(tmp_path)
+    assert (read.machine, read.host) == (MACHINE, HOST)
+    assert sorted(record.model_dump_json() for record, _ in read.rows) == sorted(
+        record.model_dump_json() for record in ROWS
     )
-    for layout, wall in (("spread", 1.3e8), ("packed", 1.4e8))
-]
+    assert {experiment for _, asked in read.rows for experiment in asked} == {bundles.EXPERIMENT}
+    assert add(store, read)[1:] == (len(ROWS), 0)
+    assert add(store, read)[1:] == (0, len(ROWS))
+    assert store.read_document(MACHINE, "flushes") == bundles.FLUSHES
+    assert bundle.make(store, MACHINE)[0] == bundles.good()  # to the byte
 
 
-def of(rows: list[Record], host: Host = bundles.HOST) -> bytes:
-    """A bundle of a machine with these rows."""
-    data = b"".join(lines.written(row) for row in rows)
-    described = json.dumps(host.model_dump(mode="json"), indent=2, sort_keys=True).encode() + b"\n"
-    return check.sealed(
-        hosts.machine_id(host),
-        bundles.files() | {"page_chase.jsonl": data, "machine.json": described},
-    )
+def test_rows_are_added_to_those_that_are_there(tmp_path):
+    store, more = Store(tmp_path / "a"), Store(tmp_path / "b")
+    add(store, bundle.read(bundles.good()))
+    bundles.filled(more, rows=[*ROWS, bundles.row(256), bundles.row(64, repeat=1)])
+    assert add(store, bundle.read(bundle.make(more, MACHINE)[0]))[1:] == (2, len(ROWS))
+    assert len(rows_of(store, MACHINE)) == len(ROWS) + 2
 
 
-def opened(rows: list[Record], host: Host = bundles.HOST) -> check.Bundle:
-    return check.opened(of(rows, host))
+def test_a_published_machine_comes_back_whole(tmp_path):
+    machine = "emerald-rapids-64b9489c"
+    content, left_out = bundle.make(PUBLISHED, machine)
+    read, store = bundle.read(content), Store(tmp_path)
+    add(store, read)
+    assert read.machine == machine and left_out == []
+    assert rows_of(store, machine) == rows_of(PUBLISHED, machine)
 
 
-@pytest.fixture(autouse=True)
-def no_quantities(monkeypatch) -> None:
-    """What a profile says of rows is others' tests' concern, and takes longer than all else here;
-    the commands' test has a real one."""
-    monkeypatch.setattr(
-        profile,
-        "of_chapter",
-        lambda chapter: profile.Profile(machine=chapter.machine, quantities=()),
-    )
+@pytest.mark.parametrize("machine", PUBLISHED.machines())
+def test_no_published_description_loses_a_word(machine):
+    for path in sorted((PUBLISHED.root / machine).glob("machine*.json")):
+        host = Host.model_validate_json(path.read_bytes())
+        assert public_text.public_host(host) == host
 
 
-@pytest.fixture
-def data(tmp_path) -> Store:
-    """data/ with the machine in it, taken in from a bundle."""
-    store = Store(tmp_path / "data")
-    accept.add(store, check.opened(bundles.good()))
-    return store
+NAMES = ["db17", "db-17.example.com", "janes-laptop", "alice", "/srv/alice/x", "10.0.0.7", "a@b"]
 
 
-def test_what_was_packed_comes_out_the_same(tmp_path):
-    store, path = Store(tmp_path / "own"), tmp_path / "a.tlb.zip"
-    bundles.filled(store)
-    packed = pack.write(store, MACHINE, path)
-    accepted = check.opened(archive.read(path))
-    assert (accepted.machine, accepted.host) == (MACHINE, bundles.HOST)
-    assert [*accepted.records()] == bundles.ROWS
-    assert packed.left_out == [] and accepted.states == {bundles.STATE: len(bundles.ROWS)}
-    assert json.loads(accepted.files["flushes.json"]) == bundles.FLUSHES
-    first = path.read_bytes()
-    os.utime(store.root / MACHINE / "machine.json", (0, 0))
-    pack.write(store, MACHINE, path)
-    assert path.read_bytes() == first and {*tmp_path.iterdir()} == {tmp_path / "own", path}
-
-
-def test_documents_of_other_versions_and_chapters_stay(tmp_path):
-    store = Store(tmp_path / "own")
-    bundles.filled(store)
-    store.ask(MACHINE, "my_own_notebook", [bundles.ROWS[0].point])
-    for name in ("flags", "mine", "lacking"):
-        store.write_document(MACHINE, name, {"x": 1})
-    packed = pack.write(store, MACHINE, tmp_path / "a.tlb.zip")
-    assert packed.left_out == ["flags.json, of another version", "mine.json, of another version"]
-    assert check.opened(archive.read(tmp_path / "a.tlb.zip")).grids.keys() == {bundles.EXPERIMENT}
-
-
-@pytest.mark.parametrize("lack", ["rows", "machine"])
-def test_nothing_is_packed_of_nothing(lack, tmp_path):
-    store = Store(tmp_path / "own")
-    if lack == "rows":
-        store.write_machine(MACHINE, bundles.HOST.model_dump(mode="json"))
-    assert refusal(pack.write, store, MACHINE, tmp_path / "a.tlb.zip") == "no-data"
-    assert not (tmp_path / "a.tlb.zip").exists()
-
-
-# --- into data/
-
-
-def test_rows_come_into_data_as_they_are_and_all_else_is_made_anew(data):
-    folder = data.root / MACHINE
-    assert (
-        data.machines() == [MACHINE]
-        and [*data.records(MACHINE, ["page_chase"]).values()] == bundles.ROWS
-    )
-    assert {path.name for path in data.root.iterdir()} == {MACHINE}
-    assert b"4 | 0 | 4 |" in (folder / "README.md").read_bytes()
-
-
-def renamed(**changes: Any) -> Host:
-    """The same kind of computer, and another one."""
-    return bundles.HOST.model_copy(update={"installation": "fedcba9876543210"} | changes)
-
-
-def test_what_is_there_already_changes_nothing(data):
-    before = tree(data.root)
-    for content, known in ((bundles.good(), 4), (of(bundles.ROWS[1:]), 3)):
-        added = accept.add(data, check.opened(content))
-        assert (added.rows, added.known) == (0, known) and tree(data.root) == before
-
-
-def stored(data: Store) -> check.Bundle:
-    """What data/ has of the machine, as a bundle."""
-    return pack.pack(data, MACHINE).bundle
-
-
-@pytest.mark.parametrize("is_newer", [True, False])
-def test_a_bundle_adds_rows_and_the_newer_description_and_rewrites_none(tmp_path, is_newer):
-    data, host = Store(tmp_path), bundles.HOST.model_copy(update={"kernel_release": "6.2.0"})
-    later = [row.model_copy(update={"state": hosts.state(host)}) for row in LATER]
-    # Of a key that is there.
-    again = bundles.row(noisy="uneven", started_at="2025-02-02T00:00:00Z", wall_ns=2e8)
-    old, new = check.opened(bundles.good()), opened([again, *later] if is_newer else later, host)
-    one, two = (old, new) if is_newer else (new, old)
-    accept.add(data, one)
-    before = data.published(MACHINE)
-    added = accept.add(data, two)
-    after = data.published(MACHINE)
-    assert (added.rows, added.known) == ((2, 1) if is_newer else (4, 0))
-    assert len(after) == 6 and [row for row in after if row in before] == before
-    assert data.read_machine(MACHINE)["kernel_release"] == "6.2.0"
-    earlier = data.read_document(MACHINE, f"machine-{bundles.STATE}")
-    assert earlier["kernel_release"] == bundles.HOST.kernel_release
-    assert data.load(MACHINE, bundles.EXPERIMENT).shape[0] == 4  # the points that were asked for
-    assert stored(data).hosts.keys() == {bundles.STATE, hosts.state(host)}
-
-
-@pytest.mark.parametrize("is_back", [True, False])
-def test_a_row_that_began_before_the_one_in_front_of_it_is_remarked(is_back):
-    rows = [*LATER, bundles.ROWS[0]] if is_back else [bundles.ROWS[0], *LATER]
-    remarks = " ".join(commands.remarks(opened(rows)))
-    assert ("1 rows began before" in remarks) is is_back
-
-
-@pytest.mark.parametrize(("ms", "is_short"), [(29, True), (31, False)])
-def test_rows_that_were_timed_for_less_than_half_of_their_region_are_remarked(ms, is_short):
-    row = bundles.row().model_copy(update={"region_ms": 60, "elapsed_ns": ms * 1e6})
-    bundle = SimpleNamespace(states={}, hosts={}, records=lambda: [row])
-    assert any("less than half" in remark for remark in commands.remarks(bundle)) is is_short
-
-
-OTHER_ORDER = bundles.row(checksum="f" * 16, started_at="2025-05-05T05:05:05Z")
+@pytest.mark.parametrize("name", NAMES)
+def test_names_in_a_description_are_left_out_and_rows_keep_their_state(name, tmp_path):
+    changes = {
+        "kernel_release": f"6.1.0-{name}",
+        "c_compiler": f"gcc: gcc ({name}) 12.2.0",
+        "cpu_model": f"Intel Xeon 9000 {name}",
+        "background": {"swap": f"on {name}"},
+        "mitigations": {"meltdown": f"Mitigation: {name}"},
+    }
+    host = Stated(changes=changes).host()
+    store = Store(tmp_path)
+    rows = [bundles.row(64, state=hosts.state(host), compiler=f"gcc: gcc ({name}) 12.2.0")]
+    content, _ = bundle.make(store, bundles.filled(store, host, rows))
+    read = bundle.read(content)
+    text = json.dumps(read.host.model_dump(mode="json")) + read.rows[0][0].model_dump_json()
+    assert name not in text and read.rows[0][0].state == hosts.state(read.host)
+    assert read.host.c_compiler == "gcc 12.2.0" and read.host.kernel_release == "6.1.0"
 
 
 @pytest.mark.parametrize(
-    ("code", "rows", "host"),
+    ("parse", "text"),
     [
-        ("bundle-known", bundles.ROWS, renamed()),
-        ("bundle-known", [*LATER, bundles.ROWS[0]], renamed()),
-        ("bundle-impossible", LATER, renamed(kernel_release="6.3.0")),  # a state of another machine
-        ("bundle-impossible", [OTHER_ORDER], renamed()),
-        ("bundle-impossible", LATER, bundles.HOST),  # whose name is another computer's in data/
+        (public_text.compiler, "cc: cc (Debian 12.2.0-14+deb12u1) 12.2.0"),
+        (public_text.compiler, "gcc: gcc (GCC) 11.5.0 20240719 (Red Hat 11.5.0-5)"),
+        (public_text.compiler, "clang: Ubuntu clang version 18.1.3 (1ubuntu1)"),
+        (public_text.linux_release, "6.8.0-45-generic"),
+        (public_text.linux_release, "5.14.0-427.13.1.el9_4.x86_64"),
+        (public_text.linux_release, "5.15.167.4-microsoft-standard-WSL2"),
+        (public_text.cpu_model, "Intel(R) Xeon(R) Platinum 8375C CPU @ 2.90GHz"),
+        (public_text.cpu_model, "AMD EPYC 7763 64-Core Processor"),
+        (public_text.cpu_model, "Neoverse-N1"),
     ],
 )
-def test_what_data_knows_better_is_refused(code, rows, host, data):
-    if host == bundles.HOST:
-        data.write_machine(MACHINE, renamed().model_dump(mode="json"))
-    before = tree(data.root)
-    assert refusal(accept.add, data, opened(rows, host)) == code
-    assert tree(data.root) == before and {path.name for path in data.root.iterdir()} == {MACHINE}
+def test_common_names_and_versions_are_kept_whole(parse, text):
+    assert parse(text) == text
 
 
-# --- kills
-
-STEPS = {"add", "_write", "staged", "put_folder", "write_bytes"}
-STEPS |= {"rename", "rmtree", "sync_folder", "_exchanged", "replace", "write_published"}
+# --- hostile ones
 
 
-def killed(step: int, data: Path, accepted: check.Bundle) -> bool:
-    """Adds a bundle in a process of its own, which is killed as it enters or leaves its `step`-th
-    call of STEPS; whether it was."""
-    left = step
+def described(**changes: Any) -> Callable[[], bytes]:
+    """A bundle whose description has other fields, a path to them with dots."""
 
-    def dies(frame: Any, event: str, argument: object) -> None:
-        nonlocal left
-        if event in ("call", "return") and frame.f_code.co_name in STEPS:
-            left -= 1
-            if not left:
-                os.kill(os.getpid(), signal.SIGKILL)
+    def change(content: dict[str, Any]) -> None:
+        for path, value in changes.items():
+            *folders, last = path.split("__")
+            place = content
+            for folder in folders:
+                place = place[folder]
+            place[last] = value
 
-    child = os.fork()
-    if not child:
-        try:
-            sys.setprofile(dies)
-            accept.add(Store(data), accepted)
-            sys.setprofile(None)
-        finally:
-            os._exit(0)
-    _, status = os.waitpid(child, 0)
-    return os.WIFSIGNALED(status)
+    return lambda: bundles.changed(bundle.MACHINE, change)
 
 
-@pytest.mark.endurance
-@pytest.mark.parametrize("is_exchanged", [True, False])
-def test_a_kill_leaves_either_what_was_or_what_is_to_be(is_exchanged, tmp_path, monkeypatch):
-    """At every step; where the file system cannot exchange two names, the next `add` puts back what
-    was."""
-    if not is_exchanged:
-        monkeypatch.setattr(files, "_exchanged", lambda one, other: False)
-    accepted, finished = opened(LATER), Store(tmp_path / "finished")
-    accept.add(finished, check.opened(bundles.good()))
-    shutil.copytree(finished.root, tmp_path / "begun")
-    before = tree(finished.root)
-    accept.add(finished, accepted)
-    after, seen = tree(finished.root), set()
-    for step in count(1):
-        root = tmp_path / f"data-{step}"
-        shutil.copytree(tmp_path / "begun", root)
-        was_killed = killed(step, root, accepted)
-        there = {name: content for name, content in tree(root).items() if not name.startswith(".")}
-        if is_exchanged or there:
-            assert there in (before, after), step
-        seen.add("after" if there == after else "before" if there else "between")
-        if not was_killed:
-            break
-        if there != after:
-            accept.add(Store(root), accepted)
-            assert tree(root) == after
-    assert there == after and step > 20
-    assert seen == {"before", "after"} | (set() if is_exchanged else {"between"})
+def flushes(**changes: Any) -> Callable[[], bytes]:
+    return lambda: bundles.changed("documents/flushes.json", lambda content: content | changes)
 
 
-# --- the commands
+def member(name: str, content: bytes = b"{}") -> Callable[[], bytes]:
+    return lambda: packed([*files().items(), (name, content)])
 
 
-def run(monkeypatch, capsys, *arguments: object) -> tuple[int, str, str]:
-    return ended(monkeypatch, *map(str, arguments)), *capsys.readouterr()
+def document(text: bytes) -> Callable[[], bytes]:
+    return lambda: packed(files() | {"documents/flushes.json": text})
 
 
-def test_three_commands_bring_a_machine_from_one_data_into_another(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(profile, "of_chapter", OF_CHAPTER)
-    monkeypatch.setattr(profile, "refresh", list)
-    monkeypatch.setenv("TLB_DATA", str(tmp_path / "theirs"))
-    bundles.filled(Store(tmp_path / "theirs").own)
-    path, ours = tmp_path / "x.tlb.zip", Store(tmp_path / "ours")
-    for name in (MACHINE, f"own/{MACHINE}"):
-        code, out, _ = run(monkeypatch, capsys, "bundle", name, "--output", path)
-        assert code == 0 and "4 rows of page_chase; " in out and bundles.STATE in out
-    monkeypatch.setenv("TLB_DATA", str(ours.root))
-    code, out, _ = run(monkeypatch, capsys, "check-bundle", path)
-    assert code == 0 and "Intel Xeon 9000" in out and "unknown 4" in out
-    assert not ours.root.exists()
-    code, out, _ = run(monkeypatch, capsys, "add-bundle", path)
-    assert code == 0 and "4 new rows" in out and ours.machines() == [MACHINE]
-    assert len(profile.read(ours, MACHINE).quantities) == 30
-    for command in ("check-bundle", "add-bundle"):
-        code, _, err = run(monkeypatch, capsys, command, path)
-        assert code == 1 and len(err.splitlines()) == 1 and "already" in err
-    folder = ["bundle", MACHINE, "--output", ours.root]
-    code, _, err = run(monkeypatch, capsys, *folder)
-    assert code == 2 and len(err.splitlines()) == 1 and [*tmp_path.glob(".*")] == []
+def values(**changes: Any) -> Callable[[], bytes]:
+    return lambda: with_values(**changes)
+
+
+def without(name: str) -> Callable[[], bytes]:
+    return lambda: packed({one: text for one, text in files().items() if one != name})
+
+
+def link(name: str) -> Callable[[], bytes]:
+    entry = zipfile.ZipInfo(name)
+    entry.external_attr = (stat.S_IFLNK | 0o777) << 16
+    return lambda: packed([*files().items(), (entry, b"/etc/passwd")])
+
+
+def repeated(change: Callable[[pa.Table], pa.Table]) -> Callable[[], bytes]:
+    return lambda: with_rows(change(bundles.rows_table()))
+
+
+def cast(name: str, kind: pa.DataType) -> Callable[[], bytes]:
+    def change(table: pa.Table) -> pa.Table:
+        place = table.schema.get_field_index(name)
+        column = table[name].cast(kind)
+        return table.set_column(place, pa.field(name, kind), column)
+
+    return repeated(change)
+
+
+def truncated(share: float) -> Callable[[], bytes]:
+    return lambda: bundles.good()[: int(len(bundles.good()) * share)]
+
+
+def bomb(name: str, size: int) -> Callable[[], bytes]:
+    return lambda: packed(files() | {name: bytes(size)})
+
+
+def long_list() -> bytes:
+    """A file of a few kB whose rows have many millions of values."""
+    table = bundles.rows_table().slice(0, 1)
+    numbers = pa.array([[6.5] * 30_000_000], pa.list_(pa.float64()))
+    place = table.schema.get_field_index("batch_ns_per_access")
+    file = io.BytesIO()
+    parquet.write_table(
+        table.set_column(place, "batch_ns_per_access", numbers), file, compression="zstd"
+    )
+    return packed(files() | {bundle.ROWS: file.getvalue()})
+
+
+def overwritten(at: int) -> Callable[[], bytes]:
+    def damaged() -> bytes:
+        content = bytearray(files()[bundle.ROWS])
+        content[at] ^= 0xFF
+        return packed(files() | {bundle.ROWS: bytes(content)})
+
+    return damaged
+
+
+FREE_TEXTS = [
+    "cpu_model", "kernel_release", "c_compiler", "vendor", "microcode", "hypervisor", "os", "arch",
+    "installation", "boot_id", "xen_guest", "thp__enabled", "thp__defrag", "noise__governor",
+    "noise__smt", "memory__limit_source", "pmu__reason", "tlb_reason",
+]  # fmt: skip
+HOSTILE: dict[str, Callable[[], bytes]] = {
+    # the file
+    "empty": lambda: b"",
+    "text": lambda: b"not a zip",
+    **{f"the first {share:.0%}": truncated(share) for share in (0.1, 0.5, 0.9, 0.99)},
+    "no members": lambda: packed({}),
+    "no rows": without("rows.parquet"),
+    "no description": without("machine.json"),
+    "two rows": member("rows.parquet"),
+    "two descriptions": member("machine.json"),
+    **{
+        f"a member {name}": member(name)
+        for name in (
+            "../machine.json", "/etc/passwd", "documents/../../x.json", "documents/", "x", "rows.PARQUET",
+            "documents/a/b.json", "machine-xyz.json", "C:\\x.json", "documents/\u202e.json",
+            "quantities.json", "README.md", "documents/unknown.json", "machine-0123456789ab.json",
+        )
+    },
+    "a link": link("documents/flags.json"),
+    "a linked description": link("machine-0123456789ab.json"),
+    "many members": lambda: packed(
+        files() | {f"documents/d{number}.json": b"{}" for number in range(100)}
+    ),
+    "a bomb of a document": bomb("documents/flushes.json", 8 << 20),
+    "a bomb of rows": bomb("rows.parquet", 80 << 20),
+    # documents
+    "no JSON": document(b"{"),
+    "a list": document(b"[]"),
+    "invalid UTF-8": document(b'{"state": "\xff"}'),
+    "a key twice": document(b'{"state": 1, "state": 2}'),
+    "NaN": document(b'{"pti": NaN}'),
+    "Infinity": document(b'{"pti": Infinity}'),
+    "nested": document(b'{"a": ' * 5000 + b"1" + b"}" * 5000),
+    "a large number": document(b'{"schema_version": 1e400}'),
+    "a larger integer": document(b'{"schema_version": ' + b"9" * 40 + b"}"),
+    "another version": flushes(schema_version=2),
+    "an unknown field": flushes(more=1),
+    "a field of another type": flushes(pti="false"),
+    "a state that names": flushes(state="db17"),
+    "means that name": flushes(means=["db17"]),
+    "means that are a text": flushes(means="cc"),
+    "markup": flushes(state="<script>"),
+    "control characters": flushes(state="\x1b[2J"),
+    "a long text": flushes(state="a" * 1000),
+    # the description
+    **{
+        f"{name} in {field}": described(**{field: name})
+        for field in FREE_TEXTS
+        for name in ("db-17.example.com", "alice")
+    },
+    "a host's name among mitigations": described(mitigations={"db17": "Not affected"}),
+    "a host's name in a mitigation": described(mitigations={"meltdown": "Mitigation: db17"}),
+    "a host's name in a task": described(background={"swap": "on db17"}),
+    "a host's name as a task": described(background={"db17": "off"}),
+    "a host's name on the command line": described(boot=["root=db17"]),
+    "a host's name as a page size": described(mthp={"db17": "never"}),
+    "no memory": described(memory__total_bytes=0),
+    "no CPU": described(logical_cpus=0),
+    "a page of 5 bytes": described(base_page_bytes=5),
+    "a text for a number": described(logical_cpus="2"),
+    "an unknown microarchitecture": described(microarchitecture="db17"),
+    # the rows
+    "no Parquet": lambda: packed(files() | {bundle.ROWS: b"PAR1" * 100}),
+    **{f"a byte at {at}": overwritten(at) for at in (4, 200, -1, -5, -50)},
+    "no row": repeated(lambda table: table.slice(0, 0)),
+    "a row twice": repeated(lambda table: pa.concat_tables([table, table.slice(0, 1)])),
+    "a column less": repeated(lambda table: table.drop_columns(["ns_per_access"])),
+    "a column more": repeated(lambda table: table.append_column("db17", pa.array(["x"] * len(table)))),
+    "a result that names": repeated(
+        lambda table: table.append_column("db17", pa.array([1.0] * len(table)))
+    ),
+    "metadata": repeated(lambda table: table.replace_schema_metadata({"host": "db17"})),
+    "columns in another order": repeated(lambda table: table.select(table.column_names[::-1])),
+    "times as integers": cast("elapsed_ns", pa.int64()),
+    "texts as bytes": cast("compiler", pa.binary()),
+    "a long list": long_list,
+    "NaN ns": values(ns_per_access=float("nan")),
+    "infinite ns": values(elapsed_ns=float("inf")),
+    "negative ns": values(elapsed_ns=-1.0),
+    "no ns": values(ns_per_access=None),
+    "microseconds": values(ns_per_access=0.0065),
+    "negative batches": values(batch_ns_per_access=[-6.4, 6.5, 6.6]),
+    "no batches": values(batch_ns_per_access=[]),
+    "a negative count": values(minor_faults=-1),
+    "no access": values(accesses=0),
+    "another seed": values(seed=1),
+    "another kernel": values(kernel="db17"),
+    "another page size": values(pages="3k"),
+    "another backing": values(backing="2m"),
+    "a compiler that names": values(compiler="gcc (db17) 12"),
+    "a state that is none": values(state="db17"),
+    "a day that is none": values(started_at="2025-02-31T12:00:00Z"),
+    "the future": values(started_at="2999-01-01T12:00:00Z"),
+    "a checksum that is none": values(checksum="db17"),
+    "a chapter that is none": values(experiments=["db17"]),
+    "no chapter": values(experiments=[]),
+    "an event that names": values(
+        counters=[{"quantity": "walk", "value": 1.0, "reason": None, "event": "db17", "running_percent": None}]
+    ),
+    "a reason that names": values(
+        counters=[{"quantity": "walk", "value": None, "reason": "db17", "event": None, "running_percent": None}]
+    ),
+    "an option that is none": values(options=["db17"]),
+    "a CPU that is none": values(cpu=99),
+    "an arena larger than memory": values(arena_bytes=1 << 50),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_bundle_is_refused_in_one_sentence(name, tmp_path):
+    path = tmp_path / "x.tlb.zip"
+    path.write_bytes(HOSTILE[name]())
+    with pytest.raises(Unavailable) as why:
+        bundle.read_file(path)
+    assert why.value.code in REFUSED
+    assert str(why.value).isprintable() and len(str(why.value)) < 600
+    assert str(why.value).endswith(REASONS[why.value.code].remedy)
+
+
+def test_there_are_a_hundred_hostile_bundles():
+    assert len(HOSTILE) >= 100
+
+
+def test_a_link_and_a_folder_are_no_bundle(tmp_path):
+    path = tmp_path / "x.tlb.zip"
+    path.symlink_to(ROOT / "README.md")
+    for place in (path, tmp_path, tmp_path / "absent"):
+        assert refusal(bundle.read_file, place) == "no-bundle"
+
+
+def test_another_computer_of_the_same_name_is_refused(tmp_path):
+    store = Store(tmp_path)
+    store.write_machine(MACHINE, Stated().host().model_dump(mode="json"))
+    assert refusal(add, store, bundle.read(bundles.good())) == "bundle-impossible"
+
+
+def test_a_clock_that_is_behind_by_a_day_is_forgiven():
+    now = datetime.datetime(2025, 1, 30, 13, tzinfo=datetime.UTC)
+    assert bundle.read(bundles.good(), now).machine == MACHINE
+
+
+# --- commands
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
+    return tmp_path / "data"
+
+
+def test_a_folder_of_bundles_is_added_whole_or_not_at_all(data, tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "a.tlb.zip").write_bytes(bundles.good())
+    (folder / "b.tlb.zip").write_bytes(HOSTILE["negative ns"]())
+    words = ["bundle", "add", "--no-quantities", str(folder)]
+    assert ended(monkeypatch, *words) == 1 and not data.exists()
+    (folder / "b.tlb.zip").unlink()
+    assert ended(monkeypatch, *words) == 0 and Store(data).machines() == [MACHINE]
+    capsys.readouterr()
+    assert ended(monkeypatch, *words) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_what_is_made_can_be_checked(data, tmp_path, monkeypatch, capsys):
+    machine = bundles.filled(Store(data).own)
+    path = tmp_path / "made.tlb.zip"
+    assert ended(monkeypatch, "bundle", "make", machine, "--output", str(path)) == 0
+    assert ended(monkeypatch, "bundle", "check", str(path)) == 0
+    assert f"{len(ROWS)} rows" in capsys.readouterr().out

@@ -1,229 +1,166 @@
-"""Who may speak in a fleet, how its workers end, and the commands of its guide."""
+"""A fleet of made-up computers on loopback: what arrives, who is waited for, what is refused, and
+what is lost when a worker or the scheduler is killed."""
 
-import asyncio
-import os
-import re
-import shlex
-import signal
-import socket
-import stat
-import sys
-import tempfile
-import time
-from collections import Counter
-from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
 
-import distributed
+import dask
 import pytest
-import typer
+from distributed import Client
+from support import fleet
 from support.common import LONG_S, ended, free_port, refusal, wait_until
+from support.fleet import GRIDS, Processes, machine_of
 
-from tlb import cli
-from tlb.cli import fleet as commands
-from tlb.fleet import accept, check, tls, worker
-from tlb.fleet.client import Computer, Fleet
-from tlb.fleet.worker import Campaign, Measured
+from experiments.overview import campaign as book
+from tlb.fleet import client
+from tlb.fleet.add import add
+from tlb.fleet.bundle import Bundle
+from tlb.fleet.client import Fleet
+from tlb.measure import grid
 from tlb.measure.store import Store
-from tlb.system.files import ROOT
-from tlb.system.reasons import REASONS, Unavailable
+from tlb.report import claims
+from tlb.system.reasons import Unavailable
 
-GUIDE = (ROOT / "book" / "fleet.md").read_text(encoding="utf-8")
-
-
-# --- the certificate
+PROFILE = grid.load_profile("smoke").model_copy(update={"repeats": 5})
 
 
-def test_it_is_made_once_for_this_user_alone_and_one_that_others_may_read_is_refused(tmp_path):
-    path = tmp_path / "state" / "fleet.pem"
-    old = os.umask(0)
-    try:
-        with ThreadPoolExecutor(4) as pool:
-            (pem,) = {*pool.map(tls.shared, [path] * 4)}
-    finally:
-        os.umask(old)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600 and [*path.parent.iterdir()] == [path]
-    assert tls.shared(path) == pem
-    path.chmod(0o644)
-    assert refusal(tls.shared, path) == "fleet-certificates"
-    path.chmod(0o600)
-    for text in ("none", pem[: len(pem) // 2], "\xff"):
-        path.write_text(text)
-        assert refusal(tls.shared, path) == "fleet-certificates"
+class Loopback:
+    """A scheduler, workers and a client."""
 
+    def __init__(self, processes: Processes, root: Path):
+        self.processes, self.root = processes, root
+        self.data, self.lines = Store(root / "client"), list[str]()
+        port = free_port()
+        self.address = f"tcp://127.0.0.1:{port}"
+        processes.start("scheduler", fleet.schedule, port)
 
-def beside_a_scheduler(pem: str, look: Callable[[str], Awaitable[None]]) -> None:
-    """Run `look` with the address of a scheduler."""
+    def workers(self, *names: str, **how: str) -> None:
+        for name in names:
+            self.processes.start(name, fleet.work, name, self.address, self.root / name, **how)
 
-    async def both() -> None:
-        address = f"tls://127.0.0.1:{free_port()}"
-        serving = asyncio.create_task(worker.serve(address, pem))
-        try:
-            await look(address)
-        finally:
-            serving.cancel()
-            await asyncio.gather(serving, return_exceptions=True)
+    def keep(self, read: Bundle) -> int:
+        return add(self.data, read).rows
 
-    worker.configure()
-    asyncio.run(both())
-
-
-@pytest.mark.parametrize("who", ["another fleet's member", "nobody's"])
-def test_a_scheduler_lets_in_nobody_but_members(tmp_path, who):
-    pem, other = tls.shared(tmp_path / "ours.pem"), tls.shared(tmp_path / "theirs.pem")
-    theirs = tls.security(other if who == "another fleet's member" else "")
-    theirs.tls_ca_file = tls.security(pem).tls_ca_file  # who trusts us, but is none of us
-
-    async def look(address: str) -> None:
-        ours = tls.security(pem).get_connection_args("client")
-        comm = await distributed.core.connect(address, timeout=LONG_S, **ours)
-        await comm.close()
-        with pytest.raises((OSError, TimeoutError)):
-            await distributed.core.connect(
-                address if theirs.tls_client_cert else address.replace("tls", "tcp"),
-                timeout=2,
-                **theirs.get_connection_args("client"),
+    def run(self, expected: int, **how: float) -> Fleet:
+        with dask.config.set(fleet.DASK), Client(self.address, timeout=LONG_S) as connection:
+            made = Fleet(
+                connection,
+                PROFILE,
+                (),
+                60.0,
+                self.keep,
+                expected=expected,
+                say=self.lines.append,
+                **{"wait_s": LONG_S, "patience_s": LONG_S} | how,
             )
-
-    beside_a_scheduler(pem, look)
-
-
-def test_a_worker_does_nothing_by_itself(tmp_path):
-    pem = tls.shared(tmp_path / "fleet.pem")
-
-    async def look(address: str) -> None:
-        how = {"security": tls.security(pem), "local_directory": str(tmp_path), **worker.QUIET}
-        async with worker.QuietWorker(address, nthreads=1, name="a", memory_limit=0, **how) as one:
-            callbacks = one.periodic_callbacks.values()
-            assert callbacks and not any(callback.is_running() for callback in callbacks)
-            assert one.state.nthreads == 1
-
-    beside_a_scheduler(pem, look)
+            self.made = made
+            made.run()
+        return made
 
 
-def test_without_a_scheduler_or_a_computer_patience_ends_it(tmp_path):
-    pem, address = tls.shared(tmp_path / "fleet.pem"), f"tls://127.0.0.1:{free_port()}"
-    worker.configure()
-    run = Fleet(Store(tmp_path / "here"), Campaign(), patience_s=0.1).run(address, pem)
-    assert refusal(asyncio.run, run) == "fleet-gone"
-    fleet = Fleet(Store(tmp_path / "here"), Campaign(), patience_s=1.0)
-    fleet.computers["silent"] = Computer("silent", heard=time.monotonic())
-    beside_a_scheduler(pem, lambda address: fleet.run(address, pem))
-    assert fleet.computers["silent"].why.code == "fleet-gone" and fleet.finished
+@pytest.fixture
+def loopback(processes, tmp_path, monkeypatch) -> Iterator[Loopback]:
+    monkeypatch.setattr(book, "grids_of", lambda scope, names=None: GRIDS)
+    monkeypatch.setattr(claims, "compared_points", lambda scope: lambda point: True)
+    monkeypatch.setattr(client, "POLL_S", 0.1)
+    monkeypatch.setattr(client, "STATUS_S", 0.2)
+    yield Loopback(processes, tmp_path)
 
 
-def test_with_fewer_computers_than_asked_patience_ends_it_and_says_how_many_came(tmp_path):
-    pem = tls.shared(tmp_path / "fleet.pem")
-    fleet = Fleet(Store(tmp_path / "here"), Campaign(), 64, patience_s=1.0)
-    for name in ("a", "b", "c"):
-        fleet.computers[name] = Computer(name, over=True)
-
-    async def look(address: str) -> None:
-        with pytest.raises(Unavailable) as why:
-            await fleet.run(address, pem)
-        assert (why.value.code, why.value.detail) == ("fleet-gone", "3 of 64 connected")
-
-    beside_a_scheduler(pem, look)
+def measured(root: Path, name: str) -> int:
+    """Return how many rows a computer's ledger has; 0 while it is being made."""
+    try:
+        return len(Store(root).own.records(machine_of(name)))
+    except sqlite3.OperationalError:
+        return 0
 
 
-def test_awaited_computers_are_counted_as_they_come(tmp_path, monkeypatch):
-    async def visit(self: Fleet, client: object, computer: Computer) -> None:
-        computer.over = True
-
-    async def come(*arrivals: set[str]) -> None:
-        for present in arrivals:
-            fleet._update(None, dict.fromkeys(present, "tls://a:1"))
-            await asyncio.sleep(0)
-
-    monkeypatch.setattr(Fleet, "_visit", visit)
-    counts = list[str]()
-    fleet = Fleet(Store(tmp_path), Campaign(), 2, count=counts.append)
-    asyncio.run(come({"a"}, {"a"}, {"a", "b"}, {"a", "b", "c"}))
-    assert counts == ["1 of 2 connected", "2 of 2 connected"] and len(fleet.computers) == 3
+def codes(made: Fleet) -> dict[str, str]:
+    return {name: one.why.code if one.why else "" for name, one in made.computers.items()}
 
 
-@pytest.mark.parametrize("place", ["127.0.0.1", "192.0.2.1"], ids=["a used port", "no own address"])
-def test_a_scheduler_that_cannot_listen_is_a_sentence(place, tmp_path):
-    pem = tls.shared(tmp_path / "fleet.pem")
-    worker.configure()
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"tls://{place}:{taken.getsockname()[1]}"
-        assert refusal(asyncio.run, worker.serve(address, pem)) == "bad-parameter"
+def test_each_computer_gives_the_rows_of_a_campaign_by_hand(loopback, tmp_path):
+    names = ["a", "b", "c"]
+    loopback.workers(*names)
+    assert codes(loopback.run(3)) == dict.fromkeys(names, "")
+    for name in names:
+        own = fleet.by_hand(name, tmp_path / "by hand" / name, PROFILE.repeats)
+        assert fleet.rows_of(loopback.data, machine_of(name)) == own
+    assert loopback.lines[0] == "0 of 3 connected" and "3 of 3 connected" in loopback.lines
+    assert any("%" in line for line in loopback.lines)  # progress, while they measure
+    again = loopback.run(3)
+    assert sum(one.rows for one in again.computers.values()) == 0  # nothing is measured twice
 
 
-def test_a_worker_whose_port_is_used_is_a_sentence_at_once(tmp_path, monkeypatch):
-    pem = tls.shared(tmp_path / "fleet.pem")
-    monkeypatch.setattr(worker, "_keep_off", lambda cpu: None)
-    monkeypatch.setattr(worker, "_on_end", lambda *given: None)
-
-    async def look(address: str) -> None:
-        with socket.create_server(("0.0.0.0", 0)) as taken, pytest.raises(Unavailable) as why:
-            await worker.work(address, "a", pem, LONG_S, taken.getsockname()[1])
-        assert why.value.code == "bad-parameter"
-
-    beside_a_scheduler(pem, look)
+def test_with_fewer_computers_than_expected_those_that_came_are_kept(loopback):
+    loopback.workers("a", "b")
+    with pytest.raises(Unavailable) as why:
+        loopback.run(64, wait_s=5.0)
+    assert (why.value.code, why.value.detail) == ("fleet-gone", "2 of 64 connected")
+    assert len(loopback.data.machines()) == 2
 
 
-# --- commands
+def test_a_killed_worker_is_noticed_and_goes_on_when_it_comes_back(loopback, tmp_path):
+    loopback.workers("a", "b")
+    running = threading.Thread(target=loopback.run, args=(2,))
+    running.start()
+    assert wait_until(lambda: measured(tmp_path / "a", "a") > 3)
+    loopback.processes.kill("a")
+    assert wait_until(lambda: any(line.startswith("a is lost") for line in loopback.lines))
+    loopback.processes.again("a")
+    running.join()
+    assert codes(loopback.made) == {"a": "", "b": ""}
+    own = fleet.by_hand("a", tmp_path / "by hand", PROFILE.repeats)
+    assert fleet.rows_of(loopback.data, machine_of("a")) == own
 
 
-def tlb(monkeypatch, capsys, *words: str) -> tuple[int, str]:
-    status, (out, err) = ended(monkeypatch, "fleet", *words), capsys.readouterr()
-    assert out == "" and len(err.splitlines()) == 1
-    return status, err
+def test_a_worker_that_stays_away_is_given_up_and_the_others_are_kept(loopback, tmp_path):
+    loopback.workers("a", "b")
+    running = threading.Thread(target=loopback.run, args=(2,), kwargs={"patience_s": 1.0})
+    running.start()
+    assert wait_until(lambda: measured(tmp_path / "a", "a") > 1)
+    loopback.processes.kill("a")
+    running.join()
+    assert codes(loopback.made) == {"a": "fleet-gone", "b": ""}
+    assert loopback.data.machines() == [machine_of("b")]
 
 
-def test_bad_arguments_and_a_lack_of_packages_are_one_sentence(monkeypatch, capsys, tmp_path):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert tlb(monkeypatch, capsys)[0] == 2
-    for how in (["--profile", "nope"], ["--chapter", "nope"], ["--chapter", "index"]):
-        assert tlb(monkeypatch, capsys, "--scheduler", "tls://a:1", *how)[0] == 2
-    for words in (["--scheduler", "tcp://a:1"], ["worker", "tcp://a:1"]):
-        status, sentence = tlb(monkeypatch, capsys, *words)
-        assert status == 1 and sentence.endswith(REASONS["fleet-insecure"].remedy + "\n")
-    assert refusal(commands._checked, "tls://a:1", True) == "bad-parameter"
-    for address in ("http://a:1", "a", "tls://a:x", ""):
-        assert refusal(commands._checked, address, False) == "bad-parameter"
-    assert [commands._checked("a:1", on) for on in (False, True)] == ["tls://a:1", "tcp://a:1"]
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    for name in ("tls", "worker", "client"):
-        monkeypatch.delitem(sys.modules, f"tlb.fleet.{name}", raising=False)
-    status, sentence = tlb(monkeypatch, capsys, "--scheduler", "tls://a:1")
-    assert status == 1 and sentence.endswith(REASONS["no-extra"].remedy + "\n")
-
-
-def test_every_tlb_command_of_the_guide_is_understood():
-    group = typer.main.get_command(cli.app)
-    blocks = "".join(re.findall(r"^```(?:sh|bash)\n(.*?)^```$", GUIDE, re.DOTALL | re.MULTILINE))
-    shown = [shlex.split(line) for line in re.findall(r"\btlb ([^'\n#&]+)", blocks)]
-    for name, *arguments in shown:
-        command = group.commands[name]
-        if arguments and arguments[0] in getattr(command, "commands", {}):
-            command, arguments = command.commands[arguments[0]], arguments[1:]
-        command.make_context(name, arguments)
-    used = {words[1] for words in shown if words[0] == "fleet"}
-    assert {"worker", "scheduler", "--scheduler"} <= used
-
-
-def test_a_worker_ends_at_once_and_leaves_nothing(tmp_path, monkeypatch, processes):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    processes.start(
-        "worker", commands.worker, f"tcp://127.0.0.1:{free_port()}", "a", 0, insecure=True
+def test_a_lost_scheduler_ends_the_client_with_a_reason(loopback):
+    loopback.workers("a")
+    found: list[str] = []
+    running = threading.Thread(
+        target=lambda: found.append(refusal(loopback.run, 2, patience_s=2.0))
     )
-    # its signals are handled by then
-    assert wait_until(lambda: any(tmp_path.glob("tlb-fleet-*/*")))
-    os.kill(processes.running["worker"].pid, signal.SIGTERM)
-    processes.running["worker"].join()
-    assert processes.running["worker"].exitcode == 0 and not [*tmp_path.iterdir()]
+    running.start()
+    assert wait_until(lambda: "1 of 2 connected" in loopback.lines)
+    loopback.processes.kill("scheduler")
+    running.join()
+    assert found == ["fleet-gone"]
 
 
-def test_the_rows_of_all_visits_to_a_computer_count(tmp_path, monkeypatch):
-    new = iter((4, 2))
-    monkeypatch.setattr(check, "opened", lambda content: SimpleNamespace(machine="m"))
-    monkeypatch.setattr(accept, "add", lambda *given: SimpleNamespace(rows=next(new)))
-    fleet, computer = Fleet(Store(tmp_path), Campaign()), Computer("a")
-    stopped = Measured(b"", Counter(), 7, Unavailable("state-changed"))
-    assert refusal(asyncio.run, fleet._collect(stopped, computer)) == "state-changed"
-    asyncio.run(fleet._collect(Measured(b"", Counter(), 0, None), computer))
-    assert (computer.rows, computer.left, computer.over) == (6, 0, True)
+@pytest.mark.parametrize("sent", ["a flipped bit", "no bundle"])
+def test_what_is_no_bundle_is_refused_and_nothing_of_it_is_kept(sent, loopback):
+    loopback.workers("a")
+    loopback.workers("b", spoil=sent)
+    assert codes(loopback.run(2)) == {"a": "", "b": "bundle-unsafe"}
+    assert loopback.data.machines() == [machine_of("a")]
+
+
+def test_a_second_computer_of_one_identity_is_refused(loopback):
+    loopback.workers("a")
+    loopback.workers("b", alike="a")
+    assert sorted(codes(loopback.run(2)).values()) == ["", "fleet-twice"]
+
+
+@pytest.mark.parametrize("words", [[], ["--scheduler", "tcp://a:1", "--local", "2"]])
+def test_one_kind_of_cluster_is_named(words, monkeypatch, capsys):
+    assert ended(monkeypatch, "fleet", *words) == 2
+    assert "--ssh" in capsys.readouterr().err
+
+
+def test_without_a_scheduler_there_is_a_sentence(monkeypatch, capsys):
+    words = ["--scheduler", f"tcp://127.0.0.1:{free_port()}", "--wait", "0.01"]
+    assert ended(monkeypatch, "fleet", *words) == 1
+    assert "127.0.0.1" in capsys.readouterr().err

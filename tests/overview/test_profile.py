@@ -1,14 +1,12 @@
 """The translation profile: its quantities on a machine whose truth is known, why it lacks others,
-its document and its comparison."""
+its document."""
 
 import json
-from collections import Counter
 from functools import cache
 from types import ModuleType
 from typing import Any
 
 import jsonschema
-import numpy as np
 import pandas as pd
 import pytest
 from support import chapter, faults, geometry, guests, page_sizes, synthetic
@@ -18,12 +16,10 @@ from support.synthetic import Stated, Truth
 
 from experiments import hugepages, page_faults, stlb_cliff, virtualization
 from experiments.overview import profile as room
-from experiments.overview import profile_comparison
-from experiments.overview.profile import Profile, Quantity, profile_of_analyses
+from experiments.overview.profile import Profile, profile_of_analyses
 from tlb.measure import survey
 from tlb.measure.store import Store
 from tlb.report.chapter import Chapter
-from tlb.stats.intervals import median_interval
 from tlb.system.reasons import REASONS, Unavailable
 
 DEFAULTS = chapter.DEFAULTS | {"minutes": 0.0}
@@ -159,52 +155,3 @@ def test_committed_profiles_are_as_the_published_schema_has_them(machine):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(document | wrong, schema)
     assert schema == json.loads(room.schema()), "run `tlb refresh index`"
-
-
-# --- two of them
-
-
-def drawn(
-    random: np.random.Generator, factor: float = 1.0, processes: int = 9, noise: float = 0.02
-) -> Profile:
-    """Twenty quantities of a machine, measured once more."""
-    quantities = []
-    for place in range(20):
-        found = median_interval(
-            (1 + place) * factor * np.exp(noise * random.standard_normal(processes))
-        )
-        named = {"name": f"q_{place}", "part": "levels", "words": f"{place}", "unit": "ns"}
-        bounds = {name: getattr(found, name) for name in ("value", "low", "high", "coverage")}
-        quantities.append(Quantity(**named, **bounds))
-    return Profile(machine="made-up", quantities=tuple(quantities))
-
-
-def words(factor: float, **how: Any) -> Counter[str]:
-    random, told = np.random.default_rng(7), Counter()
-    for _ in range(20):
-        sides = drawn(random, **how), drawn(random, factor, **how)
-        told.update(pair.verdict for pair in profile_comparison.compare_profiles(*sides))
-    return told
-
-
-def test_a_machine_seldom_differs_from_itself_and_a_fifth_is_found():
-    assert (
-        words(1.0)[profile_comparison.DIFFERS] <= 0.05 * 20
-        and words(1.0)[profile_comparison.NO_DIFFERENCE] > 0.9 * 400
-    )  # of 20 comparisons one may err
-    assert words(1.2)[profile_comparison.DIFFERS] >= 0.9 * 400
-    assert (
-        words(1.2, processes=4) == {profile_comparison.CANNOT_TELL: 400}
-        and words(1.0, noise=0.3)[profile_comparison.NO_DIFFERENCE] == 0
-    )
-
-
-def test_a_profile_of_other_rows_is_not_compared(tmp_path):
-    store = Store(tmp_path)
-    for machine in ("zen-3-aaaaaaaa", "zen-5-bbbbbbbb"):
-        store.write_machine(machine, {"of": machine})
-        room.write_if_possible(store, whole().model_copy(update={"machine": machine}))
-    sides = [(store, machine) for machine in store.machines()]
-    assert len(profile_comparison.of_machines(*sides)) > 20
-    store.write_document("zen-3-aaaaaaaa", "flags", {"known": True})
-    assert profile_comparison.of_machines(*sides) == []

@@ -128,13 +128,15 @@ WRONG = """
 2 --output    site --output {f}/x
 2 --output    pdf --output {f}/x
 2 nope        refresh nope
-2 ../x        bundle ../x
-2 --output    bundle --output {f}/x
-1 {n}         check-bundle {n}
-1 {d}         add-bundle {d}
+2 ../x        bundle make ../x
+2 --output    bundle make --output {f}/x
+1 {n}         bundle check {n}
+1 {d}         bundle add {d}
 2 own/reference compare own/reference this
 2 --patience  fleet --patience -1
-2 --workers   fleet --workers 0
+2 --workers   fleet --workers -1
+2 --ssh       fleet
+2 nope        fleet --local 1 --chapter nope
 2 --baseline  where --baseline {n} -- true
 2 --baseline  where --baseline {d} -- true
 2 --baseline  where --baseline {f} -- true
@@ -162,8 +164,6 @@ WRONG = """
 2 --runs      where --runs 3 -- true
 2 --env       where --save {n} --env nothing -- true
 1 absent      where --save {n} -- absent
-2 address     fleet worker nowhere
-2 --port      fleet worker tls://x:1 --port 99999
 2 nope        bench nope
 """
 # What is found out only as a program runs.

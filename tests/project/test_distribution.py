@@ -45,6 +45,16 @@ print(*{{module.partition(".")[0] for module in sys.modules}} & {{*{HEAVY.split(
     assert python(code).split() == []
 
 
+def test_a_worker_of_a_fleet_imports_no_package_of_the_book():
+    code = f"""
+import sys
+for name in {{*{HEAVY.split()}, "experiments"}} - {{"yaml"}}:  # which Dask takes
+    sys.modules[name] = None
+import tlb.fleet.worker
+"""
+    assert python(code) == ""
+
+
 def test_help_imports_no_command():
     code = "import sys; sys.argv = ['tlb', '--help']; from tlb import cli\n"
     code += (

@@ -1,16 +1,22 @@
 """A small machine that never was, and bundles of it: whole ones, and ones in which something was
-changed and all digests made right."""
+changed."""
 
+import io
 import json
 import tempfile
+import zipfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from support.campaigns import content_of, put, sign
+import pyarrow as pa
+from pyarrow import parquet
+
+from support.campaigns import put
 from support.common import make_record
 from support.synthetic import Stated
-from tlb.fleet import check, pack
+from tlb.fleet import bundle
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.measure.plan import seed_of
@@ -55,11 +61,9 @@ def row(lines_count: int = 64, layout: str = "spread", repeat: int = 0, **change
 ROWS = [row(lines_count, layout) for lines_count in (64, 128) for layout in ("spread", "packed")]
 
 
-def filled(
-    store: Store, host: Host = HOST, rows: list[Record] | None = None, machine: str = ""
-) -> str:
-    """A store with this machine in it; its name."""
-    name = machine or hosts.machine_id(host)
+def filled(store: Store, host: Host = HOST, rows: list[Record] | None = None) -> str:
+    """Put this machine into a store; return its name."""
+    name = hosts.machine_id(host)
     store.write_machine(name, host.model_dump(mode="json"))
     store.write_document(name, "flushes", FLUSHES)
     put(store, name, EXPERIMENT, *(rows if rows is not None else ROWS))
@@ -67,44 +71,48 @@ def filled(
 
 
 @cache
-def _packed() -> dict[str, bytes]:
+def good() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder))
-        return pack.pack(store, filled(store)).bundle.files
+        return bundle.make(store, filled(store))[0]
 
 
-def files(**changes: bytes) -> dict[str, bytes]:
-    """The files of a good bundle, some of them others: `page_chase__jsonl=b"..."`."""
-    return _packed() | {name.replace("__", "."): content for name, content in changes.items()}
+def files() -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(good())) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
 
 
-def good() -> bytes:
-    return check.sealed(MACHINE, files())
+def packed(members: dict[str, bytes] | list[tuple[str | zipfile.ZipInfo, bytes]]) -> bytes:
+    """A zip of these members."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items() if isinstance(members, dict) else members:
+            archive.writestr(name, content)
+    return file.getvalue()
 
 
-def changed(name: str, change: Any) -> bytes:
-    """A bundle in which a document was changed: `change` takes it and gives another, or changes
-    it."""
+def changed(name: str, change: Callable[[dict[str, Any]], Any]) -> bytes:
+    """A bundle in which a document was changed in place, or replaced by what `change` returns."""
     content = json.loads(files()[name])
-    return check.sealed(MACHINE, files() | {name: written(change(content) or content)})
+    return packed(files() | {name: json.dumps(change(content) or content).encode()})
 
 
-def written(content: Any) -> bytes:
-    """As the store does, but it minds neither NaN nor what else json writes."""
-    return json.dumps(content, indent=2, sort_keys=True).encode() + b"\n"
+def with_rows(table: pa.Table) -> bytes:
+    """A bundle with these rows."""
+    file = io.BytesIO()
+    parquet.write_table(table, file)
+    return packed(files() | {bundle.ROWS: file.getvalue()})
 
 
-def resigned(change: Any, number: int = 0, rekey: bool = True) -> bytes:
-    """A bundle in which one row was changed, and its key and digest with it, as far as there is a
-    key for it."""
-    kept = files()["page_chase.jsonl"].splitlines(keepends=True)
-    content = content_of(kept[number])
-    content["record"] = change(content["record"]) or content["record"]
-    if rekey:
-        try:
-            record = Record.model_validate_json(json.dumps(content["record"]))
-            content["key"] = record.key
-        except ValueError:
-            pass
-    kept[number] = sign(content)
-    return check.sealed(MACHINE, files() | {"page_chase.jsonl": b"".join(kept)})
+def rows_table() -> pa.Table:
+    return parquet.read_table(io.BytesIO(files()[bundle.ROWS]))
+
+
+def with_values(**values: Any) -> bytes:
+    """A bundle whose first row has other values in these columns, of the columns' types."""
+    table = rows_table()
+    for name, value in values.items():
+        place, column = table.schema.get_field_index(name), table[name].to_pylist()
+        kind = table.schema.field(name).type
+        table = table.set_column(place, name, pa.array([value, *column[1:]], kind))
+    return with_rows(table)

@@ -133,24 +133,16 @@ GROUPS = {
         Entry(
             "refresh", "book", "refresh", "Execute committed chapters again, on the published data."
         ),
-        Entry("publish", "book", "publish", "Add rows measured here to the published data."),
-        Entry("compare", "book", "compare", "Compare two machines, or two states of one."),
+        Entry("compare", "book", "compare", "Compare the quantities of two machines or more."),
     ],
     "Share": [
-        Entry("bundle", "bundle", "bundle", "Pack a machine's data into a file, to contribute it."),
         Entry(
-            "check-bundle",
             "bundle",
-            "check_bundle",
-            "Check a bundle and show its content; exit 1 if it cannot be added.",
-        ),
-        Entry(
-            "add-bundle",
             "bundle",
-            "add_bundle",
-            "Add a bundle to data/, with a new card and profile.",
+            "app",
+            "Make one file of a machine's data, check one, or add it to data/.",
         ),
-        Entry("fleet", "fleet", "app", "Measure the book's campaign on many computers."),
+        Entry("fleet", "fleet", "fleet", "Measure the book's campaign on many computers, by Dask."),
     ],
     "Development": [
         Entry("bench", "book", "bench", "Compare the instrument with independent programs."),

@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from tlb.cli import terminal
 from tlb.measure import grid
-from tlb.measure.store import OWN_PREFIX
+from tlb.measure.store import Store, data_root
 from tlb.report import discovery
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable
@@ -48,6 +48,8 @@ def run(
     target = output or BUILD / "runs" / f"{chapter}.ipynb"
     given = {"machine": "this"} | parameters.values(chapter, _texts(parameter))
     publish.execute(chapter, target, given)
+    if given["machine"] == "this":
+        publish.keep_own_quantities(target)
     if as_json:
         print(discovery.load("overview.profile").of_run(given).model_dump_json())
     else:
@@ -84,54 +86,46 @@ def book(
         raise SystemExit(f"{len(made.failed)} of its pages could not be made; they say why.")
 
 
-def publish(
-    machine: Annotated[
-        str, Argument(help="A machine in data/own/, NAME or own/NAME, or this.")
-    ] = "this",
-) -> None:
-    """Add rows measured here to the published data."""
-    from tlb.report import publish
-
-    folder = publish.rows(machine.removeprefix(OWN_PREFIX))
-    refresh_summaries()
-    print(folder)
-
-
-def refresh_summaries() -> None:
-    """Write the profiles of the published machines."""
-    discovery.load("overview.profile").refresh()
-
-
 def compare(
-    a: Annotated[
-        str, Argument(help="NAME in data/, own/NAME, reference or this; NAME@STATE, NAME@BOOT.")
+    names: Annotated[
+        list[str],
+        Argument(
+            metavar="MACHINE...",
+            help="NAME in data/, own/NAME, reference or this; a chapter's name limits the table to it.",
+        ),
     ],
-    b: Annotated[str, Argument(help="Another one.")],
-    chapter: Annotated[str | None, Argument(help="One chapter; default: all.")] = None,
     as_json: terminal.Json = False,
 ) -> None:
-    """Compare two machines, or two states of one."""
-    compare = discovery.load("overview.compare")
-    words = discovery.load("overview.compare_output")
-    comparison = compare.compare(a, b, chapter)
+    """Compare the quantities of two machines or more."""
+    from tlb.report import comparison
+
+    contents = discovery.table_of_contents()
+    chapters = [name for name in names if name in contents]
+    found = comparison.compare([name for name in names if name not in chapters], chapters)
     if as_json:
-        print(json.dumps(words.as_json(comparison), indent=1))
+        print(json.dumps(comparison.as_json(found), indent=1))
     else:
-        terminal.parts(words.told(comparison))
+        terminal.parts(comparison.tables(found))
 
 
 def refresh(
     chapter: Annotated[list[str] | None, Argument(help="Chapters; default: all.")] = None,
+    machine: Annotated[
+        str, Option(help="Only make the quantities of this published machine, in all chapters.")
+    ] = "",
 ) -> None:
     """Execute committed chapters again, on the published data."""
     from tlb.report import parameters, publish
 
+    if machine:
+        publish.refresh_quantities(Store(data_root()).resolve(machine))
+        return
     profile = discovery.load("overview.profile")
     chapters = chapter or parameters.table_of_contents()
     for name in chapters:  # all of them, before the first is changed
         parameters.declared(name)
-    for machine in profile.refresh() if profile.PAGE in chapters else ():
-        print(f"Wrote the profile of {machine} again.")
+    for changed in profile.refresh() if profile.PAGE in chapters else ():
+        print(f"Wrote the profile of {changed} again.")
     for name in chapters:
         terminal.stage(f"Executing {name}.")
         print(publish.refresh(name))

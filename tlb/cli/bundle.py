@@ -1,9 +1,8 @@
-"""`tlb bundle`, `tlb check-bundle` and `tlb add-bundle`: one machine as one file."""
+"""`tlb bundle`: one machine as one file, made, checked and added."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,121 +11,143 @@ import typer
 import yaml
 
 from tlb.cli import terminal
-from tlb.cli.book import refresh_summaries
 from tlb.machine import doctor
 from tlb.machine import host as hosts
-from tlb.measure import build
 from tlb.measure.store import OWN_PREFIX, Store, data_root
-from tlb.system.files import ROOT
+from tlb.report import discovery
+from tlb.system.files import ROOT, disk_errors, replace
 from tlb.system.prose import count, listed
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_size
 
 if TYPE_CHECKING:
-    from tlb.fleet.check import Bundle
-    from tlb.measure.record import Record
+    from collections.abc import Iterable
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="A file that `tlb bundle` wrote.")]
-BACK = "began before the row before them: a clock was set back, or bundles were added out of order"
-SHORT = "were timed for less than half of the region asked for, as single passes are"
+    from tlb.fleet.bundle import Bundle
+
+app = typer.Typer(help="Make one file of a machine's data, check one, or add it to data/.")
 
 
-def bundle(
+@app.command()
+def make(
     machine: Annotated[
         str, typer.Argument(help="this, a machine in data/own/ or data/, or own/NAME.")
     ] = "this",
     output: Annotated[Path | None, typer.Option(help="Default: MACHINE.tlb.zip.")] = None,
-    allow: Annotated[
-        list[str] | None, typer.Option(metavar="WORD", help="A word that may be shared.")
-    ] = None,
 ) -> None:
-    """Pack a machine's data into a file, to contribute it.
+    """Pack a machine's rows, description and documents into a file.
 
-    Words that may identify somebody are refused unless --allow permits them."""
-    from tlb.fleet import check, pack
+    Names of a compiler, a Linux release and a CPU are reduced to known names and versions."""
+    from tlb.fleet import bundle
 
     terminal.check_output(output)
+    if output and output.is_dir():
+        raise Unavailable("bad-parameter", f"--output is a file, not the folder {output}")
     data, this = Store(data_root()), hosts.machine_id(hosts.inspect()) if machine == "this" else ""
     asked = machine.removeprefix(OWN_PREFIX)
     is_own = this or machine.startswith(OWN_PREFIX) or machine in data.own.machines()
     store = data.own if is_own else data
-    name = store.resolve(asked, this)
-    path = output or Path(f"{name}{check.SUFFIX}")
-    packed = pack.write(store, name, path, allow or ())
-    made, size = packed.bundle, format_size(len(packed.content))
-    unpacked, rows = format_size(sum(map(len, made.files.values()))), count(made.states.total())
-    print(f"{path}: {rows} rows of {listed(made.kernels)}; {size}, {unpacked} unpacked.")
-    print(f"States of the machine: {listed(sorted(made.states))}.")
-    if packed.left_out:
-        print(f"Left out: {listed(packed.left_out)}.")
+    content, left_out = bundle.make(store, store.resolve(asked, this))
+    made = bundle.read(content)
+    path = output or Path(f"{made.machine}{bundle.SUFFIX}")
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace(path, content)
+    kernels = sorted({record.kernel for record, _ in made.rows})
+    size = format_size(len(content))
+    print(f"{path}: {count(len(made.rows))} rows of {listed(kernels)}; {size}.")
+    if left_out:
+        print(f"Left out: {listed(left_out)}.")
     url = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]["url"]
     where = f"attach it to an issue at {url}" if url else "send it to the book's maintainer"
-    print(f"`tlb check-bundle {path}` shows what is in it; then {where}.")
+    print(f"`tlb bundle check {path}` shows what is in it; then {where}.")
 
 
-def check_bundle(file: File) -> None:
-    """Check a bundle and show its content; exit 1 if it cannot be added."""
-    from tlb.fleet import accept, archive, check
+@app.command()
+def check(files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Bundles.")]) -> None:
+    """Check bundles and show their content; exit 1 with the reason for the first that is refused."""
+    from tlb.fleet import bundle
 
-    data, accepted = Store(data_root()), check.opened(archive.read(file))
-    host = pd.DataFrame(doctor.describe(accepted.host), columns=["", "it says"])
-    kernels, title = pd.DataFrame(_kernels(data, accepted)), "as it describes itself:"
-    terminal.parts([f"{accepted.machine}, {title}", host, kernels, *remarks(accepted)])
-    if not accept.review(data, accepted, accept.Known(data)):
-        raise Unavailable("bundle-known", f"no row of {accepted.machine} is new")
-    rows = count(accepted.states.total())
-    print(f"Accepted: {rows} rows. `tlb add-bundle {file}` adds them to data/.")
-
-
-def add_bundle(file: File) -> None:
-    """Add a bundle to data/, with a new card and profile."""
-    from tlb.fleet import accept, archive, check
-
-    added = accept.add(Store(data_root()), accepted := check.opened(archive.read(file)))
-    if not added.rows:
-        raise Unavailable("bundle-known", f"no row of {accepted.machine} is new")
-    known = f"; {count(added.known)} were there already" if added.known else ""
-    print(f"{added.folder}: {count(added.rows)} new rows{known}.")
-    refresh_summaries()
+    for path in files:
+        read = bundle.read_file(path)
+        host = pd.DataFrame(doctor.describe(read.host), columns=["", "it says"])
+        terminal.parts([f"{read.machine}, as it describes itself:", host, _kernels(read)])
+        print(
+            f"Accepted: {count(len(read.rows))} rows. `tlb bundle add {path}` adds them to data/."
+        )
 
 
-def _kernels(data: Store, accepted: Bundle) -> Iterator[dict[str, object]]:
-    """Yield of each kernel's rows how many there are, were disturbed and were counted, and what
-    measured them: this checkout's sources, other ones that published rows are of, or unknown ones.
-    """
-    published = {
-        (record.kernel, record.source)
-        for machine in data.machines()
-        for record in data.records(machine).values()
-    }
-    for kernel in accepted.kernels:
-        rows, sources = [*accepted.rows(kernel)], Counter[str]()
-        for row in rows:
-            known = "published" if (kernel, row.record.source) in published else "unknown"
-            is_ours = row.record.source == build.source_digest(kernel, row.record.engine)
-            sources["this checkout" if is_ours else known] += 1
-        walks = [row.record.counters.get("walk") for row in rows]
-        began = sorted(row.record.started_at for row in rows)
-        yield {
-            "kernel": kernel,
-            "rows": len(rows),
-            "noisy": sum(bool(row.record.noisy) for row in rows),
-            "counted": sum(walk is not None and walk.value is not None for walk in walks),
-            "first": began[0],
-            "last": began[-1],
-            "source": ", ".join(f"{name} {number}" for name, number in sorted(sources.items())),
-        }
+@app.command()
+def add(
+    sources: Annotated[
+        list[str],
+        typer.Argument(metavar="SOURCE...", help="Bundles, folders of bundles, or this computer."),
+    ],
+    quantities: Annotated[
+        bool,
+        typer.Option(help="Execute all chapters about each machine, which takes minutes each."),
+    ] = True,
+) -> None:
+    """Add bundles, or what was measured here, to data/.
+
+    All files are checked before the first is added. Then each machine's quantities are made."""
+    from tlb.fleet import bundle
+    from tlb.fleet.add import add as add_bundle
+    from tlb.report import publish
+
+    files = [path for source in sources if source != "this" for path in _files(Path(source))]
+    for path in files:
+        bundle.read_file(path)
+    machines = dict[str, None]()
+    for path in files:
+        added = add_bundle(Store(data_root()), bundle.read_file(path))
+        known = f"; {count(added.known)} were there already" if added.known else ""
+        print(f"{added.folder}: {count(added.rows)} new rows{known}.")
+        if added.rows:
+            machines[added.folder.name] = None
+    if "this" in sources:
+        folder = publish.rows()
+        print(folder)
+        machines[folder.name] = None
+    if not machines:
+        raise Unavailable("bundle-known", "no row is new")
+    finish(machines, quantities)
 
 
-def remarks(accepted: Bundle) -> Iterator[str]:
-    """Yield in sentences what is no reason to refuse a bundle, and is to be known of it."""
-    odd = Counter[str]()
-    for state in accepted.states.keys() - accepted.hosts.keys():
-        odd[f"are of the state {state}, which nothing describes"] = accepted.states[state]
-    before: Record | None = None
-    for record in accepted.records():
-        if before and before.kernel == record.kernel:
-            odd[BACK] += before.started_at > record.started_at
-        odd[SHORT] += record.elapsed_ns < record.region_ms * 1e6 / 2
-        before = record
-    yield from (f"{number:,} rows {words}." for words, number in odd.items() if number)
+def finish(machines: Iterable[str], quantities: bool) -> None:
+    """Make what follows from the rows of machines that were added."""
+    from tlb.report import publish
+
+    if not quantities:
+        print("`tlb refresh --machine NAME` makes the quantities of a machine.")
+        return
+    discovery.load("overview.profile").refresh()
+    for machine in machines:
+        terminal.stage(f"Making the quantities of {machine}: all chapters are executed.")
+        publish.refresh_quantities(machine)
+
+
+def _files(source: Path) -> list[Path]:
+    """Return a bundle, or those of a folder. Raises Unavailable("no-bundle") for an empty one."""
+    from tlb.fleet.bundle import SUFFIX
+
+    if not source.is_dir():
+        return [source]
+    found = sorted(source.glob(f"*{SUFFIX}"))
+    if not found:
+        raise Unavailable("no-bundle", f"{source} has no *{SUFFIX}")
+    return found
+
+
+def _kernels(read: Bundle) -> pd.DataFrame:
+    """Return a row a kernel: its rows, and when they were measured."""
+    rows = Counter[str](record.kernel for record, _ in read.rows)
+    noisy = Counter[str](record.kernel for record, _ in read.rows if record.noisy)
+    times: dict[str, list[str]] = {}
+    for record, _ in read.rows:
+        times.setdefault(record.kernel, []).append(record.started_at)
+    cells = [
+        (kernel, rows[kernel], noisy[kernel], min(times[kernel]), max(times[kernel]))
+        for kernel in sorted(rows)
+    ]
+    return pd.DataFrame(cells, columns=["kernel", "rows", "noisy", "first", "last"])

@@ -1,142 +1,127 @@
-"""`tlb fleet`: the book's campaign on many computers."""
+"""`tlb fleet`: the book's campaign on many computers, on a Dask cluster."""
 
 from __future__ import annotations
 
-import asyncio
-import os
-import socket
-import sys
 from pathlib import Path
-from types import ModuleType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import pandas as pd
 import typer
 
 from tlb import fleet as fleets
 from tlb.cli import terminal
+from tlb.cli.bundle import finish
+from tlb.measure import grid
 from tlb.measure.store import Store, data_root
+from tlb.report import discovery
+from tlb.system.files import replace
 from tlb.system.reasons import Unavailable
 from tlb.system.units import DAY_MINUTES
 
-app = typer.Typer(
-    help="Measure the book's campaign on many computers.", invoke_without_command=True
-)
-Insecure = Annotated[
-    bool, typer.Option("--insecure", help="Without TLS: whoever reaches a port can run programs.")
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tlb.fleet.bundle import Bundle
+    from tlb.fleet.client import Fleet
+
+Scheduler = Annotated[
+    str, typer.Option(help="Address of a Dask scheduler, as tcp://HOST:8786 or tls://HOST:8786.")
 ]
-Certificate = Annotated[
-    Path | None, typer.Option(help="The fleet's certificate; default: this user's.")
+Ssh = Annotated[
+    list[str] | None, typer.Option(metavar="HOST", help="Start a worker there by SSH; several.")
 ]
-Patience = Annotated[
-    float,
+Local = Annotated[int, typer.Option(help="Workers to start here.", min=0, max=64)]
+Workers = Annotated[
+    int,
     typer.Option(
-        min=0.01, max=DAY_MINUTES, help="Minutes of silence until a computer is given up."
+        help="To wait for; default: those that --ssh or --local start, else 1.", min=0, max=65_536
     ),
 ]
+Wait = Annotated[float, typer.Option(help="Minutes to wait for them.", min=0, max=DAY_MINUTES)]
+Patience = Annotated[
+    float, typer.Option(help="Seconds in which a lost worker may come back.", min=0, max=3600)
+]
+Minutes = Annotated[
+    float, typer.Option(help="To measure on each computer.", min=0, max=DAY_MINUTES)
+]
+Chapters = Annotated[list[str] | None, typer.Option(help="Only this one; several.")]
+Output = Annotated[
+    Path | None, typer.Option(help="Write bundles into this folder, and add none to data/.")
+]
+Quantities = Annotated[
+    bool, typer.Option(help="Execute all chapters about each new machine in the end.")
+]
 
 
-def _checked(address: str, insecure: bool) -> str:
-    """Return an address with its scheme. Raises Unavailable: fleet-insecure for plain TCP without
-    --insecure, bad-parameter."""
-    scheme, there, place = address.rpartition("://")
-    scheme = scheme if there else "tcp" if insecure else "tls"
-    is_address = scheme in ("tls", "tcp") and place.rpartition(":")[2].isdigit()
-    if not is_address or (insecure and scheme == "tls"):
-        why = f"an address is tls://HOST:PORT, or tcp:// with --insecure, not '{address[:80]}'"
-        raise Unavailable("bad-parameter", why)
-    if scheme == "tcp" and not insecure:
-        raise Unavailable("fleet-insecure", address[:80])
-    return f"{scheme}://{place}"
-
-
-def _pem(certificate: Path | None, insecure: bool) -> str:
-    """Return the fleet's key and certificate, "" for none. Raises
-    Unavailable("fleet-certificates")."""
-    tls = fleets.module("tls")
-    return "" if insecure else tls.shared(certificate or tls.default())
-
-
-@app.callback()
 def fleet(
-    context: typer.Context,
-    scheduler: Annotated[str, typer.Option(help="tls://HOST:PORT of the scheduler.")] = "",
+    scheduler: Scheduler = "",
+    ssh: Ssh = None,
+    local: Local = 0,
+    workers: Workers = 0,
+    wait: Wait = 5.0,
+    patience: Patience = 20.0,
     profile: Annotated[str, typer.Option(help="smoke, quick or full.")] = "quick",
-    minutes: Annotated[float, typer.Option(help="To measure on each computer.", min=0, max=DAY_MINUTES)] = 10.0,
-    chapter: Annotated[list[str] | None, typer.Option(help="Only this one; several.")] = None,
-    output: Annotated[Path | None, typer.Option(help="For rows; default: data/own.")] = None,
-    workers: Annotated[int, typer.Option(help="To wait for, at least.", min=1, max=65_536)] = 1,
-    allow: Annotated[list[str] | None, typer.Option(help="A word that may be shared.")] = None,
-    certificate: Certificate = None, insecure: Insecure = False, patience: Patience = 10.0,
-) -> None:  # fmt: skip
-    """Measure the book's campaign on many computers.
+    minutes: Minutes = 10.0,
+    chapter: Chapters = None,
+    output: Output = None,
+    quantities: Quantities = True,
+) -> None:
+    """Measure the book's campaign on many computers, by Dask.
 
     After a failure, the same command goes on from there."""
-    if context.invoked_subcommand:
-        return
-    client, worker = fleets.module("client"), fleets.module("worker")
-    campaign = worker.Campaign(
-        profile=profile, chapters=chapter or (), seconds=60 * minutes, allowed=allow or ()
-    ).checked()
-    address = _checked(scheduler, insecure)
-    pem = _pem(certificate, insecure)
-    worker.configure()
-    store = Store(output) if output else Store(data_root()).own
-    run = client.Fleet(store, campaign, workers, 60 * patience, _notice, terminal.stage)
-    terminal.stage(run.connected)
-    try:
-        asyncio.run(run.run(address, pem))
-    finally:
-        terminal.parts([_table(run)])
+    client, machines = fleets.module("client"), dict[str, None]()
+    _check_chapters(chapter or [])
+    wanted = grid.load_profile(profile)
+    terminal.check_output(output)
+    keep = _into_folder(output) if output else _into_data(machines)
+    with client.connected(scheduler, ssh or (), local, 60 * wait) as connection:
+        run = client.Fleet(connection, wanted, tuple(chapter or ()), 60 * minutes, keep)
+        run.expected = workers or len(ssh or ()) or local or 1
+        run.wait_s, run.patience_s, run.say = 60 * wait, patience, terminal.stage
+        try:
+            run.run()
+        finally:
+            terminal.parts([_table(run)])
+    if machines:
+        finish(machines, quantities)
     if any(computer.why for computer in run.computers.values()):
         raise typer.Exit(1)
 
 
-@app.command()
-def worker(
-    address: Annotated[str, typer.Argument(help="tls://HOST:PORT of the scheduler.")],
-    name: Annotated[str, typer.Option(help="In the fleet; default: the host name.")] = "",
-    port: Annotated[int, typer.Option(help="To listen on; by default any.", min=0, max=65535)] = 0,
-    certificate: Certificate = None, insecure: Insecure = False, patience: Patience = 10.0,
-) -> None:  # fmt: skip
-    """Measure here for a fleet, until its scheduler is gone."""
-    module = fleets.module("worker")
-    address = _checked(address, insecure)
-    pem = _pem(certificate, insecure)
-    module.configure()
-    asyncio.run(_work(module, address, name or socket.gethostname(), pem, 60 * patience, port))
+def _check_chapters(names: list[str]) -> None:
+    """Raise Unavailable("bad-parameter") for a chapter that measures nothing."""
+    known = discovery.measured_chapters()
+    if unknown := sorted({*names} - {*known}):
+        why = f"'{unknown[0][:80]}' has no grid; there are {', '.join(known)}"
+        raise Unavailable("bad-parameter", why)
 
 
-async def _work(module: ModuleType, *given: Any) -> None:
-    """Run a worker, and end the process: asyncio would wait for tasks of Dask, and Python for the
-    thread that measures."""
-    status = 0
-    try:
-        await module.work(*given)
-    except Unavailable as why:
-        print(why, file=sys.stderr, flush=True)
-        status = 1
-    os._exit(status)
+def _into_data(machines: dict[str, None]) -> Callable[[Bundle], int]:
+    """Return what adds a bundle to data/, and the machine to these if any row is new."""
+    from tlb.fleet.add import add
+
+    def keep(read: Bundle) -> int:
+        added = add(Store(data_root()), read)
+        if added.rows:
+            machines[read.machine] = None
+        return added.rows
+
+    return keep
 
 
-@app.command()
-def scheduler(
-    address: Annotated[str, typer.Argument(help="tls://HOST:PORT to listen on.")],
-    certificate: Certificate = None, insecure: Insecure = False,
-) -> None:  # fmt: skip
-    """Connect a fleet's client and its workers, until ended."""
-    module = fleets.module("worker")
-    address = _checked(address, insecure)
-    pem = _pem(certificate, insecure)
-    module.configure()
-    asyncio.run(module.serve(address, pem))
+def _into_folder(folder: Path) -> Callable[[Bundle], int]:
+    """Return what writes a bundle as a file."""
+    from tlb.fleet import bundle
+
+    def keep(read: Bundle) -> int:
+        folder.mkdir(parents=True, exist_ok=True)
+        replace(folder / f"{read.machine}{bundle.SUFFIX}", read.content)
+        return len(read.rows)
+
+    return keep
 
 
-def _notice(computer: Any) -> None:
-    print(f"{computer.name}: {computer.why or f'{computer.rows} rows'}", file=sys.stderr)
-
-
-def _table(run: Any) -> pd.DataFrame:
+def _table(run: Fleet) -> pd.DataFrame:
     """Return a row a computer with its result, those that failed first."""
     rows = []
     for one in sorted(run.computers.values(), key=lambda one: (one.why is None, one.name)):

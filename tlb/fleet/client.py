@@ -1,180 +1,297 @@
-"""The client of a fleet: one task a computer, whose bundle is checked like any stranger's and
-added.
+"""The client of a fleet: one task a computer on an existing Dask cluster, pinned to its worker, whose
+bundle is checked like a stranger's and added.
 
-Dask stores nothing that matters. A computer's rows lie in its ledger before they are sent, and the
-client adds a bundle once, whole or not at all. So after any death the same command goes on, and no
-process is measured twice.
+Dask stores nothing that matters: a computer's rows lie in its own ledger before they are sent, and a
+bundle is added whole or not at all. So after any failure the same command goes on.
 """
 
 from __future__ import annotations
 
-import asyncio
+import sys
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from distributed import Client
+from distributed import Client, Future
 
-from tlb.fleet import accept, check, tls
-from tlb.fleet.worker import Campaign, Measured, measure
-from tlb.measure.store import Store
+from tlb.fleet import bundle, worker
+from tlb.fleet.bundle import Bundle
+from tlb.machine import host as hosts
+from tlb.machine.host import Host, tlb_entries
+from tlb.measure.grid import Profile, Scope
+from tlb.measure.measuring_setup import usable_bytes
+from tlb.report import claims, discovery
+from tlb.system.page_sizes import PAGES
 from tlb.system.reasons import Unavailable
 
-POLL_S = 0.5  # between two questions to the scheduler about its workers
-TRIES = 3  # of a task that fails without a reason on one worker
-PAUSE_S = 2.0
+POLL_S = 0.5
+CALL_S = 5.0  # for the scheduler to answer
+STATUS_S = 10.0  # between two lines that say how far the computers are
+TRIES = 3  # of a task that was lost or failed without a reason
+MARGIN_S = 300.0  # to inspect a computer, compile kernels and pack rows, beyond the campaign
 PASSING = {"measuring-already", "state-changed", "cpu-gone"}  # reasons that end by themselves
+MOST_SHOWN = 8  # computers in a line
 
 
 @dataclass
 class Computer:
-    """One member. rows: new ones of this run; left: processes without time; lacking: points by
-    reason; why: the reason for which it is given up; begun, heard: monotonic seconds."""
+    """One worker. rows: new ones of this run. left: mappings without time. lacking: points by
+    reason. why: the reason for which it is given up. lost: since when its worker is gone."""
 
     name: str
+    address: str
     machine: str = ""
     rows: int = 0
     left: int = 0
     lacking: Counter[str] = field(default_factory=Counter)
     over: bool = False
     why: Unavailable | None = None
+    share: float = 0.0
+    tries: int = 0
     begun: float = field(default_factory=time.monotonic)
-    heard: float = 0.0
-    address: str = ""
-    failures: int = 0
+    lost: float | None = None
+    host: Host | None = None
+    future: Future | None = None
 
 
 @dataclass
 class Fleet:
-    """least: how many computers are waited for; notice: called with each computer that is over;
-    count: called with how many of the awaited ones are there, as more come."""
+    """seconds: to measure on each computer. expected: computers to wait for, for wait_s at most;
+    patience_s: how long a lost worker may take to come back. keep: takes each bundle, and returns how
+    many of its rows are new. say: takes a line about what happens."""
 
-    data: Store
-    campaign: Campaign
-    least: int = 1
-    patience_s: float = 600.0
-    notice: Callable[[Computer], None] = lambda computer: None
-    count: Callable[[str], None] = lambda connected: None
+    client: Client
+    profile: Profile
+    chapters: tuple[str, ...]
+    seconds: float
+    keep: Callable[[Bundle], int]
+    expected: int = 1
+    wait_s: float = 300.0
+    patience_s: float = 20.0
+    say: Callable[[str], None] = lambda line: None
     computers: dict[str, Computer] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self._visits: dict[str, asyncio.Task[None]] = {}
-        self._owners: dict[str, str] = {}  # the computer's name by machine
-        self._known = accept.Known(self.data)
-        self._full: Unavailable | None = None  # why this client cannot store rows
-
-    @property
-    def finished(self) -> bool:
-        return len(self.computers) >= self.least and self._all_over
-
-    @property
-    def _all_over(self) -> bool:
-        return all(computer.over for computer in self.computers.values())
+    def run(self) -> None:
+        """Measure until all computers are done or given up. Raises Unavailable: fleet-gone without a
+        scheduler, or if fewer computers than expected came; disk-full, disk-read-only."""
+        self._begun = self._heard = self._shown = time.monotonic()
+        self._owners: dict[str, str] = {}
+        self.client.subscribe_topic(worker.TOPIC, self._progress)
+        self.say(self.connected)
+        try:
+            while not self._is_finished():
+                self._update(self._workers())
+                for computer in self.computers.values():
+                    if not computer.over:
+                        self._advance(computer)
+                self._show()
+                time.sleep(POLL_S)
+        finally:
+            for computer in self.computers.values():
+                if computer.future is not None:
+                    computer.future.cancel()
+        if len(self.computers) < self.expected:
+            raise Unavailable("fleet-gone", self.connected)
 
     @property
     def connected(self) -> str:
-        return f"{len(self.computers)} of {self.least} connected"
+        return f"{len(self.computers)} of {self.expected} connected"
 
-    async def run(self, address: str, pem: str) -> None:
-        """Measure until all is done or given up. Raises Unavailable: fleet-gone without a scheduler
-        or with too few computers, disk-full, disk-read-only."""
-        self._heard = self._came = time.monotonic()
-        while not self.finished:
-            # ValueError: Tornado's, where a connection closes before its TLS handshake.
-            with suppress(OSError, TimeoutError, ValueError):
-                async with Client(
-                    address,
-                    timeout=min(self.patience_s, 10.0),
-                    asynchronous=True,
-                    security=tls.security(pem),
-                    set_as_default=False,
-                ) as client:
-                    await self._follow(client)
-            if not self.finished and time.monotonic() - self._heard > self.patience_s:
-                raise Unavailable("fleet-gone", f"the scheduler at {address}")
-            await asyncio.sleep(POLL_S)
+    def _is_finished(self) -> bool:
+        is_late = time.monotonic() - self._begun > self.wait_s
+        has_all = len(self.computers) >= self.expected or is_late
+        return has_all and all(computer.over for computer in self.computers.values())
 
-    async def _follow(self, client: Client) -> None:
-        """Give tasks to workers until all is done or the scheduler is gone."""
+    def _workers(self) -> dict[str, str]:
+        """Return the addresses of present workers by name. Raises Unavailable("fleet-gone") after
+        too long without a scheduler."""
         try:
-            while not self.finished and client.status == "running":
-                identity = await asyncio.wait_for(client.scheduler.identity(), 30.0)
-                self._heard = time.monotonic()
-                self._update(client, {str(w["name"]): at for at, w in identity["workers"].items()})
-                await asyncio.sleep(POLL_S)
-        finally:
-            for visit in self._visits.values():
-                visit.cancel()
-            await asyncio.gather(*self._visits.values(), return_exceptions=True)
-
-    def _update(self, client: Client, present: dict[str, str]) -> None:
-        """Start tasks on workers that came, and give up computers that were silent for too long.
-        present: addresses of workers by name."""
-        if self._full:
-            raise self._full
+            # Not scheduler_info(), which waits for a lost scheduler without a limit.
+            asked = self.client.scheduler.identity if self.client.scheduler else None
+            is_there = asked is not None and self.client.status == "running"
+            info = self.client.sync(asked, callback_timeout=CALL_S) if is_there else {}
+            workers = info.get("workers")
+        except (OSError, TimeoutError, RuntimeError, ValueError):
+            workers = None
         now = time.monotonic()
+        if workers is not None:
+            self._heard = now
+            return {str(about["name"]): address for address, about in workers.items()}
+        if now - self._heard > self.patience_s:
+            raise Unavailable("fleet-gone", "the scheduler")
+        return {computer.name: computer.address for computer in self.computers.values()}
+
+    def _update(self, present: dict[str, str]) -> None:
+        """Note workers that came, came back, or are gone."""
         before = len(self.computers)
         for name, address in present.items():
-            computer = self.computers.setdefault(name, Computer(name))
-            computer.heard, visit = now, self._visits.get(name)
-            if visit and computer.address != address:
-                visit.cancel()
-                computer.failures = 0
-            if not computer.over and (visit is None or visit.done()):
-                computer.address = address
-                self._visits[name] = asyncio.create_task(self._visit(client, computer))
-        for computer in self.computers.values():
-            is_late = now - computer.begun > self.campaign.seconds + self.patience_s
-            if not computer.over and (is_late or now - computer.heard > self.patience_s):
-                self._end(computer, Unavailable("fleet-gone", computer.name))
+            computer = self.computers.setdefault(name, Computer(name, address))
+            if computer.address != address:
+                computer.address, computer.future = address, None
+            if computer.lost is not None:
+                computer.lost = None
+                self.say(f"{name} is back.")
         if len(self.computers) > before:
-            self._came = now
-            if before < self.least:
-                self.count(self.connected)
-        too_few = len(self.computers) < self.least and self._all_over
-        if too_few and now - self._came > self.patience_s:
-            raise Unavailable("fleet-gone", self.connected)
+            self.say(self.connected)
+        for computer in self.computers.values():
+            if not computer.over and computer.name not in present:
+                self._miss(computer)
 
-    async def _visit(self, client: Client, computer: Computer) -> None:
-        """A failure without a reason is tried again."""
-        left_s = max(self.campaign.seconds - (time.monotonic() - computer.begun), 0.0)
-        campaign = self.campaign.model_copy(update={"seconds": left_s})
-        future = client.submit(measure, campaign, workers=[computer.address], pure=False)
+    def _miss(self, computer: Computer) -> None:
+        now = time.monotonic()
+        if computer.lost is None:
+            computer.lost, computer.future = now, None
+            self.say(f"{computer.name} is lost; it may come back for {self.patience_s:.0f} s.")
+        elif now - computer.lost > self.patience_s:
+            self._end(computer, Unavailable("fleet-gone", computer.name))
+
+    def _advance(self, computer: Computer) -> None:
+        """Submit what is next on a computer, and take what has ended there."""
+        if computer.lost is not None:
+            return
+        if time.monotonic() - computer.begun > self.seconds + MARGIN_S + self.patience_s:
+            self._end(computer, Unavailable("fleet-gone", f"{computer.name} does not end"))
+        elif computer.future is None:
+            computer.future = self._submitted(computer)
+        elif computer.future.status == "finished":
+            result, computer.future = computer.future.result(), None
+            self._take(computer, result)
+        elif computer.future.status != "pending":
+            self._fail(computer, computer.future)
+
+    def _submitted(self, computer: Computer) -> Future | None:
+        where = {"workers": [computer.address], "pure": False}
+        if computer.host is None:
+            return self.client.submit(worker.describe, **where)
         try:
-            await self._collect(Measured(*await future), computer)
+            task = self._task(computer, computer.host)
         except Unavailable as why:
-            if why.code in PASSING:
-                await asyncio.sleep(PAUSE_S)
-            elif why is not self._full:
-                self._end(computer, why)
-        except Exception as error:  # of Dask, or for what is no bundle
-            computer.failures += 1
-            if computer.failures >= TRIES:
-                detail = f"{type(error).__name__}: {error}"[:200]
-                self._end(computer, Unavailable("fleet-garbage", detail))
-        finally:
-            future.release()
+            self._end(computer, why)
+            return None
+        return self.client.submit(worker.measure, task, **where)
 
-    async def _collect(self, measured: Measured, computer: Computer) -> None:
-        """Add a bundle. Raises Unavailable for one that is refused, and for a campaign that was
-        stopped."""
-        bundle = await asyncio.to_thread(check.opened, measured.bundle)
-        owner = self._owners.setdefault(bundle.machine, computer.name)
+    def _fail(self, computer: Computer, future: Future) -> None:
+        """Try again what failed without a reason."""
+        error = future.exception() if future.status == "error" else "its task was lost"
+        computer.future, computer.tries = None, computer.tries + 1
+        if computer.tries >= TRIES:
+            detail = f"{computer.name}: {type(error).__name__}: {error}"[:200]
+            self._end(computer, Unavailable("fleet-garbage", detail))
+
+    def _task(self, computer: Computer, host: Host) -> worker.Task:
+        """Return what a computer is to measure in the time that is left."""
+        most = max(usable_bytes(host, pages) for pages in PAGES)
+        most = min(most, self.profile.max_working_set)
+        profile = self.profile.model_copy(update={"max_working_set": most})
+        scope = Scope(
+            profile,
+            "c",
+            tuple(tlb_entries(host)),
+            len(host.usable_cpus),
+            base_page_bytes=host.base_page_bytes,
+        )
+        points = discovery.load("overview.campaign").grids_of(scope, self.chapters or None)
+        compared = claims.compared_points(scope)
+        every = {point for grid_points in points.values() for point in grid_points}
+        return worker.Task(
+            points=points,
+            compared={point for point in every if compared(point)},
+            repeats=profile.repeats,
+            shape_repeats=profile.shape_repeats,
+            seconds=max(self.seconds - (time.monotonic() - computer.begun), 0.0),
+        )
+
+    def _take(self, computer: Computer, result: object) -> None:
+        """Take a description or a bundle."""
+        try:
+            if computer.host is None and isinstance(result, Host):
+                self._introduce(computer, result)
+            elif isinstance(result, worker.Measured):
+                self._collect(computer, result)
+            else:
+                raise Unavailable("fleet-garbage", computer.name)
+        except Unavailable as why:
+            if why.code in ("disk-full", "disk-read-only"):
+                raise
+            self._end(computer, why)
+
+    def _introduce(self, computer: Computer, host: Host) -> None:
+        """Raises Unavailable: fleet-twice, and as `machine_id`."""
+        machine = hosts.machine_id(host)
+        owner = self._owners.setdefault(machine, computer.name)
         if owner != computer.name:
             raise Unavailable("fleet-twice", f"{computer.name} is {owner}")
-        try:
-            added = await asyncio.to_thread(accept.add, self.data, bundle, self._known)
-        except Unavailable as why:
-            self._full = why if why.code in ("disk-full", "disk-read-only") else self._full
-            raise
-        computer.machine, computer.rows = bundle.machine, computer.rows + added.rows
-        computer.lacking, computer.left = measured.lacking, measured.left
-        if measured.stopped:
-            raise measured.stopped
-        self._end(computer, None)
+        computer.machine, computer.host = machine, host
+
+    def _collect(self, computer: Computer, measured: worker.Measured) -> None:
+        """Raises Unavailable for a bundle that is refused, and for a campaign that was stopped."""
+        if measured.bundle:
+            read = bundle.read(measured.bundle)
+            computer.machine = read.machine
+            computer.rows += self.keep(read)
+        computer.lacking, computer.left = Counter(measured.lacking), measured.left
+        if measured.code in PASSING:  # the next task goes on
+            time.sleep(POLL_S)
+        elif measured.code:
+            raise Unavailable(measured.code, measured.detail)
+        else:
+            self._end(computer, None)
 
     def _end(self, computer: Computer, why: Unavailable | None) -> None:
-        computer.over, computer.why = True, why
-        self.notice(computer)
+        computer.over, computer.why, computer.future = True, why, None
+        self.say(f"{computer.name}: {why or f'{computer.rows} new rows'}")
+
+    def _progress(self, event: tuple[float, dict[str, object]]) -> None:
+        """Note what a worker says of itself."""
+        _, said = event
+        computer = self.computers.get(str(said.get("worker")))
+        share = said.get("share")
+        if computer is not None and isinstance(share, float):
+            computer.share = share
+
+    def _show(self) -> None:
+        now = time.monotonic()
+        if now - self._shown >= STATUS_S:
+            self._shown = now
+            measuring = [one for one in self.computers.values() if not one.over]
+            done = len(self.computers) - len(measuring)
+            parts = [f"{one.name} {one.share:.0%}" for one in measuring[:MOST_SHOWN]]
+            if len(measuring) > MOST_SHOWN:
+                least = min(measuring, key=lambda one: one.share)
+                parts.append(f"the last of {len(measuring)}, {least.name}, {least.share:.0%}")
+            self.say(f"{done} of {len(self.computers)} done; {', '.join(parts) or 'waiting'}")
+
+
+def connected(scheduler: str, ssh: Iterable[str], local: int, timeout_s: float) -> Client:
+    """Return a client of a scheduler's address, of a cluster that is started by SSH, or of one with
+    so many workers here. TLS is as Dask's configuration says.
+
+    Raises Unavailable: fleet-gone, no-extra for SSH without asyncssh, bad-parameter.
+    """
+    hosts_by_ssh = list(ssh)
+    if sum(map(bool, (scheduler, hosts_by_ssh, local))) != 1:
+        raise Unavailable("bad-parameter", "name one of --scheduler, --ssh and --local")
+    try:
+        if scheduler:
+            return Client(scheduler, timeout=timeout_s, set_as_default=False)
+        if local:
+            from distributed import LocalCluster
+
+            cluster = LocalCluster(n_workers=local, threads_per_worker=1, memory_limit=0)
+            return Client(cluster, set_as_default=False)
+        from distributed import SSHCluster
+
+        by_ssh = SSHCluster(
+            ["localhost", *hosts_by_ssh],
+            connect_options={"known_hosts": None} if "localhost" in hosts_by_ssh else {},
+            worker_options={"nthreads": 1, "memory_limit": 0},
+            remote_python=[sys.executable, *(["python3"] * len(hosts_by_ssh))],
+        )
+        return Client(by_ssh, set_as_default=False)
+    except ImportError as error:
+        raise Unavailable("no-extra", f"{error.name or 'asyncssh'} is of no extra") from None
+    except (OSError, TimeoutError, ValueError, RuntimeError) as error:
+        where = scheduler or ", ".join(hosts_by_ssh) or "this computer"
+        detail = f"{where}: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+        raise Unavailable("fleet-gone", detail[:200]) from None

@@ -97,14 +97,20 @@ def arrow_table(rows: Iterable[tuple[Record, list[str]]]) -> pa.Table:
         row = flat_row(record.model_dump(mode="json"))
         row["histogram"] = [dict(zip(_BIN, pair, strict=True)) for pair in row["histogram"]]
         laid_out.append(row | {EXPERIMENTS: experiments})
-    own = {name for row in laid_out for name in row} - {*Record.model_fields, EXPERIMENTS}
-    return pa.Table.from_pylist(laid_out, _schema(sorted(own)))
+    own = {name for row in laid_out for name in row} - shared_names()
+    return pa.Table.from_pylist(laid_out, arrow_schema(sorted(own)))
 
 
 _BIN = ("least_ns", "hops")
 
 
-def _schema(own: Iterable[str]) -> pa.Schema:
+def shared_names() -> set[str]:
+    """Return the names of the columns that rows of every kernel have."""
+    return {*_types(), "options", "batch_ns_per_access", "histogram", "counters", EXPERIMENTS}
+
+
+def arrow_schema(own: Iterable[str]) -> pa.Schema:
+    """Return the columns of a published file. own: kernels' own options and results."""
     kinds = {"integer": pa.int64(), "number": pa.float64(), "string": pa.string()}
     plain = {name: kinds[kind] for name, (kind, _) in _types().items()}
     counter = pa.struct(

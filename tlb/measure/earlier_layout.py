@@ -16,7 +16,7 @@ from tlb.measure.record import Point, Record
 from tlb.measure.row_database import RowDatabase
 from tlb.system.files import disk_errors
 
-_STAYS = re.compile(r"machine|translation\.json|quantities\.json|claims\.json|grids\.json")
+_STAYS = re.compile(r"machine|translation\.json|quantities|claims\.json|grids\.json")
 KEPT = "json-lines"  # the folder that the files of the earlier version move to
 # What the identity of a point left out where it had the default.
 _LEFT_OUT = {"stride_pages": 1, "mode": "", "options": ()}

@@ -1,5 +1,4 @@
-"""Which of an experiment's rows a page shows, those of each kernel's last campaign; and whether rows
-of two machines were measured by the same versions of the kernels."""
+"""Which of an experiment's rows a page shows: those of each kernel's last campaign."""
 
 from __future__ import annotations
 
@@ -47,11 +46,3 @@ def _of_last_campaign(frame: pd.DataFrame, by: list[str], conditions: list[str])
     is_whole = (2 * rows >= most(rows)) & (covered >= _WHOLE_CAMPAIGN * most(covered))
     last = frame[by].join(frame[is_whole].groupby(by)[conditions].last(), on=by)[conditions]
     return frame[(frame[conditions] == last).all(axis=1)]
-
-
-def have_same_versions(a: pd.DataFrame, b: pd.DataFrame) -> bool:
-    """Return whether both were measured with the same versions of the kernels that both have."""
-    if a.empty or b.empty:
-        return True
-    one, two = (side.groupby(KERNEL)["measures"].max() for side in (a, b))
-    return bool((one - two).dropna().eq(0).all())

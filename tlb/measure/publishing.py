@@ -7,6 +7,7 @@ delete the machine's folder.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,11 +21,9 @@ from tlb.measure.store import LACKING_POINTS, PUBLISHED_ROWS, Store, write_publi
 from tlb.system.files import new_folder, replace
 from tlb.system.reasons import Unavailable
 
+# Documents of this computer that are not published: what it lacked, and what its own pages recorded.
+_NOT_SHARED = re.compile(rf"{LACKING_POINTS}|claims|quantities(-.*)?")
 Asked = tuple[Record, list[str]]  # a record, and the experiments that asked for its point
-
-
-# Documents of this computer that are not published; `tlb refresh` makes the claims' anew.
-_OWN = {LACKING_POINTS, "claims"}
 
 
 def publish(store: Store, machine: str) -> Path:
@@ -64,7 +63,9 @@ def _files_beside(store: Store, machine: str, rows: list[Asked]) -> dict[str, by
     files = _documents_and_card(store, machine)
     described = files.get("machine.json", b"")
     own = _documents_and_card(store.own, machine)
-    files |= {name: content for name, content in own.items() if Path(name).stem not in _OWN}
+    files |= {
+        name: content for name, content in own.items() if not _NOT_SHARED.fullmatch(Path(name).stem)
+    }
     states = Counter(record.state for record, _ in rows)
     return files | _descriptions(described, files.get("machine.json", b""), states)
 

@@ -4,15 +4,11 @@ Rows of all states are in one folder; each has its state, part of its key. machi
 computer as inspected last or, if published, in the state of most rows; machine-<state>.json
 describes the others. A state is called by the first digits of its id, its Linux, or a word of its
 command line (`settings.BOOT_WORDS`): zen-5-b15e0e32@no5lvl.
-
-A row also has its boot, which is no part of its key: it distinguishes virtual machines of one
-image, zen-5-b15e0e32@1a2b3c.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -21,9 +17,6 @@ from tlb.machine.host import Host
 from tlb.measure.store import Store
 from tlb.system.prose import listed
 from tlb.system.reasons import Unavailable, if_available
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 LEAST_DIGITS = 4  # of an id: fewer may be of another state tomorrow
 
@@ -58,32 +51,6 @@ def description_of_state(store: Store, machine: str, state: str) -> Host:
     )
 
 
-def rows_of_state(store: Store, machine: str, name: str, rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of a state by its name, or of a boot by its first digits. Raises Unavailable:
-    no-data, or bad-parameter if it means several."""
-    boots = boots_of(rows)
-    meant = [boot for boot in boots if len(name) >= LEAST_DIGITS and boot.startswith(name)]
-    states = {*rows["state"]}
-    if meant and not any(state.startswith(name) for state in states):
-        if len(meant) > 1:
-            raise Unavailable(
-                "bad-parameter",
-                f"{machine}@{name[:80]} may be one of the boots {listed(meant)}: give more digits",
-            )
-        return rows[rows["boot_id"] == meant[0]]
-    try:
-        return rows[rows["state"] == chosen(store, machine, name, states)]
-    except Unavailable as why:
-        if why.code != "no-data" or not boots:
-            raise
-        raise Unavailable("no-data", f"{why.detail}; their boots are {listed(boots)}") from None
-
-
-def boots_of(rows: pd.DataFrame) -> list[str]:
-    """Return the boots of rows, sorted; old rows have none."""
-    return sorted({*rows["boot_id"]} - {""})
-
-
 def chosen(store: Store, machine: str, name: str, there: Collection[str]) -> str:
     """Return the id of the state that a name means among `there`. Raises Unavailable: no-data, or
     bad-parameter if it means several."""
@@ -110,8 +77,7 @@ def chosen(store: Store, machine: str, name: str, there: Collection[str]) -> str
             or "none"
         )
         raise Unavailable(
-            "no-data",
-            f"{machine} has no rows of a state '{name[:80]}'; those that it has are of {known}",
+            "no-data", f"{machine} has nothing of a state '{name[:80]}'; there are {known}"
         )
     return meant[0]
 

@@ -15,7 +15,7 @@ import re
 from collections.abc import Collection, Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from tlb.measure import columns, earlier_layout
 from tlb.measure.columns import EXPERIMENTS
@@ -39,8 +39,8 @@ RESERVED_IDS = {"this", "reference", "literature", "own"}  # cannot be a machine
 LACKING_POINTS = "lacking"  # the document of what this computer could not do; not published
 PUBLISHED_ROWS = "rows.parquet"
 DOCUMENTS = "documents"
-# Descriptions of the machine in each of its states, and the profile made from rows.
-_BESIDE_ROWS = re.compile(r"machine(-[0-9a-f]{12})?|translation|quantities|claims")
+# Descriptions of the machine in each of its states, and what is made from rows.
+_BESIDE_ROWS = re.compile(r"(machine|quantities)(-[0-9a-f]{12})?|translation|claims")
 
 
 def data_root() -> Path:
@@ -58,11 +58,11 @@ def _read_published(path: Path, _modified_ns: int, _size: int) -> pa.Table:
         raise Unavailable("rows-damaged", why) from error
 
 
-def write_published(path: Path, rows: Iterable[tuple[Record, list[str]]]) -> None:
+def write_published(file: Path | IO[bytes], rows: Iterable[tuple[Record, list[str]]]) -> None:
     """Write records, each with the experiments that asked for its point, as a published file."""
     parquet.write_table(
         columns.arrow_table(rows),
-        path,
+        file,
         compression="zstd",
         compression_level=19,  # written once, read often
         write_page_checksum=True,

@@ -226,6 +226,16 @@ def refresh(chapter: str) -> Path:
     return path
 
 
+def refresh_quantities(machine: str) -> None:
+    """Execute all chapters that record quantities about a published machine, and keep these."""
+    data, chapters = Store(data_root()), filter(records_quantities, table_of_contents())
+    with tempfile.TemporaryDirectory() as folder, kernel() as within:
+        for chapter in chapters:
+            done = Path(folder) / f"{chapter}.ipynb"
+            execute(chapter, done, {"machine": machine}, within)
+            keep_quantities(data, machine, done)
+
+
 def records_quantities(chapter: str) -> bool:
     """Return whether a page is executed about each machine, for the quantities that it records
     there: a chapter, or the first page."""
@@ -233,16 +243,30 @@ def records_quantities(chapter: str) -> bool:
     return declares or chapter == table_of_contents()[0]
 
 
-def keep_quantities(
-    store: Store, machine: str, executed: Path, kinds: Iterable[str] = (QUANTITIES, ANSWERS)
-) -> None:
-    """Keep what an executed chapter recorded of a machine beside its rows: its quantities, and its
+def keep_own_quantities(executed: Path) -> None:
+    """Keep what a page recorded of this computer beside its own rows, its quantities also as those
+    of its present state, where `tlb compare` reads them."""
+    own, this = Store(data_root()).own, host.inspect()
+    name = host.machine_id(this)
+    keep_quantities(own, name, executed)
+    _keep(own, name, f"{QUANTITIES}-{host.state(this)}", _recorded(executed, QUANTITIES))
+
+
+def keep_quantities(store: Store, machine: str, executed: Path) -> None:
+    """Keep what an executed page recorded of a machine beside its rows: its quantities, and its
     answers to claims."""
-    notebook = json.loads(executed.read_text(encoding="utf-8"))
-    for kind in kinds:
-        if recorded := article.recorded(notebook, kind):
-            kept = if_available(store.read_document, machine, kind) or {}
-            store.write_document(machine, kind, kept | recorded)
+    for kind in (QUANTITIES, ANSWERS):
+        _keep(store, machine, kind, _recorded(executed, kind))
+
+
+def _recorded(executed: Path, kind: str) -> dict[str, Any]:
+    return article.recorded(json.loads(executed.read_text(encoding="utf-8")), kind)
+
+
+def _keep(store: Store, machine: str, document: str, recorded: Mapping[str, Any]) -> None:
+    if recorded:
+        kept = if_available(store.read_document, machine, document) or {}
+        store.write_document(machine, document, {**kept, **recorded})
 
 
 # --- a machine's book
@@ -288,7 +312,7 @@ def _execute_pages(given: Mapping[str, Any], folder: Path) -> list[str]:
     """Execute every page into a folder, and return why pages failed. Chapters that measure come
     first: the others show the answers to claims that these keep beside this computer's rows."""
     failed: list[str] = []
-    own, keeping = Store(data_root()).own, Lock()
+    keeping = Lock()
 
     def chapter(name: str, within: Kernel) -> None:
         done = folder / f"{name}.ipynb"
@@ -302,7 +326,7 @@ def _execute_pages(given: Mapping[str, Any], folder: Path) -> list[str]:
             return
         if given["machine"] == "this":
             with keeping:
-                keep_quantities(own, host.machine_id(host.inspect()), done, [ANSWERS])
+                keep_own_quantities(done)
         show_given(done, parameters.check(name, given))
 
     names, measured = table_of_contents(), discovery.measured_chapters()
@@ -324,7 +348,8 @@ def _digest(words: str) -> str:
     digest = hashlib.sha256(words.encode())
     for top in (*(ROOT / name for name in _STAGED), data_root()):
         for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
-            if path.is_file() and path.suffix != ".pyc" and path.name not in _NOT_SOURCES:
+            is_made = path.name in _NOT_SOURCES or path.match(f"own/*/{QUANTITIES}*.json")
+            if path.is_file() and path.suffix != ".pyc" and not is_made:
                 is_open = path.name == DATABASE_FILE
                 content = RowDatabase(path).digest() if is_open else _sha256(path)
                 digest.update(f"{path.relative_to(top)}\0".encode() + content)

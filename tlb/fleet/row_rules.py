@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
+from tlb.fleet import public_text
 from tlb.machine.host import Host
 from tlb.measure import build, kernels
 from tlb.measure.columns import INT64_MAX
@@ -30,8 +31,6 @@ TICK_MS = 100.0  # the resolution of counters of stolen time
 # Their batches end when another program's do, so some batches are longer.
 UNEVEN = {"collapse_chase", "neighbour_chase", "switch_chase"}
 MOST_RESULTS = 64  # of a kernel's own, beside the columns that all have
-EVENT = re.compile(r"[ -~]{1,200}")
-_ORDER = "kernel measures order lines layout stride_pages mode options seed"
 # which numba measured once
 GONE_TWINS = {"graph_walk", "radix_partition", "random_touch", "stride_sum"}
 Rules = Iterator[tuple[bool, str]]  # whether a rule holds, and what is wrong otherwise
@@ -46,6 +45,8 @@ def breach(record: Record, host: Host, now: datetime) -> str:
     for holds, wrong in (rule for group in rules for rule in group):
         if not holds:
             return wrong
+    if public_text.compiler(record.compiler) != record.compiler:
+        return "its compiler is no known name and version"
     if record.cpu >= host.logical_cpus and record.cpu not in host.usable_cpus:
         return "it ran on a CPU that this computer does not have"
     try:
@@ -54,21 +55,6 @@ def breach(record: Record, host: Host, now: datetime) -> str:
         return "it began on no day"
     is_possible = FIRST_DAY <= began <= now + AHEAD
     return "" if is_possible else "it began before there was a kernel, or begins in the future"
-
-
-def visits(record: Record) -> tuple[object, ...]:
-    """Return what decides which lines a process visits in which order: rows that agree in it have
-    one checksum, on any computer. numpy's programs draw their orders by themselves."""
-    return (
-        record.engine == "numpy",
-        record.accesses,
-        *(getattr(record, name) for name in _ORDER.split()),
-    )
-
-
-def process(record: Record) -> tuple[object, ...]:
-    """Return what no two processes have in common."""
-    return record.kernel, record.started_at, record.elapsed_ns, record.wall_ns, record.checksum
 
 
 def _point(record: Record) -> Rules:
@@ -141,5 +127,5 @@ def _counts(record: Record) -> Rules:
         in_range = 0 <= (counter.value or 0) <= INT64_MAX
         yield ran and in_range, "a counter is below zero, beyond 64 bits, or ran too long"
         is_known = (counter.reason or "no-data") in REASONS
-        is_event = EVENT.fullmatch(counter.event or "cycles")
-        yield is_known and bool(is_event), "a counter has an unknown reason or event"
+        is_event = public_text.is_own(counter.event or "")
+        yield is_known and is_event, "a counter has an unknown reason or event"

@@ -1,0 +1,182 @@
+"""`tlb compare`: on quantities whose truth is known, how often it is wrong and what it finds; what it
+prints of published machines, and what cannot be compared."""
+
+import json
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from support.common import ROOT, ended, refusal
+from support.synthetic import Stated
+
+from tlb.machine import host as hosts
+from tlb.measure import states
+from tlb.measure.store import Store
+from tlb.report import comparison, quantities
+from tlb.report.comparison import CANNOT_TELL, DIFFERS, NO_DIFFERENCE, compare_quantities
+from tlb.report.quantities import Measured
+from tlb.stats.intervals import Interval, median_interval
+from tlb.system.reasons import Unavailable
+
+A, B = "zen-4-b312e3a0", "zen-5-b15e0e32"
+NUMBER = 20
+
+
+class Twenty(quantities.Quantities):
+    """Twenty quantities of one unit."""
+
+
+class Three(quantities.Quantities):
+    time_ns = Measured("a time", "ns")
+    entries = Measured("a stated number", "pages")
+    gain = Measured("a change that may be negative", "share")
+
+
+for place in range(NUMBER):
+    measured = Measured(f"the time number {place}")
+    measured.__set_name__(Twenty, f"q_{place}")
+    Twenty.declared = {**Twenty.declared, measured.name: measured}
+
+
+def drawn(
+    random: np.random.Generator, factor: float = 1.0, mappings: int = 9, noise: float = 0.02
+) -> dict[str, quantities.Quantities]:
+    """A machine, measured once more."""
+    found = Twenty()
+    rows = pd.DataFrame({"repeat": range(mappings)})
+    for place, name in enumerate(Twenty.declared):
+        times = (1 + place) * factor * np.exp(noise * random.standard_normal(mappings))
+        found.record(rows, **{name: median_interval(times)})
+    return {"chapter": found}
+
+
+def verdicts(factor: float, machines: int = 2, **how: Any) -> Counter[str]:
+    random, counts = np.random.default_rng(7), Counter()
+    for _ in range(20):
+        others = [drawn(random, factor, **how) for _ in range(machines - 1)]
+        compared, _ = compare_quantities([drawn(random, **how), *others], ["chapter"])
+        assert len(compared) == NUMBER
+        counts.update(one.verdict for each in compared for one in each.differences if one)
+    return counts
+
+
+@pytest.mark.parametrize("machines", [2, 4])
+def test_a_machine_seldom_differs_from_itself_and_a_fifth_is_found(machines):
+    total = 20 * NUMBER * (machines - 1)
+    alike = verdicts(1.0, machines)
+    assert alike[DIFFERS] <= 0.05 * 20 * (machines - 1)  # of twenty tables one may err
+    assert alike[NO_DIFFERENCE] > 0.9 * total
+    assert verdicts(1.2, machines)[DIFFERS] >= 0.9 * total
+
+
+def test_few_mappings_and_wide_intervals_decide_nothing():
+    assert verdicts(1.2, mappings=4) == {CANNOT_TELL: 20 * NUMBER}
+    assert verdicts(1.0, noise=0.3)[NO_DIFFERENCE] == 0
+
+
+def three(
+    time: Interval | None, entries: float, gain: Interval
+) -> dict[str, quantities.Quantities]:
+    found, rows = Three(), pd.DataFrame({"repeat": range(9)})
+    if time is not None:
+        found.record(rows, time_ns=time)
+    found.record(rows, entries=entries, gain=gain)
+    return {"chapter": found}
+
+
+def test_stated_numbers_are_exact_and_a_ratio_of_negative_numbers_decides_nothing():
+    gain = Interval(-0.1, -0.2, 0.1, 0.96)
+    machines = [three(Interval(1, 0.9, 1.1, 0.96), n, gain) for n in (1536.0, 2048.0, 1536.0)]
+    compared, among = compare_quantities([*machines, three(None, 64.0, gain)], ["chapter"])
+    found = {one.name: [each and each.verdict for each in one.differences] for one in compared}
+    assert found["entries"] == [DIFFERS, NO_DIFFERENCE, DIFFERS]
+    assert found["gain"] == [CANNOT_TELL] * 3
+    assert found["time_ns"][2] is None and among == 2
+
+
+def test_a_ratio_is_decided_alike_from_either_side():
+    for among in (1, 5, 300):
+        wide = comparison.widened_ratio(Interval(2.0, 1.6, 2.6, 0.96), among)
+        back = comparison.widened_ratio(Interval(1 / 2.0, 1 / 2.6, 1 / 1.6, 0.96), among)
+        assert (1 / back.high, 1 / back.low) == pytest.approx((wide.low, wide.high))
+
+
+# --- published machines
+
+
+def test_published_quantities_are_compared_as_they_are_kept(monkeypatch, capsys):
+    assert ended(monkeypatch, "compare", A, B, "stlb_cliff", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    kept = [
+        json.loads((ROOT / "data" / name / "quantities.json").read_text())["stlb_cliff"]
+        for name in (A, B)
+    ]
+    assert found["machines"] == {A: A, B: B} and found["quantities"]
+    for one in found["quantities"]:
+        assert one["chapter"] == "stlb_cliff"
+        values = [side[one["name"]]["value"] for side in kept]
+        assert [one["values"][name]["value"] for name in (A, B)] == values
+        ratio = one[f"over {A}"][B]["ratio"]
+        assert ratio is None or ratio["value"] == pytest.approx(values[1] / values[0])
+
+
+def test_the_table_has_a_row_a_quantity_and_two_columns_a_machine():
+    found = comparison.compare([A, B], ["hugepages"])
+    descriptions, sentence, table = comparison.tables(found)
+    assert list(table.columns[2:]) == [A, B, f"{B} over {A}"]
+    assert len(table) == len(found.quantities) and f"{found.among:,}" in sentence
+    assert "CPU" in set(descriptions["description"])
+
+
+def test_this_computer_is_compared_by_the_quantities_of_its_own_book(tmp_path, monkeypatch):
+    monkeypatch.setenv("TLB_DATA", str(tmp_path))
+    published = Store(ROOT / "data")
+    this = hosts.machine_id(hosts.inspect())
+    own, data = Store(tmp_path).own, Store(tmp_path)
+    for store, name, source in ((own, this, B), (data, A, A)):
+        for document in ("machine", "quantities"):
+            store.write_document(name, document, published.read_document(source, document))
+    found = comparison.compare([A, "this"])
+    assert [one.identity for one in found.machines] == [A, this]
+    assert {one.chapter for one in found.quantities} >= {"stlb_cliff", "hugepages"}
+
+
+@pytest.mark.parametrize(
+    ("names", "code"),
+    [
+        ((A,), "bad-parameter"),
+        ((A, A), "bad-parameter"),
+        ((A, "reference"), "bad-parameter"),
+        (("own/reference", A), "bad-parameter"),
+        ((A, "zen-9-00000000"), "no-data"),
+        ((A, "../data"), "bad-parameter"),
+    ],
+)
+def test_what_cannot_be_compared_is_a_sentence(names, code):
+    assert refusal(comparison.compare, names) == code
+
+
+def test_a_chapter_without_quantities_is_named():
+    with pytest.raises(Unavailable, match="no chapter 'method'"):
+        comparison.compare([A, B], ["method"])
+
+
+def test_two_states_of_this_computer_are_compared_by_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("TLB_DATA", str(tmp_path))
+    own, published = Store(tmp_path).own, Store(ROOT / "data")
+    four_levels = Stated(changes={"boot": ("no5lvl",)}).host()
+    this = hosts.machine_id(four_levels)
+    for host, source in ((Stated().host(), A), (four_levels, B)):
+        states.write_description(own, this, host)
+        kept = published.read_document(source, "quantities")
+        for name in ("quantities", f"quantities-{hosts.state(host)}"):
+            own.write_document(this, name, kept)
+    plain = hosts.state(Stated().host())
+    found = comparison.compare([f"own/{this}@{plain[:6]}", f"{this}@no5lvl"], ["stlb_cliff"])
+    both = comparison.compare_quantities([one.quantities for one in found.machines], ["stlb_cliff"])
+    assert found.quantities == both[0] and any(
+        one and one.verdict == DIFFERS for each in found.quantities for one in each.differences
+    )
+    assert refusal(comparison.compare, [this, f"{this}@pti=off"]) == "no-data"
