@@ -21,23 +21,31 @@ from experiments.page_faults import grid as faults
 from experiments.tlb_blocking import grid as grids
 from tlb.machine import host
 from tlb.measure import build, grid, perf
-from tlb.measure.independent import INDEPENDENT, Cells, c_program, compared, folder, medians, share
-from tlb.measure.measuring_setup import Rig
-from tlb.measure.perf_stat import Plan
+from tlb.measure.independent import (
+    REFERENCE_PROGRAMS,
+    TableCells,
+    comparison_cells,
+    compiled_c_program,
+    medians_over_rounds,
+    share_cells,
+    temporary_build_folder,
+)
+from tlb.measure.measuring_setup import MeasuringSetup
+from tlb.measure.perf_stat import EventPlan
 from tlb.measure.record import Point, Quantity
 from tlb.measure.session import Session
 from tlb.measure.store import Store
 from tlb.system.files import measuring_lock
 from tlb.system.page_sizes import BASE
-from tlb.system.processes import pinned
+from tlb.system.processes import pinned_to_cpu
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_size
 
 # Lines: inside the first TLB, between the two, past both, past the caches.
 SIZES = [64, 1024, 8192, 32768, 262144, 1048576]
 PAIRS = 7  # interleaved fresh processes of each program, at each size
-Rows = Iterator[Cells]
-TABLES: dict[Callable[[], Rows], tuple[str, Cells]] = {  # title and columns
+Rows = Iterator[TableCells]
+TABLES: dict[Callable[[], Rows], tuple[str, TableCells]] = {  # title and columns
     rule.rule: (rule.TITLE, rule.COLUMNS),
     prefixes.prefixes: (prefixes.TITLE, prefixes.COLUMNS),
     program_benchmarks.advice: program_benchmarks.ADVICE,
@@ -81,17 +89,17 @@ def _print(tables: Iterable[Callable[[], Rows]]) -> None:
 def program(name: str) -> Callable[..., list[float]]:
     """Return a program of kernels/reference/ as a function of its arguments: the numbers that it
     prints."""
-    source = INDEPENDENT / f"{name}.c"
+    source = REFERENCE_PROGRAMS / f"{name}.c"
     command = [sys.executable, "-m", f"kernels.reference.{name}"]
     if source.exists():
-        command = [c_program(source, folder().name)]
+        command = [compiled_c_program(source, temporary_build_folder().name)]
     return lambda *words: _numbers([*command, *map(str, words)])
 
 
 def _numbers(command: Sequence[str]) -> list[float]:
     cpu = _rig().cpu
     with (
-        nullcontext() if cpu is None else pinned(cpu)
+        nullcontext() if cpu is None else pinned_to_cpu(cpu)
     ):  # the last CPU that they may use is then the rig's
         done = subprocess.run(
             command, stdout=subprocess.PIPE, text=True, check=True, cwd=build.ROOT
@@ -101,10 +109,12 @@ def _numbers(command: Sequence[str]) -> list[float]:
 
 
 @cache
-def _rig() -> Rig:
+def _rig() -> MeasuringSetup:
     """Return this computer without counters, on the CPU that the independent programs take; it
     measures any size."""
-    rig = Rig.of(host.inspect(), Store(Path(folder().name)), counters=False)
+    rig = MeasuringSetup.of(
+        host.inspect(), Store(Path(temporary_build_folder().name)), counters=False
+    )
     return replace(rig, usable_bytes=2**63)
 
 
@@ -113,12 +123,14 @@ def _ns(point: Point, i: int) -> float:
 
 
 def by_pages(
-    kinds: Iterable[str], rounds: Callable[[str, int], Sequence[float]], cells: Callable[..., Cells]
+    kinds: Iterable[str],
+    rounds: Callable[[str, int], Sequence[float]],
+    cells: Callable[..., TableCells],
 ) -> Rows:
     """Yield a row a page size, made of the medians of its rounds, or the reason's code."""
     for pages in kinds:
         try:
-            yield pages, *cells(*medians(rounds(pages, i) for i in range(PAIRS)))
+            yield pages, *cells(*medians_over_rounds(rounds(pages, i) for i in range(PAIRS)))
         except Unavailable as why:
             yield pages, why.code
 
@@ -128,9 +140,9 @@ def by_size(points: Mapping[int, Point], other: Callable[[Point, int], float]) -
     and the median of the differences."""
     differences = []
     for size, point in points.items():
-        ours, theirs = medians((_ns(point, i), other(point, i)) for i in range(PAIRS))
+        ours, theirs = medians_over_rounds((_ns(point, i), other(point, i)) for i in range(PAIRS))
         differences.append(abs(ours / theirs - 1))
-        yield format_size(size), *compared(ours, theirs)
+        yield format_size(size), *comparison_cells(ours, theirs)
     yield "median of |difference|", "", "", f"{statistics.median(differences):.1%}"
 
 
@@ -176,8 +188,8 @@ def first_level_cache() -> Rows:
     for i in range(PAIRS):
         ns, ghz = (record := _rig().take(point, i)).ns_per_access, record.core_ghz
         rounds.append((ns, ns * ghz, *chase("self", i + 1)))
-    ours, cycles, theirs = medians(rounds)
-    yield *compared(ours, theirs, 3), f"{cycles:.2f}", f"{cycles / round(cycles) - 1:+.1%}"
+    ours, cycles, theirs = medians_over_rounds(rounds)
+    yield *comparison_cells(ours, theirs, 3), f"{cycles:.2f}", f"{cycles / round(cycles) - 1:+.1%}"
 
 
 @table(
@@ -194,8 +206,8 @@ def speedup_of_large_pages() -> Rows:
         points = [_point("page_chase", kind, lines=lines, region_ms=150) for kind in kinds]
         return [_ns(point, i) for point in points] + [chase(lines, i + 1, k)[0] for k in kinds]
 
-    def cells(large: float, base: float, their_large: float, their_base: float) -> Cells:
-        return compared(base / large, their_base / their_large, 3)
+    def cells(large: float, base: float, their_large: float, their_base: float) -> TableCells:
+        return comparison_cells(base / large, their_base / their_large, 3)
 
     return by_pages(("2m", "thp"), rounds, cells)
 
@@ -211,16 +223,16 @@ def touches_and_searches() -> Rows:
     pages = faults.FILE_BYTES // host.base_page_bytes()
     file = _point("page_fault", mode="file", lines=pages, region_ms=200)
     times = [(_ns(file, i), touched(faults.FILE_BYTES)[0]) for i in range(PAIRS)]
-    ours, theirs = medians(times)
-    yield "ns a page", *compared(ours, theirs)
-    lines = faults.CHUNKS * faults.CHUNK_BYTES // faults.LINE_BYTES
+    ours, theirs = medians_over_rounds(times)
+    yield "ns a page", *comparison_cells(ours, theirs)
+    lines = faults.CHUNK_COUNT * faults.CHUNK_BYTES // faults.LINE_BYTES
     for kept, mode in enumerate(("unmap", "keep")):
         point, rounds = _point("map_churn", mode=mode, lines=lines, region_ms=500), []
         for i in range(PAIRS):
-            records = searched(1, faults.CHUNKS, faults.CHUNK_BYTES, kept)[0]
+            records = searched(1, faults.CHUNK_COUNT, faults.CHUNK_BYTES, kept)[0]
             rounds.append((1e9 / _ns(point, i), records))
-        ours, theirs = medians(rounds)
-        yield f"records a second, {mode}", *compared(ours, theirs, 0)
+        ours, theirs = medians_over_rounds(rounds)
+        yield f"records a second, {mode}", *comparison_cells(ours, theirs, 0)
 
 
 @table(
@@ -255,14 +267,16 @@ def guests() -> Rows:
         record = _rig().take(far, i)
         times = record.ns_per_access, record.also["outside_ns_per_access"]
         rounds.append((*times, *naive(far.lines, i + 1)))
-    inside, outside, other = medians(rounds)
-    yield "1 GiB, independent guest", *compared(inside, other, 3)
-    yield "1 GiB, clock outside", *compared(inside, outside, 3)
-    guest_ns, plain_ns = medians((_ns(near, i), _ns(plain, i)) for i in range(3 * PAIRS))
-    yield "16 KiB packed, plain process", *compared(guest_ns, plain_ns, 3)
+    inside, outside, other = medians_over_rounds(rounds)
+    yield "1 GiB, independent guest", *comparison_cells(inside, other, 3)
+    yield "1 GiB, clock outside", *comparison_cells(inside, outside, 3)
+    guest_ns, plain_ns = medians_over_rounds(
+        (_ns(near, i), _ns(plain, i)) for i in range(3 * PAIRS)
+    )
+    yield "16 KiB packed, plain process", *comparison_cells(guest_ns, plain_ns, 3)
 
 
-def gate_counts(binary: str, plan: Plan, repeat: int) -> dict[str, Quantity]:
+def gate_counts(binary: str, plan: EventPlan, repeat: int) -> dict[str, Quantity]:
     """Return the counts of a program that opens its gate and closes it."""
     with Session([binary, "--plan"], build.ROOT, BASE, plan, repeat, 1) as session:
         return session.ask("0 empty_gate - spread cycle 1 1 1 1", 1)[1]
@@ -278,11 +292,11 @@ def empty_gate() -> Rows:
     plan = perf.plan(_rig().host.microarchitecture, cpu=_rig().cpu)
     if not plan.counts_hardware:
         raise Unavailable(plan.lacking["core_cycles"])
-    binary = c_program(INDEPENDENT / "empty_gate.c", folder().name)
+    binary = compiled_c_program(REFERENCE_PROGRAMS / "empty_gate.c", temporary_build_folder().name)
     repeats, counted = range(PAIRS * len(plan.groups())), replace(_rig(), plan=plan)
     empty = [gate_counts(binary, plan, i) for i in repeats]
     full = [counted.take(point, i).counters for i in repeats]
     for event in plan.events + plan.derived:
         name = event.quantity
         sides = ([counters[name].value for counters in side] for side in (empty, full))
-        yield name, *share(*sides)
+        yield name, *share_cells(*sides)

@@ -14,21 +14,26 @@ from math import inf
 from pathlib import Path
 
 from experiments.your_program import programs
-from experiments.your_program.cases import CASES
+from experiments.your_program.cases import PROGRAM_CASES
 from tlb.cli import where
 from tlb.machine import host
 from tlb.measure.build import ROOT
 from tlb.measure.grid import Scope, load_profile
-from tlb.measure.independent import INDEPENDENT, Cells, c_program, folder
-from tlb.measure.measuring_setup import Rig
+from tlb.measure.independent import (
+    REFERENCE_PROGRAMS,
+    TableCells,
+    compiled_c_program,
+    temporary_build_folder,
+)
+from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.store import Store
 from tlb.programs.levers import LEVERS
-from tlb.programs.runs import Conditions, run
-from tlb.programs.trial import Aim, Trial, attempt, would_have_shown
-from tlb.programs.trial_report import huge_share, side
-from tlb.programs.watch import Watched, attached, watch
+from tlb.programs.runs import RunConditions, run_program
+from tlb.programs.trial import Trial, TrialAim, run_trial, smallest_detectable_difference
+from tlb.programs.trial_report import huge_share_words, summary_of_side
+from tlb.programs.watch import WatchState, attached_program, watch
 from tlb.programs.where.proof import ALL_SITES, NO_SITES
-from tlb.programs.where.report import Report
+from tlb.programs.where.report import WhereReport
 from tlb.stats.intervals import Interval
 from tlb.stats.pairs import LEAST_PAIRS, paired_ratio
 from tlb.system.page_sizes import BASE
@@ -61,7 +66,7 @@ OTHERS: dict[str, list[str]] = {
 TAKEN = ("numpy", "dict", "sqlite", "gcc", "node", "xz", "sort", "perl")  # the longest last
 
 
-def advice(pairs: int = PAIRS, names: Sequence[str] = (*OTHERS, *TAKEN)) -> Iterator[Cells]:
+def advice(pairs: int = PAIRS, names: Sequence[str] = (*OTHERS, *TAKEN)) -> Iterator[TableCells]:
     """Yield a row a program: what was chosen, and how long it takes with that and with everything
     on huge pages, over the time with nothing on them; by `tlb where`, and by pairs that share
     neither its library nor its rounds."""
@@ -81,14 +86,14 @@ def advice(pairs: int = PAIRS, names: Sequence[str] = (*OTHERS, *TAKEN)) -> Iter
 
 
 def _command(name: str) -> list[str]:
-    if name in CASES:
-        return programs.ready(CASES[name])[1]
-    command = programs.ready(CASES["sort"])[1]  # for its input
+    if name in PROGRAM_CASES:
+        return programs.ready(PROGRAM_CASES[name])[1]
+    command = programs.ready(PROGRAM_CASES["sort"])[1]  # for its input
     folder = command[-1].rpartition("/")[0]
     return [word.replace("@", folder, 1) for word in OTHERS[name]]
 
 
-def _said(made: Report) -> tuple[str, str, str]:
+def _said(made: WhereReport) -> tuple[str, str, str]:
     assert made.proof  # simulate_or_time was asked for one
     proof, chosen = made.proof, made.proof.smallest
     origins = [site.origin for site in made.sites if site.id in chosen]
@@ -97,7 +102,7 @@ def _said(made: Report) -> tuple[str, str, str]:
     return said, ratios[0] if chosen else "", ratios[-1]
 
 
-def _costs(made: Report, started: float) -> tuple[str, str]:
+def _costs(made: WhereReport, started: float) -> tuple[str, str]:
     most = made.found.lacking
     if made.geometry and made.native_s:
         most = f"{made.most_saved_s / made.native_s:.0%}"
@@ -111,7 +116,7 @@ def huge_over_none(command: list[str], pairs: int) -> Interval:
     for _ in range(pairs):
         for is_huge in drawn.sample((True, False), 2):
             lever = EVERYTHING if is_huge else NONE_AT_ALL
-            done = run(command, lever, limit_s=120, share=0.01)
+            done = run_program(command, lever, limit_s=120, share=0.01)
             times[is_huge].append(done.elapsed_s)
     return paired_ratio(times[True], times[False])
 
@@ -129,7 +134,7 @@ KNOWN = (
 )
 MIB, MILLIONS = 1024, 500  # the second takes half a second
 TIMES = 20
-PRINTS = Conditions(metric=re.compile(r"(\S+) ns"))
+PRINTS = RunConditions(metric=re.compile(r"(\S+) ns"))
 OVERHEAD = (
     "A program of fixed work, watched and not (to reach: 1 %)",
     ("it touches", "allowed", "samples", "a sample", "watched over not", "predicted cost"),
@@ -150,25 +155,28 @@ print(time.perf_counter() - begin, flush=True)
 """
 
 
-def known() -> Iterator[Cells]:
+def known() -> Iterator[TableCells]:
     """Yield rows: the chase over 1 GiB against the chapter's kernel in the same minutes, arithmetic
     that no pages help, and what trying costs."""
-    program = c_program(INDEPENDENT / "unadvised.c", folder().name)
-    chase = attempt(Aim([program, "chase", str(MIB)], LEVERS["advise"], conditions=PRINTS))
+    program = compiled_c_program(REFERENCE_PROGRAMS / "unadvised.c", temporary_build_folder().name)
+    chase = run_trial(TrialAim([program, "chase", str(MIB)], LEVERS["advise"], conditions=PRINTS))
     tried, kernel = chase.ratio(), kernel_ratio(len(chase.pairs))
-    apart, peak = tried / kernel, side(chase, True).peak
+    apart, peak = tried / kernel, summary_of_side(chase, True).peak
     yield (
-        f"chase over 1 GiB, advise ({huge_share(peak) if peak else 'nothing'} on huge pages)",
+        f"chase over 1 GiB, advise ({huge_share_words(peak) if peak else 'nothing'} on huge pages)",
         f"{tried:.3f}",
         f"{kernel:.3f}",
         f"{apart.value - 1:+.1%} ({apart.low - 1:+.1%} to {apart.high - 1:+.1%})",
     )
     sums = {
-        name: [attempt(Aim([program, "sum", str(MILLIONS)], LEVERS[name])) for _ in range(TIMES)]
+        name: [
+            run_trial(TrialAim([program, "sum", str(MILLIONS)], LEVERS[name])) for _ in range(TIMES)
+        ]
         for name in ("advise", "none")
     }
     equal = sum(
-        trial.verdict == "no difference" and would_have_shown(trial.ratio()) <= trial.aim.within
+        trial.verdict == "no difference"
+        and smallest_detectable_difference(trial.ratio()) <= trial.aim.within
         for trial in sums["advise"]
     )
     yield "arithmetic, advise", f"no difference: {equal} of {TIMES}", "all", ""
@@ -181,7 +189,9 @@ def known() -> Iterator[Cells]:
 def kernel_ratio(pairs: int) -> Interval:
     """Return the ratio of the kernel's chase with and without huge pages, in pairs of fresh
     processes: times of mappings come in clusters, so medians would give another number."""
-    rig = Rig.of(host.inspect(), Store(Path(folder().name)), counters=False)
+    rig = MeasuringSetup.of(
+        host.inspect(), Store(Path(temporary_build_folder().name)), counters=False
+    )
     rig = replace(rig, usable_bytes=2**63)
     point = Scope(load_profile("full"), base_page_bytes=host.base_page_bytes()).point
     lines = (MIB << 20) // host.base_page_bytes()
@@ -201,7 +211,7 @@ def trial_cost(trials: list[Trial]) -> float:
     return sum(trial.spent_s for trial in trials) / sum(run.elapsed_s for run in runs) - 1
 
 
-def overhead() -> Iterator[Cells]:
+def overhead() -> Iterator[TableCells]:
     """Yield a row a size: six pairs of the same work, watched and not, in turn."""
     for size in SIZES:
         rounds = max(int(100 * SECONDS / _work(size, 100, False)[0]), 1)
@@ -223,7 +233,7 @@ def overhead() -> Iterator[Cells]:
         )
 
 
-def _work(size: int, rounds: int, is_watched: bool) -> tuple[float, Watched | None]:
+def _work(size: int, rounds: int, is_watched: bool) -> tuple[float, WatchState | None]:
     """Return how long the work took by its own clock, and what was seen of it."""
     command = [sys.executable, "-c", _WORK, str(size), str(rounds)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
@@ -231,6 +241,6 @@ def _work(size: int, rounds: int, is_watched: bool) -> tuple[float, Watched | No
         child.stdout.readline()
         watched = None
         if is_watched:
-            with attached(child.pid) as target:
+            with attached_program(child.pid) as target:
                 watched = watch(target, inf, ALLOWED, lambda watched: None)
         return float(child.stdout.readline()), watched

@@ -7,10 +7,10 @@ import pytest
 from support.common import LONG_S, needs_c
 
 from experiments import program_benchmarks
-from tlb.measure.independent import INDEPENDENT, c_program
+from tlb.measure.independent import REFERENCE_PROGRAMS, compiled_c_program
 from tlb.measure.record import Point
 from tlb.programs.levers import LEVERS
-from tlb.programs.runs import run
+from tlb.programs.runs import run_program
 from tlb.programs.snapshots import at_peak
 from tlb.system import procfs
 
@@ -23,9 +23,11 @@ HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
     procfs.chosen(HUGE) != "madvise", reason="takes large pages on request and not otherwise"
 )
 def test_the_chase_asks_for_nothing_and_gets_what_a_lever_asks_for(tmp_path):
-    program = c_program(INDEPENDENT / "unadvised.c", str(tmp_path), "-Wall", "-Wextra", "-Werror")
+    program = compiled_c_program(
+        REFERENCE_PROGRAMS / "unadvised.c", str(tmp_path), "-Wall", "-Wextra", "-Werror"
+    )
     for name, least, most in (("none", 0, 0), ("advise", 56 << 20, 80 << 20)):
-        done = run(
+        done = run_program(
             [program, "chase", "64"],
             LEVERS[name],
             limit_s=LONG_S,
@@ -36,7 +38,7 @@ def test_the_chase_asks_for_nothing_and_gets_what_a_lever_asks_for(tmp_path):
         assert (
             done.status == 0 and done.number.grouped > 0 and least <= seen.pages.huge_bytes <= most
         )
-    arithmetic = run(
+    arithmetic = run_program(
         [program, "sum", "1"],
         LEVERS["none"],
         limit_s=LONG_S,
@@ -45,7 +47,7 @@ def test_the_chase_asks_for_nothing_and_gets_what_a_lever_asks_for(tmp_path):
     )
     assert arithmetic.status == 0 and 0 < arithmetic.number.grouped < 1e4
     assert [
-        run([program, *words], LEVERS["none"], limit_s=LONG_S, share=0.3).status
+        run_program([program, *words], LEVERS["none"], limit_s=LONG_S, share=0.3).status
         for words in ([], ["chase", "0"])
     ] == [2, 3]
 
@@ -57,7 +59,7 @@ def test_the_kernel_is_compared_in_pairs_as_a_trial_is(monkeypatch):
             return SimpleNamespace(ns_per_access=slow * (60.0 if point.pages == "thp" else 100.0))
 
     monkeypatch.setattr(program_benchmarks, "replace", lambda rig, **changes: rig)
-    monkeypatch.setattr(program_benchmarks.Rig, "of", lambda *given, **how: Rig())
+    monkeypatch.setattr(program_benchmarks.MeasuringSetup, "of", lambda *given, **how: Rig())
     for pairs in (0, 9):
         found = program_benchmarks.kernel_ratio(pairs).value_and_bounds
         assert found == pytest.approx((0.6, 0.6, 0.6))

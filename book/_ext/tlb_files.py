@@ -17,7 +17,7 @@ from sphinx.application import Sphinx
 from tlb.machine import host
 from tlb.measure.store import Store, data_root
 from tlb.report.names import machine_name
-from tlb.report.render import inline, join
+from tlb.report.render import inline, join_html
 from tlb.system.reasons import Unavailable
 
 THIS = "this computer"
@@ -134,7 +134,7 @@ def add_files(
     if VERDICTS in context["body"]:
         lines.append(Markup(HOW_TO_JUDGE))
     box = Markup('<div class="tlb-files"><p class="rubric">Files of this page</p><ul>{}</ul></div>')
-    context["body"] += str(box.format(join("<li>{}</li>", lines)))
+    context["body"] += str(box.format(join_html("<li>{}</li>", lines)))
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

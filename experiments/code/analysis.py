@@ -8,17 +8,17 @@ import pandas as pd
 
 from experiments.code import ways
 from experiments.code.grid import (
-    HOT_ONE_LINE_IN,
+    CODE_SIZES_MIB,
+    HUGE_TEXT_PAGES,
     JUMP_KINDS,
-    LARGE_TEXT,
     LINE_BYTES,
-    MOST_LINES,
-    TEXT_MIB,
+    LINES_PER_HOT_LINE,
+    MAX_CODE_LINES,
 )
 from tlb.machine import java_flags
 from tlb.report import analysis
-from tlb.stats.curves import HALF_AN_OCTAVE, Curve, counter_curve, select
-from tlb.stats.intervals import UNKNOWN, Interval
+from tlb.stats.curves import HALF_AN_OCTAVE, Curve, counter_curve, select_rows
+from tlb.stats.intervals import UNKNOWN_INTERVAL, Interval
 from tlb.system.page_sizes import BASE
 from tlb.system.reasons import required
 
@@ -37,7 +37,7 @@ class Analysis(analysis.Analysis):
     def jumps(self, layout: str, kind: str, pages: str = BASE) -> Curve:
         """ns a jump of a kind in a layout, by lines of code."""
         mode, order = JUMP_KINDS[kind]
-        rows = select(
+        rows = select_rows(
             self.frame,
             kernel="code_chase",
             mode=mode,
@@ -46,7 +46,7 @@ class Analysis(analysis.Analysis):
             pages=pages,
             every=1,
         )
-        return Curve.of(rows[rows["lines"] <= MOST_LINES])  # the texts have more
+        return Curve.of(rows[rows["lines"] <= MAX_CODE_LINES])  # the texts have more
 
     def by_kind(self, layout: str) -> dict[str, Curve]:
         return {kind: curve for kind in JUMP_KINDS if len(curve := self.jumps(layout, kind))}
@@ -97,7 +97,7 @@ class Analysis(analysis.Analysis):
         """Page walks for instructions of the spread jumps of a kind, per jump. Raises Unavailable
         where none were counted."""
         mode, order = JUMP_KINDS[kind]
-        rows = select(self.frame, mode=mode, order=order, layout="spread", pages=BASE)
+        rows = select_rows(self.frame, mode=mode, order=order, layout="spread", pages=BASE)
         return required(
             counter_curve(rows, "itlb_walk"),
             "no walks for instructions were counted here",
@@ -108,18 +108,24 @@ class Analysis(analysis.Analysis):
 
     def times_by_size(self) -> pd.DataFrame:
         """Return a row a MiB of code that is all jumped to: mib; base and large, ns a jump, each an
-        Interval, UNKNOWN where not measured."""
+        Interval, UNKNOWN_INTERVAL where not measured."""
         rows = [
-            (mib, *(self._text(pages, (mib << 20) // LINE_BYTES) for pages in (BASE, LARGE_TEXT)))
-            for mib in TEXT_MIB
+            (
+                mib,
+                *(
+                    self._text(pages, (mib << 20) // LINE_BYTES)
+                    for pages in (BASE, HUGE_TEXT_PAGES)
+                ),
+            )
+            for mib in CODE_SIZES_MIB
         ]
-        found = [row for row in rows if row[1] is not UNKNOWN]
+        found = [row for row in rows if row[1] is not UNKNOWN_INTERVAL]
         return pd.DataFrame(found, columns=["mib", "base", "large"])
 
     def times_by_hot_share(self) -> pd.DataFrame:
         """Return a row a share of the largest text that is hot: share; mib, of the text; spread, a
         jump where the hot lines lie in every page, large, the same on large pages, and packed,
-        where the same number of hot lines lie side by side; ns, each an Interval, UNKNOWN where not
+        where the same number of hot lines lie side by side; ns, each an Interval, UNKNOWN_INTERVAL where not
         measured."""
         columns = ["share", "mib", "spread", "large", "packed"]
         most = int(self.texts["mib"].max()) if len(self.texts) else 0
@@ -130,16 +136,16 @@ class Analysis(analysis.Analysis):
                 1 / every,
                 most,
                 self._text(BASE, lines, every),
-                self._text(LARGE_TEXT, lines, every),
-                self._text(BASE, lines // every) if every > 1 else UNKNOWN,
+                self._text(HUGE_TEXT_PAGES, lines, every),
+                self._text(BASE, lines // every) if every > 1 else UNKNOWN_INTERVAL,
             )
-            for every in (1, *HOT_ONE_LINE_IN)
+            for every in (1, *LINES_PER_HOT_LINE)
         ]
         return pd.DataFrame([row for row in rows if row[2].coverage], columns=columns)
 
     def _text(self, pages: str, lines: int, every: int = 1) -> Interval:
         """A random jump in so many lines of code, side by side, of which one in so many is hot;
-        UNKNOWN where not measured."""
+        UNKNOWN_INTERVAL where not measured."""
         curve = Curve.of(
             self.frame,
             kernel="code_chase",
@@ -149,7 +155,7 @@ class Analysis(analysis.Analysis):
             lines=lines,
             every=every,
         )
-        return curve.last if len(curve) else UNKNOWN
+        return curve.last if len(curve) else UNKNOWN_INTERVAL
 
     def gain(self, mib: int) -> Interval:
         """How many times as long a jump takes on base pages as on large ones, in a text of so many
@@ -165,11 +171,11 @@ class Analysis(analysis.Analysis):
         return required(rows, "no text was measured of which a part is hot")[-1]
 
     @cached_property
-    def ways(self) -> ways.Texts:
+    def ways(self) -> ways.CodeLoadingDocument:
         """What code lies on, by the way in which it was made executable."""
-        return self.document("texts", ways.make, ways.Texts)
+        return self.document("texts", ways.make, ways.CodeLoadingDocument)
 
     @cached_property
-    def flags(self) -> java_flags.Flags:
+    def flags(self) -> java_flags.FlagsDocument:
         """What this computer's kernel and Java list."""
-        return self.document("flags", java_flags.make, java_flags.Flags)
+        return self.document("flags", java_flags.make, java_flags.FlagsDocument)

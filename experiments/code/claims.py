@@ -4,11 +4,11 @@ Analysis."""
 from __future__ import annotations
 
 from experiments.code.analysis import Analysis
-from experiments.code.grid import LINE_BYTES, MOST_LINES
-from tlb.machine.java_flags import JAVA_FLAGS, LARGE_FLAGS
+from experiments.code.grid import LINE_BYTES, MAX_CODE_LINES
+from tlb.machine.java_flags import HUGE_PAGE_FLAGS, JAVA_FLAGS
 from tlb.measure.grid import Scope
 from tlb.report.verdicts import Answer, Band, Compares, Fact, claim, counted, inside, points_of
-from tlb.system.prose import count, listed
+from tlb.system.prose import list_in_words, with_thousands
 from tlb.system.reasons import Unavailable, required
 
 
@@ -18,7 +18,7 @@ def _text(mib: int) -> Compares:
 
 
 def _most(scope: Scope) -> int:
-    return min(MOST_LINES, scope.most_lines)
+    return min(MAX_CODE_LINES, scope.most_lines)
 
 
 @claim(
@@ -32,7 +32,7 @@ def many_pages_cost(a: Analysis, band: Band) -> Answer:
     ratio = spread / packed
     return (
         inside(ratio, *band),
-        f"A random jump takes {ratio:.2f} times as long to {count(pages)} pages as to as many "
+        f"A random jump takes {ratio:.2f} times as long to {with_thousands(pages)} pages as to as many "
         "packed lines.",
     )
 
@@ -58,7 +58,7 @@ def thirty_mb_is_noise(a: Analysis, band: Band) -> Answer:
 @claim("defer-only-madvise-exists", points=None)
 def defer_only_madvise_exists(a: Analysis) -> Answer:
     modes = required(a.flags.defrag_modes, "this kernel lists no modes", "no-data")
-    return Fact("defer-only-madvise" in modes, f"The kernel lists {listed(modes)}.")
+    return Fact("defer-only-madvise" in modes, f"The kernel lists {list_in_words(modes)}.")
 
 
 @claim("published-java-flags-exist", points=None)
@@ -67,7 +67,7 @@ def java_flags_exist(a: Analysis, band: Band) -> Answer:
     if listed_flags is None:
         raise Unavailable("no-toolchain", "java")
     found = len(listed_flags)
-    text = f"This Java lists {found} of these {len(JAVA_FLAGS)} flags: {listed(JAVA_FLAGS)}."
+    text = f"This Java lists {found} of these {len(JAVA_FLAGS)} flags: {list_in_words(JAVA_FLAGS)}."
     return counted(found, band, text)
 
 
@@ -78,6 +78,6 @@ def javas_large_pages_are_off(a: Analysis, band: Band) -> Answer:
         "Java was not asked what it has on",
         "no-data",
     )[0]
-    used = listed(on) if on else "none"
-    text = f"By default this Java uses {used} of {listed(LARGE_FLAGS)}."
+    used = list_in_words(on) if on else "none"
+    text = f"By default this Java uses {used} of {list_in_words(HUGE_PAGE_FLAGS)}."
     return counted(len(on), band, text)

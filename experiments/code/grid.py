@@ -18,14 +18,14 @@ JUMP_KINDS = {
     "random": ("listed", "random"),
 }
 # The most: four times the largest second level that is stated for instructions, and more.
-LEAST_LINES, MOST_LINES = 16, 16384
-TEXT_MIB = (1, 10, 30, 100, 200)  # of code that is all used: 30 and 100 are published
-HOT_ONE_LINE_IN = (
+LEAST_LINES, MAX_CODE_LINES = 16, 16384
+CODE_SIZES_MIB = (1, 10, 30, 100, 200)  # of code that is all used: 30 and 100 are published
+LINES_PER_HOT_LINE = (
     2,
     5,
     10,
 )  # lines of the largest text, one of which is hot: half, a fifth, a tenth
-LARGE_TEXT = "thp"
+HUGE_TEXT_PAGES = "thp"
 # Of a coarse grid: the texts that claims compare with the smallest, and the smallest part that is
 # hot.
 COARSE_MIB, COARSE_EVERY = (1, 30, 100), (10,)
@@ -34,7 +34,7 @@ COARSE_MIB, COARSE_EVERY = (1, 30, 100), (10,)
 def points(scope: Scope) -> list[Point]:
     """Return jumps of each kind to lines spread over pages and packed, random ones to aliased pages
     and on large pages, and large texts. A coarse grid has fewer numbers of lines."""
-    lines = octaves(LEAST_LINES, min(MOST_LINES, scope.most_lines), 2)
+    lines = octaves(LEAST_LINES, min(MAX_CODE_LINES, scope.most_lines), 2)
     shape, fitted = lines, lines
     if not scope.is_fine:
         shape, fitted = sorted({*lines[::8], lines[-1]}), lines[::2]
@@ -52,7 +52,7 @@ def points(scope: Scope) -> list[Point]:
         for n in fitted
     ]
     large = [
-        scope.point("code_chase", LARGE_TEXT, "listed", order="random", lines=n) for n in shape
+        scope.point("code_chase", HUGE_TEXT_PAGES, "listed", order="random", lines=n) for n in shape
     ]
     return list(dict.fromkeys([*jumps, *aliased, *large, *texts(scope)]))
 
@@ -62,11 +62,11 @@ def texts(scope: Scope) -> list[Point]:
     line in so many; and as much hot code side by side: each on base pages and on large ones."""
     fit = [
         mib << 20
-        for mib in (TEXT_MIB if scope.is_fine else COARSE_MIB)
+        for mib in (CODE_SIZES_MIB if scope.is_fine else COARSE_MIB)
         if mib << 20 <= scope.profile.max_working_set
     ]
     wanted: list[tuple[int, dict[str, Any]]] = [(size, {}) for size in fit]
-    for every in HOT_ONE_LINE_IN if scope.is_fine else COARSE_EVERY:
+    for every in LINES_PER_HOT_LINE if scope.is_fine else COARSE_EVERY:
         for size in fit[-1:]:
             wanted += [(size, {"every": every}), (size // every, {})]
     return [
@@ -79,6 +79,6 @@ def texts(scope: Scope) -> list[Point]:
             lines=size // LINE_BYTES,
             **own,
         )
-        for pages in (BASE, LARGE_TEXT)
+        for pages in (BASE, HUGE_TEXT_PAGES)
         for size, own in wanted
     ]

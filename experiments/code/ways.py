@@ -43,7 +43,7 @@ class Got(ArrayPages, frozen=True):
     way: _Name
 
 
-class Texts(WaysDocument, frozen=True):
+class CodeLoadingDocument(WaysDocument, frozen=True):
     """The document `texts`."""
 
     all = WAYS_TO_LOAD_CODE
@@ -55,7 +55,7 @@ class Texts(WaysDocument, frozen=True):
 def make(profile: str) -> dict[str, Any]:
     """The document `texts` of data/, whatever the profile. Raises Unavailable: not-linux,
     page-size-unsupported."""
-    return Texts(
+    return CodeLoadingDocument(
         **granted_pages.ways_fields(granted_pages.inspect_for_ways()),
         **granted_pages.try_each_way(WAYS_TO_LOAD_CODE, measure),
     ).model_dump(mode="json")

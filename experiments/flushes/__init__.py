@@ -2,7 +2,7 @@
 
 from experiments.flushes import analysis, claims, grid
 from experiments.flushes.analysis import Analysis
-from experiments.flushes.document import NAME, Housekeeping
+from experiments.flushes.document import HOUSEKEEPING_DOCUMENT, HousekeepingDocument
 from experiments.flushes.quantities import Quantities
 
-DOCUMENTS = {NAME: Housekeeping}  # beside the rows: name -> model
+DOCUMENTS = {HOUSEKEEPING_DOCUMENT: HousekeepingDocument}  # beside the rows: name -> model

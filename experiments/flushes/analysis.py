@@ -9,28 +9,36 @@ from typing import TypeVar
 
 import pandas as pd
 
-from experiments.flushes.document import FRAGMENTS, NAME, Housekeeping, Idle, Lives, Merged, Run
+from experiments.flushes.document import (
+    FRAGMENTED_MEMORY,
+    HOUSEKEEPING_DOCUMENT,
+    FirstTouchRun,
+    HousekeepingDocument,
+    KhugepagedWait,
+    ProgramLifetimes,
+    SamePageMergingRound,
+)
 from experiments.flushes.grid import (
     ARENA_BYTES,
     DISCARDED_PAGES,
     FORKED_MIB,
     HOPS_AFTER_SWITCH,
-    LARGE,
+    HUGE_PAGES,
     MEMORY_CALLS,
-    ONE_PAGE,
+    ONE_PAGE_PER_CALL,
     PAGES_THE_TLB_HOLDS,
     STREAMED_MIB,
-    SWITCHES,
+    SWITCH_MODES,
 )
 from tlb.report.analysis import EventAnalysis
 from tlb.stats import curves
-from tlb.stats.curves import Curve, select
+from tlb.stats.curves import Curve, select_rows
 from tlb.stats.intervals import Interval, median_interval
 from tlb.system.page_sizes import BASE
 from tlb.system.reasons import Unavailable, if_available, required
 
 Part = TypeVar("Part")
-NEW_PROCESS = "new"  # a process's first round, beside SWITCHES
+NEW_PROCESS = "new"  # a process's first round, beside SWITCH_MODES
 LAYOUTS = ("spread", "packed")
 
 
@@ -72,7 +80,7 @@ class _Shootdowns(EventAnalysis):
 
     def beside_processes(self, call: str) -> Interval:
         """Return ns a call on one page beside as many processes that share nothing."""
-        rows = self._rows("shootdown", mode=call, pages=BASE, lines=ONE_PAGE, apart=1)
+        rows = self._rows("shootdown", mode=call, pages=BASE, lines=ONE_PAGE_PER_CALL, apart=1)
         self.require_others(rows, "no calls beside other processes were measured")
         return median_interval(rows["ns_per_access"])
 
@@ -102,7 +110,7 @@ class _Shootdowns(EventAnalysis):
         """Return the chases beside a thread that gives pages back, and beside one that only runs."""
         where = {"mode": "other", "layout": layout, "lines": PAGES_THE_TLB_HOLDS}
         rows = self._rows("neighbour_chase", "discard_pages", *columns, **where)
-        return select(rows, discard_pages=DISCARDED_PAGES), select(rows, discard_pages=0)
+        return select_rows(rows, discard_pages=DISCARDED_PAGES), select_rows(rows, discard_pages=0)
 
     def lost_per_flush(self, layout: str) -> Interval:
         """Return ns that the chase over PAGES_THE_TLB_HOLDS lines loses for each flush that its CPU
@@ -121,7 +129,7 @@ class _Shootdowns(EventAnalysis):
 
     def part_unmapped(self) -> Interval:
         """Return ns of a munmap() of one base page of a large page, on one CPU."""
-        where = {"mode": MEMORY_CALLS[0], "pages": LARGE, "lines": ONE_PAGE}
+        where = {"mode": MEMORY_CALLS[0], "pages": HUGE_PAGES, "lines": ONE_PAGE_PER_CALL}
         return self._median(self._rows("shootdown", **where), "no part of a page was removed")
 
     def collapse_ns(self) -> Interval:
@@ -156,7 +164,7 @@ class _Switches(EventAnalysis):
     @cached_property
     def after(self) -> dict[str, Curve]:
         """By kind of switch, and for a new process: `translation` in the first round after it."""
-        found = {mode: self.translation("switch_chase", mode=mode, hops=0) for mode in SWITCHES}
+        found = {mode: self.translation("switch_chase", mode=mode, hops=0) for mode in SWITCH_MODES}
         return found | {NEW_PROCESS: self.translation("cold_chase")}
 
     def price_after(self, kind: str) -> Interval:
@@ -265,7 +273,7 @@ class _Copies(EventAnalysis):
 
     def waste(self) -> Interval:
         """Return how much more memory arenas far apart take on large pages than on base pages."""
-        return self._resident_per_used(LARGE) / self._resident_per_used(BASE)
+        return self._resident_per_used(HUGE_PAGES) / self._resident_per_used(BASE)
 
 
 class Analysis(_Shootdowns, _Switches, _Copies):
@@ -275,13 +283,13 @@ class Analysis(_Shootdowns, _Switches, _Copies):
     lacks."""
 
     documents = ("flushes",)
-    on_request = (NAME,)
+    on_request = (HOUSEKEEPING_DOCUMENT,)
 
     @cached_property
-    def housekeeping(self) -> Housekeeping:
+    def housekeeping(self) -> HousekeepingDocument:
         """The document. Raises Unavailable("housekeeping-not-asked")."""
         try:
-            return self.document(NAME, None, Housekeeping)
+            return self.document(HOUSEKEEPING_DOCUMENT, None, HousekeepingDocument)
         except Unavailable as why:
             raise Unavailable("housekeeping-not-asked", why.detail) from None
 
@@ -292,14 +300,18 @@ class Analysis(_Shootdowns, _Switches, _Copies):
             raise Unavailable(self.housekeeping.lacking.get(part, "no-data"))
         return value
 
-    def runs(self, memory: str, mode: str) -> tuple[Run, ...]:
+    def runs(self, memory: str, mode: str) -> tuple[FirstTouchRun, ...]:
         """The runs of first touches in such memory, with defrag in a mode or NO_DEFRAG_MODE."""
-        runs: dict[tuple[str, str], tuple[Run, ...]] = {
+        runs: dict[tuple[str, str], tuple[FirstTouchRun, ...]] = {
             (some.memory, some.mode): some.runs for some in self.housekeeping.touched
         }
-        return self._part(runs.get((memory, mode)), "pieces" if memory == FRAGMENTS else "touched")
+        return self._part(
+            runs.get((memory, mode)), "pieces" if memory == FRAGMENTED_MEMORY else "touched"
+        )
 
-    def touch_ns(self, memory: str, mode: str, of_run: Callable[[Run], float]) -> Interval:
+    def touch_ns(
+        self, memory: str, mode: str, of_run: Callable[[FirstTouchRun], float]
+    ) -> Interval:
         """Return the median over runs of a number of each."""
         return median_interval([of_run(run) for run in self.runs(memory, mode)])
 
@@ -307,27 +319,27 @@ class Analysis(_Shootdowns, _Switches, _Copies):
         """Return the ns of the first touch of a block."""
         return self.touch_ns(memory, mode, lambda run: run.median_ns)
 
-    def lives(self, memory: str) -> dict[int, Lives]:
+    def lives(self, memory: str) -> dict[int, ProgramLifetimes]:
         """Return programs that live briefly in such memory, by the MiB that they write."""
         of = {some.mib: some for some in self.housekeeping.lives if some.memory == memory}
-        return self._part(of, "pieces" if memory == FRAGMENTS else "lives")
+        return self._part(of, "pieces" if memory == FRAGMENTED_MEMORY else "lives")
 
     def life_ratio(self, memory: str, mib: int) -> Interval:
         """Time of such a program on large pages over that on base pages, pair by pair."""
         lives = self.lives(memory)
         if mib not in lives:
             raise Unavailable("too-few-points", f"no programs of {mib} MiB were measured")
-        pairs = zip(lives[mib].ns[LARGE], lives[mib].ns[BASE], strict=True)
+        pairs = zip(lives[mib].ns[HUGE_PAGES], lives[mib].ns[BASE], strict=True)
         return median_interval([large / base for large, base in pairs])
 
-    def merged(self) -> tuple[Merged, ...]:
+    def merged(self) -> tuple[SamePageMergingRound, ...]:
         return self._part(self.housekeeping.merged, "merged")
 
     def merged_write_ns(self, kind: str) -> Interval:
         """Return the ns of the next write to a "merged" page, or to one of its "own"."""
         return median_interval([getattr(some, f"{kind}_write_ns") for some in self.merged()])
 
-    def idle(self) -> Idle:
+    def idle(self) -> KhugepagedWait:
         """What became large of memory that no program touched."""
         return self._part(self.housekeeping.idle, "idle")
 

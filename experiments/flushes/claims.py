@@ -4,21 +4,29 @@ on pages, as predicates on the chapter's Analysis."""
 from __future__ import annotations
 
 from experiments.flushes.analysis import NEW_PROCESS, Analysis
-from experiments.flushes.document import ALWAYS, FRAGMENTS, FREE, NEVER, NO_DEFRAG_MODE
+from experiments.flushes.document import (
+    DEFRAG_ALWAYS,
+    DEFRAG_NEVER,
+    FRAGMENTED_MEMORY,
+    FREE_MEMORY,
+    NO_DEFRAG_MODE,
+)
 from experiments.flushes.grid import (
     ARENA_BYTES,
     HOPS_AFTER_SWITCH,
-    LARGE,
+    HUGE_PAGES,
     PAGES_THE_TLB_HOLDS,
     STREAMED_MIB,
-    far_lines,
+    lines_beyond_caches,
 )
 from tlb.report.verdicts import Answer, Band, claim, counted, inside, points_of
-from tlb.system.page_sizes import BASE, words
+from tlb.system.page_sizes import BASE, page_words
 from tlb.system.units import format_ns, format_size
 
 # The chase beside the largest stream, and beside none.
-_STREAMS = points_of("neighbour_chase", lines=far_lines, stream_kib=(0, STREAMED_MIB[-1] << 10))
+_STREAMS = points_of(
+    "neighbour_chase", lines=lines_beyond_caches, stream_kib=(0, STREAMED_MIB[-1] << 10)
+)
 
 
 # --- shootdowns, switches, neighbours
@@ -77,10 +85,11 @@ def neighbours_evict_the_table(a: Analysis, band: Band) -> Answer:
 
 @claim("cow-copies-2-mib", points=points_of("fork_write", mode="write", used=1))
 def a_write_copies_2_mib(a: Analysis, band: Band) -> Answer:
-    copied, _ = a.single_write(LARGE)
-    return inside(
-        copied, *band
-    ), f"A write to {words(LARGE)} after a fork copies {format_size(round(copied.value))}."
+    copied, _ = a.single_write(HUGE_PAGES)
+    return (
+        inside(copied, *band),
+        f"A write to {page_words(HUGE_PAGES)} after a fork copies {format_size(round(copied.value))}.",
+    )
 
 
 @claim("sparse-small-allocations-hurt", points=points_of("fork_write", mode="touch"))
@@ -88,25 +97,27 @@ def sparse_allocations_hurt(a: Analysis, band: Band) -> Answer:
     ratio = a.waste()
     return inside(ratio, *band), (
         f"Arenas of {format_size(ARENA_BYTES)} apart take {ratio:.1f} times as much memory on "
-        f"{words(LARGE)} as on {words(BASE)}."
+        f"{page_words(HUGE_PAGES)} as on {page_words(BASE)}."
     )
 
 
 @claim("some-applications-suffer", points=points_of("fork_write", mode="write", used=1))
 def some_suffer(a: Analysis, band: Band) -> Answer:
-    (_, base_ns), (_, large_ns) = (a.single_write(pages) for pages in (BASE, LARGE))
+    (_, base_ns), (_, large_ns) = (a.single_write(pages) for pages in (BASE, HUGE_PAGES))
     ratio = large_ns / base_ns
     return inside(ratio, *band), (
         "A program that forks and then writes here and there, once in each 2 MiB range, "
-        f"takes {ratio:.2f} times as long a write on {words(LARGE)} as on {words(BASE)}."
+        f"takes {ratio:.2f} times as long a write on {page_words(HUGE_PAGES)} as on {page_words(BASE)}."
     )
 
 
 @claim("defrag-costs-time", points=None)
 def defrag_costs_time(a: Analysis, band: Band) -> Answer:
-    fragmented, free = (a.first_touch_ns(memory, ALWAYS) for memory in (FRAGMENTS, FREE))
+    fragmented, free = (
+        a.first_touch_ns(memory, DEFRAG_ALWAYS) for memory in (FRAGMENTED_MEMORY, FREE_MEMORY)
+    )
     return inside(fragmented / free, *band), (
-        f"With defrag at {ALWAYS} the first touch of a 2 MiB range takes "
+        f"With defrag at {DEFRAG_ALWAYS} the first touch of a 2 MiB range takes "
         f"{format_ns(fragmented.value)} where memory is fragmented, "
         f"and {format_ns(free.value)} where it is free."
     )
@@ -115,31 +126,32 @@ def defrag_costs_time(a: Analysis, band: Band) -> Answer:
 @claim("defrag-spikes-latency", points=None)
 def defrag_spikes(a: Analysis, band: Band) -> Answer:
     large, base = (
-        a.touch_ns(FRAGMENTS, mode, lambda run: run.p999_ns) for mode in (ALWAYS, NO_DEFRAG_MODE)
+        a.touch_ns(FRAGMENTED_MEMORY, mode, lambda run: run.p999_ns)
+        for mode in (DEFRAG_ALWAYS, NO_DEFRAG_MODE)
     )
     return inside(large / base, *band), (
         f"Where memory is fragmented, one first touch in a thousand takes {format_ns(large.value)} "
-        f"or more with defrag at {ALWAYS}, and {format_ns(base.value)} on {words(BASE)}."
+        f"or more with defrag at {DEFRAG_ALWAYS}, and {format_ns(base.value)} on {page_words(BASE)}."
     )
 
 
 @claim("short-lived-programs-regress", points=None)
 def short_programs_regress(a: Analysis, band: Band) -> Answer:
-    mib = max(a.lives(FREE))
-    ratio = a.life_ratio(FRAGMENTS, mib)
+    mib = max(a.lives(FREE_MEMORY))
+    ratio = a.life_ratio(FRAGMENTED_MEMORY, mib)
     return inside(ratio, *band), (
-        f"Where memory is fragmented and defrag at {ALWAYS}, a program that writes {mib} MiB and "
-        f"ends takes {ratio:.2f} times as long on {words(LARGE)}; on free memory "
-        f"{a.life_ratio(FREE, mib):.2f} times."
+        f"Where memory is fragmented and defrag at {DEFRAG_ALWAYS}, a program that writes {mib} MiB and "
+        f"ends takes {ratio:.2f} times as long on {page_words(HUGE_PAGES)}; on free memory "
+        f"{a.life_ratio(FREE_MEMORY, mib):.2f} times."
     )
 
 
 @claim("defrag-is-paid-at-first-access", points=None)
 def defrag_is_paid_first(a: Analysis, band: Band) -> Answer:
-    on, off = (a.first_touch_ns(FRAGMENTS, mode) for mode in (ALWAYS, NEVER))
+    on, off = (a.first_touch_ns(FRAGMENTED_MEMORY, mode) for mode in (DEFRAG_ALWAYS, DEFRAG_NEVER))
     return inside(on / off, *band), (
         "Where memory is fragmented, the first touch of a 2 MiB range takes "
-        f"{format_ns(on.value)} with defrag at {ALWAYS}, and {format_ns(off.value)} at {NEVER}."
+        f"{format_ns(on.value)} with defrag at {DEFRAG_ALWAYS}, and {format_ns(off.value)} at {DEFRAG_NEVER}."
     )
 
 

@@ -9,14 +9,14 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 MemoryKind = Literal["free", "fragments"]  # memory as it is, and fragmented
-NAME = "housekeeping"  # of the document
-FREE: MemoryKind = "free"
-FRAGMENTS: MemoryKind = "fragments"
+HOUSEKEEPING_DOCUMENT = "housekeeping"  # of the document
+FREE_MEMORY: MemoryKind = "free"
+FRAGMENTED_MEMORY: MemoryKind = "fragments"
 NO_DEFRAG_MODE = ""  # in the place of a mode of defrag, which base pages have none of
-ALWAYS, NEVER = "always", "never"
+DEFRAG_ALWAYS, DEFRAG_NEVER = "always", "never"
 
 
-class Run(BaseModel, extra="forbid", frozen=True):
+class FirstTouchRun(BaseModel, extra="forbid", frozen=True):
     """One run of first touches, ns: the first base page of each block, and quantiles over all.
 
     large: blocks that got a large page; room_ns: the mean of all touches of a block.
@@ -41,10 +41,10 @@ class Touched(BaseModel, extra="forbid", frozen=True):
 
     memory: MemoryKind
     mode: str
-    runs: tuple[Run, ...]
+    runs: tuple[FirstTouchRun, ...]
 
 
-class Lives(BaseModel, extra="forbid", frozen=True):
+class ProgramLifetimes(BaseModel, extra="forbid", frozen=True):
     """Lifetimes in ns of programs that write `mib` and end, by page size, in turns."""
 
     memory: MemoryKind
@@ -52,7 +52,7 @@ class Lives(BaseModel, extra="forbid", frozen=True):
     ns: dict[str, tuple[int, ...]]
 
 
-class Merged(BaseModel, extra="forbid", frozen=True):
+class SamePageMergingRound(BaseModel, extra="forbid", frozen=True):
     """A round of merging equal pages on large pages. Bytes by smaps; ns: median of one write a
     page."""
 
@@ -74,7 +74,7 @@ class Swapped(BaseModel, extra="forbid", frozen=True):
     read_ns: tuple[int, ...]
 
 
-class Idle(BaseModel, extra="forbid", frozen=True):
+class KhugepagedWait(BaseModel, extra="forbid", frozen=True):
     """Untouched base pages advised to be large, some seconds later, with khugepaged's settings."""
 
     seconds: float
@@ -84,7 +84,7 @@ class Idle(BaseModel, extra="forbid", frozen=True):
     pages_to_scan: int | None
 
 
-class Housekeeping(BaseModel, extra="forbid", frozen=True):
+class HousekeepingDocument(BaseModel, extra="forbid", frozen=True):
     """The document. lacking: reason codes by part."""
 
     schema_version: Literal[1] = 1
@@ -95,13 +95,13 @@ class Housekeeping(BaseModel, extra="forbid", frozen=True):
     leave_bytes: int
     nodes: int
     touched: tuple[Touched, ...] = ()
-    lives: tuple[Lives, ...] = ()
-    merged: tuple[Merged, ...] = ()
+    lives: tuple[ProgramLifetimes, ...] = ()
+    merged: tuple[SamePageMergingRound, ...] = ()
     swapped: tuple[Swapped, ...] = ()
     # whether a pool's pages may be swapped out; None where it could not be tried
     pool_pageout: bool | None = None
     pool_taken: tuple[float, ...] = ()  # what MemAvailable lost over what a pool took
     # of an array that a program had of its heap beside a free pool, the share in the pool
     pool_plain: float | None = None
-    idle: Idle | None = None
+    idle: KhugepagedWait | None = None
     lacking: dict[str, str] = Field(default_factory=dict)

@@ -10,7 +10,7 @@ from tlb.measure.grid import Scope
 from tlb.measure.record import Point
 from tlb.system.page_sizes import BASE
 
-LARGE = "thp"
+HUGE_PAGES = "thp"
 PAGES_THE_TLB_HOLDS = (
     512  # pages: more than a first level of those published holds, and fewer than a last one
 )
@@ -19,11 +19,11 @@ TAIL_MS = 30  # of region: for a 99th percentile of hundreds of slices
 # --- shootdowns
 MEMORY_CALLS = ("unmap", "protect", "discard")
 # Pages a call; Linux flushes up to 33 singly, and of more the whole TLB.
-ONE_PAGE, _, MANY = REMOVED = 1, 32, 512
+ONE_PAGE_PER_CALL, _, MANY = REMOVED = 1, 32, 512
 DISCARDED_PAGES = 40  # pages a call: more than Linux flushes singly
 
 # --- switches
-SWITCHES = ("alone", "thread", "process")
+SWITCH_MODES = ("alone", "thread", "process")
 # pages after a switch; of a coarse grid the last two
 CHASED = (64, PAGES_THE_TLB_HOLDS, 8 * PAGES_THE_TLB_HOLDS)
 # of a last level that nothing states: as the largest x86-64 has
@@ -62,15 +62,15 @@ def shootdowns(scope: Scope) -> list[Point]:
         return scope.point("shootdown", on, mode, lines=pages, **options)
 
     counts = other_cpu_counts(scope)  # of threads on other CPUs, from 0
-    sizes = REMOVED if scope.is_fine else (ONE_PAGE, MANY)
-    asked = [call("unmap", ONE_PAGE, threads=n) for n in counts]
+    sizes = REMOVED if scope.is_fine else (ONE_PAGE_PER_CALL, MANY)
+    asked = [call("unmap", ONE_PAGE_PER_CALL, threads=n) for n in counts]
     for mode in MEMORY_CALLS:  # unmap, protect, discard
         for pages in sizes:
             ends = (counts[0], counts[-1])
             asked += [call(mode, pages, threads=n) for n in ends]
         if counts[-1]:  # separate processes in the threads' place
-            asked.append(call(mode, ONE_PAGE, threads=counts[-1], apart=1))
-        asked.append(call(mode, ONE_PAGE, LARGE, threads=0))
+            asked.append(call(mode, ONE_PAGE_PER_CALL, threads=counts[-1], apart=1))
+        asked.append(call(mode, ONE_PAGE_PER_CALL, HUGE_PAGES, threads=0))
     return asked
 
 
@@ -97,7 +97,7 @@ def switches(scope: Scope) -> list[Point]:
     that the TLB does not hold."""
     walked = min(4 * max(scope.entries[-1:], default=UNSTATED_ENTRIES), scope.most_lines)
     chased = [n for n in CHASED[0 if scope.is_fine else 1 :] if n <= scope.most_lines]
-    rounds = [("switch_chase", mode) for mode in SWITCHES] + [("cold_chase", "")]
+    rounds = [("switch_chase", mode) for mode in SWITCH_MODES] + [("cold_chase", "")]
     held = [
         point
         for kernel, mode in rounds
@@ -106,11 +106,11 @@ def switches(scope: Scope) -> list[Point]:
     ]
     return held + [
         scope.point("switch_chase", mode=mode, lines=walked, hops=HOPS_AFTER_SWITCH)
-        for mode in SWITCHES
+        for mode in SWITCH_MODES
     ]
 
 
-def far_lines(scope: Scope) -> int:
+def lines_beyond_caches(scope: Scope) -> int:
     """Lines of a chase whose tables compete for the caches."""
     return min(scope.lines(FAR_BYTES), scope.most_lines)
 
@@ -118,13 +118,13 @@ def far_lines(scope: Scope) -> int:
 def neighbours(scope: Scope) -> list[Point]:
     """The far chase alone and beside streams, and one that the TLB holds beside a chase on the
     core's other thread."""
-    alone = _beside(scope, "alone", far_lines(scope))
+    alone = _beside(scope, "alone", lines_beyond_caches(scope))
     if scope.cpus < 2:
         return alone
     streams = [
         point
         for mib in (STREAMED_MIB if scope.is_fine else COARSE_STREAMED_MIB)
-        for point in _beside(scope, "other", far_lines(scope), stream_kib=mib << 10)
+        for point in _beside(scope, "other", lines_beyond_caches(scope), stream_kib=mib << 10)
     ]
     held = min(PAGES_THE_TLB_HOLDS, scope.most_lines)
     shared = [
@@ -139,9 +139,9 @@ def collapses(scope: Scope) -> list[Point]:
     """A large page made of base pages, on one CPU and beside others of the program; and a chase
     before, during and after."""
     lines = scope.lines(COLLAPSED_BYTES)
-    fits = lines <= scope.most_lines and scope.cpus > 1 and lines % scope.pages_of(LARGE) == 0
+    fits = lines <= scope.most_lines and scope.cpus > 1 and lines % scope.pages_of(HUGE_PAGES) == 0
     moved = [
-        scope.point("shootdown", mode="collapse", lines=scope.pages_of(LARGE), threads=n)
+        scope.point("shootdown", mode="collapse", lines=scope.pages_of(HUGE_PAGES), threads=n)
         for n in (0, other_cpu_counts(scope)[-1])
     ]
     chases = [scope.point("collapse_chase", mode=mode, lines=lines) for mode in COLLAPSED_AREAS]
@@ -159,16 +159,16 @@ def forks(scope: Scope) -> list[Point]:
     used = max(ARENA_BYTES // scope.base_page_bytes, 1)
     written = [
         scope.point("fork_write", pages, "write", lines=lines)
-        for pages in (BASE, LARGE)
+        for pages in (BASE, HUGE_PAGES)
         for lines in sizes
     ]
     single = [
         scope.point("fork_write", pages, "write", lines=ARENAS // 2, used=1)
-        for pages in (BASE, LARGE)
+        for pages in (BASE, HUGE_PAGES)
     ]
     arenas = [
         scope.point("fork_write", pages, "touch", lines=ARENAS * used, used=n)
-        for pages in (BASE, LARGE)
+        for pages in (BASE, HUGE_PAGES)
         for n in (used, 0)
     ]
     return [*written, *single, *arenas]

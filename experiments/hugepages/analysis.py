@@ -11,13 +11,19 @@ import pandas as pd
 from experiments.hugepages import jmh
 from tlb.report import analysis
 from tlb.stats import curves, splinter
-from tlb.stats.curves import Curve, last_level_plateau, median_over_points, select
-from tlb.stats.intervals import UNKNOWN, Interval, summarise_beside
-from tlb.system.page_sizes import BASE, LARGE, SWEPT, rank, words
-from tlb.system.prose import listed
+from tlb.stats.curves import Curve, last_level_plateau, median_over_points, select_rows
+from tlb.stats.intervals import UNKNOWN_INTERVAL, Interval, summarise_with_other_medians
+from tlb.system.page_sizes import (
+    BASE,
+    FULLY_SWEPT_PAGES,
+    HUGE_PAGE_KINDS,
+    page_size_rank,
+    page_words,
+)
+from tlb.system.prose import list_in_words
 from tlb.system.reasons import Unavailable, if_available, required
 
-NO_DIFFERENCE = 0.05  # what this book calls no difference
+NO_DIFFERENCE_WITHIN = 0.05  # what this book calls no difference
 LEAST_JVMS = 3  # for JMH's own interval, of 99.9 %, to cover more than one mapping
 
 
@@ -32,18 +38,19 @@ class Analysis(analysis.Analysis):
     @cached_property
     def spread(self) -> dict[str, Curve]:
         """By page size: a line on each base page."""
-        return {pages: curves.spread(self.frame, pages=pages) for pages in SWEPT}
+        return {pages: curves.spread(self.frame, pages=pages) for pages in FULLY_SWEPT_PAGES}
 
     @cached_property
     def packed(self) -> dict[str, Curve]:
         """By page size: as many lines side by side."""
-        return {pages: curves.packed(self.frame, pages=pages) for pages in SWEPT}
+        return {pages: curves.packed(self.frame, pages=pages) for pages in FULLY_SWEPT_PAGES}
 
     @cached_property
     def price(self) -> dict[str, Curve]:
         """By page size: the price of translation."""
         return {
-            pages: self.price_on(pages, self.spread[pages], self.packed[pages]) for pages in SWEPT
+            pages: self.price_on(pages, self.spread[pages], self.packed[pages])
+            for pages in FULLY_SWEPT_PAGES
         }
 
     def speedup(self, pages: str, over: str = BASE) -> Curve:
@@ -59,7 +66,7 @@ class Analysis(analysis.Analysis):
     def price_on(self, pages: str, spread: Curve, packed: Curve) -> Curve:
         """Return the price of translation on one page size. The table of whole large pages is too
         small to matter beside the data, so theirs is the plain difference."""
-        found = self.splintering() if pages in (*LARGE, "1g") else None
+        found = self.splintering() if pages in (*HUGE_PAGE_KINDS, "1g") else None
         is_whole = found and not found.is_splintered
         return spread - packed if is_whole else self.price_of(spread, packed)
 
@@ -79,7 +86,7 @@ class Analysis(analysis.Analysis):
         """By page size: the published loop in numpy, over one byte to each base page."""
         return {
             pages: curves.spread(self.frame, kernel="page_gather", engine="numpy", pages=pages)
-            for pages in SWEPT
+            for pages in FULLY_SWEPT_PAGES
         }
 
     @property
@@ -91,7 +98,7 @@ class Analysis(analysis.Analysis):
     @property
     def gathered(self) -> str:
         """Which 2 MiB pages the published loop ran on. Raises Unavailable("pool-empty")."""
-        kinds = [pages for pages in LARGE if len(self.gathers[pages])]
+        kinds = [pages for pages in HUGE_PAGE_KINDS if len(self.gathers[pages])]
         return required(kinds, "the published loop ran on no large pages", "pool-empty")[0]
 
     @property
@@ -102,7 +109,7 @@ class Analysis(analysis.Analysis):
     @property
     def large(self) -> str:
         """Which 2 MiB pages were chased on. Raises Unavailable("pool-empty")."""
-        return splinter.large_pages(select(self.frame, kernel="page_chase"))
+        return splinter.huge_page_kind(select_rows(self.frame, kernel="page_chase"))
 
     def below_reach(self) -> dict[str, Curve]:
         """Return the speedups of large pages, if measured, where base pages miss little: inside the
@@ -119,7 +126,11 @@ class Analysis(analysis.Analysis):
         """Return the most lines that all these page sizes were measured at, and the medians there,
         ns. Raises Unavailable("too-few-points")."""
         shared = set.intersection(*(set(self.spread[pages].xs) for pages in kinds))
-        most = max(required(shared, f"no size was measured on {listed(map(words, kinds))} alike"))
+        most = max(
+            required(
+                shared, f"no size was measured on {list_in_words(map(page_words, kinds))} alike"
+            )
+        )
         return most, {pages: self.spread[pages].at(most).value for pages in kinds}
 
     @cached_property
@@ -149,21 +160,21 @@ class Analysis(analysis.Analysis):
     def reads(self, spare_draws: int) -> pd.DataFrame:
         """Return pages, array_bytes, the estimate (ns per read), n, generator_ns (of it, drawing
         the index: the median of that alone), if so many draws precede a read."""
-        rows = select(self.frame, kernel="random_touch", spare_draws=spare_draws)
-        reads = summarise_beside(
+        rows = select_rows(self.frame, kernel="random_touch", spare_draws=spare_draws)
+        reads = summarise_with_other_medians(
             rows.rename(columns={"bytes": "array_bytes"}),
             ["pages", "array_bytes"],
             {"generator_ns_per_access": "generator_ns"},
         )
         reads = reads.astype({"array_bytes": "int64"})
-        return reads.sort_values(["pages", "array_bytes"], key=rank, ignore_index=True)
+        return reads.sort_values(["pages", "array_bytes"], key=page_size_rank, ignore_index=True)
 
     def read_100_mb(self, pages: str) -> Interval:
         """Return ns of a random read of the published array. Raises
         Unavailable("too-few-points")."""
         reads = self.touches
         found = reads[(reads["array_bytes"] == 10**8) & (reads["pages"] == pages)]
-        return Interval.of(required(found, f"no array was read on {words(pages)}").iloc[0])
+        return Interval.of(required(found, f"no array was read on {page_words(pages)}").iloc[0])
 
     @cached_property
     def touches(self) -> pd.DataFrame:
@@ -179,14 +190,14 @@ class Analysis(analysis.Analysis):
 
     def java(self, array_bytes: int, pages: str) -> Interval:
         """Return ns of a random read by JMH with its own interval, of coverage 0 for fewer than
-        three JVMs, since each has one mapping. UNKNOWN if not measured."""
+        three JVMs, since each has one mapping. UNKNOWN_INTERVAL if not measured."""
         for score in if_available(lambda: self.scores.scores) or []:
             point = score.quantity, score.pages, score.array_bytes
             if point == ("touch", pages, array_bytes) and score.error_ns is not None:
                 mean, error = score.ns_per_access, score.error_ns
                 coverage = 0.999 if score.forks >= LEAST_JVMS else 0.0
                 return Interval(mean, max(mean - error, 0.0), mean + error, coverage)
-        return UNKNOWN
+        return UNKNOWN_INTERVAL
 
 
 def typical_speedup(speedups: Curve) -> Interval:

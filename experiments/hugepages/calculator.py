@@ -21,9 +21,9 @@ import pandas as pd
 from experiments.hugepages.analysis import Analysis
 from tlb.report import charts
 from tlb.stats.curves import Curve, last_level_plateau
-from tlb.system.page_sizes import BASE, LARGE, ordered, page_bytes
+from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, ordered_page_sizes, page_bytes
 from tlb.system.reasons import if_available, required
-from tlb.system.units import format_size, significant
+from tlb.system.units import format_size, significant_digits
 
 ASKED_LOG2, ASKED_PAGES = 30, "2m"  # the static figure answers 1 GiB on 2 MiB pages
 _UNMEASURED = "This size was not measured on these pages."
@@ -94,7 +94,7 @@ def answer(row: pd.Series, label: str) -> str:
     size, reach = format_size(2 ** int(row["log2_bytes"])), format_size(int(row["reach_bytes"]))
     return (
         f"{size} on {label} pages: reach {reach}, {row['walks_per_access']:.2f} walks per "
-        f"load, about {significant(row['ns'], 2)} ns."
+        f"load, about {significant_digits(row['ns'], 2)} ns."
     )
 
 
@@ -113,7 +113,7 @@ def table(a: Analysis) -> pd.DataFrame:
 
 def chosen(rows: pd.DataFrame) -> tuple[int, str]:
     """Return the size, as a power of two, and the page size that the figure shows at first."""
-    kinds = ordered(rows["pages"])
+    kinds = ordered_page_sizes(rows["pages"])
     pages = ASKED_PAGES if ASKED_PAGES in kinds else kinds[-1]
     return min(ASKED_LOG2, int(rows.loc[rows["pages"] == pages, "log2_bytes"].max())), pages
 
@@ -121,7 +121,7 @@ def chosen(rows: pd.DataFrame) -> tuple[int, str]:
 def _menus(rows: pd.DataFrame) -> list[alt.Parameter]:
     """Return the menus of sizes and page sizes, and the answer to each choice."""
     names = dict(zip(rows["pages"], rows["label"], strict=True))
-    kinds, sizes = ordered(names), sorted(set(rows["log2_bytes"]))
+    kinds, sizes = ordered_page_sizes(names), sorted(set(rows["log2_bytes"]))
     size, pages = chosen(rows)
     answers: dict[str, dict[str, str]] = {kind: {} for kind in kinds}
     for row in rows.itertuples():
@@ -142,7 +142,7 @@ def chart(rows: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
     and of one kind of huge pages, which stands for the others too, and a dot for a size and a page
     size to choose."""
     names = dict(zip(rows["pages"], rows["label"], strict=True))
-    drawn = [BASE, next((kind for kind in LARGE if kind in names), BASE)]
+    drawn = [BASE, next((kind for kind in HUGE_PAGE_KINDS if kind in names), BASE)]
     axis = charts.bytes_axis("Working set")
     x = alt.X("working_set_bytes:Q", axis=axis, scale=charts.log_scale())
     ns = rows["ns"]

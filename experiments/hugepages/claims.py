@@ -5,14 +5,14 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from experiments.hugepages.analysis import NO_DIFFERENCE, Analysis, typical_speedup
+from experiments.hugepages.analysis import NO_DIFFERENCE_WITHIN, Analysis, typical_speedup
 from tlb.report.verdicts import Answer, Band, Compares, Fact, claim, inside, points_of
-from tlb.stats.curves import select
+from tlb.stats.curves import select_rows
 from tlb.stats.effects import Effect
 from tlb.stats.intervals import Interval, median_interval
-from tlb.stats.splinter import HALF
-from tlb.system.page_sizes import BASE, LARGE, words
-from tlb.system.prose import listed
+from tlb.stats.splinter import HALF_THE_PRICE
+from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, page_words
+from tlb.system.prose import list_in_words
 from tlb.system.reasons import Unavailable, required
 from tlb.system.units import format_size
 
@@ -38,7 +38,9 @@ def chases_on(*kinds: str, packed: bool = False, low: int = 0, high: int = 1 << 
 def near_reach(packed: bool, times: int) -> Compares:
     """Select the chase on base pages and 2 MiB pages up to so many times the TLB's reach."""
     return _chase(
-        packed, pages=(BASE, *LARGE), high=lambda scope: times * max(scope.entries, default=0)
+        packed,
+        pages=(BASE, *HUGE_PAGE_KINDS),
+        high=lambda scope: times * max(scope.entries, default=0),
     )
 
 
@@ -64,7 +66,7 @@ def _gain(a: Analysis, size: int) -> tuple[Interval, str]:
     gain = slow / fast
     return gain, (
         f"Over {format_size(size)} the published loop takes {slow.value:.1f} ns an access on base "
-        f"pages and {fast.value:.1f} on {words(a.gathered)}, {gain:.2f} times as fast."
+        f"pages and {fast.value:.1f} on {page_words(a.gathered)}, {gain:.2f} times as fast."
     )
 
 
@@ -93,7 +95,7 @@ def large_pages_are_flat(a: Analysis, most: float = FLAT) -> Answer:
     curve = a.gathers[a.gathered]
     near, far = (curve.at(size // a.base_page_bytes) for size in (256 << 20, 4 << 30))
     return inside(far / near, most=most), (
-        f"On {words(a.gathered)} the published loop takes {near.value:.1f} ns an access over "
+        f"On {page_words(a.gathered)} the published loop takes {near.value:.1f} ns an access over "
         f"256 MiB and {far.value:.1f} over 4 GiB, {far / near:.2f} times as much."
     )
 
@@ -106,24 +108,25 @@ claim("two-mib-gains-nothing", points=gathers_on(2 << 20), size=2 << 20)(gather_
 
 
 @claim("nothing-below-reach", points=near_reach(False, 1))
-def nothing_below_the_reach(a: Analysis, same: float = NO_DIFFERENCE) -> Answer:
+def nothing_below_the_reach(a: Analysis, same: float = NO_DIFFERENCE_WITHIN) -> Answer:
     parts = required(a.below_reach(), "nothing was measured on both below the reach")
     gains = {name: typical_speedup(part) for name, part in parts.items()}
     each = "; ".join(f"{name}, {gain:.2f}" for name, gain in gains.items())
     return (
         [inside(gain, 1 - same, 1 + same) for gain in gains.values()],
-        f"The speedup of {words(a.large)} over base pages is, in the median over sizes: {each}.",
+        f"The speedup of {page_words(a.large)} over base pages is, in the median over sizes: {each}.",
     )
 
 
 @claim(
-    "large-pages-help-from-1500-to-32k", points=chases_on(BASE, *LARGE, low=8 << 20, high=1 << 27)
+    "large-pages-help-from-1500-to-32k",
+    points=chases_on(BASE, *HUGE_PAGE_KINDS, low=8 << 20, high=1 << 27),
 )
 def large_pages_help_past_the_reach(a: Analysis, band: Band) -> Answer:
     gain = a.speedup(a.large).between(2 * a.known_entries[-1], 32 * 1024)
     required(gain, "nothing was measured on both between twice the entries and 32 Ki pages")
     return inside(typical_speedup(gain), *band), (
-        f"From {gain.xs[0]:,} to {gain.xs[-1]:,} pages the chase on {words(a.large)} is "
+        f"From {gain.xs[0]:,} to {gain.xs[-1]:,} pages the chase on {page_words(a.large)} is "
         f"{typical_speedup(gain):.2f} times as fast, the median over sizes."
     )
 
@@ -131,13 +134,13 @@ def large_pages_help_past_the_reach(a: Analysis, band: Band) -> Answer:
 _LARGEST: dict[str, Any] = {"packed": True, "low": 1 << 30}
 
 
-@claim("speedup-is-pure-translation", points=chases_on(BASE, *LARGE, **_LARGEST))
+@claim("speedup-is-pure-translation", points=chases_on(BASE, *HUGE_PAGE_KINDS, **_LARGEST))
 def the_speedup_is_translation(a: Analysis, band: Band) -> Answer:
     most, _ = a.largest(BASE, a.large)
     saved, price = a.spread[BASE].at(most) - a.spread[a.large].at(most), a.price[BASE].at(most)
     return inside(saved / price, *band), (
         f"Over {format_size(most * a.base_page_bytes)} translation costs {price.value:.0f} ns a "
-        f"load on base pages; {words(a.large)} save {saved.value:.0f} of them, {saved / price:.2f}."
+        f"load on base pages; {page_words(a.large)} save {saved.value:.0f} of them, {saved / price:.2f}."
     )
 
 
@@ -151,29 +154,29 @@ def misses_dominate(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("large-page-latency-is-the-caches", points=chases_on(*LARGE, **_LARGEST))
+@claim("large-page-latency-is-the-caches", points=chases_on(*HUGE_PAGE_KINDS, **_LARGEST))
 def what_is_left_is_the_caches(a: Analysis, band: Band) -> Answer:
     most, _ = a.largest(a.large)
     left = a.spread[a.large].at(most) / a.packed[a.large].at(most)
     return inside(left, *band), (
-        f"Over {format_size(most * a.base_page_bytes)} on {words(a.large)} a load takes "
+        f"Over {format_size(most * a.base_page_bytes)} on {page_words(a.large)} a load takes "
         f"{left:.2f} times what it takes where as many lines lie side by side."
     )
 
 
 @claim("entry-spans-large-page", points=near_reach(True, 4))
 def an_entry_spans_a_large_page(a: Analysis) -> Answer:
-    return inside(a.pieces.first.share, most=HALF), a.pieces.evidence
+    return inside(a.pieces.first.share, most=HALF_THE_PRICE), a.pieces.evidence
 
 
-@claim("gigabyte-pages-gain", points=chases_on(*LARGE, "1g", low=1 << 30))
+@claim("gigabyte-pages-gain", points=chases_on(*HUGE_PAGE_KINDS, "1g", low=1 << 30))
 def gigabyte_pages_gain(a: Analysis, band: Band, above: int = 32 * 1024) -> Answer:
     required(a.spread["1g"], "no 1 GiB page was available", "pool-empty")
     far = a.speedup("1g", a.large).between(above + 1, inf)
     gain = required(far, "nothing was measured above 32 Ki lines on both").last
     return inside(gain, *band), (
         f"At {format_size(far.xs[-1] * a.base_page_bytes)}, 1 GiB pages are {gain:.2f} times as "
-        f"fast as {words(a.large)}."
+        f"fast as {page_words(a.large)}."
     )
 
 
@@ -194,15 +197,19 @@ def gigabyte_entries_reach(a: Analysis, band: Band) -> Answer:
 def _counted(a: Analysis, pages: str, quantity: str = "walk_per_access") -> Interval:
     """Return a counted quantity of one read of the 100 MB array. Raises
     Unavailable("too-few-points")."""
-    rows = select(a.frame, kernel="random_touch", bytes=TOUCH_BYTES, spare_draws=0, pages=pages)
+    rows = select_rows(
+        a.frame, kernel="random_touch", bytes=TOUCH_BYTES, spare_draws=0, pages=pages
+    )
     counts = rows[quantity].dropna().tolist() if quantity in rows else []
-    return median_interval(required(counts, f"no row of 100 MB on {words(pages)} counted this"))
+    return median_interval(
+        required(counts, f"no row of 100 MB on {page_words(pages)} counted this")
+    )
 
 
 @claim("one-miss-an-operation", points=touches_of(TOUCH_BYTES), pages=BASE)
 def walks_a_read(a: Analysis, band: Band, pages: str) -> Answer:
     walks = _counted(a, pages)
-    evidence = f"A random read of 100 MB on {words(pages)} makes {walks:.3f} page walks."
+    evidence = f"A random read of 100 MB on {page_words(pages)} makes {walks:.3f} page walks."
     return inside(walks, *band), evidence
 
 
@@ -213,8 +220,8 @@ claim("thp-removes-the-misses", points=touches_of(TOUCH_BYTES), pages="thp")(wal
 def thp_saves_cycles(a: Analysis, band: Band) -> Answer:
     base, large = (_counted(a, pages, "core_cycles_per_access") for pages in (BASE, "thp"))
     return inside(base / large, *band), (
-        f"A random read of 100 MB takes {base.value:.1f} cycles on {words(BASE)} and "
-        f"{large.value:.1f} on {words('thp')}, a factor of {base / large:.2f}."
+        f"A random read of 100 MB takes {base.value:.1f} cycles on {page_words(BASE)} and "
+        f"{large.value:.1f} on {page_words('thp')}, a factor of {base / large:.2f}."
     )
 
 
@@ -223,7 +230,7 @@ def reads_gain(
 ) -> tuple[list[Effect], str]:
     """Judge how many times as fast reads are on one kind of pages as on another: of the loop in C
     and, if enough JVMs ran, of JMH's."""
-    reads = select(a.touches, array_bytes=size).set_index("pages")
+    reads = select_rows(a.touches, array_bytes=size).set_index("pages")
     if not {slow, fast} <= set(reads.index):
         reason = "too-few-points" if fast != "2m" else "pool-empty"
         raise Unavailable(reason, f"random reads of {size:,} bytes were not measured on both")
@@ -231,8 +238,8 @@ def reads_gain(
     before, after = (Interval.of(each[pages]) for pages in (slow, fast))
     gains = [before / after]
     evidence = (
-        f"A random read of {size / 1e6:g} MB takes {before.value:.2f} ns on {words(slow)} and "
-        f"{after.value:.2f} on {words(fast)}, a factor of {gains[0]:.2f}"
+        f"A random read of {size / 1e6:g} MB takes {before.value:.2f} ns on {page_words(slow)} and "
+        f"{after.value:.2f} on {page_words(fast)}, a factor of {gains[0]:.2f}"
     )
     jmh_before, jmh_after = (a.java(size, pages) for pages in (slow, fast))
     if jmh_before.value > 0 and jmh_after.value > 0:
@@ -259,14 +266,16 @@ def thp_is_an_eighth_faster(a: Analysis, band: Band = EIGHTH) -> Answer:
 
 claim(
     "jmh-thp-like-hugetlbfs",
-    points=touches_of(TOUCH_BYTES, kinds=LARGE),
+    points=touches_of(TOUCH_BYTES, kinds=HUGE_PAGE_KINDS),
     size=TOUCH_BYTES,
     fast="2m",
     slow="thp",
 )(reads_gain)
 
 
-@claim("jmh-grows-everywhere", points=touches_of(1_000, TOUCH_BYTES, kinds=(BASE, *LARGE)))
+@claim(
+    "jmh-grows-everywhere", points=touches_of(1_000, TOUCH_BYTES, kinds=(BASE, *HUGE_PAGE_KINDS))
+)
 def larger_arrays_cost_more_everywhere(a: Analysis, band: Band) -> Answer:
     growth: dict[str, Interval] = {}
     for pages, part in a.touches.groupby("pages", sort=False):
@@ -279,7 +288,7 @@ def larger_arrays_cost_more_everywhere(a: Analysis, band: Band) -> Answer:
             "an array of 100 MB was not read beside one of 1 KB on base pages and on large ones"
         )
         raise Unavailable("too-few-points", lacking)
-    times = listed(f"{ratio:.1f} on {words(pages)}" for pages, ratio in growth.items())
+    times = list_in_words(f"{ratio:.1f} on {page_words(pages)}" for pages, ratio in growth.items())
     evidence = f"A read of 100 MB takes, over one of 1 KB, times {times}."
     return [inside(ratio, *band) for ratio in growth.values()], evidence
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tlb.measure.grid import DENSE_BELOW_BYTES, SMALLEST_LINES, Scope, octaves
 from tlb.measure.record import Point
-from tlb.system.page_sizes import BASE, LARGE, SWEPT
+from tlb.system.page_sizes import BASE, FULLY_SWEPT_PAGES, HUGE_PAGE_KINDS
 
 # The published benchmark's sizes (data/literature/jmh_byte_array_touch.csv), and one past them.
 TOUCH_BYTES = (1_000, 10_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
@@ -29,18 +29,23 @@ def chases(scope: Scope) -> list[Point]:
     sizes = octaves(SMALLEST_LINES, scope.most_lines, 1)
     fine, far = scope.dense(None if scope.engine == "c" else 1), scope.lines(DENSE_BELOW_BYTES)
     if scope.is_fine:
-        wanted = {pages: {*sizes, *(fine if pages in (BASE, "2m") else ())} for pages in SWEPT}
+        wanted = {
+            pages: {*sizes, *(fine if pages in (BASE, "2m") else ())} for pages in FULLY_SWEPT_PAGES
+        }
     else:
         # Every fourth octave, and the two largest sizes because 4 GiB of some page sizes may not be
         # available; more for claims that compare sizes one by one.
         every, near = {*sizes[::4], *sizes[-2:]}, {*sizes[::2], *(n for n in sizes if n <= far)}
-        wanted = {pages: every | (near if pages in (BASE, *LARGE) else set()) for pages in SWEPT}
+        wanted = {
+            pages: every | (near if pages in (BASE, *HUGE_PAGE_KINDS) else set())
+            for pages in FULLY_SWEPT_PAGES
+        }
         # What large pages gain is read against the steps of base pages.
         steps = scope.knees() if scope.entries else scope.dense(scope.profile.points_per_octave)
         wanted[BASE].update(steps)
     return [
         point
-        for pages in SWEPT
+        for pages in FULLY_SWEPT_PAGES
         for lines in sorted(wanted[pages])
         for point in scope.chase("page_chase", pages, lines)
     ]

@@ -22,16 +22,16 @@ from typing import Annotated, Any, Literal, get_args
 import pandas as pd
 from pydantic import BaseModel, Field, FiniteFloat
 
-from tlb.machine.host import base_page_bytes, inspect, state
+from tlb.machine.host import base_page_bytes, inspect, state_digest
 from tlb.machine.memory import usable_memory
-from tlb.machine.pools import limits_under
+from tlb.machine.pools import cgroup_limits_below
 from tlb.machine.settings import check_thp
-from tlb.measure.build import KERNELS
-from tlb.measure.measuring_setup import MEMORY_SHARE
-from tlb.measure.record import Positive, PositiveNs, utc_now
+from tlb.measure.build import KERNELS_FOLDER
+from tlb.measure.measuring_setup import USABLE_MEMORY_SHARE
+from tlb.measure.record import PositiveCount, PositiveNs, utc_now
 from tlb.measure.toolchains import Toolchain, build_once, clean_environment, run_tool
 from tlb.system import files, procfs
-from tlb.system.processes import run_whole, without_thp
+from tlb.system.processes import run_in_own_session, without_thp
 from tlb.system.reasons import Unavailable
 from tlb.system.smaps import mappings
 
@@ -60,12 +60,12 @@ class Score(BaseModel, frozen=True, extra="forbid"):
     99.9 % interval, None of one iteration. A `draw` reads no array: it draws an index into one."""
 
     pages: HeapPages
-    array_bytes: Positive
+    array_bytes: PositiveCount
     quantity: Literal["touch", "draw"]
     ns_per_access: PositiveNs
     error_ns: Annotated[FiniteFloat, Field(ge=0)] | None
-    iterations_count: Positive
-    forks: Positive
+    iterations_count: PositiveCount
+    forks: PositiveCount
 
 
 def heap_mib(sizes: Sequence[int]) -> int:
@@ -87,9 +87,9 @@ def check_heap(pages: HeapPages, sizes: Sequence[int], root: Path = Path("/")) -
         needed = -(-(heap + heap // 256 + (_CODE_MIB << 20)) // _HUGE)
         if free < needed:
             raise Unavailable("pool-empty", f"{needed} pages of 2 MiB needed, {free} free")
-        if limits := limits_under(pages, needed * _HUGE, root):
+        if limits := cgroup_limits_below(pages, needed * _HUGE, root):
             raise Unavailable("pool-limited", limits)
-    usable = int(usable_memory(root).usable_bytes * MEMORY_SHARE)
+    usable = int(usable_memory(root).usable_bytes * USABLE_MEMORY_SHARE)
     needed = _JVM_BYTES + (heap if pages != "2m" else 0)
     if needed > usable:
         words = f"{needed >> 20} MiB needed, {usable >> 20} MiB may be used"
@@ -124,7 +124,9 @@ def run_jmh(
     with tempfile.TemporaryDirectory(prefix="jmh-") as folder:
         try:
             with starting:
-                done = run_whole(command, timeout=limit_s, cwd=folder, env=clean_environment())
+                done = run_in_own_session(
+                    command, timeout=limit_s, cwd=folder, env=clean_environment()
+                )
         except subprocess.TimeoutExpired:
             raise Unavailable("kernel-hung", f"JMH gave no answer in {limit_s:.0f} s") from None
         except FileNotFoundError:
@@ -243,7 +245,7 @@ def _score(result: dict[str, Any], pages: HeapPages) -> Score:
 
 # --- the survey of all page sizes
 
-PROJECT = KERNELS / "jmh"
+PROJECT = KERNELS_FOLDER / "jmh"
 BUILD_S = 1800.0  # most of it for a download of some 30 MB
 _JVM = Toolchain(
     "Java", "ByteArrayTouch.java", ("java", "-version"), (), (), "maven default-jdk-headless"
@@ -265,7 +267,7 @@ def _package(target: Path) -> None:
     command = f"mvn -B -q -f {PROJECT}/pom.xml -DbuildDirectory={target} package".split()
     for offline in (["-o"], []):  # offline first: an unreachable network takes long to fail
         try:
-            done = run_whole([*command, *offline], timeout=BUILD_S)
+            done = run_in_own_session([*command, *offline], timeout=BUILD_S)
         except subprocess.TimeoutExpired:
             raise Unavailable("no-toolchain", f"Maven took over {BUILD_S:.0f} s") from None
         if done.returncode == 0 and (target / "jmh-kernels.jar").exists():
@@ -334,7 +336,7 @@ def survey(sizes: Sequence[int] = SIZES, quick: bool = False) -> Jmh:
                 lacking[pages] = Lack(code=why.code, detail=why.detail)
     return Jmh(
         measured_at=begun,
-        state=state(inspect()),
+        state=state_digest(inspect()),
         jvm=jvm,
         jmh=jmh_version(),
         scores=scores,

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tlb.report import charts
-from tlb.report.chapter import published
+from tlb.report.chapter import published_chapter
 from tlb.stats.intervals import summarise
 
 SPLINTERED, WHOLE = "zen-4-b312e3a0", "emerald-rapids-64b9489c"
@@ -42,7 +42,7 @@ def loads() -> pd.DataFrame:
 
 
 def _loads_on(machine: str, host: str) -> pd.DataFrame:
-    rows = published("hugepages", machine).kept("hugepages")
+    rows = published_chapter("hugepages", machine).kept("hugepages")
     rows = rows.query("kernel == 'page_chase' and pages in ('4k', '2m')")
     found = summarise(rows, ["layout", "pages", "lines"])
     found = found.query("layout == 'spread' or pages == '4k'")

@@ -12,11 +12,11 @@ from experiments.keeping_pages import runtimes, ways
 from experiments.keeping_pages.ways import WAYS_TO_MAP
 from tlb.measure.toolchains import TOOLCHAINS
 from tlb.report import analysis
-from tlb.report.chapter import published
+from tlb.report.chapter import published_chapter
 from tlb.stats import curves
-from tlb.stats.curves import select
-from tlb.stats.intervals import Interval, median_interval, summarise_beside
-from tlb.system.page_sizes import PAGES, rank, words
+from tlb.stats.curves import select_rows
+from tlb.stats.intervals import Interval, median_interval, summarise_with_other_medians
+from tlb.system.page_sizes import PAGES, page_size_rank, page_words
 from tlb.system.reasons import Unavailable, if_available, required
 
 WHOLE, NOTHING = 0.99, 0.01  # shares that count as all and as nothing: a heap's edges are no pages
@@ -39,7 +39,7 @@ class Analysis(analysis.Analysis):
     @staticmethod
     def published(machine: str) -> Analysis:
         """Return the chapter's Analysis of a published machine. Raises Unavailable("no-data")."""
-        chapter = published("keeping_pages", machine)
+        chapter = published_chapter("keeping_pages", machine)
         return Analysis(chapter.kept("keeping_pages"), chapter)
 
     # --- the ladder of page sizes
@@ -47,7 +47,7 @@ class Analysis(analysis.Analysis):
     @cached_property
     def ladder_lines(self) -> int:
         """Over how many lines every chase goes; 0 without one."""
-        lines = select(self.frame, kernel="page_chase").get("lines")
+        lines = select_rows(self.frame, kernel="page_chase").get("lines")
         return int(lines.max()) if lines is not None and len(lines) else 0
 
     @cached_property
@@ -66,7 +66,7 @@ class Analysis(analysis.Analysis):
     def price_on(self, pages: str) -> Interval:
         """Return the price of a page size. Raises Unavailable("too-few-points")."""
         if pages not in self.ladder:
-            raise Unavailable("too-few-points", f"no chase on {words(pages)} has its control")
+            raise Unavailable("too-few-points", f"no chase on {page_words(pages)} has its control")
         return self.ladder[pages]
 
     # --- faulting in
@@ -76,21 +76,21 @@ class Analysis(analysis.Analysis):
         """A row a page size, mode and number of threads: the estimate (ns per base page made
         ready), gb_per_s, free_ns (ns per base page given back), one_byte_bytes (resident for one
         byte touched)."""
-        faults = summarise_beside(
-            select(self.frame, kernel="prefault"),
+        faults = summarise_with_other_medians(
+            select_rows(self.frame, kernel="prefault"),
             ["pages", "mode", "threads"],
             {"free_ns_per_access": "free_ns", "one_byte_resident_bytes": "one_byte_bytes"},
         )
         faults = faults.astype({"threads": "int64"}).sort_values(
-            ["pages", "mode", "threads"], key=rank, ignore_index=True
+            ["pages", "mode", "threads"], key=page_size_rank, ignore_index=True
         )
         return faults.assign(gb_per_s=self.base_page_bytes / faults["median"])
 
     def touched(self, pages: str, by_all: bool = False) -> Interval:
         """Return the rate, in GB/s, at which one thread or a thread on each CPU touches memory.
         Raises Unavailable: engine-lacks, too-few-points, one-cpu."""
-        lacking = f"memory on {words(pages)} was not touched"
-        rows = required(select(self.faults, mode="touch", pages=pages), lacking)
+        lacking = f"memory on {page_words(pages)} was not touched"
+        rows = required(select_rows(self.faults, mode="touch", pages=pages), lacking)
         by_threads = rows[(rows["threads"] > 1) == by_all]
         found = required(by_threads, lacking, "one-cpu" if by_all else "too-few-points")
         ns = Interval.of(found.iloc[-1])
@@ -110,8 +110,8 @@ class Analysis(analysis.Analysis):
     def freed_ns(self, pages: str) -> Interval:
         """Return ns per base page that munmap takes after one thread touched the memory. Raises
         Unavailable."""
-        rows = select(self.frame, kernel="prefault", mode="touch", threads=1, pages=pages)
-        required(rows, f"no memory on {words(pages)} was given back")
+        rows = select_rows(self.frame, kernel="prefault", mode="touch", threads=1, pages=pages)
+        required(rows, f"no memory on {page_words(pages)} was given back")
         cold = rows[rows["measures"] >= FREED_COLD]
         earlier = f"`prefault` in its version {FREED_COLD}"
         return median_interval(required(cold, earlier, "no-data")["free_ns_per_access"])

@@ -7,9 +7,9 @@ from experiments.keeping_pages.analysis import Analysis
 from experiments.keeping_pages.runtimes import RuntimeReport
 from tlb.measure.toolchains import TOOLCHAINS
 from tlb.report.verdicts import Answer, Band, Fact, claim, counted, inside, points_of
-from tlb.stats.curves import select
+from tlb.stats.curves import select_rows
 from tlb.stats.intervals import Interval
-from tlb.system.page_sizes import BASE, words
+from tlb.system.page_sizes import BASE, page_words
 from tlb.system.reasons import Unavailable, Undecided, required
 from tlb.system.units import format_size
 
@@ -22,7 +22,7 @@ SIX = (4.0, 9.0)  # 838 s over 135 is 6.2
 @claim("thp-faults-six-times", points=points_of("prefault", mode="touch", pages=(BASE, "thp")))
 def thp_faults_six_times_as_fast(a: Analysis, band: tuple[float, float] = SIX) -> Answer:
     rates = {
-        pages: select(a.faults, mode="touch", pages=pages).set_index("threads")
+        pages: select_rows(a.faults, mode="touch", pages=pages).set_index("threads")
         for pages in (BASE, "thp")
     }
     shared = set.intersection(*(set(rows.index) for rows in rates.values()))
@@ -53,8 +53,8 @@ def page_tables_are_smaller(a: Analysis) -> Answer:
     """On pages of a pool: a transparent one keeps a table in reserve, to be split into."""
     touched = {
         pages: required(
-            select(a.frame, kernel="prefault", mode="touch", threads=1, pages=pages),
-            f"nothing was touched on {words(pages)}",
+            select_rows(a.frame, kernel="prefault", mode="touch", threads=1, pages=pages),
+            f"nothing was touched on {page_words(pages)}",
             code,
         )
         for pages, code in ((BASE, "engine-lacks"), ("2m", "pool-empty"))
@@ -64,7 +64,7 @@ def page_tables_are_smaller(a: Analysis) -> Answer:
     return Fact(
         large < base,
         f"The page tables of a process that has touched {format_size(int(size))} take "
-        f"{format_size(base)} on base pages and {format_size(large)} on {words('2m')}.",
+        f"{format_size(base)} on base pages and {format_size(large)} on {page_words('2m')}.",
     )
 
 
@@ -72,12 +72,14 @@ def page_tables_are_smaller(a: Analysis) -> Answer:
 def one_byte_takes_a_large_page(a: Analysis, band: Band, pages: str) -> Answer:
     """What one byte written makes resident on these pages."""
     rows = required(
-        select(a.faults, pages=pages),
-        f"nothing was faulted in on {words(pages)}",
+        select_rows(a.faults, pages=pages),
+        f"nothing was faulted in on {page_words(pages)}",
         "pool-empty" if pages == "1g" else "too-few-points",
     )
     resident = rows["one_byte_bytes"].iloc[0]
-    evidence = f"One byte written on {words(pages)} makes {format_size(int(resident))} resident."
+    evidence = (
+        f"One byte written on {page_words(pages)} makes {format_size(int(resident))} resident."
+    )
     return counted(resident, band, evidence)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
-from tlb.system.page_sizes import BASE, LARGE, PAGES, SWEPT
+from tlb.system.page_sizes import BASE, FULLY_SWEPT_PAGES, HUGE_PAGE_KINDS, PAGES
 
 # Enough that the ends do not count; of a coarse grid a quarter.
 PREFAULT_BYTES, COARSE_BYTES = 256 << 20, 64 << 20
@@ -27,8 +27,8 @@ def prefaults(scope: Scope) -> list[Point]:
     ways = [("touch", 1), ("populate", 1), ("memset", 1)]
     if scope.cpus > 1:
         ways += [("touch", scope.cpus), ("populate", scope.cpus)]
-    sizes = [pages for pages in _offered(scope) if scope.is_fine or pages in SWEPT]
-    every = SWEPT if scope.is_fine else (BASE, *LARGE)
+    sizes = [pages for pages in _offered(scope) if scope.is_fine or pages in FULLY_SWEPT_PAGES]
+    every = FULLY_SWEPT_PAGES if scope.is_fine else (BASE, *HUGE_PAGE_KINDS)
     return [
         scope.point("prefault", pages, mode, lines=lines, threads=threads)
         for pages in sizes
@@ -40,7 +40,7 @@ def prefaults(scope: Scope) -> list[Point]:
 def ladder(scope: Scope) -> list[Point]:
     """The chase on every page size that one entry of the last level's table can be part of, over
     several times the TLB's reach. Of a coarse grid, on every other one of those between."""
-    between = [pages for pages in _offered(scope) if pages not in SWEPT]
+    between = [pages for pages in _offered(scope) if pages not in FULLY_SWEPT_PAGES]
     skipped = [] if scope.is_fine else between[1::2]
     reach = TIMES_THE_REACH * max(scope.entries, default=USUAL_ENTRIES)
     lines = min(1 << reach.bit_length() - 1, scope.most_lines)

@@ -23,10 +23,10 @@ from tlb.measure.granted_pages import (
     array_pages,
     parse_answer,
     run_observed,
-    survey_fields,
+    survey_header,
 )
-from tlb.measure.record import Count, Positive, PositiveNs
-from tlb.measure.toolchains import TOOLCHAINS, Program, Variant, build_program
+from tlb.measure.record import Count, PositiveCount, PositiveNs
+from tlb.measure.toolchains import TOOLCHAINS, AllocationVariant, BuiltProgram, build_program
 from tlb.system import procfs
 from tlb.system.files import measuring_lock
 from tlb.system.reasons import Unavailable
@@ -37,7 +37,7 @@ LEAST_SHARE = 0.99  # of the array's whole huge pages, which a program that asks
 MOST_BYTES = (1 << 31) - HUGE_PAGE  # a Java array's index is an int
 SPARE_BYTES = 256 << 20  # for a virtual machine and compiler, beside the array and a heap twice it
 LEAST_NS = 0.3  # an index takes three dependent shifts and XORs, and no core comes near 10 GHz
-VARIANTS = get_args(Variant)
+VARIANTS = get_args(AllocationVariant)
 _REFUSED = {"huge": "thp-never", "pool": "pool-empty"}  # why a recipe got no huge pages
 
 
@@ -46,12 +46,12 @@ class Answer(BaseModel, extra="forbid", frozen=True, strict=True):
     of reads."""
 
     language: str
-    variant: Variant
-    array_bytes: Positive
-    address: Positive | None  # None: the language does not tell
-    accesses: Positive  # a batch
+    variant: AllocationVariant
+    array_bytes: PositiveCount
+    address: PositiveCount | None  # None: the language does not tell
+    accesses: PositiveCount  # a batch
     sum: Count
-    batch_ns: Annotated[list[Positive], Field(min_length=3, max_length=1000)]
+    batch_ns: Annotated[list[PositiveCount], Field(min_length=3, max_length=1000)]
 
 
 class RuntimeReport(ArrayPages, frozen=True):
@@ -60,7 +60,7 @@ class RuntimeReport(ArrayPages, frozen=True):
 
     language: Annotated[str, Field(pattern="^(" + "|".join(TOOLCHAINS) + ")$")]
     toolchain: Annotated[str, Field(min_length=1, max_length=120)]
-    variant: Variant
+    variant: AllocationVariant
     repeat: Count
     ns_per_access: PositiveNs  # median over the batches
 
@@ -69,7 +69,7 @@ class Runtimes(SurveyDocument, frozen=True):
     """`lacking` holds a reason code for "go" (no program) or "go huge" (this variant was
     not measured to the end)."""
 
-    array_bytes: Positive
+    array_bytes: PositiveCount
     reports: list[RuntimeReport]
     lacking: dict[
         Annotated[str, Field(pattern="^(" + "|".join(TOOLCHAINS) + ")( plain| huge| pool)?$")], str
@@ -99,7 +99,11 @@ def verify(got: Pages, address: int | None, array_bytes: int, refused: str) -> N
 
 
 def measure(
-    program: Program, variant: Variant, array_bytes: int, repeat: int = 0, pass_fds: tuple = ()
+    program: BuiltProgram,
+    variant: AllocationVariant,
+    array_bytes: int,
+    repeat: int = 0,
+    pass_fds: tuple = (),
 ) -> RuntimeReport:
     """Run a program once and verify what its array got. Raises Unavailable for one that hangs,
     crashes or prints garbage, for smaps that cannot be read, and for a recipe with less than
@@ -160,7 +164,7 @@ def survey(array_bytes: int, repeats: int, seed: int = 0) -> Runtimes:
     inspected = host.inspect()
     unfit = _unfit(inspected, array_bytes)
     lacking: dict[str, str] = dict.fromkeys(TOOLCHAINS, unfit) if unfit else {}
-    runs: list[tuple[Program, Variant]] = []
+    runs: list[tuple[BuiltProgram, AllocationVariant]] = []
     for language in () if unfit else TOOLCHAINS:
         try:
             program = build_program(language)
@@ -183,5 +187,5 @@ def survey(array_bytes: int, repeats: int, seed: int = 0) -> Runtimes:
     places = {language: place for place, language in enumerate(TOOLCHAINS)}
     reports.sort(key=lambda one: (places[one.language], VARIANTS.index(one.variant), one.repeat))
     return Runtimes(
-        **survey_fields(inspected), array_bytes=array_bytes, lacking=lacking, reports=reports
+        **survey_header(inspected), array_bytes=array_bytes, lacking=lacking, reports=reports
     )

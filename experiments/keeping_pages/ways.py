@@ -10,7 +10,7 @@ from pydantic import Field
 
 from tlb.measure import granted_pages
 from tlb.measure.granted_pages import EXIT_REFUSED, ArrayPages, RequestWay, WaysDocument
-from tlb.measure.record import Positive
+from tlb.measure.record import PositiveCount
 from tlb.system import procfs
 from tlb.system.reasons import Unavailable
 
@@ -56,7 +56,7 @@ class Got(ArrayPages, frozen=True):
     """What one way gave; of a mapping of mapped_bytes, which may be more than was asked for."""
 
     way: _Name
-    mapped_bytes: Positive
+    mapped_bytes: PositiveCount
 
 
 class Ways(WaysDocument, frozen=True):

@@ -10,10 +10,10 @@ import pandas as pd
 
 from experiments import hugepages, stlb_cliff
 from experiments.overview import CHAPTERS, chapter_analysis
-from experiments.overview.profile import Profile, profile_of_analyses, write_if_possible
+from experiments.overview.profile import Profile, profile_of_analyses, write_profile_if_possible
 from tlb.report import analysis, quantities, setting
 from tlb.report.chapter import Chapter
-from tlb.report.quantities import Measured
+from tlb.report.quantities import QuantityDeclaration
 from tlb.stats import curves
 from tlb.stats.curves import Curve
 from tlb.stats.intervals import Interval
@@ -22,18 +22,22 @@ from tlb.system.reasons import Unavailable, if_available, required
 
 # What a machine may lack without the first page failing; a bad parameter is an error there too.
 _LACKING = ("no-data", "not-linux", "arch-unsupported")
-BASE_PAGES, LARGE_PAGES, PACKED = "4 KiB", "2 MiB (THP)", "packed (dashed)"
+BASE_PAGES_LABEL, HUGE_PAGES_LABEL, PACKED_LABEL = "4 KiB", "2 MiB (THP)", "packed (dashed)"
 
 
 class Quantities(quantities.Quantities):
     """The numbers of the first page's table. Loads wait for each other, and reach a line in every
     base page."""
 
-    near_ns = Measured("a load that hits the L1 cache and the TLB's first level", "ns", 1)
-    reach_bytes = Measured("memory that a core's TLB covers with base pages", "bytes")
-    walk_2_gib_ns = Measured("translation, at least, of a random load in 2 GiB", "ns")
-    gain_2_gib = Measured("such loads on transparent huge pages: times as fast", "times", 2)
-    fault_ns = Measured("touching and unmapping a fresh base page", "ns")
+    near_ns = QuantityDeclaration(
+        "a load that hits the L1 cache and the TLB's first level", "ns", 1
+    )
+    reach_bytes = QuantityDeclaration("memory that a core's TLB covers with base pages", "bytes")
+    walk_2_gib_ns = QuantityDeclaration("translation, at least, of a random load in 2 GiB", "ns")
+    gain_2_gib = QuantityDeclaration(
+        "such loads on transparent huge pages: times as fast", "times", 2
+    )
+    fault_ns = QuantityDeclaration("touching and unmapping a fresh base page", "ns")
 
 
 class Analysis(analysis.Analysis):
@@ -79,11 +83,11 @@ class Analysis(analysis.Analysis):
     def curves(self) -> dict[str, Curve]:
         """ns per load by lines, of those measured: one line to each base page on two page sizes,
         and as many lines packed. Raises Unavailable where no chase was measured."""
-        found = {BASE_PAGES: self.cliff.spread}
+        found = {BASE_PAGES_LABEL: self.cliff.spread}
         large = self._each[hugepages]
         if not isinstance(large, Unavailable):
-            found[LARGE_PAGES] = curves.spread(large.frame, pages="thp")
-        found[PACKED] = self.cliff.packed
+            found[HUGE_PAGES_LABEL] = curves.spread(large.frame, pages="thp")
+        found[PACKED_LABEL] = self.cliff.packed
         return {name: curve for name, curve in found.items() if len(curve)}
 
     @cached_property
@@ -92,7 +96,7 @@ class Analysis(analysis.Analysis):
         as much as there is: none is measured for this page."""
         made = profile_of_analyses(self.about.machine, self.of)
         if self.parameters["machine"] == "this":
-            write_if_possible(self.about.store, made)
+            write_profile_if_possible(self.about.store, made)
         return made
 
     def measured(self, name: str) -> Interval:

@@ -12,7 +12,13 @@ from typing import Any, Literal, NamedTuple
 
 import pandas as pd
 
-from experiments.overview.profile import Profile, Quantity, is_current, of_chapter, read
+from experiments.overview.profile import (
+    Profile,
+    Quantity,
+    is_profile_current,
+    profile_of_chapter,
+    read_profile,
+)
 from tlb.machine.host import Host
 from tlb.measure import build, states
 from tlb.measure.store import Store
@@ -120,7 +126,7 @@ class Analysis(analysis.Analysis):
         def known_profile() -> Profile:
             # The first page keeps this computer's own, perhaps before its last row was measured.
             known = if_available(_profile, store, name) if is_own else _profile(store, name)
-            return known or of_chapter(about)
+            return known or profile_of_chapter(about)
 
         host = _or_reason(lambda: states.latest_description(store, name), why)
         known = _or_reason(known_profile, why)
@@ -215,8 +221,8 @@ def _or_reason(make: Callable[[], Any], why: list[str]) -> Any:
 
 def _profile(store: Store, name: str) -> Profile:
     """A machine's profile, where it is that of its rows. Raises Unavailable("no-data")."""
-    known = read(store, name)
-    if not is_current(store, known):
+    known = read_profile(store, name)
+    if not is_profile_current(store, known):
         raise Unavailable(
             "no-data",
             f"translation.json of {name} is of other rows; `tlb refresh index` makes it again",

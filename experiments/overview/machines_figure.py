@@ -11,7 +11,7 @@ import pandas as pd
 
 from experiments.overview.machines import THIS_COMPUTER, Analysis
 from tlb.report import charts
-from tlb.report.render import MUTED, PALETTE, RULE, Figure
+from tlb.report.render import MUTED_COLOUR, PALETTE, RULE_COLOUR, Figure
 from tlb.system.reasons import required
 
 # What a row shows, in words that a phone has room for. Entries and gains are in the table.
@@ -69,8 +69,12 @@ def _grid(rows: Sequence[str], x: Mapping[str, Any], ends: tuple[float, float]) 
     """Return a line above each row but the first, and one at each power of ten."""
     low, high = np.log10(ends)
     decades = [10.0**power for power in range(int(np.ceil(low)), int(high) + 1)]
-    upright = alt.Chart(pd.DataFrame({"decade": decades})).mark_rule(color=RULE, strokeWidth=1)
-    between = alt.Chart(pd.DataFrame({"what": [*rows[1:]]})).mark_rule(color=RULE, strokeWidth=1)
+    upright = alt.Chart(pd.DataFrame({"decade": decades})).mark_rule(
+        color=RULE_COLOUR, strokeWidth=1
+    )
+    between = alt.Chart(pd.DataFrame({"what": [*rows[1:]]})).mark_rule(
+        color=RULE_COLOUR, strokeWidth=1
+    )
     above = alt.Y("what:N", sort=[*rows], axis=None, bandPosition=0)
     return [
         upright.encode(x=alt.X("decade:Q", **x)),
@@ -84,7 +88,7 @@ def _colours(names: list[str]) -> alt.Scale:
     if len(names) <= len(PALETTE):
         return charts.colours(names)
     return alt.Scale(
-        domain=names, range=[PALETTE[0] if n == THIS_COMPUTER else MUTED for n in names]
+        domain=names, range=[PALETTE[0] if n == THIS_COMPUTER else MUTED_COLOUR for n in names]
     )
 
 

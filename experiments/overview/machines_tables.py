@@ -16,11 +16,11 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from experiments.overview.machines import ENTRY_QUANTITIES, Analysis, Machine
-from tlb.report.render import Html, join
+from tlb.report.render import Html, join_html
 from tlb.report.setting import hypervisor_name
-from tlb.stats.scatter import JUMP
+from tlb.stats.scatter import MODE_JUMP
 from tlb.system import procfs
-from tlb.system.reasons import REASONS
+from tlb.system.reasons import REASON_TEXTS
 from tlb.system.units import format_size
 
 _UNMEASURED = "not measured"
@@ -91,15 +91,17 @@ def machines_table(a: Analysis) -> Html:
     body, lines = Markup(""), ["\t".join(_HEAD)]
     for each in machines:
         first, *others = cells = _cells(each)
-        row = join('<td role="cell" data-is="{}">{}</td>', zip(_HEAD[1:], others, strict=True))
+        row = join_html('<td role="cell" data-is="{}">{}</td>', zip(_HEAD[1:], others, strict=True))
         style = ";".join(styles[f"{each.is_own} {each.name}"])
         body += Markup(_ROW).format(style, first, row)
         lines.append("\t".join(Markup(cell).striptags() for cell in cells))
-    head = join('<th scope="col" role="columnheader">{}</th>', _HEAD)
+    head = join_html('<th scope="col" role="columnheader">{}</th>', _HEAD)
     choice = Markup("")
     if len(machines) > 1:  # the orders' names are this module's, so no rule has a machine's words
-        rules = join(_RULE, TABLE_ORDERS)
-        choice = Markup(_CHOICE).format(rules, join('<option value="{}">{}</option>', TABLE_ORDERS))
+        rules = join_html(_RULE, TABLE_ORDERS)
+        choice = Markup(_CHOICE).format(
+            rules, join_html('<option value="{}">{}</option>', TABLE_ORDERS)
+        )
     return Html(str(Markup(_TABLE).format(choice, head, body)), "\n".join(lines))
 
 
@@ -143,7 +145,7 @@ def _where(each: Machine) -> Markup:
     counts = "counters" if each.counts else "no counters"
     system = f"{host.os} {procfs.label(host.kernel_release)}"
     words = [_PAGES[each.pages], counts, system, procfs.label(host.arch)]
-    below = join("<small>{}</small>", filter(None, words))
+    below = join_html("<small>{}</small>", filter(None, words))
     return Markup("{}{}").format(guest or f"guest, {procfs.label(hypervisor_name(host))}", below)
 
 
@@ -159,7 +161,7 @@ def _price(each: Machine, name: str) -> Markup:
         digits, before, unit = 2, "×", ""
     bounds = (found.low, found.high)
     ends = ["no bound" if end is None else f"{end:,.{digits}f}" for end in bounds]
-    if found.low and found.high and found.high > JUMP * found.low > 0:
+    if found.low and found.high and found.high > MODE_JUMP * found.low > 0:
         return _pair(f"{before}{' to '.join(ends)}{unit}", "")
     return _pair(f"{before}{found.value:,.{digits}f}{unit}", " to ".join(ends))
 
@@ -169,7 +171,9 @@ def _why(each: Machine, name: str) -> str:
     quantities = each.profile.quantities if each.profile else ()
     codes = {quantity.name: quantity.reason for quantity in quantities}
     code = codes.get(name) or "no-data"
-    return REASONS[code].sentence if code in REASONS and code != "no-data" else _UNMEASURED
+    return (
+        REASON_TEXTS[code].sentence if code in REASON_TEXTS and code != "no-data" else _UNMEASURED
+    )
 
 
 def _pair(value: str, below: str) -> Markup:

@@ -19,7 +19,7 @@ from experiments.overview.quantities import MethodPage
 from tlb.machine import host as hosts
 from tlb.measure import campaign, survey
 from tlb.report import analysis, discovery
-from tlb.report.card import processes
+from tlb.report.card import processes_per_point
 from tlb.report.chapter import Chapter
 from tlb.report.comparison import CANNOT_TELL, DIFFERS, NO_DIFFERENCE
 from tlb.report.quantities import Found
@@ -176,7 +176,7 @@ class Analysis(analysis.Analysis):
             row = {
                 "chapter": name.replace("_", " "),
                 "machine": chapter.shown_name,
-                "points": len(processes(rows)),
+                "points": len(processes_per_point(rows)),
                 "measurements": len(rows),
                 "minutes": rows["wall_ns"].sum() / 6e10,
                 "measured from": rows["started_at"].min()[:10],
@@ -206,7 +206,7 @@ class Analysis(analysis.Analysis):
             guest = known.get(host.hypervisor, f"guest, {hypervisor_name(host)}")
             row |= {"system": f"{host.os} {host.kernel_release}", "virtualization": guest}
             compiler = (host.c_compiler or "none").rpartition(" ")[2]
-            found.append(row | {"compiler": compiler, "state": hosts.state(host)})
+            found.append(row | {"compiler": compiler, "state": hosts.state_digest(host)})
         return pd.DataFrame(found)
 
     def totals(self) -> dict[str, float]:

@@ -7,11 +7,11 @@ from types import ModuleType
 from markupsafe import Markup
 
 from experiments import code, flushes, hugepages, page_faults, page_walks, stlb_cliff, tlb_blocking
-from tlb.report.chapter import Chapter, published
+from tlb.report.chapter import Chapter, published_chapter
 from tlb.report.names import machine_name
-from tlb.report.quantities import FEW, Quantity
-from tlb.report.render import Html, join
-from tlb.stats.scatter import JUMP
+from tlb.report.quantities import FEW_MARK, Quantity
+from tlb.report.render import Html, join_html
+from tlb.stats.scatter import MODE_JUMP
 
 # Of each chapter, what a number is called where its neighbours in the chapter are not beside it.
 NUMBERS: dict[ModuleType, dict[str, str]] = {
@@ -59,7 +59,7 @@ def numbers_table(chapter: Chapter) -> Html:
     for module, wanted in NUMBERS.items():
         name = module.__name__.rpartition(".")[2]
         kept = [
-            module.Quantities(published(name, machine).kept_quantities(machine))
+            module.Quantities(published_chapter(name, machine).kept_quantities(machine))
             for machine in names
         ]
         for each, words in wanted.items():
@@ -67,10 +67,10 @@ def numbers_table(chapter: Chapter) -> Html:
             cells = [_shown(quantities.of(declared)) for quantities in kept]
             label = Markup('<a href="{}.html">{}</a>').format(name, words)
             rows += Markup('<tr><th scope="row">{}</th>{}</tr>').format(
-                label, join("<td>{}</td>", cells)
+                label, join_html("<td>{}</td>", cells)
             )
             lines.append("\t".join([words, *cells]))
-    head = join('<th scope="col">{}</th>', heads)
+    head = join_html('<th scope="col">{}</th>', heads)
     table = (
         '<div class="tlb-table tlb-data"><table><thead><tr>{}</tr></thead>'
         "<tbody>{}</tbody></table></div>"
@@ -83,6 +83,6 @@ def _shown(quantity: Quantity) -> str:
     varies widely; marked of too few mappings."""
     if quantity.interval is None:
         return "–"
-    if quantity.interval.low > 0 and quantity.interval.high > JUMP * quantity.interval.low:
+    if quantity.interval.low > 0 and quantity.interval.high > MODE_JUMP * quantity.interval.low:
         return f"{quantity}"
-    return f"{quantity:value}{FEW if quantity.is_of_few else ''}"
+    return f"{quantity:value}{FEW_MARK if quantity.is_of_few else ''}"

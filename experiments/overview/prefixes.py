@@ -9,9 +9,9 @@ from statistics import median
 
 from tlb.machine import host
 from tlb.measure.grid import Scope, load_profile
-from tlb.measure.independent import Cells, folder
-from tlb.measure.measuring_setup import Rig
-from tlb.measure.plan import Process
+from tlb.measure.independent import TableCells, temporary_build_folder
+from tlb.measure.measuring_setup import MeasuringSetup
+from tlb.measure.plan import KernelProcess
 from tlb.measure.record import Point
 from tlb.measure.store import Store
 from tlb.system.page_sizes import BASE
@@ -33,10 +33,12 @@ SIZES = tuple(1 << bits for bits in (18, 20, 21, 22, 23, 24, 25, 28, 30))
 ROUNDS = 9
 
 
-def prefixes() -> Iterator[Cells]:
+def prefixes() -> Iterator[TableCells]:
     """A row a page size, working set and layout, of nine pairs of mappings; which of a pair is
     first alternates."""
-    rig = Rig.of(host.inspect(), Store(Path(folder().name)), counters=False)
+    rig = MeasuringSetup.of(
+        host.inspect(), Store(Path(temporary_build_folder().name)), counters=False
+    )
     base = host.base_page_bytes()
     ask = Scope(load_profile("full"), base_page_bytes=base).point
     kinds = [
@@ -64,11 +66,11 @@ def prefixes() -> Iterator[Cells]:
             yield pages, format_size(size), layout, *times_ns, range_words
 
 
-def times(rig: Rig, points: list[Point], shared_bytes: int, repeat: int) -> list[float]:
+def times(rig: MeasuringSetup, points: list[Point], shared_bytes: int, repeat: int) -> list[float]:
     """ns per access of each point in one mapping of so many bytes; of 0 each has its own. Raises
     Unavailable where one cannot be had."""
     taken = []
-    with Process(points[0], shared_bytes, repeat, rig.setting) as session:
+    with KernelProcess(points[0], shared_bytes, repeat, rig.setting) as session:
         for point in points:
             result, _ = session.ask(point)
             if isinstance(result, Unavailable):

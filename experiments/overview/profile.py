@@ -22,25 +22,25 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from experiments import hugepages, page_faults, stlb_cliff, virtualization
 from experiments.overview import chapter_analysis
 from experiments.page_faults.analysis import FILE_PAGES, FRESH_LARGE_MEMORY, FRESH_MEMORY
-from experiments.virtualization.analysis import GUEST_BASE_BYTES
+from experiments.virtualization.analysis import GUEST_BASE_PAGE_BYTES
 from experiments.virtualization.grid import GUEST_PAGES, HOST_PAGES
 from tlb.measure.row_database import DATABASE_FILE as DATABASE
 from tlb.measure.row_database import RowDatabase
 from tlb.measure.store import PUBLISHED_ROWS, Store, data_root
 from tlb.report import parameters
 from tlb.report.chapter import Chapter
-from tlb.report.quantities import QUANTITIES
+from tlb.report.quantities import QUANTITIES_DOCUMENT
 from tlb.stats.curves import last_level_plateau
 from tlb.stats.geometry import Geometry
 from tlb.stats.intervals import Interval
 from tlb.system import page_sizes
 from tlb.system.files import disk_errors
-from tlb.system.page_sizes import PAGES, SWEPT
+from tlb.system.page_sizes import FULLY_SWEPT_PAGES, PAGES
 from tlb.system.reasons import Unavailable, if_available, required
-from tlb.system.units import rounded
+from tlb.system.units import rounded_to_digits
 
 NAME = "translation"
-DERIVED = frozenset({NAME, QUANTITIES})  # documents of data/ that are made from the others
+DERIVED = frozenset({NAME, QUANTITIES_DOCUMENT})  # documents of data/ that are made from the others
 SCHEMA = "translation.schema.json"
 PAGE = "index"
 FAR_BYTES = 2 << 30  # past every TLB's reach and every cache; a machine of 8 GiB has it
@@ -49,7 +49,7 @@ _DIGITS = 6  # what is beyond them depends on the CPU that computed it
 _SIZES = {"4k": "4 KiB", "64k": "64 KiB", "thp": "transparent 2 MiB", "2m": "2 MiB", "1g": "1 GiB"}
 Part = Literal["levels", "entries", "walk by place", "pages", "faults", "guests"]
 Unit = Literal["ns", "entries", "ratio"]
-PARTS: dict[Part, str] = {
+PROFILE_PARTS: dict[Part, str] = {
     "levels": "a load, by who answers",
     "entries": "entries",
     "walk by place": "a walk, by its table's place",
@@ -176,7 +176,7 @@ def _walk_by_place(place: str, of: Of) -> Interval:
 def _gain(pages: str, of: Of) -> Interval:
     a = of(hugepages)
     why = "pool-empty" if PAGES[pages].source == "pool" else "too-few-points"
-    required(a.spread[pages], f"nothing was chased on {page_sizes.words(pages)}", why)
+    required(a.spread[pages], f"nothing was chased on {page_sizes.page_words(pages)}", why)
     return a.speedup(pages).get(FAR_BYTES // a.base_page_bytes)
 
 
@@ -188,7 +188,7 @@ def _guest(cell: tuple[str, str], of: Of) -> Interval:
     """Return a guest's time over a process's on the guest's page size."""
     a = of(virtualization)
     curve = required(a.over_alike.get(cell, ()), "no guest was measured with these page sizes")
-    return curve.get(GUEST_BYTES // GUEST_BASE_BYTES)
+    return curve.get(GUEST_BYTES // GUEST_BASE_PAGE_BYTES)
 
 
 # Name, part, words, unit and function of each, in the order of the figure.
@@ -206,7 +206,7 @@ for _level in (1, 2):
 for _place in ("L2", "L3", "memory"):
     _name, _words = f"walk_table_{_place.lower()}", f"walk with its table in {_place}"
     _QUANTITIES.append((_name, "walk by place", _words, "ns", partial(_walk_by_place, _place)))
-for _pages in SWEPT[1:]:
+for _pages in FULLY_SWEPT_PAGES[1:]:
     _words = f"{_SIZES[_pages]} pages"
     _QUANTITIES.append((f"gain_{_pages}", "pages", _words, "ratio", partial(_gain, _pages)))
 for _name, _way, _words in (
@@ -238,15 +238,18 @@ def _value(find: Callable[[Of], Interval], of: Of) -> dict[str, Any]:
     except Unavailable as why:
         return {"reason": why.code, "detail": why.detail}
     ends = {"value": found.value, "low": found.low, "high": found.high}
-    fields = {name: rounded(end, _DIGITS) if isfinite(end) else None for name, end in ends.items()}
-    coverage = rounded(float(found.coverage), _DIGITS)
+    fields = {
+        name: rounded_to_digits(end, _DIGITS) if isfinite(end) else None
+        for name, end in ends.items()
+    }
+    coverage = rounded_to_digits(float(found.coverage), _DIGITS)
     return fields | {"coverage": coverage, "modes": 2 if found.modes > 1 else 1}
 
 
 # --- beside the rows
 
 
-def read(store: Store, machine: str) -> Profile:
+def read_profile(store: Store, machine: str) -> Profile:
     """Return it as it was kept. Raises Unavailable("no-data") for none, and for one of another
     version."""
     try:
@@ -260,12 +263,12 @@ def write(store: Store, made: Profile) -> None:
     store.write_document(made.machine, NAME, made.model_dump(mode="json"))
 
 
-def write_if_possible(store: Store, made: Profile) -> None:
+def write_profile_if_possible(store: Store, made: Profile) -> None:
     """Write it as that of the rows that are there now, if that is possible."""
     if_available(write, store, made.model_copy(update={"rows": rows_digest(store, made.machine)}))
 
 
-def is_current(store: Store, known: Profile) -> bool:
+def is_profile_current(store: Store, known: Profile) -> bool:
     return known.rows == rows_digest(store, known.machine)
 
 
@@ -292,7 +295,7 @@ def refresh() -> list[str]:
         (data.root / SCHEMA).write_text(schema(), encoding="utf-8")
     for machine in data.machines():
         chapter = Chapter(PAGE, parameters.check(PAGE, {"machine": machine, "minutes": 0.0}), data)
-        made, known = of_chapter(chapter), if_available(read, data, machine)
+        made, known = profile_of_chapter(chapter), if_available(read_profile, data, machine)
         if made != known:
             write(data, made)
             anew.append(machine)
@@ -309,10 +312,10 @@ def of_run(given: Mapping[str, Any]) -> Profile:
     nothing is measured. given: the run's parameters."""
     common = {name: given[name] for name in parameters.declared(PAGE) if name in given}
     checked = parameters.check(PAGE, common | {"minutes": 0.0})
-    return of_chapter(Chapter(PAGE, checked, Store(data_root())))
+    return profile_of_chapter(Chapter(PAGE, checked, Store(data_root())))
 
 
-def of_chapter(chapter: Chapter) -> Profile:
+def profile_of_chapter(chapter: Chapter) -> Profile:
     """Return the profile of the machine that a chapter is about."""
     analyses = cache(partial(chapter_analysis, chapter=chapter))
     return profile_of_analyses(

@@ -13,9 +13,9 @@ from experiments.overview.scorecard import JudgedClaim, Scorecard
 from tlb.report import page
 from tlb.report.all_machines import NOT_MEASURED, predicted, verdict_cell
 from tlb.report.claims import Statement, source_names, statements
-from tlb.report.render import Html, inline, join
+from tlb.report.render import Html, inline, join_html
 from tlb.report.verdicts import CSS_CLASS_BY_VERDICT, claim_anchor
-from tlb.system.prose import count
+from tlb.system.prose import with_thousands
 
 # The page that re-runs a source, by the source's key.
 RERUNS = {
@@ -46,10 +46,10 @@ def counts(card: Scorecard) -> Html:
         )
         numbers = [found[word] for word in words]
         row = '<tr id="verdicts-{}"><th scope="row">{}</th>{}</tr>'
-        cells = join('<td class="tlb-number">{}</td>', [(number,) for number in numbers])
+        cells = join_html('<td class="tlb-number">{}</td>', [(number,) for number in numbers])
         body += Markup(row).format(card.ids[name], name, cells)
         lines.append("\t".join([name, *map(str, numbers)]))
-    head = join(_HEAD, [(word,) for word in ["machine", *words]])
+    head = join_html(_HEAD, [(word,) for word in ["machine", *words]])
     table = (
         '<div class="tlb-table"><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>'
     )
@@ -81,7 +81,7 @@ def cards(card: Scorecard, explained: Mapping[str, Mapping[str, str]]) -> Html:
         '<li data-is="{}"><p>{}</p><p>{} {}</p><p>{}</p><p><small>{}</small></p>'
         "<p><small>{}.</small></p></li>"
     )
-    markup = f'<ul class="tlb-cards tlb-scorecard">{join(each, items)}</ul>'
+    markup = f'<ul class="tlb-cards tlb-scorecard">{join_html(each, items)}</ul>'
     return Html(markup, "\n".join(lines))
 
 
@@ -97,7 +97,7 @@ def claims(card: Scorecard) -> Html:
         body = Markup("").join(_row(claim, card) for claim in rows)
         groups += Markup('<tbody data-chapter="{}">{}{}</tbody>').format(chapter, head, body)
         lines += [_line(claim, card) for claim in rows]
-    heads = join(_HEAD, [(head,) for head in ["Claim", *card.machines]])
+    heads = join_html(_HEAD, [(head,) for head in ["Claim", *card.machines]])
     table = Markup('<div class="tlb-scorecard">{}{}</div>').format(
         _filter(card), Markup(_TABLE).format(heads, groups)
     )
@@ -105,7 +105,7 @@ def claims(card: Scorecard) -> Html:
 
 
 def _row(claim: JudgedClaim, card: Scorecard) -> Markup:
-    cells = join(_CELL, [_cell(claim, name) for name in card.machines])
+    cells = join_html(_CELL, [_cell(claim, name) for name in card.machines])
     band = predicted(claim.statement)
     row = '<tr data-is="{}"><td>{} <small>{}{}</small></td>{}</tr>'
     where = _source(claim.statement)
@@ -168,10 +168,12 @@ def _filter(card: Scorecard) -> Markup:
     words = {css: word for word, css in CSS_CLASS_BY_VERDICT.items()}
     words |= {UNMEASURED: NOT_MEASURED, DISAGREE: "machines disagree"}
     by_chapter = {
-        name: f"{_title(name).partition(':')[0]} ({count(number)})"
+        name: f"{_title(name).partition(':')[0]} ({with_thousands(number)})"
         for name, number in chapters.items()
     }
-    by_verdict = {css: f"{word} ({count(marks[css])})" for css, word in words.items() if marks[css]}
+    by_verdict = {
+        css: f"{word} ({with_thousands(marks[css])})" for css, word in words.items() if marks[css]
+    }
     rules = [
         *_rules(by_chapter, "tbody:not([data-chapter='{0}'])"),
         *_rules(
@@ -196,7 +198,7 @@ def _rules(values: Mapping[str, str], hidden: str) -> list[str]:
 
 
 def _choice(label: str, values: Mapping[str, str]) -> Markup:
-    options = join('<option value="{}">{}</option>', values.items())
+    options = join_html('<option value="{}">{}</option>', values.items())
     return Markup(
         '<label>{} <select autocomplete="off"><option value="">all</option>{}</select></label>'
     ).format(label, options)
@@ -217,9 +219,9 @@ def not_judged() -> Html:
     for status, title in titles.items():
         rows = [row for row in statements().values() if row.status == status]
         items = [(_sentence(row), _source(row), _note(row)) for row in rows]
-        parts.append((title, len(rows), join("<li>{} {}{}</li>", items)))
+        parts.append((title, len(rows), join_html("<li>{} {}{}</li>", items)))
         lines.append(f"{title}: {len(rows)}")
-    folds = join("<details><summary>{}: {}</summary><ul>{}</ul></details>", parts)
+    folds = join_html("<details><summary>{}: {}</summary><ul>{}</ul></details>", parts)
     return Html(f'<div class="tlb-beyond">{folds}</div>', "\n".join(lines))
 
 

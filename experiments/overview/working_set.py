@@ -10,25 +10,25 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from experiments.overview.index import BASE_PAGES, LARGE_PAGES, PACKED, Analysis
+from experiments.overview.index import BASE_PAGES_LABEL, HUGE_PAGES_LABEL, PACKED_LABEL, Analysis
 from tlb.report import charts
-from tlb.report.render import MUTED, Figure
-from tlb.stats.curves import Curve, at_largest_shared
-from tlb.stats.scatter import JUMP
+from tlb.report.render import MUTED_COLOUR, Figure
+from tlb.stats.curves import Curve, medians_at_largest_common_x
+from tlb.stats.scatter import MODE_JUMP
 from tlb.system.reasons import required
 from tlb.system.units import format_ns, format_size
 
 _COLOURS = {
-    BASE_PAGES: charts.PAGE_COLOURS["4k"],
-    LARGE_PAGES: charts.PAGE_COLOURS["thp"],
-    PACKED: charts.PART_COLOURS["data"],
+    BASE_PAGES_LABEL: charts.PAGE_COLOURS["4k"],
+    HUGE_PAGES_LABEL: charts.PAGE_COLOURS["thp"],
+    PACKED_LABEL: charts.PART_COLOURS["data"],
 }
 _ASKED_LOG2 = 30.0  # the static figure answers for 1 GiB
 _STEP = 0.5  # of the slider, in octaves
 # Of the chosen size, where its time is written: above the dearest curve and below the cheapest.
 _LABELS: dict[str, dict[str, Any]] = {
-    BASE_PAGES: {"align": "right", "dx": -8, "dy": -12},
-    PACKED: {"align": "left", "dx": 8, "dy": 15},
+    BASE_PAGES_LABEL: {"align": "right", "dx": -8, "dy": -12},
+    PACKED_LABEL: {"align": "left", "dx": 8, "dy": 15},
 }
 
 
@@ -39,10 +39,10 @@ def working_set(a: Analysis) -> Figure:
     data = charts.stacked(found, "no chase was measured", page_bytes=page_bytes)
     colours = alt.Scale(domain=[*found], range=[_COLOURS[name] for name in found])
     x, scale = charts.working_set(page_bytes), _scale(data)
-    y, solid = alt.Y("median:Q", scale=scale), [name for name in found if name != PACKED]
+    y, solid = alt.Y("median:Q", scale=scale), [name for name in found if name != PACKED_LABEL]
     chart = charts.series_chart(data, x, "ns per load", colours, scale=scale, joined=solid)
-    control = alt.Chart(data).transform_filter(f"datum.series === '{PACKED}'")
-    control = control.mark_line(strokeDash=[6, 4], color=_COLOURS[PACKED]).encode(x=x, y=y)
+    control = alt.Chart(data).transform_filter(f"datum.series === '{PACKED_LABEL}'")
+    control = control.mark_line(strokeDash=[6, 4], color=_COLOURS[PACKED_LABEL]).encode(x=x, y=y)
     dots = pd.concat([each.processes.assign(series=name) for name, each in found.items()])
     single = None
     if len(dots):
@@ -52,13 +52,13 @@ def working_set(a: Analysis) -> Figure:
         )
     ends = charts.capacities(a.cliff.entries, base_page_bytes=page_bytes)
     sizes = _sizes(
-        required(found.get(BASE_PAGES), "no chase was measured on base pages"), page_bytes
+        required(found.get(BASE_PAGES_LABEL), "no chase was measured on base pages"), page_bytes
     )
     answers = {f"{size:g}": answer(a, size_bytes(size)) for size in sizes}
     default = min(sizes, key=lambda size: abs(size - _ASKED_LOG2))
     chosen = _chosen(_times(found, sizes, page_bytes), colours, x, y)
     drawn = charts.layered(chart, control, single, ends, *chosen)
-    lines, ns = at_largest_shared(found)
+    lines, ns = medians_at_largest_common_x(found)
     largest = ", ".join(f"{name} {format_ns(median)}" for name, median in ns.items())
     columns = ["series", "lines", "working_set_bytes", "median", "low", "high", "coverage", "n"]
     return Figure(
@@ -110,7 +110,7 @@ def _chosen(times: pd.DataFrame, colours: alt.Scale, x: alt.X, y: alt.Y) -> list
         .encode(y=y, text="text:N")
         for name, place in _LABELS.items()
     ]
-    return [chosen.mark_rule(color=MUTED), points, *texts]
+    return [chosen.mark_rule(color=MUTED_COLOUR), points, *texts]
 
 
 def _times(found: Mapping[str, Curve], sizes: list[float], page_bytes: int) -> pd.DataFrame:
@@ -140,7 +140,7 @@ def _range(curve: Curve, lines: float) -> str:
     values = [float(curve.medians[x]) for x in (below, above)]
     if len(each := curve.processes):
         values += each.loc[each["lines"].isin((below, above)), "median"].tolist()
-    if max(values) > JUMP * min(values):
+    if max(values) > MODE_JUMP * min(values):
         return f"{_two_digits(min(values))} to {_two_digits(max(values))} ns"
     return f"{_two_digits(at(curve, lines) or 0.0)} ns"
 
@@ -155,15 +155,19 @@ def answer(a: Analysis, working_set_bytes: int) -> str:
     times = {n: _range(each, lines) for n, each in found.items() if at(each, lines) is not None}
     size = format_size(working_set_bytes)
     text = f"{size}, {lines:,.0f} pages of {format_size(a.base_page_bytes)}{_place(a, lines)}. "
-    text += f"A load takes {times[BASE_PAGES]}"
-    text += f", and {times[PACKED]} with the same number of lines packed" if PACKED in times else ""
+    text += f"A load takes {times[BASE_PAGES_LABEL]}"
+    text += (
+        f", and {times[PACKED_LABEL]} with the same number of lines packed"
+        if PACKED_LABEL in times
+        else ""
+    )
     if (gaps := a.cliff.price.gaps) and gaps[0] <= lines <= gaps[-1]:
         text += (
             "; only the packed lines still fit the last cache, so not all of that is translation"
         )
-    if LARGE_PAGES not in times:
+    if HUGE_PAGES_LABEL not in times:
         return f"{text}."
-    return f"{text}. On 2 MiB pages (THP) it takes {times[LARGE_PAGES]}."
+    return f"{text}. On 2 MiB pages (THP) it takes {times[HUGE_PAGES_LABEL]}."
 
 
 def _place(a: Analysis, lines: float) -> str:

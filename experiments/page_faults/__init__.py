@@ -2,9 +2,11 @@
 matters."""
 
 from experiments.page_faults import claims, grid
-from experiments.page_faults.analysis import TOUCHED, Analysis, name_memory
-from experiments.page_faults.kernel_side import BALLOON, KernelSide
+from experiments.page_faults.analysis import TOUCHED_MEMORY_KINDS, Analysis, name_memory
+from experiments.page_faults.kernel_side import BALLOON_FEATURE_BITS, KernelFaultDocument
 from experiments.page_faults.quantities import Quantities
 
-DOCUMENTS = {"kernel_side": KernelSide}  # beside the rows: name -> model
-DOCUMENT_TEXTS = tuple(BALLOON.values())  # the texts in them that are this project's own
+DOCUMENTS = {"kernel_side": KernelFaultDocument}  # beside the rows: name -> model
+DOCUMENT_TEXTS = tuple(
+    BALLOON_FEATURE_BITS.values()
+)  # the texts in them that are this project's own

@@ -10,22 +10,27 @@ import pandas as pd
 from experiments.page_faults import kernel_side
 from experiments.page_faults.grid import (
     CHUNK_BYTES,
-    CHUNKS,
-    LARGE,
+    CHUNK_COUNT,
+    HUGE_PAGES,
     LINE_BYTES,
     PAGES_WRITTEN_AT_ONCE,
 )
-from experiments.page_faults.kernel_side import KernelSide
-from experiments.page_faults.models import Sample, StudentTest, sample_from_interval, student_test
+from experiments.page_faults.kernel_side import KernelFaultDocument
+from experiments.page_faults.models import (
+    SampleMean,
+    StudentTest,
+    sample_from_interval,
+    student_test,
+)
 from tlb.report import analysis
 from tlb.report.chapter import literature
-from tlb.stats.curves import Curve, select
-from tlb.stats.hops import with_one_clock
-from tlb.stats.intervals import Interval, median_interval, summarise_beside
+from tlb.stats.curves import Curve, select_rows
+from tlb.stats.hops import with_median_clock_cost
+from tlb.stats.intervals import Interval, median_interval, summarise_with_other_medians
 from tlb.system.page_sizes import BASE
 from tlb.system.reasons import Unavailable, required
 
-CHUNK_LINES = CHUNKS * CHUNK_BYTES // LINE_BYTES  # of the published chunks
+CHUNK_LINES = CHUNK_COUNT * CHUNK_BYTES // LINE_BYTES  # of the published chunks
 BESIDE = ["faults_per_access", "unmap_ns_per_access", "mean_ns", "p50_ns", "p95_ns"]
 BESIDE += ["untouched_table_bytes", "filled_table_bytes"]
 
@@ -45,7 +50,7 @@ PREPARED_FILE_PAGES = Touch("file", populate=1)
 FILE_PAGES_AT_ONCE = Touch("file", written=PAGES_WRITTEN_AT_ONCE)
 FRESH_MEMORY = Touch("anonymous")
 FRESH_READY = Touch("anonymous", populate=1)
-FRESH_LARGE_MEMORY = Touch("anonymous", pages=LARGE)
+FRESH_LARGE_MEMORY = Touch("anonymous", pages=HUGE_PAGES)
 # In words: a buffer is mapped, touched and unmapped, a heap (of prefault) filled once and kept.
 NAMED_TOUCHES = {
     FILE_PAGES: "cached file",
@@ -55,10 +60,10 @@ NAMED_TOUCHES = {
     FRESH_READY: "buffer on base pages, populated",
     PREPARED_FILE_PAGES: "cached file, populated",
 }
-NAMED_HEAPS = {BASE: "heap on base pages", LARGE: "heap on huge pages"}
+NAMED_HEAPS = {BASE: "heap on base pages", HUGE_PAGES: "heap on huge pages"}
 # Those whose pages are touched, in the order of the chapter's figure.
-TOUCHED = [name for way, name in NAMED_TOUCHES.items() if not way.populate]
-TOUCHED += NAMED_HEAPS.values()
+TOUCHED_MEMORY_KINDS = [name for way, name in NAMED_TOUCHES.items() if not way.populate]
+TOUCHED_MEMORY_KINDS += NAMED_HEAPS.values()
 
 
 class Analysis(analysis.Analysis):
@@ -68,12 +73,12 @@ class Analysis(analysis.Analysis):
     documents = ("side",)
 
     def __init__(self, frame: pd.DataFrame, *more: Any):
-        super().__init__(with_one_clock(frame), *more)
+        super().__init__(with_median_clock_cost(frame), *more)
 
     # --- first touches
 
     def rows(self, way: Touch) -> pd.DataFrame:
-        return select(self.frame, kernel="page_fault", **way._asdict())
+        return select_rows(self.frame, kernel="page_fault", **way._asdict())
 
     @cached_property
     def touches(self) -> dict[Touch, pd.Series]:
@@ -84,7 +89,9 @@ class Analysis(analysis.Analysis):
             rows = self.rows(way)
             if len(rows):
                 beside = {name: name for name in BESIDE if name in rows}
-                found[way] = summarise_beside(rows.assign(all=0), ["all"], beside).iloc[0]
+                found[way] = summarise_with_other_medians(rows.assign(all=0), ["all"], beside).iloc[
+                    0
+                ]
         return found
 
     def touch(self, way: Touch) -> pd.Series:
@@ -112,16 +119,16 @@ class Analysis(analysis.Analysis):
     def charge(self) -> Interval:
         """What a page of a buffer takes more in a memory cgroup of its own than in the root, as a
         share. Raises Unavailable("too-few-points")."""
-        rows = select(self.frame, kernel="page_fault", mode="grouped")
+        rows = select_rows(self.frame, kernel="page_fault", mode="grouped")
         rows = required(rows, "no memory cgroup was measured")
         return median_interval(rows["ns_per_access"] / rows["outside_ns_per_access"] - 1)
 
     # --- the published statistics
 
     @cached_property
-    def published(self) -> dict[int, Sample]:
+    def published(self) -> dict[int, SampleMean]:
         """By levels: the sample behind the published mean of minor faults and its interval."""
-        rows = select(literature("page_fault_levels"), benchmark="lat_pagefault")
+        rows = select_rows(literature("page_fault_levels"), benchmark="lat_pagefault")
         columns = ["ns_per_fault", "ci95_low_ns_per_fault", "ci95_high_ns_per_fault"]
         samples = {}
         for _, row in rows.iterrows():
@@ -150,7 +157,7 @@ class Analysis(analysis.Analysis):
     @cached_property
     def records(self) -> pd.DataFrame:
         """The rows of `map_churn` with the published chunk."""
-        return select(self.frame, kernel="map_churn", pages=BASE, lines=CHUNK_LINES)
+        return select_rows(self.frame, kernel="map_churn", pages=BASE, lines=CHUNK_LINES)
 
     def churn(self, mode: str) -> Curve:
         """Return ns a record of all threads together, over the number of threads."""
@@ -165,7 +172,9 @@ class Analysis(analysis.Analysis):
     def prefaulted(self, threads: int, pages: str = BASE) -> Interval:
         """Return ns a base page of memory that so many threads touch in parts. Raises
         Unavailable: too-few-points, one-cpu."""
-        rows = select(self.frame, kernel="prefault", mode="touch", pages=pages, threads=threads)
+        rows = select_rows(
+            self.frame, kernel="prefault", mode="touch", pages=pages, threads=threads
+        )
         has_cpus = threads == 1 or len(self.host.usable_cpus) >= threads
         reason = "too-few-points" if has_cpus else "one-cpu"
         return median_interval(required(rows, f"{threads} threads", reason)["ns_per_access"])
@@ -175,16 +184,16 @@ class Analysis(analysis.Analysis):
     def left_alone(self) -> pd.Series:
         """Return ns a base page, a process each, of memory on large pages that was given back, left
         alone for the longest time measured, and touched again."""
-        rows = select(self.frame, kernel="touch_again", pages=LARGE)
+        rows = select_rows(self.frame, kernel="touch_again", pages=HUGE_PAGES)
         rows = required(rows, "no memory was left alone")
         return rows.loc[rows["idle_ms"] == rows["idle_ms"].max(), "mean_ns"]
 
     # --- what the Linux kernel reports
 
     @cached_property
-    def side(self) -> KernelSide:
+    def side(self) -> KernelFaultDocument:
         """What Linux reports here."""
-        return self.document("kernel_side", kernel_side.make, KernelSide)
+        return self.document("kernel_side", kernel_side.make, KernelFaultDocument)
 
     def zeroing_share(self, pages: str) -> float:
         """Return the share of a profile's samples that zero pages. Raises Unavailable: no-data, and
@@ -203,8 +212,8 @@ def name_memory(rows: pd.DataFrame) -> pd.DataFrame:
         faults = rows["faults_per_access"].fillna(faults)
     named = rows.assign(memory="", faults_per_access=faults)
     for way, name in NAMED_TOUCHES.items():
-        named.loc[select(rows, kernel="page_fault", **way._asdict()).index, "memory"] = name
+        named.loc[select_rows(rows, kernel="page_fault", **way._asdict()).index, "memory"] = name
     for pages, name in NAMED_HEAPS.items():
-        heap = select(rows, kernel="prefault", mode="touch", pages=pages, threads=1)
+        heap = select_rows(rows, kernel="prefault", mode="touch", pages=pages, threads=1)
         named.loc[heap.index, "memory"] = name
     return named[named["memory"] != ""]

@@ -6,10 +6,10 @@ from __future__ import annotations
 from experiments.page_faults.analysis import FRESH_LARGE_MEMORY, FRESH_MEMORY, Analysis
 from tlb.machine.host import is_x86
 from tlb.report.verdicts import Answer, Band, Compares, Fact, claim, counted, inside, points_of
-from tlb.stats.curves import select
+from tlb.stats.curves import select_rows
 from tlb.stats.intervals import median_interval
-from tlb.system.page_sizes import BASE, words
-from tlb.system.prose import count, in_words, listed
+from tlb.system.page_sizes import BASE, page_words
+from tlb.system.prose import list_in_words, number_in_words, with_thousands
 from tlb.system.reasons import Unavailable, Undecided, required
 from tlb.system.units import format_size
 
@@ -40,9 +40,9 @@ def only_used_parts_have_tables(a: Analysis, band: Band) -> Answer:
 
 @claim("fault-affects-2-mib", points=_prefault(1, "thp"))
 def a_fault_takes_a_whole_page(a: Analysis, band: Band) -> Answer:
-    rows = select(a.frame, kernel="prefault", mode="touch", pages=["thp", "2m"])
+    rows = select_rows(a.frame, kernel="prefault", mode="touch", pages=["thp", "2m"])
     resident = required(rows, "no large page was faulted in")["one_byte_resident_bytes"]
-    sizes = listed(format_size(int(n)) for n in sorted(set(resident)))
+    sizes = list_in_words(format_size(int(n)) for n in sorted(set(resident)))
     return Fact(
         bool(resident.between(*band).all()),
         f"One byte written to an untouched large page makes {sizes} resident.",
@@ -59,8 +59,8 @@ def fewer_faults(a: Analysis, band: Band) -> Answer:
     return counted(
         base / large,
         band,
-        f"As much memory takes {count(base / large)} times as many faults on base pages as on "
-        f"{words('thp')}.",
+        f"As much memory takes {with_thousands(base / large)} times as many faults on base pages as on "
+        f"{page_words('thp')}.",
     )
 
 
@@ -71,7 +71,7 @@ def the_kernel_walks_elsewhere(a: Analysis, band: Band) -> Answer:
         name: median_interval(rows[f"{call}_ns_per_access"] / rows[f"{call}_empty_ns_per_access"])
         for name, call in (("mprotect", "protect"), ("fork", "fork"), ("munmap", "unmap"))
     }
-    times = listed(f"{name} takes {ratio.value:.3g}" for name, ratio in ratios.items())
+    times = list_in_words(f"{name} takes {ratio.value:.3g}" for name, ratio in ratios.items())
     return (
         [inside(ratio, *band) for ratio in ratios.values()],
         f"Of a filled mapping {times} times as long as of one that nobody touched.",
@@ -99,7 +99,7 @@ def five_levels_by_default(a: Analysis, band: Band) -> Answer:
     levels = a.host.page_table_levels
     if not levels:
         raise Unavailable("no-data", "the kernel does not say how many levels it uses")
-    evidence = f"The CPU has five levels, and the kernel uses {in_words(levels)}."
+    evidence = f"The CPU has five levels, and the kernel uses {number_in_words(levels)}."
     if levels == band[0]:
         return Fact(True, evidence)
     # A kernel of one's own may use four for other reasons than a distribution's would.

@@ -11,15 +11,18 @@ from tlb.system.page_sizes import BASE
 
 FILE_BYTES = 12 << 20  # the published file
 PAGES_WRITTEN_AT_ONCE = 1 << 16  # pages of it that one write has: more than it has
-LARGE = "thp"
-CHUNK_BYTES, CHUNKS = 512 << 10, 7  # the published program's own, and as many as it was asked for
+HUGE_PAGES = "thp"
+CHUNK_BYTES, CHUNK_COUNT = (
+    512 << 10,
+    7,
+)  # the published program's own, and as many as it was asked for
 MOST_THREADS = 7  # published
 COARSE_THREADS = (1, 2, 4, MOST_THREADS)  # of a coarse grid, and as many as there are CPUs
 AGAIN_BYTES = 128 << 20  # a thousandth of its base pages are 32
 # Linux tells a host of free pages two seconds after the first came free, and of a part of them at a
 # time (mm/page_reporting.c, PAGE_REPORTING_DELAY and PAGE_REPORTING_CAPACITY): one wait is short of
 # that, and one has room for two such times.
-IDLE_MS = {BASE: (0, 5000), LARGE: (0, 1000, 5000)}
+IDLE_MS = {BASE: (0, 5000), HUGE_PAGES: (0, 1000, 5000)}
 PREFAULT_BYTES, COARSE_BYTES = 256 << 20, 64 << 20  # as the chapter about keeping pages has them
 LINE_BYTES = 64
 
@@ -41,7 +44,7 @@ def touches(scope: Scope) -> list[Point]:
         (BASE, "anonymous", "cycle", untouched),
         (BASE, "anonymous", "cycle", ready),
         (BASE, "grouped", "cycle", untouched),
-        (LARGE, "anonymous", "cycle", untouched),
+        (HUGE_PAGES, "anonymous", "cycle", untouched),
     ]
     return [
         scope.point("page_fault", pages, mode, order=order, lines=lines, **own)
@@ -67,7 +70,7 @@ def churn(scope: Scope) -> list[Point]:
 
     def records(mode: str, threads: int, chunk_bytes: int, pages: str = BASE) -> Point:
         return scope.point(
-            "map_churn", pages, mode, lines=CHUNKS * chunk_bytes // LINE_BYTES, threads=threads
+            "map_churn", pages, mode, lines=CHUNK_COUNT * chunk_bytes // LINE_BYTES, threads=threads
         )
 
     threads = {*COARSE_THREADS, min(scope.cpus, MOST_THREADS)}
@@ -76,16 +79,16 @@ def churn(scope: Scope) -> list[Point]:
     points = [
         records(mode, many, CHUNK_BYTES) for mode in ("unmap", "keep") for many in sorted(threads)
     ]
-    large = scope.pages_of(LARGE) * scope.base_page_bytes
-    if CHUNKS * large <= scope.profile.max_working_set:
-        points += [records("unmap", 1, large, pages) for pages in (BASE, LARGE)]
+    large = scope.pages_of(HUGE_PAGES) * scope.base_page_bytes
+    if CHUNK_COUNT * large <= scope.profile.max_working_set:
+        points += [records("unmap", 1, large, pages) for pages in (BASE, HUGE_PAGES)]
     return points
 
 
 def prefaults(scope: Scope) -> list[Point]:
     """Return a heap that one thread fills, or two, each its half; and one on large pages."""
     lines = min(scope.lines(PREFAULT_BYTES if scope.is_fine else COARSE_BYTES), scope.most_lines)
-    ways = [(BASE, 1), *([(BASE, 2)] if scope.cpus > 1 else []), (LARGE, 1)]
+    ways = [(BASE, 1), *([(BASE, 2)] if scope.cpus > 1 else []), (HUGE_PAGES, 1)]
     return [
         scope.point("prefault", pages, "touch", lines=lines, threads=threads)
         for pages, threads in ways

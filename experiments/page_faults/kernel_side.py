@@ -14,21 +14,21 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from experiments.page_faults.grid import FILE_BYTES, LARGE
+from experiments.page_faults.grid import FILE_BYTES, HUGE_PAGES
 from tlb.machine import host, pmu
 from tlb.machine.host import Host, is_x86
 from tlb.measure import build, perf
 from tlb.measure.record import utc_now
 from tlb.system import procfs
 from tlb.system.page_sizes import BASE
-from tlb.system.processes import PROBE_S, run_whole
+from tlb.system.processes import PROBE_TIMEOUT_S, run_in_own_session
 from tlb.system.reasons import Unavailable
 
 REGION_MS = 400  # 1,600 samples, of which a share of one percent is known to a quarter of it
 SAMPLED_HZ = 4000
 LEAST_SHARE = 0.005  # of a profile: less is a handful of samples
 BALLOON_DEVICE = "0x0005"  # virtio 1.2, 5.5: the traditional memory balloon; its bits of features
-BALLOON = {
+BALLOON_FEATURE_BITS = {
     0: "must-tell",
     1: "statistics",
     2: "deflate-when-short",
@@ -40,7 +40,7 @@ FIRST_HIGH = 1 << 47  # the first address that a process can have with five leve
 _SYMBOL = re.compile(r"^\s*([0-9]+\.[0-9]+)%\s+(\[[k.]\]\s+\S+)", re.MULTILINE)
 
 
-class KernelSide(BaseModel, extra="forbid", frozen=True):
+class KernelFaultDocument(BaseModel, extra="forbid", frozen=True):
     """The document `kernel_side` of data/.
 
     file_system: of the folder for temporary files. la57_flag: in /proc/cpuinfo, which the published
@@ -76,9 +76,9 @@ def make(profile: str) -> dict[str, Any]:
         profiles = profiles_here()
     except Unavailable as why:
         lacking["profiles"] = why.code
-    return KernelSide(
+    return KernelFaultDocument(
         measured_at=utc_now(),
-        state=host.state(inspected),
+        state=host.state_digest(inspected),
         **kernel_settings(),
         file_system=procfs.file_system(Path(tempfile.gettempdir()).resolve()),
         high_mapping=high_mapping(inspected),
@@ -94,7 +94,9 @@ def kernel_settings(root: Path = Path("/")) -> dict[str, Any]:
     for device in sorted((root / "sys/bus/virtio/devices").glob("*")):
         if procfs.word(device / "device") == BALLOON_DEVICE:
             bits = procfs.text(device / "features").strip()
-            balloon = tuple(name for bit, name in BALLOON.items() if bits[bit : bit + 1] == "1")
+            balloon = tuple(
+                name for bit, name in BALLOON_FEATURE_BITS.items() if bits[bit : bit + 1] == "1"
+            )
     parameters = root / "sys/module/page_reporting/parameters"
     order = procfs.number(parameters / "page_reporting_order", signed=True)
     is_reporting = "free-page-reports" in (balloon or ()) and order is not None and order >= 0
@@ -133,7 +135,7 @@ def profiles_here() -> dict[str, dict[str, float]]:
     lines = FILE_BYTES // host.base_page_bytes()
     options = f"--mode anonymous --lines {lines} --region-ms {REGION_MS} --pages".split()
     command = [*build.kernel("page_fault").command, *options]
-    return {pages: sampled(program, [*command, pages]) for pages in (BASE, LARGE)}
+    return {pages: sampled(program, [*command, pages]) for pages in (BASE, HUGE_PAGES)}
 
 
 def sampled(program: str, command: Sequence[str]) -> dict[str, float]:
@@ -162,8 +164,8 @@ def function_shares(report: str) -> dict[str, float]:
 
 def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     try:
-        return run_whole(command, timeout=PROBE_S)
+        return run_in_own_session(command, timeout=PROBE_TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        raise Unavailable("perf-failed", f"no answer in {PROBE_S:.0f} s") from None
+        raise Unavailable("perf-failed", f"no answer in {PROBE_TIMEOUT_S:.0f} s") from None
     except OSError as error:
         raise Unavailable("no-perf", error.strerror or "") from None

@@ -17,7 +17,7 @@ CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
-class Sample:
+class SampleMean:
     """The mean of n values and its standard error."""
 
     mean: float
@@ -50,15 +50,15 @@ def _quantile(freedom: int) -> float:
     return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
 
 
-def sample_from_interval(mean: float, low: float, high: float, n: int) -> Sample:
+def sample_from_interval(mean: float, low: float, high: float, n: int) -> SampleMean:
     """Return the sample behind a mean and its 95 % interval as an article prints them."""
     if n < 2 or not low < high:
         wrong = f"an interval from {low:g} to {high:g} of {n} values has no standard error"
         raise Unavailable("too-few-points", wrong)
-    return Sample(mean, (high - low) / 2 / _quantile(n - 1), n)
+    return SampleMean(mean, (high - low) / 2 / _quantile(n - 1), n)
 
 
-def student_test(a: Sample, b: Sample) -> StudentTest:
+def student_test(a: SampleMean, b: SampleMean) -> StudentTest:
     """Test whether the means differ. Raises Unavailable("unstable") if neither sample varies."""
     from scipy.stats import ttest_ind_from_stats  # a second to import
 

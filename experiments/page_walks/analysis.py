@@ -10,21 +10,21 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from experiments.page_walks.grid import TOUCHES
+from experiments.page_walks.grid import TABLE_TOUCH_MODES
 from experiments.page_walks.models import MemoryPeaks, memory_peaks, shares_by_accesses
 from experiments.page_walks.table_chases import TableAnalysis
 from tlb.report.chapter import literature
-from tlb.stats.curves import Curve, select
-from tlb.stats.hops import merged, quantile, smoothed, with_one_clock
+from tlb.stats.curves import Curve, select_rows
+from tlb.stats.hops import hop_quantile, merged_hops, smoothed_hops, with_median_clock_cost
 from tlb.stats.intervals import Interval, median_interval, summarise
-from tlb.system.page_sizes import BASE, PAGES, ordered, rank, words
+from tlb.system.page_sizes import BASE, PAGES, ordered_page_sizes, page_size_rank, page_words
 from tlb.system.reasons import Unavailable, if_available, required
 
 # A hop that takes half as long again as one load from memory did something else beside it: a walk
 # whose own reads went to memory, which on every machine known to us takes as long as the load
 # itself. Half of that is the least doubtful line.
 PAST_MEMORY = 1.5
-SIZE_COLUMN = "working_set_bytes"
+WORKING_SET_COLUMN = "working_set_bytes"
 REGIMES = ("cache", "memory", "memory and walk")
 LARGEST_SIZES = 4  # an octave each: a walk's accesses leave the caches one after the other
 
@@ -57,7 +57,7 @@ def largest_page_size(kinds: Mapping[str, Curve]) -> str:
         "no walk was measured on large pages",
         "pool-empty",
     )
-    return ordered(pages for pages, size in far.items() if size == max(far.values()))[-1]
+    return ordered_page_sizes(pages for pages, size in far.items() if size == max(far.values()))[-1]
 
 
 class Regimes(NamedTuple):
@@ -79,8 +79,8 @@ class Analysis(TableAnalysis):
 
     def walks(self, per_hop: int, **where: object) -> pd.DataFrame:
         """The rows of plain walks that were timed hop by hop (1) or per batch (0)."""
-        walks = select(self.frame, kernel="graph_walk", mode="plain", per_hop=per_hop)
-        return select(with_one_clock(walks), **where)
+        walks = select_rows(self.frame, kernel="graph_walk", mode="plain", per_hop=per_hop)
+        return select_rows(with_median_clock_cost(walks), **where)
 
     # --- quantiles of a hop
 
@@ -89,31 +89,32 @@ class Analysis(TableAnalysis):
         """A row per process of walks timed hop by hop: pages, working_set_bytes, p50, p95 and p99
         of a hop in ns without the clock's cost, and tail, the ratio of the first two."""
         rows = self.walks(1)
-        each = [quantile(smoothed(row), [0.5, 0.95, 0.99]) for _, row in rows.iterrows()]
+        each = [hop_quantile(smoothed_hops(row), [0.5, 0.95, 0.99]) for _, row in rows.iterrows()]
         p50, p95, p99 = np.array(each).reshape(-1, 3).T
-        return rows[["pages", SIZE_COLUMN]].assign(
+        return rows[["pages", WORKING_SET_COLUMN]].assign(
             p50=p50, p95=p95, p99=p99, tail=lambda t: t["p95"] / t["p50"]
         )
 
     def curves(self, quantile: str) -> dict[str, Curve]:
         """A column of `hops` by page size: medians over processes."""
-        return Curve.by(self.hops, PAGES, x=SIZE_COLUMN, value=quantile)
+        return Curve.by(self.hops, PAGES, x=WORKING_SET_COLUMN, value=quantile)
 
     p50 = cached_property(lambda a: a.curves("p50"))
     p95 = cached_property(lambda a: a.curves("p95"))
 
     def median_hop(self, pages: str) -> Curve:
         """Return the median hop on a page size, ns. Raises Unavailable("too-few-points")."""
-        return required(self.p50.get(pages), f"no walk on {words(pages)} was timed hop by hop")
+        return required(self.p50.get(pages), f"no walk on {page_words(pages)} was timed hop by hop")
 
     def tail(self, pages: str) -> tuple[int, Interval]:
         """The largest size in bytes, and there how many times its median the 95th percentile is,
         each process by itself."""
         rows = required(
-            select(self.hops, pages=pages), f"no walk on {words(pages)} was timed hop by hop"
+            select_rows(self.hops, pages=pages),
+            f"no walk on {page_words(pages)} was timed hop by hop",
         )
-        size = int(rows[SIZE_COLUMN].max())
-        ratio = median_interval(select(rows, **{SIZE_COLUMN: size})["tail"])
+        size = int(rows[WORKING_SET_COLUMN].max())
+        ratio = median_interval(select_rows(rows, **{WORKING_SET_COLUMN: size})["tail"])
         if np.isnan(ratio.value):
             raise Unavailable("too-few-points", "half of all hops are too short for this clock")
         return size, ratio
@@ -121,9 +122,9 @@ class Analysis(TableAnalysis):
     # --- distributions on base pages
 
     def distributions(self, pages: str) -> dict[int, pd.DataFrame]:
-        """By working set: `hops.merged` of all processes, in which each counts alike."""
-        groups = self.walks(1, pages=pages).groupby(SIZE_COLUMN)
-        return {int(rows[SIZE_COLUMN].iloc[0]): merged(rows) for _, rows in groups}
+        """By working set: `hops.merged_hops` of all processes, in which each counts alike."""
+        groups = self.walks(1, pages=pages).groupby(WORKING_SET_COLUMN)
+        return {int(rows[WORKING_SET_COLUMN].iloc[0]): merged_hops(rows) for _, rows in groups}
 
     @cached_property
     def regimes(self) -> Regimes:
@@ -140,7 +141,7 @@ class Analysis(TableAnalysis):
         base, control = self.p50[BASE].medians, self.p50[large].medians
         cache, most = float(base.iloc[0]), float(control.max())
         if most < 4 * max(cache, float(control.iloc[0])):
-            why = f"the median hop on {words(large)} takes {most:.1f} ns at the most"
+            why = f"the median hop on {page_words(large)} takes {most:.1f} ns at the most"
             raise Unavailable("no-step", why)
         past = control[control.index >= 4 * control.index[control > most / 2].min()]
         memory = float(past.iloc[0] if len(past) else control.iloc[-1])
@@ -154,16 +155,16 @@ class Analysis(TableAnalysis):
         """The peaks of a hop's time on a page size, past the caches, by working set: the largest
         LARGEST_SIZES. Raises Unavailable, as `regimes` does."""
         rows = required(
-            self.walks(1, pages=pages), f"no walk on {words(pages)} was timed hop by hop"
+            self.walks(1, pages=pages), f"no walk on {page_words(pages)} was timed hop by hop"
         )
         return {
-            int(of_size[SIZE_COLUMN].iloc[0]): memory_peaks(
-                merged(of_size),
-                [smoothed(row) for _, row in of_size.iterrows()],
+            int(of_size[WORKING_SET_COLUMN].iloc[0]): memory_peaks(
+                merged_hops(of_size),
+                [smoothed_hops(row) for _, row in of_size.iterrows()],
                 self.regimes.cut_ns[0],
                 self.regimes.memory_ns,
             )
-            for size, of_size in list(rows.groupby(SIZE_COLUMN))[-LARGEST_SIZES:]
+            for size, of_size in list(rows.groupby(WORKING_SET_COLUMN))[-LARGEST_SIZES:]
         }
 
     @cached_property
@@ -215,9 +216,9 @@ class Analysis(TableAnalysis):
     def waiting_share(self, pages: str, accesses: int) -> float:
         """Return the share of hops in the largest graph that take as long as so many accesses to
         memory. Raises Unavailable."""
-        shares = select(self.access_shares, pages=pages, accesses=accesses)
-        shares = required(shares, f"no hop on {words(pages)} took {accesses} accesses")
-        return float(shares.sort_values(SIZE_COLUMN)["share"].iloc[-1])
+        shares = select_rows(self.access_shares, pages=pages, accesses=accesses)
+        shares = required(shares, f"no hop on {page_words(pages)} took {accesses} accesses")
+        return float(shares.sort_values(WORKING_SET_COLUMN)["share"].iloc[-1])
 
     @property
     def peak_error_ns(self) -> float:
@@ -236,7 +237,7 @@ class Analysis(TableAnalysis):
             pages: shares_by_accesses(self.distributions(pages), cuts_ns).stack()
             for pages in self.peaks
         }
-        shares = pd.concat(tables, names=["pages", SIZE_COLUMN, "accesses"])
+        shares = pd.concat(tables, names=["pages", WORKING_SET_COLUMN, "accesses"])
         return pd.Series(shares, name="share").reset_index()
 
     # --- means per batch
@@ -244,32 +245,34 @@ class Analysis(TableAnalysis):
     @cached_property
     def means(self) -> dict[str, Curve]:
         """ns per hop of one walker, timed per batch, by page size."""
-        return Curve.by(self.walks(0, walkers=1), PAGES, x=SIZE_COLUMN)
+        return Curve.by(self.walks(0, walkers=1), PAGES, x=WORKING_SET_COLUMN)
 
     @cached_property
     def touched(self) -> dict[str, Curve]:
         """ns per load of the chase over pages that were first touched in three orders, by order,
         over the number of lines."""
-        return Curve.by(self.frame, TOUCHES, "mode", kernel="first_touch")
+        return Curve.by(self.frame, TABLE_TOUCH_MODES, "mode", kernel="first_touch")
 
     # --- misses
 
     @cached_property
     def counted(self) -> dict[str, Curve]:
         """Walks per hop as counted, by page size; empty where no row has a count."""
-        return Curve.by(self.walks(0, walkers=1), PAGES, x=SIZE_COLUMN, value="walk_per_access")
+        return Curve.by(
+            self.walks(0, walkers=1), PAGES, x=WORKING_SET_COLUMN, value="walk_per_access"
+        )
 
     def walks_per_hop(self, pages: str) -> Interval:
         """Page walks per hop in the largest graph, as counted. Raises Unavailable("no-pmu")."""
-        lacking = f"no walks were counted on {words(pages)}"
+        lacking = f"no walks were counted on {page_words(pages)}"
         return required(self.counted.get(pages), lacking, "no-pmu").last
 
     def touched_ns(self, order: str) -> Interval:
         """Return a load of the largest chase over pages first touched in an order. Raises
         Unavailable."""
         lacking = "no chase was measured over pages touched in three orders"
-        curves = [self.touched[name] for name in TOUCHES if name in self.touched]
-        required(curves[len(TOUCHES) - 1 :], lacking)
+        curves = [self.touched[name] for name in TABLE_TOUCH_MODES if name in self.touched]
+        required(curves[len(TABLE_TOUCH_MODES) - 1 :], lacking)
         return self.touched[order].get(min(curve.xs[-1] for curve in curves))
 
     # --- several walks at once
@@ -287,16 +290,16 @@ class Analysis(TableAnalysis):
         rows = rows[rows["lines"] == rows["pages"].map(most).astype(float)]
         by = ["pages", "walkers"]
         summary = summarise(rows, by).astype({"walkers": int})
-        summary = summary.sort_values(by, key=rank, ignore_index=True)
+        summary = summary.sort_values(by, key=page_size_rank, ignore_index=True)
         alone = summary[summary["walkers"] == 1].set_index("pages")["median"]
         gain = summary["pages"].map(alone).astype(float) / summary["median"]
         return summary.assign(vertices=summary["pages"].map(most), gain=gain)
 
     def parallel(self, pages: str) -> Parallel:
         """Of `walkers` on a page size, beside one."""
-        side = select(self.walkers, pages=pages).dropna(subset="gain").set_index("walkers")
+        side = select_rows(self.walkers, pages=pages).dropna(subset="gain").set_index("walkers")
         if len(side) < 2:
-            why = f"several walkers on {words(pages)} were not measured beside one"
+            why = f"several walkers on {page_words(pages)} were not measured beside one"
             raise Unavailable("too-few-points", why)
         best = int(side.index[int(side["median"].argmin())])
         each = side.to_dict("index")
@@ -312,7 +315,7 @@ class Analysis(TableAnalysis):
         one walker's hop takes longer on base pages than on large ones, among many walkers too.
         Raises Unavailable: too-few-points, pool-empty, unstable.
         """
-        rest = [pages for pages in ordered(self.walkers["pages"]) if pages != BASE]
+        rest = [pages for pages in ordered_page_sizes(self.walkers["pages"]) if pages != BASE]
         required(rest, "several walkers were not measured on large pages", "pool-empty")
         base, large = self.parallel(BASE), self.parallel(rest[-1])
         walk = base.one_ns - large.one_ns
@@ -324,5 +327,5 @@ class Analysis(TableAnalysis):
     def page_walkers(self) -> float | None:
         """Return the published number of page walkers of this core; None if unpublished."""
         name, facts = self.host.microarchitecture, literature("microarchitectures")
-        stated = select(facts, structure="page_walker", quantity="count")
+        stated = select_rows(facts, structure="page_walker", quantity="count")
         return stated.set_index("microarchitecture")["value_low"].get(_CORES.get(name, name))

@@ -9,19 +9,19 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.page_walks.analysis import SIZE_COLUMN, Analysis, largest_page_size
+from experiments.page_walks.analysis import WORKING_SET_COLUMN, Analysis, largest_page_size
 from experiments.page_walks.grid import (
     ENTRIES_PER_LINE,
     ENTRY_BYTES,
-    LEVELS,
-    MANY_VERTICES,
-    TABLES,
+    LARGE_GRAPH_VERTICES,
+    TABLE_LEVELS,
+    TABLE_OPTION_NAMES,
     VERTEX_BYTES,
     most_vertices,
     pages_beyond_tlb,
     table_sweep,
 )
-from experiments.page_walks.models import LEAST_RISE
+from experiments.page_walks.models import LEAST_STEP_RISE
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
 from tlb.report.verdicts import (
@@ -36,11 +36,11 @@ from tlb.report.verdicts import (
     require_walk_bound,
 )
 from tlb.stats import curves
-from tlb.stats.curves import Curve, select, why_not_counted
+from tlb.stats.curves import Curve, reason_not_counted, select_rows
 from tlb.stats.geometry_curves import Walk
 from tlb.stats.intervals import Interval, interval_of_rows, median_interval
-from tlb.system.page_sizes import BASE, LARGE, words
-from tlb.system.prose import in_words
+from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, page_words
+from tlb.system.prose import number_in_words
 from tlb.system.reasons import Unavailable, Undecided, required
 from tlb.system.units import format_size
 
@@ -90,7 +90,9 @@ on_the_plateau = points_of(
 def one_or_more_walkers(point: Point, scope: Scope) -> bool:
     if point.kernel == "graph_walk" and "walkers" in dict(point.options):
         return True
-    return in_batches(point, scope) and point.lines == min(MANY_VERTICES, most_vertices(scope))
+    return in_batches(point, scope) and point.lines == min(
+        LARGE_GRAPH_VERTICES, most_vertices(scope)
+    )
 
 
 def base_page_curve(curves: Mapping[str, Curve]) -> Curve:
@@ -99,14 +101,16 @@ def base_page_curve(curves: Mapping[str, Curve]) -> Curve:
 
 def walks_per_hop(a: Analysis, pages: str) -> Curve:
     """Return the walks per hop of one walker, by size. Raises Unavailable("no-pmu")."""
-    return required(a.counted.get(pages), f"no walks were counted on {words(pages)}", "no-pmu")
+    return required(a.counted.get(pages), f"no walks were counted on {page_words(pages)}", "no-pmu")
 
 
 def cycles_per_hop(a: Analysis, pages: str, quantity: str) -> Curve:
     """Return a count of cycles per hop of one walker, by size. Raises
     Unavailable("no-walk-cycle-event")."""
-    curve = Curve.of(a.walks(0, walkers=1, pages=pages), SIZE_COLUMN, f"{quantity}_per_access")
-    return required(curve, f"{quantity} on {words(pages)}", "no-walk-cycle-event")
+    curve = Curve.of(
+        a.walks(0, walkers=1, pages=pages), WORKING_SET_COLUMN, f"{quantity}_per_access"
+    )
+    return required(curve, f"{quantity} on {page_words(pages)}", "no-walk-cycle-event")
 
 
 def at_largest(base: Curve, large: Curve) -> tuple[Interval, Interval]:
@@ -144,10 +148,10 @@ def _tail(a: Analysis, pages: str, from_bytes: int) -> tuple[Interval, str]:
     if size < from_bytes:
         raise Unavailable(
             "sweep-short",
-            f"on {words(pages)} it ends at {format_size(size)}, where the 95th percentile is "
+            f"on {page_words(pages)} it ends at {format_size(size)}, where the 95th percentile is "
             f"{ratio.value:.2f} times the median",
         )
-    where = f"At {format_size(size)} on {words(pages)}"
+    where = f"At {format_size(size)} on {page_words(pages)}"
     return ratio, f"{where} the 95th percentile is {ratio:.2f} times the median."
 
 
@@ -185,7 +189,7 @@ def huge_pages_lower_both(a: Analysis, same: float = SAME) -> Answer:
     price = [cycle / walk for cycle, walk in zip(cycles, walks, strict=True)]
     return [inside(walks[0] / walks[1], 1 + same), inside(price[0] / price[1], 1 + same)], (
         f"At the largest size: {walks[0].value:.3g} walks a hop of {price[0].value:.0f} cycles "
-        f"each on base pages, {walks[1].value:.3g} of {price[1].value:.0f} on {words(large)}."
+        f"each on base pages, {walks[1].value:.3g} of {price[1].value:.0f} on {page_words(large)}."
     )
 
 
@@ -200,10 +204,12 @@ def misses_times_walks_are_saved(a: Analysis, band: Band) -> Answer:
     )
     saved = walking[0] - walking[1]
     if saved.low <= 0:
-        raise Unavailable("no-step", f"{words(large)} save {saved:.1f} cycles of walking a hop")
+        raise Unavailable(
+            "no-step", f"{page_words(large)} save {saved:.1f} cycles of walking a hop"
+        )
     share = (whole[0] - whole[1]).share_of(saved)
     return inside(share, *band), (
-        f"{words(large)[:1].upper()}{words(large)[1:]} save {saved.value:.0f} cycles of walking a "
+        f"{page_words(large)[:1].upper()}{page_words(large)[1:]} save {saved.value:.0f} cycles of walking a "
         f"hop, and a hop takes {share:.2f} times as many cycles less."
     )
 
@@ -231,7 +237,7 @@ def page_walkers_as_stated(a: Analysis, agrees: float = AGREES) -> Answer:
 def a_load_takes_70_to_80_ns(a: Analysis, band: Band) -> Answer:
     regimes = a.regimes
     load = min(a.p50[regimes.large].intervals, key=lambda took: abs(took.value - regimes.memory_ns))
-    pages = words(regimes.large)
+    pages = page_words(regimes.large)
     evidence = (
         f"Half of all hops on {pages}, once they miss the caches, take {load:.0f} ns or less."
     )
@@ -286,7 +292,7 @@ def large_pages_may_miss_more(a: Analysis, band: Band) -> Answer:
     )
     more = other.at(worst) - base.at(worst)
     return inside(more, *band, among=len(shared)), (
-        f"The most that {words(large)} walk more than base pages is at {format_size(worst)}: "
+        f"The most that {page_words(large)} walk more than base pages is at {format_size(worst)}: "
         f"{other.at(worst).value:.3f} walks a hop against {base.at(worst).value:.3f}."
     )
 
@@ -332,9 +338,7 @@ def large_pages_are_worth_it(a: Analysis) -> Answer:
     large = largest_page_size(a.means)
     base = required(a.means.get(BASE), "no walk on base pages was timed")
     gain = (base / a.means[large]).last
-    evidence = (
-        f"At the largest size that both have a hop is {gain:.2f} times as fast on {words(large)}."
-    )
+    evidence = f"At the largest size that both have a hop is {gain:.2f} times as fast on {page_words(large)}."
     return inside(gain, 1), evidence
 
 
@@ -355,7 +359,7 @@ def predicted_by_two_terms(a: Analysis) -> pd.DataFrame:
     its own lines side by side, over its counted walks. So no number is fitted. Raises Unavailable:
     no-data, no-pmu, too-few-points.
     """
-    chases = select(a.about.kept("stlb_cliff"), kernel="page_chase", pages=BASE)
+    chases = select_rows(a.about.kept("stlb_cliff"), kernel="page_chase", pages=BASE)
     cycle, random = (_sides(chases, order) for order in ("cycle", "random"))
     both = random.join(cycle.add_suffix("_cycle"), how="inner")
     both = both[both["misses"].between(*MISSES) & (both["misses_cycle"] > both["misses"])]
@@ -370,7 +374,9 @@ def predicted_by_two_terms(a: Analysis) -> pd.DataFrame:
 def _sides(chases: pd.DataFrame, order: str) -> pd.DataFrame:
     """Return ns, hit_ns (of as many lines side by side) and misses of an order, indexed by lines.
     Raises Unavailable("no-pmu")."""
-    spread, packed = (select(chases, order=order, layout=kind) for kind in ("spread", "packed"))
+    spread, packed = (
+        select_rows(chases, order=order, layout=kind) for kind in ("spread", "packed")
+    )
     walks = Curve.of(spread, value="walk_per_access")
     required(walks, "no walks of the chase were counted", "no-pmu")
     sides = {"ns": Curve.of(spread), "hit_ns": Curve.of(packed), "misses": walks}
@@ -396,7 +402,7 @@ def _ends(*levels: int) -> Compares:
             and (
                 point.lines == pages // ENTRIES_PER_LINE
                 or point.lines == pages
-                and tuple(own.get(name, 1) for name in TABLES) in ends
+                and tuple(own.get(name, 1) for name in TABLE_OPTION_NAMES) in ends
             )
         )
 
@@ -423,23 +429,23 @@ def upper_entries_are_kept(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("walk-caches-hold-three-levels", points=_ends(*LEVELS))
+@claim("walk-caches-hold-three-levels", points=_ends(*TABLE_LEVELS))
 def three_levels_are_kept(a: Analysis) -> Answer:
     """A cache that ends within its sweep shows there as a rise; one that does not may be larger
     than its sweep."""
     required(a.miss_costs, "no tables were swept")
-    rises = [inside(_rise(a, level), LEAST_RISE) for level in LEVELS]
+    rises = [inside(_rise(a, level), LEAST_STEP_RISE) for level in TABLE_LEVELS]
     shown = sum(bool(rise.decided()) for rise in rises)
     return Undecided("ambiguous") if decided(rises) is False else rises, (
-        f"{in_words(shown).capitalize()} of the three sweeps show{'s' * (shown == 1)} a cache that "
+        f"{number_in_words(shown).capitalize()} of the three sweeps show{'s' * (shown == 1)} a cache that "
         "ends. One that does not may be larger than its sweep."
     )
 
 
-@claim("every-walk-visits-all-levels", points=_ends(*LEVELS))
+@claim("every-walk-visits-all-levels", points=_ends(*TABLE_LEVELS))
 def every_walk_visits_all(a: Analysis) -> Answer:
     required(a.miss_costs, "no tables were swept")
-    rise = inside(a.last_ns / a.first_ns, most=LEAST_RISE)
+    rise = inside(a.last_ns / a.first_ns, most=LEAST_STEP_RISE)
     return Undecided("ambiguous") if rise.decided() else rise, (
         f"A miss costs {a.first_ns:.1f} ns through few tables and {a.last_ns:.1f} through many, "
         "whose entries take as much room: a walk through few reads less."
@@ -529,7 +535,7 @@ def only_pages_raise_reach(a: Analysis, band: Band) -> Answer:
 def _by_counters(a: Analysis, rows: pd.DataFrame, kernel: str) -> tuple[Interval, str]:
     """How many times as many cycles a walk takes on base pages as on large ones, in a source's own
     loop at its largest size; and on which large ones. Raises Unavailable."""
-    rows = select(rows, kernel=kernel)
+    rows = select_rows(rows, kernel=kernel)
     counted = {"walk_per_access", "walk_cycles_per_access"} <= set(rows)
     walked = (
         rows.dropna(subset=["walk_per_access", "walk_cycles_per_access"])
@@ -537,21 +543,21 @@ def _by_counters(a: Analysis, rows: pd.DataFrame, kernel: str) -> tuple[Interval
         else rows.iloc[:0]
     )
     required(
-        walked, "cycles of a walk were not counted", why_not_counted(rows, "walk_cycles", a.host)
+        walked, "cycles of a walk were not counted", reason_not_counted(rows, "walk_cycles", a.host)
     )
     walked = walked.assign(cycles=walked["walk_cycles_per_access"] / walked["walk_per_access"])
     large = required(
-        [pages for pages in LARGE if (walked["pages"] == pages).any()],
+        [pages for pages in HUGE_PAGE_KINDS if (walked["pages"] == pages).any()],
         "no large pages were measured",
         "pool-empty",
     )[0]
     of = [
-        required(walked[walked["pages"] == pages], f"no walks on {words(pages)}")
+        required(walked[walked["pages"] == pages], f"no walks on {page_words(pages)}")
         for pages in (BASE, large)
     ]
     most = min(one["working_set_bytes"].max() for one in of)
     times = [interval_of_rows(one[one["working_set_bytes"] == most], "cycles") for one in of]
-    return times[0] / times[1], words(large)
+    return times[0] / times[1], page_words(large)
 
 
 @claim("smaller-tables-cheapen-walks", points=None)
@@ -577,12 +583,12 @@ def large_pages_keep_tables(a: Analysis, band: Band) -> Answer:
 
 def _by_levels(a: Analysis) -> Interval:
     """A guest's load with five levels over one with four. Raises Unavailable."""
-    rows = select(
+    rows = select_rows(
         a.about.kept("virtualization"), kernel="guest_chase", layout="spread", mode="4k", pages=BASE
     )
-    five = select(rows, levels=5)
+    five = select_rows(rows, levels=5)
     required(five, "no guest had five levels", "no-la57")
-    four = select(rows, levels=4, lines=list(five["lines"].unique()))
+    four = select_rows(rows, levels=4, lines=list(five["lines"].unique()))
     times = [interval_of_rows(one) for one in (five, required(four, "no guest had four levels"))]
     return times[0] / times[1]
 

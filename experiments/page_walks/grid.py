@@ -16,21 +16,21 @@ WALKERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 # Of a coarse grid, whose walk in batches is that of one walker; the latter on large pages, which
 # are a control.
 FEW_WALKERS, FEWEST_WALKERS = (2, 4, 8, 16, 32), (8, 32)
-TOUCHES = ("address", "visit", "shuffled")
+TABLE_TOUCH_MODES = ("address", "visit", "shuffled")
 # Of a coarse grid's graphs: a claim compares them from here on, and one of 4 GiB takes four seconds
 # to make.
 MOST_COARSE_BYTES = 2 << 30
 MOST_TOUCHED_BYTES = 256 << 20  # of a coarse grid: 4 GiB take ten seconds to fault in page by page
-MANY_VERTICES = 1 << 24  # 1 GiB: past every cache, and a graph of it is ready in a second
+LARGE_GRAPH_VERTICES = 1 << 24  # 1 GiB: past every cache, and a graph of it is ready in a second
 
 ENTRY_BYTES, LINE_BYTES = 8, 64
 ENTRIES_PER_LINE = LINE_BYTES // ENTRY_BYTES  # entries
-LEVELS = (1, 2, 3)  # whose tables are counted, the lowest first
+TABLE_LEVELS = (1, 2, 3)  # whose tables are counted, the lowest first
 UNSTATED_ENTRIES = 4096  # where nothing states the last level's: as many as the largest x86-64 has
-TABLES = tuple(f"tables_{level}" for level in LEVELS)
+TABLE_OPTION_NAMES = tuple(f"tables_{level}" for level in TABLE_LEVELS)
 LEAST_SWEPT = 5  # numbers of tables that a cache is found from, models.py
 MOST_UPPER = 32  # tables of the third level: 32 TiB of addresses, half of which are drawn
-Tables = tuple[int, int, int]  # of each level
+TablesPerLevel = tuple[int, int, int]  # of each level
 
 
 def points(scope: Scope) -> list[Point]:
@@ -56,7 +56,7 @@ def graph_sizes(scope: Scope) -> tuple[list[int], list[int]]:
     size in two octaves, and every other of these on large pages."""
     most, fine = most_vertices(scope), scope.is_fine
     sizes = [2**k for k in range(12, most.bit_length()) if fine or 2**k == most or k % 2 == 0]
-    return sizes, sizes if fine else sorted({*sizes[::2], min(most, MANY_VERTICES), most})
+    return sizes, sizes if fine else sorted({*sizes[::2], min(most, LARGE_GRAPH_VERTICES), most})
 
 
 def batches(scope: Scope) -> list[Point]:
@@ -65,7 +65,7 @@ def batches(scope: Scope) -> list[Point]:
     most, (sizes, few) = most_vertices(scope), graph_sizes(scope)
     means = dict.fromkeys(LARGE_PAGES, sizes)
     if not scope.is_fine:
-        around = sorted({*sizes, min(most, MANY_VERTICES), *past(scope, most)})
+        around = sorted({*sizes, min(most, LARGE_GRAPH_VERTICES), *past(scope, most)})
         means = {BASE: around, "thp": few}
     return [
         scope.point("graph_walk", pages, "plain", vertices=n)
@@ -76,7 +76,7 @@ def batches(scope: Scope) -> list[Point]:
 
 def several_walkers(scope: Scope) -> list[Point]:
     """Walks that take turns in one thread."""
-    many, fine = min(most_vertices(scope), MANY_VERTICES), scope.is_fine
+    many, fine = min(most_vertices(scope), LARGE_GRAPH_VERTICES), scope.is_fine
     return [
         scope.point("graph_walk", pages, "plain", vertices=many, walkers=walkers)
         for pages in LARGE_PAGES[: 3 if fine else 2]
@@ -106,7 +106,7 @@ def touches(scope: Scope) -> list[Point]:
     return [
         scope.point("first_touch", mode=mode, lines=lines)
         for lines in sorted(sizes)
-        for mode in TOUCHES
+        for mode in TABLE_TOUCH_MODES
         if scope.engine == "c"
     ]
 
@@ -122,7 +122,7 @@ def table_chases(scope: Scope) -> list[Point]:
         return []
     chases = [
         scope.point("table_chase", mode="random", lines=pages, **_named(tables))
-        for level in LEVELS
+        for level in TABLE_LEVELS
         for tables in thinned(scope, table_sweep(level, pages, fanout))
     ]
     hits = _cycle(scope, pages // 8, fanout)
@@ -136,16 +136,16 @@ def _cycle(scope: Scope, pages: int, fanout: int, **drawn: Any) -> Point:
     return scope.point("table_chase", mode="random", lines=pages, **tables, **drawn)
 
 
-def _named(tables: Tables) -> dict[str, Any]:
-    return dict(zip(TABLES, tables, strict=True))
+def _named(tables: TablesPerLevel) -> dict[str, Any]:
+    return dict(zip(TABLE_OPTION_NAMES, tables, strict=True))
 
 
-def fewest_tables(pages: int, fanout: int) -> Tables:
+def fewest_tables(pages: int, fanout: int) -> TablesPerLevel:
     """Tables of each level for so many pages, a line of entries to each page."""
     return table_sweep(1, pages, fanout)[0] if pages >= ENTRIES_PER_LINE**2 else (1, 1, 1)
 
 
-def thinned(scope: Scope, tables: list[Tables]) -> list[Tables]:
+def thinned(scope: Scope, tables: list[TablesPerLevel]) -> list[TablesPerLevel]:
     """A sweep; of a coarse grid LEAST_SWEPT points of it and no fewer, evenly, its ends among them.
     From the lowest level's a cache is found without its last point."""
     least = LEAST_SWEPT + (len({n for n, *_ in tables}) > 1)
@@ -164,7 +164,7 @@ def pages_beyond_tlb(scope: Scope) -> int:
     return twice(scope.entries[-1] if scope.entries else UNSTATED_ENTRIES)
 
 
-def table_sweep(level: int, pages: int, fanout: int) -> list[Tables]:
+def table_sweep(level: int, pages: int, fanout: int) -> list[TablesPerLevel]:
     """The tables of each level along the sweep of one: of the lowest, from eight lines of entries
     in each to a page in each; of the next, as those stay, to eight tables below each, as many as a
     line of its entries leads to; of the third, as both stay, to MOST_UPPER. Above the one that is

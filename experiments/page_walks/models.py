@@ -21,8 +21,8 @@ import numpy as np
 import pandas as pd
 
 from tlb.stats.curves import Curve
-from tlb.stats.hops import below, modes
-from tlb.stats.intervals import UNKNOWN, Interval, median_interval
+from tlb.stats.hops import hop_modes, share_below
+from tlb.stats.intervals import UNKNOWN_INTERVAL, Interval, median_interval
 from tlb.stats.misses import fit_random_curve
 from tlb.system.reasons import Unavailable
 
@@ -43,8 +43,8 @@ class MemoryPeaks:
 
     @property
     def step_ns(self) -> Interval:
-        """From the first peak to the second; UNKNOWN with one."""
-        return self.peaks_ns[1] - self.peaks_ns[0] if len(self.peaks_ns) > 1 else UNKNOWN
+        """From the first peak to the second; UNKNOWN_INTERVAL with one."""
+        return self.peaks_ns[1] - self.peaks_ns[0] if len(self.peaks_ns) > 1 else UNKNOWN_INTERVAL
 
 
 def memory_peaks(
@@ -58,17 +58,18 @@ def memory_peaks(
     none.
     """
     width = memory_ns * HEAP_WIDTH
-    peaks = [ns for ns in modes(pooled, width) if ns > cached_ns]
+    peaks = [ns for ns in hop_modes(pooled, width) if ns > cached_ns]
     while peaks:
         cuts = [cached_ns, *(float(np.mean(pair)) for pair in pairwise(peaks))]
-        shares = np.diff([*below(pooled, cuts), 1.0])
+        shares = np.diff([*share_below(pooled, cuts), 1.0])
         if shares.min() >= LEAST_SHARE * shares.sum():
             break
         peaks.pop(int(shares.argmin()))
     if not peaks:
         return MemoryPeaks([], [], [])
     own = [
-        np.array([ns for ns in modes(process, width) if ns > cached_ns]) for process in processes
+        np.array([ns for ns in hop_modes(process, width) if ns > cached_ns])
+        for process in processes
     ]
     reach = min([b - a for a, b in pairwise(peaks)], default=peaks[0]) / 2
     near = [
@@ -80,7 +81,10 @@ def memory_peaks(
         for peak in peaks
     ]
     return MemoryPeaks(
-        [replace(median_interval(places), modes=1) if places else UNKNOWN for places in near],
+        [
+            replace(median_interval(places), modes=1) if places else UNKNOWN_INTERVAL
+            for places in near
+        ],
         cuts,
         shares.tolist(),
     )
@@ -91,7 +95,7 @@ def shares_by_accesses(
 ) -> pd.DataFrame:
     """Return, a row a working set, the share of hops with at least so many accesses, columns
     1, 2 ..."""
-    rows = {size: 1 - below(spread, list(cuts_ns)) for size, spread in distributions.items()}
+    rows = {size: 1 - share_below(spread, list(cuts_ns)) for size, spread in distributions.items()}
     return pd.DataFrame.from_dict(
         rows, orient="index", columns=range(1, len(cuts_ns) + 1)
     ).sort_index()
@@ -102,14 +106,14 @@ def shares_by_accesses(
 # Of the price before it: what a level adds at the end of a sweep, at the least, to be more than a
 # slope. Reading a line of the first cache, the least that a walk can do more, is four cycles on the
 # thirty of a walk that reads one.
-LEAST_RISE = 1.08
+LEAST_STEP_RISE = 1.08
 # entries of a level that no sweep begins below: its price is what all of the sweep pays
 _ALWAYS_MISSED = 1e-9
 
 
 def rises(sweep: Curve) -> bool:
-    """Return whether the end of the sweep lies above the beginning by more than LEAST_RISE."""
-    return len(sweep) > 1 and (sweep.intervals[-1] / sweep.intervals[0]).low > LEAST_RISE
+    """Return whether the end of the sweep lies above the beginning by more than LEAST_STEP_RISE."""
+    return len(sweep) > 1 and (sweep.intervals[-1] / sweep.intervals[0]).low > LEAST_STEP_RISE
 
 
 def cached_entries(sweep: Curve) -> Interval:

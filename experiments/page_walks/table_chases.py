@@ -9,18 +9,18 @@ import pandas as pd
 
 from experiments.page_walks.grid import (
     ENTRY_BYTES,
-    LEVELS,
-    TABLES,
-    Tables,
+    TABLE_LEVELS,
+    TABLE_OPTION_NAMES,
+    TablesPerLevel,
     fewest_tables,
     table_sweep,
 )
 from experiments.page_walks.models import cached_entries
 from tlb.report import analysis
-from tlb.report.charts import INTERVAL
-from tlb.stats.curves import Curve, select
+from tlb.report.charts import INTERVAL_COLUMNS
+from tlb.stats.curves import Curve, select_rows
 from tlb.stats.geometry_curves import Walk
-from tlb.stats.intervals import BY_REPEAT, Interval, interval_of_rows
+from tlb.stats.intervals import BY_REPEAT_COLUMN, Interval, interval_of_rows
 from tlb.system.reasons import Unavailable, if_available, required
 
 
@@ -31,7 +31,7 @@ class TableAnalysis(analysis.Analysis):
     @cached_property
     def walked(self) -> pd.DataFrame:
         """Visits of more pages than the TLB holds, at random places."""
-        rows = select(self.frame, kernel="table_chase", mode="random", order="cycle")
+        rows = select_rows(self.frame, kernel="table_chase", mode="random", order="cycle")
         return rows[rows["lines"] == rows["lines"].max()] if len(rows) else rows
 
     @property
@@ -46,15 +46,15 @@ class TableAnalysis(analysis.Analysis):
 
     def _cycle(self, pages: int) -> Interval:
         """A visit of a cycle through as few tables as there can be, ns."""
-        tables = dict(zip(TABLES, fewest_tables(pages, self.fanout), strict=True))
-        rows = select(
+        tables = dict(zip(TABLE_OPTION_NAMES, fewest_tables(pages, self.fanout), strict=True))
+        rows = select_rows(
             self.frame, kernel="table_chase", mode="random", order="cycle", lines=pages, **tables
         )
         return interval_of_rows(required(rows, "this cycle was not measured"))
 
     def _drawn(self, pages: int) -> Interval:
         """A visit of pages that are all drawn alike, ns."""
-        rows = select(self.frame, kernel="table_chase", order="random", lines=pages, hot=pages)
+        rows = select_rows(self.frame, kernel="table_chase", order="random", lines=pages, hot=pages)
         return interval_of_rows(required(rows, "no drawn visits were measured"))
 
     @cached_property
@@ -86,20 +86,20 @@ class TableAnalysis(analysis.Analysis):
     def times(self) -> dict[int, Curve]:
         """ns a visit over the tables of a level, by level; only those that were measured."""
         return {
-            level: Curve.of(rows, TABLES[level - 1])
-            for level in LEVELS
+            level: Curve.of(rows, TABLE_OPTION_NAMES[level - 1])
+            for level in TABLE_LEVELS
             if len(rows := self._swept(level))
         }
 
     def _swept(self, level: int) -> pd.DataFrame:
         return self._through(table_sweep(level, self.pages, self.fanout))
 
-    def _through(self, tables: list[Tables]) -> pd.DataFrame:
+    def _through(self, tables: list[TablesPerLevel]) -> pd.DataFrame:
         """The rows of `walked` with these numbers of tables."""
         rows = self.walked
         if rows.empty:
             return rows
-        return rows[pd.MultiIndex.from_frame(rows[[*TABLES]].astype(int)).isin(tables)]
+        return rows[pd.MultiIndex.from_frame(rows[[*TABLE_OPTION_NAMES]].astype(int)).isin(tables)]
 
     @cached_property
     def miss_costs(self) -> dict[int, Curve]:
@@ -112,11 +112,11 @@ class TableAnalysis(analysis.Analysis):
             return {}
 
     def _priced(self, level: int, visits: Curve) -> Curve:
-        table = visits.table.drop(columns=BY_REPEAT, errors="ignore")
+        table = visits.table.drop(columns=BY_REPEAT_COLUMN, errors="ignore")
         for place, (tables, visit) in enumerate(visits):
             share = self._missed_at(level, tables).value
             cost = self._per_miss(visit, Interval(share, share, share))
-            table.loc[place, INTERVAL] = list(cost.value_and_bounds)
+            table.loc[place, INTERVAL_COLUMNS] = list(cost.value_and_bounds)
         return Curve(table, visits.x, visits.processes)
 
     def _per_miss(self, visit: Interval, missed: Interval) -> Interval:
@@ -124,7 +124,9 @@ class TableAnalysis(analysis.Analysis):
         return (visit - self.held_ns) / missed
 
     def _missed_at(self, level: int, tables: float) -> Interval:
-        return self._missed_by(select(self._swept(level), **{TABLES[level - 1]: tables}))
+        return self._missed_by(
+            select_rows(self._swept(level), **{TABLE_OPTION_NAMES[level - 1]: tables})
+        )
 
     @property
     def first_ns(self) -> Interval:

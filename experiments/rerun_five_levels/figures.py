@@ -8,7 +8,7 @@ import altair as alt
 import pandas as pd
 
 from tlb.report import charts
-from tlb.report.render import INK
+from tlb.report.render import INK_COLOUR
 
 # Published series, each with its dash.
 PUBLISHED = {"published, four levels": [6, 3], "published, five levels": [2, 3]}
@@ -42,7 +42,7 @@ def fault_times(shares: pd.DataFrame, colours: Mapping[str, str]) -> alt.LayerCh
     shares: columns series (of PUBLISHED, or a machine), from_ns, share. colours: of machines.
     """
     series = [name for name in [*PUBLISHED, *colours] if name in set(shares["series"])]
-    scale = alt.Scale(domain=series, range=[colours.get(name, INK) for name in series])
+    scale = alt.Scale(domain=series, range=[colours.get(name, INK_COLOUR) for name in series])
     legend = charts.line_legend(columns=3)
     dashes = [PUBLISHED.get(name, [1, 0]) for name in series]
     base = alt.Chart(shares).encode(

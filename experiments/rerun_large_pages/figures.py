@@ -8,7 +8,7 @@ import altair as alt
 import pandas as pd
 
 from tlb.report import charts
-from tlb.report.render import INK
+from tlb.report.render import INK_COLOUR
 
 PUBLISHED = "published"  # the series of the article's points
 SIZES = {1_000: "1 kB", 10_000: "10 kB", 10**6: "1 MB", 10**7: "10 MB", 10**8: "100 MB"}
@@ -33,7 +33,7 @@ def gains(shown: pd.DataFrame, colours: Mapping[str, str]) -> alt.FacetChart:
     ours = base.transform_filter(f"datum.machine != '{PUBLISHED}'").encode(y=y, tooltip=tooltip)
     theirs = base.transform_filter(f"datum.machine == '{PUBLISHED}'").encode(y=y, tooltip=tooltip)
     chart = alt.layer(
-        alt.Chart().mark_rule(color=INK).encode(y=alt.datum(1)),
+        alt.Chart().mark_rule(color=INK_COLOUR).encode(y=alt.datum(1)),
         base.mark_rule(clip=True).encode(y="low:Q", y2="high:Q"),
         ours.mark_point(filled=True, size=45, opacity=1, clip=True),
         theirs.mark_point(filled=False, size=60, opacity=1),

@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 
 from tlb.report import charts
-from tlb.report.render import INK, PALETTE
+from tlb.report.render import INK_COLOUR, PALETTE
 
 ARTICLE = "article"  # the series of published points
 LOOPS = ("ns per access, NumPy as published", "ns per access, the same loads in C")
@@ -15,7 +15,7 @@ LOOPS = ("ns per access, NumPy as published", "ns per access, the same loads in 
 def _colours(data: pd.DataFrame) -> alt.Color:
     """Return a colour for each machine, as its name at its curve has it, and ink for the article."""
     names = [name for name in data["machine"].unique() if name != ARTICLE]
-    scale = alt.Scale(domain=[*names, ARTICLE], range=[*PALETTE[: len(names)], INK])
+    scale = alt.Scale(domain=[*names, ARTICLE], range=[*PALETTE[: len(names)], INK_COLOUR])
     return alt.Color("machine:N", scale=scale, legend=None)
 
 
@@ -75,5 +75,7 @@ def gains(found: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
     )
     axis = charts.ns_axis("times as fast on 2 MiB pages", [0.5, 1, 2, 5, 9])
     y = alt.Y("median:Q", axis=axis, scale=charts.log_scale(10))
-    one = alt.Chart(pd.DataFrame({"median": [1.0]})).mark_rule(color=charts.MUTED).encode(y=y)
+    one = (
+        alt.Chart(pd.DataFrame({"median": [1.0]})).mark_rule(color=charts.MUTED_COLOUR).encode(y=y)
+    )
     return alt.layer(one, *_by_machine(named, x, y)).properties(height=280)

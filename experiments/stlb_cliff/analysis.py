@@ -54,7 +54,7 @@ class Analysis(analysis.Analysis):
 
     @cached_property
     def counted_rows(self) -> pd.DataFrame:
-        return curves.select(self.frame, kernel="page_chase", order="cycle", layout="spread")
+        return curves.select_rows(self.frame, kernel="page_chase", order="cycle", layout="spread")
 
     # The independent loop over one line a page as published, and the price of translation in it.
     numpy_gather = cached_property(
@@ -138,7 +138,7 @@ class Analysis(analysis.Analysis):
         factor = self.price.flatness(2 * entries, 4 * entries)
         if factor.high > FLAT_RATIO:
             raise Unavailable(
-                curves.why_not_counted(self.counted_rows, "walk", self.host),
+                curves.reason_not_counted(self.counted_rows, "walk", self.host),
                 "time alone does not tell more misses from dearer walks: from twice to four times "
                 f"the entries the price varies by a factor of {factor:.2f}",
             )

@@ -23,11 +23,11 @@ from tlb.report.verdicts import (
     points_of,
     require_walk_bound,
 )
-from tlb.stats.curves import HALF_AN_OCTAVE, counter_curve, last_level_plateau, select
-from tlb.stats.geometry_curves import Place, Walk
+from tlb.stats.curves import HALF_AN_OCTAVE, counter_curve, last_level_plateau, select_rows
+from tlb.stats.geometry_curves import PageTableLocation, Walk
 from tlb.stats.intervals import Interval
 from tlb.system.page_sizes import BASE, page_bytes
-from tlb.system.prose import count, listed
+from tlb.system.prose import list_in_words, with_thousands
 from tlb.system.reasons import Unavailable, required
 from tlb.system.units import format_size
 
@@ -166,7 +166,9 @@ def it_climbs_with_every_size(a: Analysis, band: Band) -> Answer:
     sizes = [size for size in FROM_4_MIB if size <= a.largest_bytes][:-1]
     required(sizes, "no two of the published sizes past 4 MiB were measured")
     steps = {size: a.as_published.doubling(size // a.base_page_bytes, 4) for size in sizes}
-    each = listed(f"{step.value:.2f} from {format_size(size)}" for size, step in steps.items())
+    each = list_in_words(
+        f"{step.value:.2f} from {format_size(size)}" for size, step in steps.items()
+    )
     evidence = f"At four times the size the published loop slows by factors of {each}."
     return [inside(step, *band) for step in steps.values()], evidence
 
@@ -221,9 +223,9 @@ def is_fully_associative(a: Analysis, most: float = STEP_WIDTH) -> Answer:
     begins, ends = a.second_step(0.1), a.second_step(0.9)
     width = ends / begins
     return inside(width, most=most), (
-        f"A fully associative LRU TLB would step at {count(a.entries[-1])} pages and nowhere else. "
-        f"{a.what_rises()} done a tenth of the rise at {count(begins.value)} pages and nine tenths "
-        f"at {count(ends.value)}, a factor of {width:.2f}."
+        f"A fully associative LRU TLB would step at {with_thousands(a.entries[-1])} pages and nowhere else. "
+        f"{a.what_rises()} done a tenth of the rise at {with_thousands(begins.value)} pages and nine tenths "
+        f"at {with_thousands(ends.value)}, a factor of {width:.2f}."
     )
 
 
@@ -276,7 +278,7 @@ def inside_the_entries_is_fine(a: Analysis, band: Band) -> Answer:
 )
 def the_knee_is_at_the_capacity(a: Analysis, band: Band) -> Answer:
     _, entries = a.two_levels()
-    draws = select(a.frame, kernel="page_chase", order="random", layout="spread")
+    draws = select_rows(a.frame, kernel="page_chase", order="random", layout="spread")
     what, rise = a.what_rises().lower(), counter_curve(draws, "walk") if a.is_counted else a.random
     plateau_begins, _ = last_level_plateau(*a.two_levels())
     # draws at random miss some entries before the last level is full
@@ -404,8 +406,8 @@ def fully_associative(a: Analysis) -> Answer:
     each = [f"level {n} {phrase.get(ways, f'has {ways} ways')}" for n, ways in levels.items()]
     first = levels[min(levels)]
     if first is None:
-        raise Unavailable("no-geometry", f"by CPUID, {listed(each)}")
-    return Fact(first == "full", f"By CPUID, {listed(each)}.")
+        raise Unavailable("no-geometry", f"by CPUID, {list_in_words(each)}")
+    return Fact(first == "full", f"By CPUID, {list_in_words(each)}.")
 
 
 @claim("entries-cover-a-pool")
@@ -448,7 +450,7 @@ def entries_of_typical_first_levels(a: Analysis, band: Band) -> Answer:
     return Fact(
         2 * inside_band > len(entries),
         f"{inside_band} of {len(entries)} microarchitectures in our table have so many entries in "
-        f"the first level: {listed(f'{name} {each:.0f}' for name, each in entries.items())}.",
+        f"the first level: {list_in_words(f'{name} {each:.0f}' for name, each in entries.items())}.",
     )
 
 
@@ -468,7 +470,7 @@ def entries_of_the_second_level(a: Analysis, band: Band) -> Answer:
         return inside(found, *band), f"{evidence}nothing."
     if own <= found.high and found.low <= sum(level.stated or 0 for level in levels):
         exact = Interval(own, own, own, found.coverage)
-        stated = listed(f"{level.stated or 0:,}" for level in levels)
+        stated = list_in_words(f"{level.stated or 0:,}" for level in levels)
         return inside(exact, *band), f"{evidence}{stated}, which agrees."
     return inside(found, *band), f"{evidence}{own:,} for the last one."
 
@@ -477,7 +479,7 @@ def entries_of_the_second_level(a: Analysis, band: Band) -> Answer:
 # that nothing else misses
 
 
-def _walk(a: Analysis, place: Place) -> Walk:
+def _walk(a: Analysis, place: PageTableLocation) -> Walk:
     """Return the walks whose table fits one place by the stated sizes of the caches."""
     survey = a.survey
     found = [walk for walk in survey.walks if walk.table_in == place and walk.cost]
@@ -496,7 +498,7 @@ def _cycles(walk: Walk) -> Interval:
 
 @claim("hot-walks-30-to-50-cycles", place="L2")
 @claim("walk-30-cycles-in-l2", place="L2")
-def a_walk_costs(a: Analysis, band: Band, place: Place, unit: str = "cycles") -> Answer:
+def a_walk_costs(a: Analysis, band: Band, place: PageTableLocation, unit: str = "cycles") -> Answer:
     cost = _cycles(walk := _walk(a, place))
     if unit == "ns":
         if not a.survey.core_ghz:
@@ -527,7 +529,7 @@ def four_to_five_times_from_memory(a: Analysis, band: Band) -> Answer:
 def tables_go_through_the_caches(a: Analysis) -> Answer:
     walks = [_walk(a, "L2"), _walk(a, "L3"), _walk(a, "memory")]
     costs = [_cycles(walk) for walk in walks]
-    each = listed(
+    each = list_in_words(
         f"{cost.value:.0f} with {format_size(walk.table_bytes)}"
         for walk, cost in zip(walks, costs, strict=True)
     )

@@ -10,28 +10,40 @@ import numpy as np
 import pandas as pd
 
 from experiments.tlb_blocking.grid import (
-    APART_STEPS,
     BYTES_IN_FIRST_CACHE,
     CONTROLLED_STRIDES,
     LINE_BYTES,
     PUBLISHED_BLOCK,
+    STEPS_IN_SPREAD_BLOCK,
+    STRIDE_SUM_PAGES,
     STRIDES,
-    SUM_PAGES,
     VERTEX_BYTES,
 )
 from tlb.report import analysis
-from tlb.stats.curves import Curve, select
-from tlb.stats.hops import quantile, smoothed, with_one_clock
-from tlb.stats.intervals import UNKNOWN, Interval, interval_of_rows, median_interval, summarise
-from tlb.system.page_sizes import BASE, LARGE, ordered, rank, words
+from tlb.stats.curves import Curve, select_rows
+from tlb.stats.hops import hop_quantile, smoothed_hops, with_median_clock_cost
+from tlb.stats.intervals import (
+    UNKNOWN_INTERVAL,
+    Interval,
+    interval_of_rows,
+    median_interval,
+    summarise,
+)
+from tlb.system.page_sizes import (
+    BASE,
+    HUGE_PAGE_KINDS,
+    ordered_page_sizes,
+    page_size_rank,
+    page_words,
+)
 from tlb.system.reasons import Unavailable, if_available, required
 from tlb.system.units import format_size
 
-NO_DIFFERENCE = 0.05  # what this book calls no difference
+NO_DIFFERENCE_WITHIN = 0.05  # what this book calls no difference
 # The remedies' names are those of data/literature/mitigations.csv.
-NO_REMEDY, LARGE_PAGES, TLB_BLOCKING = "none", "huge pages", "TLB blocking"
-AS_PUBLISHED = "one block, as published"
-SMALL_GRAPH = "a graph of one block"  # the control of AS_PUBLISHED
+NO_REMEDY, HUGE_PAGES_REMEDY, TLB_BLOCKING_REMEDY = "none", "huge pages", "TLB blocking"
+ONE_BLOCK_AS_PUBLISHED = "one block, as published"
+SMALL_GRAPH = "a graph of one block"  # the control of ONE_BLOCK_AS_PUBLISHED
 GAIN_COLUMNS = ["gain", "gain_low", "gain_high"]
 _COLUMNS = ["step_bytes", "median", "low", "high", "coverage", "modes", "n", "unstable"]
 _QUANTILES = {"p50": 0.5, "p95": 0.95}
@@ -57,7 +69,7 @@ class Analysis(analysis.Analysis):
     def plain(self) -> Curve:
         """ns a hop of a walk without blocks on base pages, by vertices."""
         where = {"mode": "plain", "pages": BASE, "layout": "packed", "per_hop": 0, "walkers": 1}
-        return Curve.of(select(self.frame, kernel="graph_walk", **where))
+        return Curve.of(select_rows(self.frame, kernel="graph_walk", **where))
 
     @cached_property
     def blocks(self) -> pd.DataFrame:
@@ -81,7 +93,7 @@ class Analysis(analysis.Analysis):
     @property
     def base_blocks(self) -> pd.DataFrame:
         """The rows of `blocks` on base pages that can be compared with the walk without blocks."""
-        found = select(self.blocks, pages=BASE).dropna(subset="gain")
+        found = select_rows(self.blocks, pages=BASE).dropna(subset="gain")
         return required(found, "no walk with and without blocks was measured on base pages")
 
     @property
@@ -94,7 +106,7 @@ class Analysis(analysis.Analysis):
     @property
     def smallest_past(self) -> pd.Series:
         """The row of the smallest block of twice the reach or more, with the most steps."""
-        base = select(self.base_blocks, block_steps=self.base_blocks["block_steps"].max())
+        base = select_rows(self.base_blocks, block_steps=self.base_blocks["block_steps"].max())
         past = base[base["block_pages"] >= 2 * self.known_entries[-1]]
         return required(past, "no block is twice the reach").sort_values("block_pages").iloc[0]
 
@@ -103,12 +115,12 @@ class Analysis(analysis.Analysis):
         many vertices side by side. The graph itself is the last block. Empty where no vertex had a
         page of its own."""
         where = {"mode": ["plain", "blocked"], "pages": BASE, "per_hop": 0, "walkers": 1}
-        walks = select(self.frame, kernel="graph_walk", **where)
+        walks = select_rows(self.frame, kernel="graph_walk", **where)
         columns = dict.fromkeys([*walks, "block_steps", "block_vertices"])
         walks = walks.reindex(columns=list(columns))  # where no walk was measured
-        steps = walks["block_steps"].where(walks["mode"] == "blocked", APART_STEPS)
-        walks = walks[steps == APART_STEPS]
-        rows = walks[walks["lines"] == select(walks, layout="spread")["lines"].max()]
+        steps = walks["block_steps"].where(walks["mode"] == "blocked", STEPS_IN_SPREAD_BLOCK)
+        walks = walks[steps == STEPS_IN_SPREAD_BLOCK]
+        rows = walks[walks["lines"] == select_rows(walks, layout="spread")["lines"].max()]
         vertices = rows["block_vertices"].where(rows["mode"] == "blocked", rows["lines"])
         rows = rows.assign(block_vertices=vertices.astype(int))
         return Curve.of(rows, "block_vertices", layout=layout)
@@ -143,13 +155,13 @@ class Analysis(analysis.Analysis):
 
     def gain_ahead(self, pages: str, distance: int) -> Interval:
         """Return the gain by a prefetch so many hops ahead."""
-        rows = select(self.ahead, pages=pages, distance=distance)
+        rows = select_rows(self.ahead, pages=pages, distance=distance)
         return Interval.of(required(rows, "no such prefetch was timed").iloc[0], "gain")
 
     @property
     def distances(self) -> int:
         """From how many distances `best_ahead` chooses, on base pages."""
-        return max(int((select(self.ahead, pages=BASE)["distance"] > 0).sum()), 1)
+        return max(int((select_rows(self.ahead, pages=BASE)["distance"] > 0).sum()), 1)
 
     @property
     def most_from_hits(self) -> float:
@@ -167,55 +179,60 @@ class Analysis(analysis.Analysis):
     @property
     def _clocked(self) -> pd.DataFrame:
         """The walks timed hop by hop; and, from the chapter about page walks, the control of
-        AS_PUBLISHED."""
-        rows, others = select(self.frame, kernel="graph_walk"), if_available(self.about.kept, WALKS)
+        ONE_BLOCK_AS_PUBLISHED."""
+        rows, others = (
+            select_rows(self.frame, kernel="graph_walk"),
+            if_available(self.about.kept, WALKS),
+        )
         if others is not None and (rows["lines"] > PUBLISHED_BLOCK).any():
-            rows = pd.concat([rows, select(others, lines=PUBLISHED_BLOCK)])
-        rows = select(rows, kernel="graph_walk", layout="packed", per_hop=1, walkers=1)
-        return with_one_clock(rows)
+            rows = pd.concat([rows, select_rows(others, lines=PUBLISHED_BLOCK)])
+        rows = select_rows(rows, kernel="graph_walk", layout="packed", per_hop=1, walkers=1)
+        return with_median_clock_cost(rows)
 
     @cached_property
     def remedies(self) -> pd.DataFrame:
         """The remedies at the largest graph that was walked on base pages, a row each.
 
-        Columns: remedy (as in data/literature/mitigations.csv; AS_PUBLISHED, which is what that
+        Columns: remedy (as in data/literature/mitigations.csv; ONE_BLOCK_AS_PUBLISHED, which is what that
         file calls blocking; SMALL_GRAPH), pages, vertices, block_vertices (0 for none), p50 and p95
         with _low and _high, ns per hop less the clock's cost, medians over processes; coverage, n.
         Blocking has the fastest block inside the last TLB level's reach.
         """
-        plain, blocked = (select(self._clocked, mode=mode) for mode in ("plain", "blocked"))
-        if (base := select(plain, pages=BASE)).empty:
+        plain, blocked = (select_rows(self._clocked, mode=mode) for mode in ("plain", "blocked"))
+        if (base := select_rows(plain, pages=BASE)).empty:
             return pd.DataFrame(columns=["remedy", "pages", "vertices", *_QUANTILES])
         vertices = int(base["lines"].max())
         reach = max(self.entries, default=0) * self.base_page_bytes
         groups = [
-            (NO_REMEDY if pages == BASE else LARGE_PAGES, pages, 0, rows)
-            for pages in ordered(plain["pages"])
-            if len(rows := select(plain, pages=pages, lines=vertices))
+            (NO_REMEDY if pages == BASE else HUGE_PAGES_REMEDY, pages, 0, rows)
+            for pages in ordered_page_sizes(plain["pages"])
+            if len(rows := select_rows(plain, pages=pages, lines=vertices))
         ]
-        small = select(base, lines=PUBLISHED_BLOCK)
+        small = select_rows(base, lines=PUBLISHED_BLOCK)
         if len(small) and vertices > PUBLISHED_BLOCK:
             groups.append((SMALL_GRAPH, BASE, 0, small))
-        if len(inside := select(blocked, pages=BASE, lines=vertices)):
-            if len(stay := select(inside, block_vertices=PUBLISHED_BLOCK)):
-                groups.append((AS_PUBLISHED, BASE, PUBLISHED_BLOCK, stay))
+        if len(inside := select_rows(blocked, pages=BASE, lines=vertices)):
+            if len(stay := select_rows(inside, block_vertices=PUBLISHED_BLOCK)):
+                groups.append((ONE_BLOCK_AS_PUBLISHED, BASE, PUBLISHED_BLOCK, stay))
             block = inside["block_vertices"]
             inside = inside[(block * VERTEX_BYTES <= reach) & (block != PUBLISHED_BLOCK)]
         if len(inside):
             medians = inside.groupby("block_vertices")["ns_per_access"].median()
             best = int(medians.index[int(medians.argmin())])
-            groups.append((TLB_BLOCKING, BASE, best, select(inside, block_vertices=best)))
+            groups.append(
+                (TLB_BLOCKING_REMEDY, BASE, best, select_rows(inside, block_vertices=best))
+            )
         return pd.DataFrame([_remedy(*group, vertices) for group in groups])
 
     def remedy(self, name: str, *pages: str) -> pd.Series:
         """The row of a remedy, on the first of `pages` that was measured."""
         required(self.remedies, "no walk on base pages was timed hop by hop")
         for kind in pages:
-            if len(rows := select(self.remedies, remedy=name, pages=kind)):
+            if len(rows := select_rows(self.remedies, remedy=name, pages=kind)):
                 return rows.iloc[0]
-        if name not in (NO_REMEDY, LARGE_PAGES):
+        if name not in (NO_REMEDY, HUGE_PAGES_REMEDY):
             raise Unavailable("too-few-points", f"nothing was timed hop by hop for: {name}")
-        where = " or ".join(map(words, pages))
+        where = " or ".join(map(page_words, pages))
         raise Unavailable("pool-empty", f"the walk was not measured on {where}")
 
     # --- radix partitioning and hash joins
@@ -226,11 +243,11 @@ class Analysis(analysis.Analysis):
         estimate (ns to partition one row)."""
         found = self._summary("radix_partition", "partition", ["tuples", "bits", "passes"])
         found["partitions"] = 2 ** found["bits"]
-        return found.sort_values(["pages", "passes", "bits"], key=rank, ignore_index=True)
+        return found.sort_values(["pages", "passes", "bits"], key=page_size_rank, ignore_index=True)
 
     def scattered(self, pages: str, bits: int, passes: int) -> Interval:
         """Return ns to scatter a row into partitions by so many bits of its hash."""
-        rows = select(self.fan_out, pages=pages, bits=bits, passes=passes)
+        rows = select_rows(self.fan_out, pages=pages, bits=bits, passes=passes)
         return Interval.of(required(rows, "no such partitioning was timed").iloc[0])
 
     @cached_property
@@ -241,7 +258,9 @@ class Analysis(analysis.Analysis):
         found = self._summary("radix_partition", modes, keys)
         found.loc[found["mode"] == "naive", ["bits", "passes"]] = 0
         found["partitions"] = 2 ** found["bits"]
-        found = found.sort_values(["pages", "mode", "passes", "bits"], key=rank, ignore_index=True)
+        found = found.sort_values(
+            ["pages", "mode", "passes", "bits"], key=page_size_rank, ignore_index=True
+        )
         return with_gain(found, found[found["mode"] == "naive"], "pages", "tuples")
 
     # --- strided sums
@@ -254,7 +273,7 @@ class Analysis(analysis.Analysis):
 
     def _sums(self, **where: object) -> pd.DataFrame:
         """Return the rows of the loop, one a mapping, that have these values."""
-        rows = select(self.frame, kernel="stride_sum", **where)
+        rows = select_rows(self.frame, kernel="stride_sum", **where)
         return rows.reindex(columns=list(dict.fromkeys([*rows, "bytes", STRIDE])))
 
     def _packed_sums(self, **where: object) -> pd.DataFrame:
@@ -294,7 +313,7 @@ class Analysis(analysis.Analysis):
     def large(self) -> str:
         """The large pages to compare with. Raises Unavailable("pool-empty")."""
         return required(
-            [pages for pages in LARGE if pages in self.times],
+            [pages for pages in HUGE_PAGE_KINDS if pages in self.times],
             "no sum on large pages was measured",
             "pool-empty",
         )[0]
@@ -302,7 +321,7 @@ class Analysis(analysis.Analysis):
     @property
     def stride_price(self) -> Curve:
         """What base pages take longer than large ones at the published strides."""
-        return self.base - _first_of(self.times, *LARGE)
+        return self.base - _first_of(self.times, *HUGE_PAGE_KINDS)
 
     @property
     def at_most(self) -> Curve:
@@ -335,11 +354,11 @@ class Analysis(analysis.Analysis):
     ) -> pd.DataFrame:
         """`summarise` of the rows of a kernel in a mode by page size and `keys`. Empty
         without rows."""
-        rows = select(self.frame, kernel=kernel, mode=mode, **where)
+        rows = select_rows(self.frame, kernel=kernel, mode=mode, **where)
         rows = rows.reindex(columns=list(dict.fromkeys([*rows, *keys])))
         found = summarise(rows.assign(vertices=rows["lines"]), ["pages", *keys])
         found = found.astype({key: int for key in keys if key != "mode"})
-        return found.sort_values(["pages", *keys[::-1]], key=rank, ignore_index=True)
+        return found.sort_values(["pages", *keys[::-1]], key=page_size_rank, ignore_index=True)
 
 
 def _at_strides(
@@ -347,7 +366,7 @@ def _at_strides(
 ) -> dict[str, Curve]:
     """Return the time by stride for each page size measured. more_bytes: by which the loop's step
     is longer than the stride."""
-    return Curve.by(_under_stride(rows, strides, more_bytes), SUM_PAGES, x=STRIDE)
+    return Curve.by(_under_stride(rows, strides, more_bytes), STRIDE_SUM_PAGES, x=STRIDE)
 
 
 def _under_stride(rows: pd.DataFrame, strides: Collection[int], more_bytes: int) -> pd.DataFrame:
@@ -368,7 +387,10 @@ def with_gain(found: pd.DataFrame, slow: pd.DataFrame, *keys: str) -> pd.DataFra
     of `slow` with the same keys; NaN without one."""
     key, rows = itemgetter(*keys), found.to_dict("records")
     known = {key(row): Interval.of(row) for row in slow.to_dict("records")}
-    gains = [known[key(row)] / Interval.of(row) if key(row) in known else UNKNOWN for row in rows]
+    gains = [
+        known[key(row)] / Interval.of(row) if key(row) in known else UNKNOWN_INTERVAL
+        for row in rows
+    ]
     bounds = [gain.value_and_bounds for gain in gains]
     return found.assign(
         **{name: [float(one[at]) for one in bounds] for at, name in enumerate(GAIN_COLUMNS)}
@@ -376,8 +398,8 @@ def with_gain(found: pd.DataFrame, slow: pd.DataFrame, *keys: str) -> pd.DataFra
 
 
 def best_of(found: pd.DataFrame, pages: str) -> pd.Series:
-    mine = select(found, pages=pages).dropna(subset="gain")
-    required(mine, f"nothing on {words(pages)} can be compared")
+    mine = select_rows(found, pages=pages).dropna(subset="gain")
+    required(mine, f"nothing on {page_words(pages)} can be compared")
     return mine.iloc[int(mine["gain"].argmax())]
 
 
@@ -386,7 +408,9 @@ def _remedy(
 ) -> dict[str, object]:
     row = {"remedy": remedy, "pages": pages, "vertices": vertices, "block_vertices": block}
     shares = list(_QUANTILES.values())
-    each = np.array([quantile(smoothed(process), shares) for _, process in rows.iterrows()])
+    each = np.array(
+        [hop_quantile(smoothed_hops(process), shares) for _, process in rows.iterrows()]
+    )
     medians = {name: median_interval(ns) for name, ns in zip(_QUANTILES, each.T, strict=True)}
     for name, interval in medians.items():
         row[name], row[f"{name}_low"], row[f"{name}_high"] = interval.value_and_bounds

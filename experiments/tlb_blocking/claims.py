@@ -10,11 +10,11 @@ from math import inf
 import pandas as pd
 
 from experiments.tlb_blocking.analysis import (
-    AS_PUBLISHED,
-    LARGE_PAGES,
-    NO_DIFFERENCE,
+    HUGE_PAGES_REMEDY,
+    NO_DIFFERENCE_WITHIN,
     NO_REMEDY,
-    TLB_BLOCKING,
+    ONE_BLOCK_AS_PUBLISHED,
+    TLB_BLOCKING_REMEDY,
     Analysis,
     graph_size,
 )
@@ -40,9 +40,9 @@ from tlb.report.verdicts import (
 from tlb.stats import curves
 from tlb.stats.curves import Curve
 from tlb.stats.intervals import Interval
-from tlb.stats.splinter import large_pages
-from tlb.system.page_sizes import BASE, LARGE, words
-from tlb.system.prose import listed
+from tlb.stats.splinter import huge_page_kind
+from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, page_words
+from tlb.system.prose import list_in_words
 from tlb.system.reasons import Unavailable, Undecided, if_available, required
 from tlb.system.units import format_size
 
@@ -55,16 +55,20 @@ _HOP_BY_HOP = points_of("graph_walk", per_hop=1)
 
 def _remedies_at(a: Analysis, blocks: str) -> tuple[pd.Series, pd.Series, pd.Series]:
     """Return the walk on base pages, in such blocks of them, and on large pages."""
-    return a.remedy(NO_REMEDY, BASE), a.remedy(blocks, BASE), a.remedy(LARGE_PAGES, *LARGE)
+    return (
+        a.remedy(NO_REMEDY, BASE),
+        a.remedy(blocks, BASE),
+        a.remedy(HUGE_PAGES_REMEDY, *HUGE_PAGE_KINDS),
+    )
 
 
 @claim("blocking-removes-misses", points=_HOP_BY_HOP)
 def blocking_removes_misses(a: Analysis, most: float = ALL_BUT_VANISHED) -> Answer:
-    plain, cut, large = _remedies_at(a, AS_PUBLISHED)
+    plain, cut, large = _remedies_at(a, ONE_BLOCK_AS_PUBLISHED)
     told = (
         f"The 95th percentile of a hop in {graph_size(plain['vertices'])} is {plain['p95']:.0f} "
         f"ns on base pages, {cut['p95']:.0f} in one block of {graph_size(cut['block_vertices'])} "
-        f"and {large['p95']:.0f} on {words(large['pages'])}"
+        f"and {large['p95']:.0f} on {page_words(large['pages'])}"
     )
     excess, left = (Interval.of(row, "p95") - Interval.of(large, "p95") for row in (plain, cut))
     if excess.low <= 0:
@@ -106,7 +110,7 @@ def blocks_inside_the_reach_gain(a: Analysis) -> Answer:
 
 
 @claim("prefetch-walks", points=points_of("graph_walk", mode="prefetch"))
-def prefetch_walks(a: Analysis, same: float = NO_DIFFERENCE) -> Answer:
+def prefetch_walks(a: Analysis, same: float = NO_DIFFERENCE_WITHIN) -> Answer:
     base = a.best_ahead(BASE)
     gain, most = Interval.of(base, "gain"), a.most_from_hits * (1 + same)
     told = (
@@ -117,10 +121,10 @@ def prefetch_walks(a: Analysis, same: float = NO_DIFFERENCE) -> Answer:
     if decided(helps := inside(gain, most, among=a.distances)):
         return helps, told
     # That base pages gain nothing says something only if prefetches gain anything.
-    if (large := if_available(lambda: a.best_ahead(large_pages(a.ahead)))) is None:
+    if (large := if_available(lambda: a.best_ahead(huge_page_kind(a.ahead)))) is None:
         return Undecided("ambiguous"), told
     other = Interval.of(large, "gain")
-    told = f"{told} On {words(large['pages'])} the gain is {other:.2f}."
+    told = f"{told} On {page_words(large['pages'])} the gain is {other:.2f}."
     is_gain = decided(inside(other, most, among=a.distances))
     return helps if decided(helps) is False and is_gain else Undecided("ambiguous"), told
 
@@ -145,13 +149,16 @@ def _faster(base: pd.Series, better: pd.Series) -> list[Effect]:
 
 @claim("code-and-settings-both-help", points=_HOP_BY_HOP)
 def blocks_and_large_pages_help(a: Analysis) -> Answer:
-    base, block, large = _remedies_at(a, TLB_BLOCKING)
+    base, block, large = _remedies_at(a, TLB_BLOCKING_REMEDY)
     return [
         _faster(base, block)[0],
         require_unsplintered(a, _faster(base, large)[0], answer=False),
     ], _remedies(
         base,
-        {f"blocks of {graph_size(block['block_vertices'])}": block, words(large["pages"]): large},
+        {
+            f"blocks of {graph_size(block['block_vertices'])}": block,
+            page_words(large["pages"]): large,
+        },
     )
 
 
@@ -205,13 +212,15 @@ def small_strides_hit(a: Analysis, band: Band) -> Answer:
     strides = PUBLISHED_STRIDES[:3]
     if len(a.stride_walks):
         beyond = [_more_than_one_walk_a_page(a, stride) for stride in strides]
-        told = listed(f"{a.stride_walks.at(stride).value:.3f}" for stride in strides)
+        told = list_in_words(f"{a.stride_walks.at(stride).value:.3f}" for stride in strides)
         evidence = f"At strides of 8, 64 and 512 B {told} walks a load were counted: one a page."
         return [inside(walks, *band) for walks in beyond], evidence
     if a.is_splintered:
         raise Unavailable("splintered")
     shares = {stride: _share(a, stride) for stride in strides}
-    told = listed(f"{share.value:.0%} at {format_size(stride)}" for stride, share in shares.items())
+    told = list_in_words(
+        f"{share.value:.0%} at {format_size(stride)}" for stride, share in shares.items()
+    )
     evidence = f"Of the time of a load, translation is {told}."
     return [inside(share, *band) for share in shares.values()], evidence
 
@@ -223,7 +232,7 @@ def page_strides_miss(a: Analysis, band: Band) -> Answer:
     price = _price(a).at(PAGE_STRIDE)
     return require_unsplintered(a, inside(price, *band), answer=False), (
         f"At a stride of 4 KiB a load takes {price:.2f} ns longer on base pages than on "
-        f"{words(a.large)}."
+        f"{page_words(a.large)}."
     )
 
 
@@ -232,7 +241,7 @@ def wider_is_slower(a: Analysis, band: Band) -> Answer:
     ratios = [
         _base(a).at(wide) / _base(a).at(narrow) for narrow, wide in pairwise(PUBLISHED_STRIDES)
     ]
-    told = listed(
+    told = list_in_words(
         f"{ratio.value:.2f} to {format_size(stride)}"
         for ratio, stride in zip(ratios, PUBLISHED_STRIDES[1:], strict=True)
     )
@@ -305,9 +314,7 @@ def eight_bytes_hit_both(a: Analysis, band: Band) -> Answer:
 @claim("stride-64-misses-the-cache", points=_plain(8, 64, pages=BOTH[1:]))
 def a_line_each_misses(a: Analysis, band: Band) -> Answer:
     ratio = a.times[a.large].at(64) / a.times[a.large].at(8)
-    evidence = (
-        f"On {words(a.large)} a load takes {ratio:.2f} times as long at a stride of 64 B as at 8 B."
-    )
+    evidence = f"On {page_words(a.large)} a load takes {ratio:.2f} times as long at a stride of 64 B as at 8 B."
     return inside(ratio, *band), evidence
 
 
@@ -331,7 +338,7 @@ def a_page_each_misses_both(a: Analysis, band: Band) -> Answer:
     ratio = _base(a).at(PAGE_STRIDE) / a.times[a.large].at(PAGE_STRIDE)
     return require_unsplintered(a, inside(ratio, *band), answer=False), (
         f"At a stride of 4 KiB a load takes {ratio:.2f} times as long on base pages as on "
-        f"{words(a.large)}."
+        f"{page_words(a.large)}."
     )
 
 
@@ -344,7 +351,7 @@ def _kept(a: Analysis, narrow: int, wide: int) -> Interval:
 @claim("slowdown-64-to-512-is-cache", points=_plain(64, NARROW_STRIDE, pages=BOTH))
 def lines_slow_it_first(a: Analysis, band: Band) -> Answer:
     kept = _kept(a, 64, NARROW_STRIDE)
-    evidence = f"Of the slowdown from 64 to 512 B {kept:.2f} remains on {words(a.large)}."
+    evidence = f"Of the slowdown from 64 to 512 B {kept:.2f} remains on {page_words(a.large)}."
     return inside(kept, *band), evidence
 
 
@@ -371,7 +378,7 @@ def translation_slows_it_then(a: Analysis, band: Band) -> Answer:
     return [
         inside(remains, *band),
         inside(gone, *band),
-    ], f"{evidence}; the share that goes on {words(a.large)} is {gone:z.2f}."
+    ], f"{evidence}; the share that goes on {page_words(a.large)} is {gone:z.2f}."
 
 
 @claim("page-stride-hits-up-to-large-reach", points=None)

@@ -10,7 +10,7 @@ from tlb.measure.record import Point
 from tlb.system.page_sizes import BASE
 
 VERTEX_BYTES = 64  # kernels/graph.h
-APART_STEPS = 1 << 14  # in each block of vertices on pages of their own
+STEPS_IN_SPREAD_BLOCK = 1 << 14  # in each block of vertices on pages of their own
 # Vertices, 256 MiB, which the published walk never leaves; it calls that blocking.
 PUBLISHED_BLOCK = 1 << 22
 LARGE_PAGES = ("4k", "thp", "2m", "1g")
@@ -37,7 +37,7 @@ NARROW_STRIDE, PAGE_STRIDE, TWO_PAGE_STRIDE, WIDEST_STRIDE = 512, 4 << 10, 8 << 
 CONTROLLED_STRIDES = (NARROW_STRIDE, PAGE_STRIDE, TWO_PAGE_STRIDE, WIDEST_STRIDE)
 COARSE_STRIDES = (8, LINE_BYTES, *CONTROLLED_STRIDES)  # the published ones, and the widest
 BYTES_IN_FIRST_CACHE = 16 << 10  # in any first cache: eight loads of a line wait for nothing
-SUM_PAGES = (BASE, "thp", "2m")
+STRIDE_SUM_PAGES = (BASE, "thp", "2m")
 
 
 def points(scope: Scope) -> list[Point]:
@@ -77,7 +77,7 @@ def apart(scope: Scope) -> list[Point]:
     vertices = 1 << most.bit_length() - 1
     blocks = [inside * times for times in (1, 4, 16) if inside * times < vertices]
     modes: list[tuple[str, dict[str, Any]]] = [
-        ("blocked", {"block_vertices": n, "block_steps": APART_STEPS}) for n in blocks
+        ("blocked", {"block_vertices": n, "block_steps": STEPS_IN_SPREAD_BLOCK}) for n in blocks
     ]
     modes.append(("plain", {}))
     return [
@@ -157,7 +157,7 @@ def strided_sums(scope: Scope) -> list[Point]:
     loops = [(array, stride) for stride in strides] + [
         staggered(stride) for stride in CONTROLLED_STRIDES
     ]
-    wanted = [(pages, "plain", "sequential", *loop) for pages in SUM_PAGES for loop in loops]
+    wanted = [(pages, "plain", "sequential", *loop) for pages in STRIDE_SUM_PAGES for loop in loops]
     near = [(BYTES_IN_FIRST_CACHE, STRIDES[0]), *map(packed, CONTROLLED_STRIDES)]
     wanted += [(BASE, "plain", "sequential", *loop) for loop in near]
     # By a list in order, and by a shuffled one, which no prefetcher follows.

@@ -18,19 +18,19 @@ from experiments.virtualization.grid import (
 from tlb.measure.namespaces import NAMESPACES_MODE
 from tlb.report import analysis
 from tlb.stats import splinter
-from tlb.stats.curves import Curve, select
-from tlb.stats.intervals import UNKNOWN, Interval, median_interval, summarise
-from tlb.system.page_sizes import BASE, hardware, labels
+from tlb.stats.curves import Curve, select_rows
+from tlb.stats.intervals import UNKNOWN_INTERVAL, Interval, median_interval, summarise
+from tlb.system.page_sizes import BASE, mapped_page_size, page_labels
 from tlb.system.reasons import Unavailable, if_available, required
 
 PagePair = tuple[str, str]  # the guest's page, "" of a plain process; and the host's
 GUEST_KERNEL, PROCESS_KERNEL = "guest_chase", "page_chase"
 # Times the last level's entries: a chase over as many pages misses it nearly always, and its page
 # tables are still in a cache of the core.
-PAST_STLB = (1.5, 6.0)
+PAST_STLB_RANGE = (1.5, 6.0)
 _OF_GUEST = {"4k": "4 KiB", "2m": "2 MiB", "1g": "1 GiB"}  # whose pages have no other kind
-GUEST_BASE_BYTES = 4096  # the guest of guest_chase is written for x86-64, as is its host
-SIZES = labels(GUEST_BASE_BYTES)
+GUEST_BASE_PAGE_BYTES = 4096  # the guest of guest_chase is written for x86-64, as is its host
+SIZES = page_labels(GUEST_BASE_PAGE_BYTES)
 CLOCKS_AGREE = 0.01  # the relative difference of two clocks that counts as none
 
 
@@ -39,7 +39,7 @@ def cell_name(guest: str, host: str) -> str:
     return f"{_OF_GUEST[guest]} on {SIZES[host]}" if guest else f"no guest, {SIZES[host]}"
 
 
-def pair_words(guest: str, host: str) -> str:
+def page_pair_words(guest: str, host: str) -> str:
     """Return a pair as a sentence calls it: 4 KiB pages on the host's 2 MiB (THP) pages."""
     whose = f"{_OF_GUEST[guest]} pages on the host's " if guest else ""
     return f"{whose}{SIZES[host]} pages"
@@ -62,8 +62,8 @@ class Analysis(analysis.Analysis):
     def rows(self, guest: str, host: str, levels: int = 4) -> pd.DataFrame:
         """Return the rows of a chase, `levels` being of a guest's tables."""
         if not guest:
-            return select(self.frame, kernel=PROCESS_KERNEL, mode="", pages=host)
-        return select(self.frame, kernel=GUEST_KERNEL, mode=guest, levels=levels, pages=host)
+            return select_rows(self.frame, kernel=PROCESS_KERNEL, mode="", pages=host)
+        return select_rows(self.frame, kernel=GUEST_KERNEL, mode=guest, levels=levels, pages=host)
 
     # --- chases
 
@@ -101,13 +101,13 @@ class Analysis(analysis.Analysis):
     def cells(self) -> list[PagePair]:
         """The pairs of page sizes that were measured in a guest of this machine."""
         pairs = product(GUEST_PAGES, HOST_PAGES)
-        return [pair for pair in pairs if len(select(self.rows(*pair), layout="spread"))]
+        return [pair for pair in pairs if len(select_rows(self.rows(*pair), layout="spread"))]
 
     def alike(self, guest: str) -> str | None:
         """The page size on which the same program would run outside: the guest's, of 2 MiB the
         pool's before the transparent kind."""
         for host in HOST_PAGES[::-1]:
-            if hardware(host) == guest and ("", host) in self.spread:
+            if mapped_page_size(host) == guest and ("", host) in self.spread:
                 return host
         return None
 
@@ -125,7 +125,7 @@ class Analysis(analysis.Analysis):
             table = curve.table.assign(guest=chase[0], host=chase[1], cell=cell_name(*chase))
             known = dict(self.ratios.get(chase, ()))
             table[["over_alike", "over_alike_low", "over_alike_high"]] = [
-                known.get(lines, UNKNOWN).value_and_bounds for lines in table["lines"]
+                known.get(lines, UNKNOWN_INTERVAL).value_and_bounds for lines in table["lines"]
             ]
             tables.append(table)
         return pd.concat(required(tables, "nothing was measured"), ignore_index=True)
@@ -143,18 +143,20 @@ class Analysis(analysis.Analysis):
 
     @property
     def far(self) -> pd.DataFrame:
-        return select(self.matrix, lines=self.sizes[-1]).reset_index(drop=True)
+        return select_rows(self.matrix, lines=self.sizes[-1]).reset_index(drop=True)
 
     def far_ratio(self, guest: str, host: str) -> Interval:
         """Return the ratio of a pair at the largest of `sizes`."""
-        ratios = required(self.ratios.get((guest, host)), f"no {pair_words(guest, host)}")
+        ratios = required(self.ratios.get((guest, host)), f"no {page_pair_words(guest, host)}")
         return ratios.get(self.sizes[-1])
 
     # --- the steps of the chases over few lines
 
     def _over_base(self) -> list[tuple[PagePair, PagePair]]:
         """Return the chases on larger pages, each with the one on 4 KiB pages throughout."""
-        outside = dict.fromkeys(host for _, host in STEPPED_PAGE_PAIRS if hardware(host) != BASE)
+        outside = dict.fromkeys(
+            host for _, host in STEPPED_PAGE_PAIRS if mapped_page_size(host) != BASE
+        )
         pairs = [(("", host), ("", BASE)) for host in outside]
         return pairs + [(chase, STEPPED_PAGE_PAIRS[0]) for chase in STEPPED_PAGE_PAIRS[1:]]
 
@@ -189,7 +191,7 @@ class Analysis(analysis.Analysis):
 
     def _prices(self, chase: PagePair) -> pd.DataFrame:
         """Return spread minus packed within PAST, a row a mapping, a column a number of lines."""
-        low, high = (times * self.two_levels()[1] for times in PAST_STLB)
+        low, high = (times * self.two_levels()[1] for times in PAST_STLB_RANGE)
         rows = self.rows(*chase)
         rows = rows[rows["lines"].between(low, min(high, splinter.MOST_LINES))]
         times = rows.pivot_table(
@@ -213,7 +215,7 @@ class Analysis(analysis.Analysis):
     @property
     def clocks(self) -> pd.Series:
         """The time by the clock outside over that by the guest's, a value a process."""
-        rows = select(self.frame, kernel=GUEST_KERNEL, levels=4)
+        rows = select_rows(self.frame, kernel=GUEST_KERNEL, levels=4)
         ratios = rows.get("outside_ns_per_access", pd.Series(dtype=float)) / rows["ns_per_access"]
         return required(ratios.dropna(), "no guest was timed by two clocks")
 
@@ -227,7 +229,7 @@ class Analysis(analysis.Analysis):
         """How much longer the first touch of a line takes than a later load, ns for each base page,
         at the largest of `sizes`, a row a cell: guest, host and the columns of `summarise`. Raises
         Unavailable."""
-        rows = select(
+        rows = select_rows(
             self.frame, kernel=GUEST_KERNEL, levels=4, layout="spread", lines=self.sizes[-1]
         )
         first = rows.get("first_touch_ns_per_access", pd.Series(dtype=float))
@@ -250,7 +252,7 @@ class Analysis(analysis.Analysis):
 
     def process_rows(self, mode: str) -> pd.DataFrame:
         """Return the chases of processes on base pages: plain ones ("") or in fresh namespaces."""
-        return select(self.frame, kernel=PROCESS_KERNEL, pages=BASE, mode=mode)
+        return select_rows(self.frame, kernel=PROCESS_KERNEL, pages=BASE, mode=mode)
 
     @cached_property
     def container_ratio(self) -> Interval:
@@ -277,7 +279,7 @@ class Analysis(analysis.Analysis):
     def remote(self, memory: str, tables: str) -> Interval:
         """Return the chase with memory and page tables "local" or "remote" over both local, at the
         largest size. Raises Unavailable("too-few-points")."""
-        rows = select(self.nodes, memory=memory, tables=tables).dropna(subset="over")
+        rows = select_rows(self.nodes, memory=memory, tables=tables).dropna(subset="over")
         required(rows, "no other memory node was measured")
         return Interval.of(rows.sort_values("lines").iloc[-1], "over")
 
@@ -295,7 +297,7 @@ class Analysis(analysis.Analysis):
                     *mode.split("-"),
                     int(lines),
                     *here.value_and_bounds,
-                    *over.get(lines, UNKNOWN).value_and_bounds,
+                    *over.get(lines, UNKNOWN_INTERVAL).value_and_bounds,
                 )
                 for lines, here in curve
             ]

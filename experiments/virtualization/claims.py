@@ -7,18 +7,18 @@ from itertools import product
 
 from experiments.virtualization.analysis import (
     GUEST_KERNEL,
-    PAST_STLB,
+    PAST_STLB_RANGE,
     PROCESS_KERNEL,
     Analysis,
-    pair_words,
+    page_pair_words,
 )
-from experiments.virtualization.grid import GUEST_PAGES, MOST_QUICK_BYTES, coarse_lines
+from experiments.virtualization.grid import GUEST_PAGES, MAX_QUICK_GUEST_BYTES, coarse_lines
 from tlb.measure.grid import Scope
 from tlb.measure.namespaces import NAMESPACES_MODE as NAMESPACES
 from tlb.measure.record import Point
 from tlb.report.verdicts import Answer, Band, Fact, Truth, claim, inside, points_of
 from tlb.stats.intervals import Interval
-from tlb.system.page_sizes import BASE, HARDWARE, hardware
+from tlb.system.page_sizes import BASE, MAPPED_PAGE_SIZES, mapped_page_size
 from tlb.system.reasons import Unavailable, required
 from tlb.system.units import format_size
 
@@ -32,7 +32,7 @@ STRICT, WIDE = 2.0, 3.0
 
 def _depth(page: str, levels: int) -> int:
     """Return how many tables are read to find a page."""
-    return levels - HARDWARE.index(hardware(page))
+    return levels - MAPPED_PAGE_SIZES.index(mapped_page_size(page))
 
 
 def references_at_most(guest: str, host: str, levels: int = 4, host_levels: int = 4) -> int:
@@ -85,7 +85,7 @@ def references_of_a_nested_walk(a: Analysis, most: int = MOST_REFERENCES) -> Ans
 
 def _far(point: Point, scope: Scope) -> bool:
     return _guest_and_process(point, scope) and point.lines >= min(
-        scope.most_lines, scope.lines(MOST_QUICK_BYTES)
+        scope.most_lines, scope.lines(MAX_QUICK_GUEST_BYTES)
     )
 
 
@@ -122,8 +122,8 @@ def _past(times: float) -> Callable[[Scope], float]:
         mode=("4k", "2m"),
         pages=(BASE, "thp"),
         levels=None,
-        low=_past(PAST_STLB[0]),
-        high=_past(PAST_STLB[1]),
+        low=_past(PAST_STLB_RANGE[0]),
+        high=_past(PAST_STLB_RANGE[1]),
     ),
 )
 def only_huge_on_huge_helps(a: Analysis, band: Band) -> Answer:
@@ -132,7 +132,7 @@ def only_huge_on_huge_helps(a: Analysis, band: Band) -> Answer:
     pairs = ("2m", "4k"), ("4k", "thp"), ("2m", "thp")
     for guest, host in pairs:
         if (guest, host) not in a.walks:
-            raise Unavailable("too-few-points", f"no guest had {pair_words(guest, host)}")
+            raise Unavailable("too-few-points", f"no guest had {page_pair_words(guest, host)}")
     inside_alone, outside_alone, both = (a.walks[pair] for pair in pairs)
     effects = [inside(inside_alone, *band), inside(outside_alone, *band)]
     return [*effects, inside(both, most=band[0])], (

@@ -6,7 +6,7 @@ from __future__ import annotations
 from tlb.measure.grid import DENSE_BELOW_BYTES, SMALLEST_LINES, Scope, octaves
 from tlb.measure.namespaces import NAMESPACES_MODE
 from tlb.measure.record import Point
-from tlb.system.page_sizes import HARDWARE as GUEST_PAGES
+from tlb.system.page_sizes import MAPPED_PAGE_SIZES as GUEST_PAGES
 
 # Under each of the guest's, and what a process of the host itself would have.
 HOST_PAGES = ("4k", "thp", "2m", "1g")
@@ -14,7 +14,7 @@ HOST_PAGES = ("4k", "thp", "2m", "1g")
 # takes no pool.
 STEPPED_PAGE_PAIRS = (("4k", "4k"), ("4k", "thp"), ("2m", "4k"), ("2m", "thp"))
 # A process of 1 GiB takes up to ten seconds, most of them a guest's first faults.
-MOST_QUICK_BYTES = 256 << 20
+MAX_QUICK_GUEST_BYTES = 256 << 20
 NUMA_BYTES = 256 << 20
 NUMA_PLACEMENTS = (
     "local-local",
@@ -83,7 +83,7 @@ def coarse_lines(scope: Scope) -> list[int]:
     inside the STLB to the largest."""
     top, dense = scope.most_lines, scope.lines(DENSE_BELOW_BYTES)
     if not scope.is_fine:
-        top = min(top, scope.lines(MOST_QUICK_BYTES))
+        top = min(top, scope.lines(MAX_QUICK_GUEST_BYTES))
     inside = dense // SMALLEST_LINES
     if scope.entries:
         inside = 1 << (max(scope.entries[-1], 2 * SMALLEST_LINES) // 2).bit_length() - 1

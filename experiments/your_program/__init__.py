@@ -2,9 +2,9 @@
 
 from experiments.your_program import claims, grid, programs
 from experiments.your_program.analysis import Analysis
-from experiments.your_program.cases import CASES
-from experiments.your_program.programs import Programs
+from experiments.your_program.cases import PROGRAM_CASES
+from experiments.your_program.programs import ProgramsDocument
 from experiments.your_program.quantities import Quantities
 
-DOCUMENTS = {"your_program": Programs}  # beside the rows: name -> model
-DOCUMENT_TEXTS = tuple(CASES)  # the texts in them that are this project's own
+DOCUMENTS = {"your_program": ProgramsDocument}  # beside the rows: name -> model
+DOCUMENT_TEXTS = tuple(PROGRAM_CASES)  # the texts in them that are this project's own

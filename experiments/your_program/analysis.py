@@ -9,14 +9,14 @@ from typing import Any
 import pandas as pd
 from scipy.stats import binomtest
 
-from experiments.your_program.cases import CASES
+from experiments.your_program.cases import PROGRAM_CASES
 from experiments.your_program.programs import (
     DOCUMENT_NAME,
-    Profile,
-    Programs,
-    Result,
+    ProgramResult,
+    ProgramsDocument,
+    SampledProfile,
     is_document_complete,
-    make,
+    make_programs_document,
 )
 from tlb.report import analysis
 from tlb.report.chapter import Chapter
@@ -39,7 +39,7 @@ class Analysis(analysis.Analysis):
         frame: pd.DataFrame,
         about: Chapter,
         minutes: float = 0.0,
-        wanted: Collection[str] = CASES,
+        wanted: Collection[str] = PROGRAM_CASES,
     ):
         """minutes: to measure in, where machine is "this" and has no document of its present state;
         0 measures nothing. wanted: the programs to measure."""
@@ -47,19 +47,19 @@ class Analysis(analysis.Analysis):
         self.minutes, self.wanted = minutes, wanted
 
     @cached_property
-    def programs(self) -> Programs:
+    def programs(self) -> ProgramsDocument:
         """The document, measured again if programs were added since, or for more minutes. Raises
         Unavailable("no-data")."""
 
         def measure(profile: object) -> dict[str, Any]:
             if not self.minutes:
                 raise Unavailable("no-data", "`tlb run your_program` measures the programs")
-            return make(self.minutes, self.wanted)
+            return make_programs_document(self.minutes, self.wanted)
 
         def whole(known: dict[str, Any]) -> bool:
             return is_document_complete(known, self.minutes, self.wanted)
 
-        return self.document(DOCUMENT_NAME, measure, Programs, whole)
+        return self.document(DOCUMENT_NAME, measure, ProgramsDocument, whole)
 
     @cached_property
     def trials(self) -> pd.DataFrame:
@@ -69,7 +69,9 @@ class Analysis(analysis.Analysis):
         median, low and high; memory and faults: with large pages over without; large: their share
         of resident memory then; again: whether an earlier one is of the same program."""
         document = if_available(lambda: self.programs)
-        rows = [_row(each) for each in (document.told if document else ()) if each.case in CASES]
+        rows = [
+            _row(each) for each in (document.told if document else ()) if each.case in PROGRAM_CASES
+        ]
         yes_or_no = dict.fromkeys(("ours", "again", "changes_pages", "alike"), bool)
         return pd.DataFrame(rows, columns=COLUMNS).astype(yes_or_no)
 
@@ -85,9 +87,9 @@ class Analysis(analysis.Analysis):
     def lacking(self) -> dict[str, str]:
         """Reason codes by the cases that were not measured; no-data for those newer than the
         document. Raises Unavailable("no-data")."""
-        reasons = dict.fromkeys(CASES, "no-data") | self.programs.lacking
+        reasons = dict.fromkeys(PROGRAM_CASES, "no-data") | self.programs.lacking
         measured = {each.case for each in self.programs.told}
-        return {name: reasons[name] for name in CASES if name not in measured}
+        return {name: reasons[name] for name in PROGRAM_CASES if name not in measured}
 
     def gain(self, case: str) -> Interval:
         """Return how many times as fast a program is. Raises Unavailable with the reason."""
@@ -95,11 +97,11 @@ class Analysis(analysis.Analysis):
         if not len(rows):
             why = self.lacking.get(case, "no-data")
             # More time for the book would not give this chapter more.
-            raise Unavailable("no-data" if why == "no-time" else why, CASES[case].title)
+            raise Unavailable("no-data" if why == "no-time" else why, PROGRAM_CASES[case].title)
         return rows["gain"].iloc[0]
 
     @cached_property
-    def profile(self) -> Profile:
+    def profile(self) -> SampledProfile:
         """Samples of a chase by a clock."""
         if self.programs.profile is None:
             raise Unavailable(self.programs.lacking.get("profile", "no-data"))
@@ -121,11 +123,11 @@ class Analysis(analysis.Analysis):
     def tables_of_others(self) -> dict[str, int]:
         """Bytes of page tables at their peak, without large pages, of the programs of others, each
         once, by case. Raises Unavailable("no-data")."""
-        once = [one for one in self.programs.told if not CASES[one.case].ours]
+        once = [one for one in self.programs.told if not PROGRAM_CASES[one.case].ours]
         return {
-            one.case: (one.with_lever if CASES[one.case].takes else one.without).table_bytes
+            one.case: (one.with_lever if PROGRAM_CASES[one.case].takes else one.without).table_bytes
             for one in once
-            if not CASES[one.case].again
+            if not PROGRAM_CASES[one.case].again
         }
 
     def of_pages(self, ours: bool | None = None) -> pd.DataFrame:
@@ -142,8 +144,8 @@ def _ratio(part: float, whole: float) -> float:
     return part / whole if whole else float("nan")
 
 
-def _row(result: Result) -> dict[str, Any]:
-    case, base, large = CASES[result.case], result.without, result.with_lever
+def _row(result: ProgramResult) -> dict[str, Any]:
+    case, base, large = PROGRAM_CASES[result.case], result.without, result.with_lever
     gain = result.interval if case.takes else NO_GAIN / result.interval
     if case.takes:
         base, large = large, base

@@ -9,13 +9,13 @@ from pathlib import Path
 from string import Template
 from typing import Any, NamedTuple
 
-from tlb.measure.build import FLAGS, KERNELS
+from tlb.measure.build import COMPILER_FLAGS, KERNELS_FOLDER
 from tlb.measure.toolchains import Toolchain
 
-SOURCES = KERNELS / "programs"
+PROGRAM_SOURCES = KERNELS_FOLDER / "programs"
 
 
-class Case(NamedTuple):
+class ProgramCase(NamedTuple):
     """A program with a lever. In commands, `@` is the folder of its input or of what was built."""
 
     title: str
@@ -41,12 +41,12 @@ class Case(NamedTuple):
 ADVISED = "huge pages, advised as memory is mapped"
 
 
-def _advised(title: str, tool: Toolchain, metric: str = "", **more: Any) -> Case:
-    return Case(title, tool, "advise", ADVISED, metric, **more)
+def _advised(title: str, tool: Toolchain, metric: str = "", **more: Any) -> ProgramCase:
+    return ProgramCase(title, tool, "advise", ADVISED, metric, **more)
 
 
 def c_program(name: str, *words: str) -> Toolchain:
-    compile_words = (*FLAGS, "-pthread", "-o", f"@/{name}")
+    compile_words = (*COMPILER_FLAGS, "-pthread", "-o", f"@/{name}")
     return Toolchain("C", f"{name}.c", (), compile_words, (f"@/{name}", *words), "gcc libc6-dev")
 
 
@@ -143,29 +143,29 @@ _JAVA = "default-jdk-headless"
 HEAPS = {"jvm-start": 1, "jvm-start-2": 2, "jvm-start-4": 4, "jvm-start-8": 8}  # of a JVM, in GiB
 
 
-def _heap(gib: int) -> Case:
+def _heap(gib: int) -> ProgramCase:
     run = f"java -Xms{gib}g -Xmx{gib}g -XX:+AlwaysPreTouch -version"
     tool, title = _others("Java", "java --version", run, _JAVA), f"a JVM that touches {gib} GiB"
     does = "its heap on huge pages"
-    return Case(f"{title} and exits", tool, "jvm", does, holds_gib=gib + 1, again=gib > 1)
+    return ProgramCase(f"{title} and exits", tool, "jvm", does, holds_gib=gib + 1, again=gib > 1)
 
 
 JOINED = "memory collapsed into huge pages from outside"
-POOL = "RULES=pool"
+POOL_LEVER = "RULES=pool"
 _MAPPINGS = {
     "RULES=large": "the slice in a mapping that is advised",
-    POOL: "the slice in a mapping from the pool",
+    POOL_LEVER: "the slice in a mapping from the pool",
 }
 
 
-def _rules(title: str, lever: str, transactions: str, stream: str) -> Case:
+def _rules(title: str, lever: str, transactions: str, stream: str) -> ProgramCase:
     tool = _go("rules_engine", _GIB, transactions, stream)
     title, again = f"a rules engine{title}", bool(title)
-    return Case(title, tool, lever, _MAPPINGS[lever], _TRANSACTION, again=again)
+    return ProgramCase(title, tool, lever, _MAPPINGS[lever], _TRANSACTION, again=again)
 
 
 # The order is that of measuring: where the time is short, the last ones are left out.
-CASES = {
+PROGRAM_CASES = {
     "fare-cache": _advised(
         "a fare cache, every key alike", c_program(_FARES, _GIB, "6000000", "0"), _LOOK_UP
     ),
@@ -178,7 +178,7 @@ CASES = {
         "CPython's dictionary",
         _others("Python", f"{_PYTHON} --version", f"{_PYTHON} -c", "python3", _DICT),
     ),
-    "sharded": Case(
+    "sharded": ProgramCase(
         "64 threads over 256 MiB",
         c_program("sharded", str(1 << 28), "64", "80000"),
         "SHARDED=1",
@@ -187,16 +187,16 @@ CASES = {
     ),
     "rules": _rules("", "RULES=large", "800000", "0"),
     "rustc": _advised("rustc -O", _others("Rust", "rustc --version", _RUSTC, "rustc")),
-    "javac": Case(
+    "javac": ProgramCase(
         "javac",
         _others("Java", "javac -version", "javac -d @ @/Large.java", _JAVA),
         "jvm",
         "its JVM's heap on huge pages",
     ),
-    "gofmt": Case(
+    "gofmt": ProgramCase(
         "gofmt", _others("Go", "go version", "gofmt -l @/large.go", "golang-go"), "collapse", JOINED
     ),
-    "numpy": Case(
+    "numpy": ProgramCase(
         "NumPy, random indices",
         _others("Python", _NUMPY_VERSION, f"{_PYTHON} -c", "python3-numpy", _TAKE),
         "numpy-off",
@@ -215,7 +215,7 @@ CASES = {
         "xz", _others("C", "xz --version", "xz -6 --threads=1 --stdout @/less.txt", "xz-utils")
     ),
     "join": _advised("a hash join", c_program("hash_join", "4000000"), "ns a row"),
-    "join-parts": Case(
+    "join-parts": ProgramCase(
         "a hash join, by parts",
         c_program("hash_join", "4000000"),
         "JOIN=partitioned",
@@ -229,7 +229,9 @@ CASES = {
     "go-map": _advised(
         "Go's map of 1 GiB", _go("go_map", "6500000", "1500000", "2000000", cgo=1), _LOOK_UP
     ),
-    "go-vet": Case("go vet", _others("Go", "go version", _VET, "golang-go"), "collapse", JOINED),
+    "go-vet": ProgramCase(
+        "go vet", _others("Go", "go version", _VET, "golang-go"), "collapse", JOINED
+    ),
     "redis": _advised("redis, filled and read", _REDIS, driver=tuple(shlex.split(_REDIS_CLIENT))),
     "redis-save": _advised(
         "redis, written while it saves",
@@ -238,8 +240,8 @@ CASES = {
         driver=(sys.executable, "-c", _SAVE, "@"),
         again=True,
     ),
-    "rules-pool": _rules(" on the pool", POOL, "800000", "0"),
-    "rules-pool-beside": _rules(" on the pool beside a stream", POOL, "500000", "1"),
+    "rules-pool": _rules(" on the pool", POOL_LEVER, "800000", "0"),
+    "rules-pool-beside": _rules(" on the pool beside a stream", POOL_LEVER, "500000", "1"),
     **{name: _heap(gib) for name, gib in HEAPS.items() if gib > 1},
 }
 

@@ -6,7 +6,7 @@ from statistics import median
 
 from experiments.your_program.analysis import NO_GAIN, Analysis
 from tlb.report.verdicts import Answer, Band, claim, counted, inside
-from tlb.system.prose import in_words, many
+from tlb.system.prose import count_in_words, number_in_words
 from tlb.system.reasons import Unavailable, required
 from tlb.system.units import format_size
 
@@ -29,12 +29,14 @@ def walks_hide_from_profilers(a: Analysis, band: Band) -> Answer:
 def page_tables_take_a_few_megabytes(a: Analysis, band: Band) -> Answer:
     sizes = a.tables_of_others
     if len(sizes) < LEAST_PROGRAMS:
-        raise Unavailable("too-few-points", f"{in_words(len(sizes))} programs of others were run")
+        raise Unavailable(
+            "too-few-points", f"{number_in_words(len(sizes))} programs of others were run"
+        )
     typical = median(sizes.values())
     return counted(
         typical,
         band,
-        f"The page tables of {in_words(len(sizes))} programs of others take up to "
+        f"The page tables of {number_in_words(len(sizes))} programs of others take up to "
         f"{max(sizes.values()) / 1e6:.1f} MB, and {typical / 1e6:.1f} MB in the median.",
     )
 
@@ -54,9 +56,9 @@ def large_pages_boost(a: Analysis, band: Band, much_bytes: float = MUCH_BYTES) -
     large = others[others["resident_bytes"] >= much_bytes]
     rows = required(large, "no program with much data was measured")
     return [inside(gain, *band) for gain in rows["gain"]], (
-        f"Of {in_words(len(rows))} programs of others with {format_size(int(much_bytes))} and "
-        f"more, large pages make {many(int(rows['faster'].sum()))} faster and "
-        f"{many(int(rows['slower'].sum()))} slower."
+        f"Of {number_in_words(len(rows))} programs of others with {format_size(int(much_bytes))} and "
+        f"more, large pages make {count_in_words(int(rows['faster'].sum()))} faster and "
+        f"{count_in_words(int(rows['slower'].sum()))} slower."
     )
 
 

@@ -14,17 +14,23 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from experiments.your_program import cases
-from experiments.your_program.cases import CASES, POOL, SOURCES, Case
+from experiments.your_program.cases import POOL_LEVER, PROGRAM_CASES, PROGRAM_SOURCES, ProgramCase
 from tlb.machine import host, pools
 from tlb.measure import toolchains
-from tlb.measure.granted_pages import SurveyDocument, survey_fields
+from tlb.measure.granted_pages import SurveyDocument, survey_header
 from tlb.measure.measuring_setup import usable_bytes
-from tlb.measure.record import Count, Positive
-from tlb.measure.toolchains import Toolchain, build_once, clean_environment, in_folder, run_tool
+from tlb.measure.record import Count, PositiveCount
+from tlb.measure.toolchains import (
+    Toolchain,
+    build_once,
+    clean_environment,
+    run_tool,
+    words_in_folder,
+)
 from tlb.programs.levers import lever
-from tlb.programs.runs import Conditions, Driver
-from tlb.programs.trial import Aim, Trial, Verdict, attempt
-from tlb.programs.trial_report import side
+from tlb.programs.runs import RunConditions, ServerDriver
+from tlb.programs.trial import Trial, TrialAim, Verdict, run_trial
+from tlb.programs.trial_report import summary_of_side
 from tlb.stats.intervals import Interval
 from tlb.stats.pairs import LEAST_PAIRS
 from tlb.system import procfs
@@ -53,7 +59,7 @@ class Side(BaseModel, extra="forbid", frozen=True, strict=True):
     minor_faults: Annotated[float, Field(ge=0)]
 
 
-class Result(BaseModel, extra="forbid", frozen=True, strict=True):
+class ProgramResult(BaseModel, extra="forbid", frozen=True, strict=True):
     """One program with and without its lever."""
 
     case: str
@@ -61,7 +67,7 @@ class Result(BaseModel, extra="forbid", frozen=True, strict=True):
     verdict: Verdict
     # With the lever over without: the value, its interval and that one's coverage.
     ratio: Annotated[list[float], Field(min_length=4, max_length=4)]
-    pairs: Positive
+    pairs: PositiveCount
     without: Side
     with_lever: Side
     alike: bool  # in what it wrote; where its number was compared, but for digits
@@ -73,21 +79,21 @@ class Result(BaseModel, extra="forbid", frozen=True, strict=True):
         return Interval(value, low, high, coverage)
 
 
-class Profile(BaseModel, extra="forbid", frozen=True, strict=True):
+class SampledProfile(BaseModel, extra="forbid", frozen=True, strict=True):
     """What profiled_chase prints: ticks of a sampling clock, and those at the commonest
     instruction."""
 
-    ticks: Positive
-    most: Positive
+    ticks: PositiveCount
+    most: PositiveCount
     last: Literal[1]
 
 
-class Programs(SurveyDocument, frozen=True):
+class ProgramsDocument(SurveyDocument, frozen=True):
     """The document. lacking: reason codes by the names of cases, and of "profile"."""
 
     minutes: Annotated[float, Field(gt=0)]
-    told: list[Result]
-    profile: Profile | None
+    told: list[ProgramResult]
+    profile: SampledProfile | None
     lacking: dict[str, str]
 
 
@@ -95,8 +101,8 @@ def _tell(line: str) -> None:
     print(line, file=sys.stderr)
 
 
-def make(
-    minutes: float, names: Collection[str] = CASES, tell: Callable[[str], object] = _tell
+def make_programs_document(
+    minutes: float, names: Collection[str] = PROGRAM_CASES, tell: Callable[[str], object] = _tell
 ) -> dict[str, Any]:
     """Return the document of the named programs and, if these are all, of a profile. Each program
     gets its share of the minutes that are left; those for which no time is left are left out, as no-time. Raises
@@ -106,11 +112,11 @@ def make(
         raise Unavailable("not-linux")
     tell(f"Measuring {len(names)} programs, in about {minutes:g} min.")
     end_s, profiled = time.monotonic() + 60 * minutes, None
-    shares = len(names) + (2 if {*CASES} <= {*names} else 0)  # the profile takes two
-    results, lacking = list[Result](), dict[str, str]()
+    shares = len(names) + (2 if {*PROGRAM_CASES} <= {*names} else 0)  # the profile takes two
+    results, lacking = list[ProgramResult](), dict[str, str]()
     with measuring_lock():
         for number, name in enumerate(names):
-            case, left_s = CASES[name], end_s - time.monotonic()
+            case, left_s = PROGRAM_CASES[name], end_s - time.monotonic()
             try:
                 if usable_bytes(inspected) < case.holds_gib << 30:
                     raise Unavailable("memory-short", f"it holds up to {case.holds_gib} GiB")
@@ -123,38 +129,40 @@ def make(
                 lacking[name] = why.code
                 tell(f"{case.title}: {why}")
         try:
-            profiled = profile(usable_bytes(inspected)) if {*CASES} <= {*names} else None
+            profiled = profile(usable_bytes(inspected)) if {*PROGRAM_CASES} <= {*names} else None
         except Unavailable as why:
             lacking["profile"] = why.code
             tell(f"Profile: {why}")
-    return Programs(
-        **survey_fields(inspected), minutes=minutes, told=results, profile=profiled, lacking=lacking
+    return ProgramsDocument(
+        **survey_header(inspected), minutes=minutes, told=results, profile=profiled, lacking=lacking
     ).model_dump(mode="json")
 
 
-def measure(name: str, case: Case, minutes: float) -> Result:
+def measure(name: str, case: ProgramCase, minutes: float) -> ProgramResult:
     """Measure one program with and without its lever. Raises Unavailable: no-toolchain, no-time,
-    pool-empty, and what `attempt` and the lever raise."""
+    pool-empty, and what `run_trial` and the lever raise."""
     pool = pools.look().get("2m")
-    if case.lever == POOL and (pool is None or pool.left * HUGE_PAGE < RULES_BYTES):
+    if case.lever == POOL_LEVER and (pool is None or pool.left * HUGE_PAGE < RULES_BYTES):
         raise Unavailable("pool-empty", f"{format_size(RULES_BYTES)} of 2 MiB pages are to be free")
     version, command, driver = ready(case)
     change = lever("env", [case.lever]) if "=" in case.lever else lever(case.lever, [])
     metric = re.compile(re.escape(case.metric) + r": ([0-9.]+)") if case.metric else None
-    client = Driver(driver) if driver else None
-    aim = Aim(command, change, WITHIN, minutes, driver=client, conditions=Conditions(metric=metric))
+    client = ServerDriver(driver) if driver else None
+    aim = TrialAim(
+        command, change, WITHIN, minutes, driver=client, conditions=RunConditions(metric=metric)
+    )
     try:
-        trial = attempt(aim)
+        trial = run_trial(aim)
     except Unavailable as why:
         if why.code != "program-endless":
             raise
         # In fragmented memory Linux compacts gigabytes before a first run can end; a second run
         # finds them compacted.
-        trial = attempt(aim)
+        trial = run_trial(aim)
     return summary(name, version, trial)
 
 
-def summary(name: str, version: str, trial: Trial) -> Result:
+def summary(name: str, version: str, trial: Trial) -> ProgramResult:
     """Return a trial as a row. Raises Unavailable: no-time if there are too few pairs for a
     verdict, program-missing if a run failed, program-short if its memory was never seen."""
     if len(trial.pairs) < LEAST_PAIRS:
@@ -165,7 +173,7 @@ def summary(name: str, version: str, trial: Trial) -> Result:
     digest = "digest" if trial.aim.metric is trial.aim.driver is None else "digest_of_words"
     written = {getattr(run.written[0], digest) for on in (False, True) for run in trial.runs(on)}
     ratio = trial.ratio()
-    return Result(
+    return ProgramResult(
         case=name,
         version=version,
         verdict=trial.verdict,
@@ -179,7 +187,7 @@ def summary(name: str, version: str, trial: Trial) -> Result:
 
 
 def _side(trial: Trial, on: bool) -> Side:
-    found = side(trial, on)
+    found = summary_of_side(trial, on)
     if found.peak is None:
         raise Unavailable("program-short", "it ended before a look")
     return Side(
@@ -191,7 +199,7 @@ def _side(trial: Trial, on: bool) -> Side:
     )
 
 
-def ready(case: Case) -> tuple[str, list[str], list[str]]:
+def ready(case: ProgramCase) -> tuple[str, list[str], list[str]]:
     """Write or compile what a program needs; return its version, its command and its driver's.
     Raises Unavailable: no-toolchain, disk-full, disk-read-only."""
     tool = case.tool
@@ -203,26 +211,26 @@ def ready(case: Case) -> tuple[str, list[str], list[str]]:
         folder = build_once(
             "program-inputs", [inspect.getsource(cases).encode()], cases.write_inputs
         )
-    return version, in_folder(tool.run, folder), in_folder(case.driver, folder)
+    return version, words_in_folder(tool.run, folder), words_in_folder(case.driver, folder)
 
 
 def compiled(tool: Toolchain) -> tuple[str, Path]:
     """Return `toolchains.compile_program` of one of our own programs."""
-    source = SOURCES / tool.source
+    source = PROGRAM_SOURCES / tool.source
     return toolchains.compile_program(tool, source, f"program-{source.stem}")
 
 
-def profile(room_bytes: int) -> Profile:
+def profile(room_bytes: int) -> SampledProfile:
     """Sample a chase over as much as the source's cache. Raises Unavailable: memory-short,
     kernel-garbage, kernel-hung, no-toolchain."""
     if room_bytes < PROFILE_BYTES:
         raise Unavailable("memory-short", f"the chase is over {format_size(PROFILE_BYTES)}")
-    command, limit_s = in_folder(PROFILE.run, compiled(PROFILE)[1]), PROFILE_LIMIT_S
+    command, limit_s = words_in_folder(PROFILE.run, compiled(PROFILE)[1]), PROFILE_LIMIT_S
     try:
         done = subprocess.run(
             command, capture_output=True, timeout=limit_s, env=clean_environment()
         )
-        return Profile.model_validate_json(done.stdout)
+        return SampledProfile.model_validate_json(done.stdout)
     except subprocess.TimeoutExpired:
         raise Unavailable("kernel-hung", "profiled_chase") from None
     except ValueError:
@@ -231,7 +239,7 @@ def profile(room_bytes: int) -> Profile:
 
 
 def is_document_complete(
-    known: dict[str, Any], minutes: float, wanted: Collection[str] = CASES
+    known: dict[str, Any], minutes: float, wanted: Collection[str] = PROGRAM_CASES
 ) -> bool:
     """Return whether a document has all wanted programs and took as many minutes; any has if there
     are no minutes to measure in."""

@@ -1,7 +1,7 @@
 """What the chapter about whole programs says of a machine."""
 
 from tlb.report import quantities
-from tlb.report.quantities import Measured
+from tlb.report.quantities import QuantityDeclaration
 
 
 class Quantities(quantities.Quantities):
@@ -9,24 +9,26 @@ class Quantities(quantities.Quantities):
     if nothing else is named. Others' programs count if a tenth of their memory was on huge
     pages, each once."""
 
-    others = Measured("programs of others tried on huge pages", "")
-    clear_others = Measured("of these, faster or slower by more than 3%", "")
-    edge_others = Measured("of these, faster or slower, but maybe by less", "")
-    same_others = Measured("of these, no different", "")
-    undecided_others = Measured("of these, undecided", "")
-    least_pairs = Measured("fewest pairs of runs of a program", "")
-    most_pairs = Measured("most pairs of runs of a program", "")
-    jvm_gain = Measured("gain of a JVM that touches 1 GiB and exits", "times", 1)
-    jvm_8_gib_gain = Measured("gain of a JVM that touches 8 GiB and exits", "times", 1)
-    larger_others = Measured("of these, with over 5% more memory at their peak", "")
-    most_growth = Measured("the most that one of these grew", "times", 2)
-    most_growth_1_gb = Measured("the most that any run of 1 GB and more grew", "times", 2)
-    profile_share = Measured("samples of a chase at a single instruction", "share")
-    join_gain = Measured("gain of a hash join, a row", "times", 2)
-    fares_gain = Measured("gain of a fare cache of 1 GiB, a look-up", "times", 2)
-    hot_fares_gain = Measured("gain of one with nine in ten of few keys", "times", 2)
-    rules_gain = Measured("gain of a rules engine of 1 GiB, a transaction", "times", 2)
-    pool_rules_gain = Measured("gain of it on pages of the pool", "times", 2)
-    map_gain = Measured("gain of Go's map of 1 GiB, a look-up", "times", 2)
-    parts_gain = Measured("gain of the join by partitioning, on huge pages", "times", 1)
-    sharded_gain = Measured("gain of 64 threads by a part for each, a read", "times", 1)
+    others = QuantityDeclaration("programs of others tried on huge pages", "")
+    clear_others = QuantityDeclaration("of these, faster or slower by more than 3%", "")
+    edge_others = QuantityDeclaration("of these, faster or slower, but maybe by less", "")
+    same_others = QuantityDeclaration("of these, no different", "")
+    undecided_others = QuantityDeclaration("of these, undecided", "")
+    least_pairs = QuantityDeclaration("fewest pairs of runs of a program", "")
+    most_pairs = QuantityDeclaration("most pairs of runs of a program", "")
+    jvm_gain = QuantityDeclaration("gain of a JVM that touches 1 GiB and exits", "times", 1)
+    jvm_8_gib_gain = QuantityDeclaration("gain of a JVM that touches 8 GiB and exits", "times", 1)
+    larger_others = QuantityDeclaration("of these, with over 5% more memory at their peak", "")
+    most_growth = QuantityDeclaration("the most that one of these grew", "times", 2)
+    most_growth_1_gb = QuantityDeclaration(
+        "the most that any run of 1 GB and more grew", "times", 2
+    )
+    profile_share = QuantityDeclaration("samples of a chase at a single instruction", "share")
+    join_gain = QuantityDeclaration("gain of a hash join, a row", "times", 2)
+    fares_gain = QuantityDeclaration("gain of a fare cache of 1 GiB, a look-up", "times", 2)
+    hot_fares_gain = QuantityDeclaration("gain of one with nine in ten of few keys", "times", 2)
+    rules_gain = QuantityDeclaration("gain of a rules engine of 1 GiB, a transaction", "times", 2)
+    pool_rules_gain = QuantityDeclaration("gain of it on pages of the pool", "times", 2)
+    map_gain = QuantityDeclaration("gain of Go's map of 1 GiB, a look-up", "times", 2)
+    parts_gain = QuantityDeclaration("gain of the join by partitioning, on huge pages", "times", 1)
+    sharded_gain = QuantityDeclaration("gain of 64 threads by a part for each, a read", "times", 1)

@@ -23,7 +23,7 @@ from tlb.fleet.add import add
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.measure.store import Store
-from tlb.system.reasons import REASONS, Unavailable
+from tlb.system.reasons import REASON_TEXTS, Unavailable
 
 REFUSED = {"bundle-unsafe", "bundle-foreign", "bundle-private", "bundle-impossible"}
 PUBLISHED = Store(ROOT / "data")
@@ -87,11 +87,11 @@ def test_names_in_a_description_are_left_out_and_rows_keep_their_state(name, tmp
     }
     host = Stated(changes=changes).host()
     store = Store(tmp_path)
-    rows = [bundles.row(64, state=hosts.state(host), compiler=f"gcc: gcc ({name}) 12.2.0")]
+    rows = [bundles.row(64, state=hosts.state_digest(host), compiler=f"gcc: gcc ({name}) 12.2.0")]
     content, _ = bundle.make(store, bundles.filled(store, host, rows))
     read = bundle.read(content)
     text = json.dumps(read.host.model_dump(mode="json")) + read.rows[0][0].model_dump_json()
-    assert name not in text and read.rows[0][0].state == hosts.state(read.host)
+    assert name not in text and read.rows[0][0].state == hosts.state_digest(read.host)
     assert read.host.c_compiler == "gcc 12.2.0" and read.host.kernel_release == "6.1.0"
 
 
@@ -319,7 +319,7 @@ def test_a_hostile_bundle_is_refused_in_one_sentence(name, tmp_path):
         bundle.read_file(path)
     assert why.value.code in REFUSED
     assert str(why.value).isprintable() and len(str(why.value)) < 600
-    assert str(why.value).endswith(REASONS[why.value.code].remedy)
+    assert str(why.value).endswith(REASON_TEXTS[why.value.code].remedy)
 
 
 def test_there_are_a_hundred_hostile_bundles():

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.measures, pytest.mark.slow]
 @needs_c
 def test_any_detail_is_valid_json(tmp_path):
     (tmp_path / "lacks.c").write_text(
-        f'#include "{build.KERNELS}/arguments.h"\n'
+        f'#include "{build.KERNELS_FOLDER}/arguments.h"\n'
         'int main(int argc, char **argv) { unavailable("kvm-permission", "%s", argv[argc - 1]); }\n'
     )
     lacks = compiled(tmp_path / "lacks.c", tmp_path / "lacks", "-Wno-unused-function")

@@ -60,7 +60,7 @@ MTHP = [
 @needs_c
 def test_a_size_that_inherits_is_on_where_transparent_huge_pages_are(tmp_path):
     text, path = (
-        (build.KERNELS / "pages.h").read_text(),
+        (build.KERNELS_FOLDER / "pages.h").read_text(),
         '#define THP "/sys/kernel/mm/transparent_hugepage/"',
     )
     assert text.count(path) == 1
@@ -123,7 +123,7 @@ def test_a_range_is_cut_so_that_its_page_size_is_the_largest_that_is_on_and_fits
             "[madvise] never\n" if size in on else "madvise [never]\n"
         )
     total = 5 << 20
-    for header in build.KERNELS.glob("*.h"):
+    for header in build.KERNELS_FOLDER.glob("*.h"):
         (tmp_path / header.name).write_text(
             header.read_text().replace('"/sys/kernel/mm/transparent_hugepage/"', f'"{tmp_path}/"')
         )

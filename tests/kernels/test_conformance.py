@@ -82,7 +82,7 @@ def did(program: Path, case: str) -> dict[str, Any]:
     """What a kernel's program reports of a case, and how it asked for memory and the time."""
     if "thp" in case.split():
         needs_thp()
-    library = build.library(ROOT / "tests/support/watched_calls.c")
+    library = build.preload_library(ROOT / "tests/support/watched_calls.c")
     with tempfile.TemporaryFile() as file:
         environment = os.environ | {"LD_PRELOAD": str(library), "WATCHED_FD": str(file.fileno())}
         done = subprocess.run(
@@ -131,7 +131,10 @@ def test_a_kernel_does_what_rows_of_its_version_were_measured_by(vector, case):
 def test_the_vector_has_every_kernel_in_c_but_those_that_no_machine_must_be_able_to_run():
     named = {case.split()[0] for case in CASES}
     left_out = {"collapse_chase", "guest_chase", "numa_chase", "page_fault"}
-    assert {path.stem for path in build.KERNELS.glob("*.c")} - named == {*left_out, "session"}
+    assert {path.stem for path in build.KERNELS_FOLDER.glob("*.c")} - named == {
+        *left_out,
+        "session",
+    }
 
 
 # Not table_chase, which an emulator takes 20 s to map, nor what it cannot do: MADV_FREE,

@@ -38,7 +38,7 @@ uint64_t build(char *memory, uint64_t at, uint64_t room, int leaf, int levels, u
 def builder(tmp_path_factory) -> ctypes.CDLL:
     folder = tmp_path_factory.mktemp("tables")
     (folder / "tables.c").write_text(EXPORTED)
-    flags = ("-shared", "-fPIC", f"-I{build.KERNELS}")
+    flags = ("-shared", "-fPIC", f"-I{build.KERNELS_FOLDER}")
     library = ctypes.CDLL(str(compiled(folder / "tables.c", folder / "tables.so", *flags)))
     library.room_for.restype = library.build.restype = ctypes.c_uint64
     library.room_for.argtypes = [ctypes.c_uint64, ctypes.c_int, ctypes.c_int]
@@ -170,4 +170,4 @@ def test_the_program_stands_by_the_offsets_that_its_structure_has(tmp_path):
             ['#include "guest.h"', "#include <stddef.h>", *checks, "int main(void) { return 0; }\n"]
         )
     )
-    compiled(tmp_path / "offsets.c", tmp_path / "offsets", f"-I{build.KERNELS}")
+    compiled(tmp_path / "offsets.c", tmp_path / "offsets", f"-I{build.KERNELS_FOLDER}")

@@ -4,12 +4,12 @@ whole."""
 import pytest
 from support.kernels import changed, checksum, measured, needs_c, run_program, visits
 
-from tlb.measure.catalogue import CATALOGUE
+from tlb.measure.catalogue import KERNEL_DECLARATIONS
 from tlb.measure.plan import seed_of
 from tlb.measure.record import Point
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring, needs_c]
-MODES = CATALOGUE["page_store"].modes
+MODES = KERNEL_DECLARATIONS["page_store"].modes
 
 
 @pytest.mark.parametrize("layout", ["spread", "packed"])

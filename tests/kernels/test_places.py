@@ -46,7 +46,7 @@ def library(tmp_path_factory) -> ctypes.CDLL:
     """places_in() and line_offset() of placement.h, for many lines."""
     folder = tmp_path_factory.mktemp("places")
     (folder / "places.c").write_text(
-        f'#include "{build.KERNELS}/placement.h"\n'
+        f'#include "{build.KERNELS_FOLDER}/placement.h"\n'
         "void at(uint64_t *lines, uint64_t n, int packed, uint64_t stride, uint64_t page)\n"
         "{ struct places p = places_in(packed, stride, page);\n"
         "  for (uint64_t i = 0; i < n; i++) lines[i] = line_offset(&p, lines[i]); }\n"

@@ -58,7 +58,9 @@ FAILING = {
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory) -> Path:
-    return compiled(build.KERNELS / "session.c", tmp_path_factory.mktemp("session") / "session")
+    return compiled(
+        build.KERNELS_FOLDER / "session.c", tmp_path_factory.mktemp("session") / "session"
+    )
 
 
 def answers(
@@ -157,7 +159,7 @@ static FILE *watched(const char *path, const char *mode) /* says when smaps is r
 def watched(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("watched")
     (folder / "watched.c").write_text(
-        f'#define _GNU_SOURCE{WATCHED}#include "{build.KERNELS}/session.c"\n'
+        f'#define _GNU_SOURCE{WATCHED}#include "{build.KERNELS_FOLDER}/session.c"\n'
     )
     return compiled(folder / "watched.c", folder / "watched")
 

@@ -57,7 +57,7 @@ REJECTING = (2**30 + 1, 2**31 - 1, 2**30, 1)  # the first of them rejects half o
 @needs_c
 def test_c_draws_below_large_bounds_as_the_oracle_does(tmp_path):
     (tmp_path / "draws.c").write_text(
-        f'#define main kernel_main\n#include "{build.KERNELS}/random_touch.c"\n#undef main\n'
+        f'#define main kernel_main\n#include "{build.KERNELS_FOLDER}/random_touch.c"\n#undef main\n'
         "int main(int argc, char **argv) { uint64_t seed = 11; for (int i = 0; argc > 1 && i < 2000; i++)"
         ' printf("%" PRIu32 "\\n", next_int(&seed, (uint32_t)atoll(argv[1]))); return 0; }\n'
     )

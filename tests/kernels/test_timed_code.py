@@ -15,7 +15,7 @@ from support.common import needs_c
 
 from tlb.machine.compiler import compiler
 from tlb.measure import build, namespaces
-from tlb.measure.catalogue import CATALOGUE
+from tlb.measure.catalogue import KERNEL_DECLARATIONS
 from tlb.measure.record import Point
 
 DIGESTS = Path(__file__).with_name("timed_code.json")
@@ -28,7 +28,7 @@ pytestmark = [
 
 POINTS = [
     Point(kernel=name, mode=mode, layout=layout, order=order, lines=64, options=options)
-    for name, kernel in CATALOGUE.items()
+    for name, kernel in KERNEL_DECLARATIONS.items()
     if build.source(name, "c").exists()
     for mode in kernel.modes or ("",)
     if mode not in kernel.played
@@ -41,8 +41,8 @@ POINTS = [
 FUNCTIONS = {
     (point.kernel, function): build.has_session(point)
     for point in POINTS
-    for function in CATALOGUE[point.kernel].timed(point)
-    if not CATALOGUE[point.kernel].in_guest  # whose code is copied into the guest
+    for function in KERNEL_DECLARATIONS[point.kernel].timed(point)
+    if not KERNEL_DECLARATIONS[point.kernel].in_guest  # whose code is copied into the guest
 }
 
 
@@ -64,7 +64,7 @@ def code_of(program: Path, function: str) -> tuple[str, int]:
 )
 def test_a_session_times_the_machine_code_that_its_kernels_own_program_times(kernel, function):
     alone = Path(build.kernel(kernel).command[0])
-    session = Path(build.session(CATALOGUE[kernel].session, "c")[0])
+    session = Path(build.session(KERNEL_DECLARATIONS[kernel].session, "c")[0])
     assert code_of(session, function) == code_of(alone, function)
 
 

@@ -145,7 +145,10 @@ def test_neither_what_runs_nor_a_boot_is_a_state_or_another_machine(tmp_path):
         and (plain.boot_id, len(busy.boot_id)) == ("", 16)
         and "1111" not in busy.boot_id
     )
-    assert (host.state(plain), host.machine_id(plain)) == (host.state(busy), host.machine_id(busy))
+    assert (host.state_digest(plain), host.machine_id(plain)) == (
+        host.state_digest(busy),
+        host.machine_id(busy),
+    )
 
 
 @pytest.mark.parametrize(
@@ -163,7 +166,7 @@ def test_a_published_description_keeps_its_state_and_its_name(machine, state):
         folder / f"machine-{state}.json",
     ]  # the second once another state was published since
     described = {
-        host.state(one): one
+        host.state_digest(one): one
         for path in names
         if path.exists()
         for one in [Host.model_validate(json.loads(path.read_bytes()))]

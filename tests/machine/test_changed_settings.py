@@ -15,7 +15,7 @@ from support.common import refusal
 
 from tlb.machine import changed_settings
 from tlb.machine.changed_settings import borrow, restore
-from tlb.system.reasons import REASONS
+from tlb.system.reasons import REASON_TEXTS
 
 POOL = "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
 SMALL, MIDDLE, LARGE = SIZES = [
@@ -81,7 +81,7 @@ def lend(name: str, wanted: str, root: Path) -> None:
     borrow(name, wanted, root, "try")
 
 
-def give_back(root: Path) -> list[changed_settings.Restored]:
+def give_back(root: Path) -> list[changed_settings.RestoredSetting]:
     return restore(root, "try")
 
 
@@ -102,7 +102,9 @@ def test_somebody_else_s_value_stays_and_is_told(kernel):
     kernel.set(kernel.root, SMALL, "always")
     large, small = give_back(kernel.root)
     assert (large.now, small.now) == ("madvise", "always") and not large.why
-    assert small.why.endswith(REASONS["setting-changed"].remedy) and give_back(kernel.root) == []
+    assert (
+        small.why.endswith(REASON_TEXTS["setting-changed"].remedy) and give_back(kernel.root) == []
+    )
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,9 @@ from support.host import (
 from tlb.machine import host
 from tlb.machine.cpuid import Registers
 from tlb.machine.host import Host
-from tlb.measure.measuring_setup import Rig
+from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.store import Store
-from tlb.system.processes import pinned
+from tlb.system.processes import pinned_to_cpu
 from tlb.system.reasons import Unavailable
 
 CPU = "sys/devices/system/cpu"
@@ -174,7 +174,7 @@ def test_a_rig_measures_on_the_cpu_that_was_inspected_with_the_counters_of_its_p
         "tlb.measure.measuring_setup.perf.plan", lambda name, cpu: asked.append(cpu)
     )
     found = rockchip(tmp_path, range(8), on_each(range(4), big) | on_each(range(4, 8), little))
-    assert (Rig.of(found, Store(tmp_path)).cpu, asked) == (3, [3])
+    assert (MeasuringSetup.of(found, Store(tmp_path)).cpu, asked) == (3, [3])
 
 
 def test_a_cpu_that_went_away_before_it_could_be_asked_is_no_other_cpu(tmp_path):
@@ -195,12 +195,12 @@ def test_a_thread_is_pinned_alone_and_put_back_whatever_happens():
         target=lambda: now.wait() and elsewhere.append(os.sched_getaffinity(0))
     )
     other.start()
-    with pytest.raises(KeyError), pinned(min(before)):
+    with pytest.raises(KeyError), pinned_to_cpu(min(before)):
         now.set()
         other.join()
         assert os.sched_getaffinity(0) == {min(before)} and elsewhere == [before]
         raise KeyError
     assert os.sched_getaffinity(0) == before
-    with pytest.raises(OSError), pinned(100_000):
+    with pytest.raises(OSError), pinned_to_cpu(100_000):
         pass
     assert os.sched_getaffinity(0) == before

@@ -153,8 +153,8 @@ SHADOWING = {
     ids=lambda files: next(iter(files)).rpartition("/")[2],
 )
 def test_each_setting_that_decides_a_number_is_a_state_of_its_own(tmp_path, files):
-    before = host.state(inspect(tmp_path))
-    after = host.state(inspect(tmp_path, files))
+    before = host.state_digest(inspect(tmp_path))
+    after = host.state_digest(inspect(tmp_path, files))
     assert re.fullmatch(r"[0-9a-f]{12}", before) and after != before
 
 
@@ -181,7 +181,7 @@ def test_each_setting_that_decides_a_number_is_a_state_of_its_own(tmp_path, file
     ids=lambda files: "-".join(name.rpartition("/")[2] for name in files),
 )
 def test_what_fluctuates_by_itself_is_no_state(tmp_path, files):
-    assert host.state(inspect(tmp_path, files)) == host.state(inspect(tmp_path))
+    assert host.state_digest(inspect(tmp_path, files)) == host.state_digest(inspect(tmp_path))
 
 
 # --- what translates

@@ -6,7 +6,7 @@ import pytest
 from support.synthetic import Stated
 
 from tlb.machine import doctor, kvm
-from tlb.machine.host import Host, machine_id, state
+from tlb.machine.host import Host, machine_id, state_digest
 from tlb.machine.kvm import Kvm
 
 
@@ -50,13 +50,15 @@ def test_kvms_module_says_what_translates(tmp_path, module, parameter, value, fl
 
 def test_kvm_is_no_part_of_a_machines_id_and_of_its_state_only_where_guests_are_slower_for_it():
     with_it, without = stated(NPT), stated(None)
-    assert machine_id(with_it) == machine_id(without) and state(with_it) == state(without)
+    assert machine_id(with_it) == machine_id(without) and state_digest(with_it) == state_digest(
+        without
+    )
     for other in (
         NPT.model_copy(update={"tables": "shadow"}),
         NPT.model_copy(update={"nx_huge_pages": True}),
     ):
-        assert machine_id(stated(other)) == machine_id(with_it) and state(stated(other)) != state(
-            with_it
-        )
+        assert machine_id(stated(other)) == machine_id(with_it) and state_digest(
+            stated(other)
+        ) != state_digest(with_it)
     assert "kvm_amd with NPT" in dict(doctor.describe(with_it)).values()
     assert not any("kvm_amd" in value for value in dict(doctor.describe(without)).values())

@@ -9,7 +9,7 @@ from support import fake_perf
 from support.fake_perf import asked, install
 
 from tlb.measure.events import Event
-from tlb.measure.perf_stat import Plan, counted
+from tlb.measure.perf_stat import EventPlan, counted
 
 EVENTS = (
     Event("instructions", "instructions:u"),
@@ -28,8 +28,8 @@ ANSWERS = {
 }
 
 
-def plan(folder: Path, answers: dict[str, object] = ANSWERS, **traps: object) -> Plan:
-    return Plan(
+def plan(folder: Path, answers: dict[str, object] = ANSWERS, **traps: object) -> EventPlan:
+    return EventPlan(
         install(folder, answers, **traps),
         EVENTS,
         {"walk_cycles": "no-walk-cycle-event"},

@@ -32,7 +32,7 @@ def kernels(tmp_path, monkeypatch) -> Path:
     folder.mkdir()
     for name, text in SOURCES.items():
         (folder / name).write_text(text)
-    monkeypatch.setattr(build, "KERNELS", folder)
+    monkeypatch.setattr(build, "KERNELS_FOLDER", folder)
     monkeypatch.setenv("TLB_BUILD", str(tmp_path / "built here"))
     return folder
 

@@ -11,7 +11,7 @@ from support.common import fake_kernel, make_record
 from tlb.measure import build, perf
 from tlb.measure.campaign import Outcome
 from tlb.measure.events import Event
-from tlb.measure.outcome import SESSIONS, SessionCounts, remember_sessions
+from tlb.measure.outcome import SESSIONS_DOCUMENT, SessionCounts, remember_sessions
 from tlb.measure.plan import SessionRecord
 from tlb.measure.record import Point, Quantity, Record
 from tlb.measure.store import Store
@@ -133,10 +133,10 @@ def test_a_changed_kernel_machine_state_or_parameter_is_measured_again(
 # --- a lack that was mended
 
 WALK = Event("walk", "some_event:u")
-COUNTING = perf.Plan("perf", (WALK,))
+COUNTING = perf.EventPlan("perf", (WALK,))
 
 
-def counted(plan: perf.Plan, **_: object) -> dict[str, Quantity]:
+def counted(plan: perf.EventPlan, **_: object) -> dict[str, Quantity]:
     """What a row says of the walks."""
     if not plan.events:
         return {name: Quantity(reason=reason) for name, reason in plan.lacking.items()}
@@ -164,7 +164,7 @@ def test_rows_without_counts_are_measured_again_once_they_can_be_counted_and_the
     faked, store, reason
 ):
     asked: list[Point] = []
-    lacking = perf.Plan(None, (), {"walk": reason})
+    lacking = perf.EventPlan(None, (), {"walk": reason})
     assert [
         run(store, POINTS, 2, measure=take(counted, asked, 1.0), plan=lacking).measured
         for _ in range(2)
@@ -202,7 +202,7 @@ def test_what_was_counted_of_processes_is_added_up_by_program(store):
     rig = a_rig(store)
     remember_sessions(rig, [session(3, 7.0), session(1, None)])
     remember_sessions(rig, [session(2, 9.0)])
-    (line,) = store.read_document(rig.machine, SESSIONS)["sessions"]
+    (line,) = store.read_document(rig.machine, SESSIONS_DOCUMENT)["sessions"]
     counts = SessionCounts.model_validate(line)
     assert (counts.sessions, counts.points) == (3, 6)
     assert (counts.totals["page_faults"].value, counts.most["page_faults"].value) == (16, 9)

@@ -24,8 +24,8 @@ from support.fuzzing import SEED, times
 from tlb.measure import build, campaign, grid, kernels, mapping, perf
 from tlb.measure.build import Kernel
 from tlb.measure.grid import Scope
-from tlb.measure.mapping import Result
-from tlb.measure.plan import Setting
+from tlb.measure.mapping import PointResult
+from tlb.measure.plan import MeasuringConditions
 from tlb.measure.record import Point, Record
 from tlb.measure.store import Store, data_root
 from tlb.system import files
@@ -60,7 +60,7 @@ SMALLEST = {
 CHASES = [point for lines in (16, 64, 128) for point in SCOPE.chase("page_chase", "4k", lines)]
 POINTS = CHASES + [
     SCOPE.point(name, mode=mode, **SMALLEST.get(name, {}))
-    for name, kernel in kernels.CATALOGUE.items()
+    for name, kernel in kernels.KERNEL_DECLARATIONS.items()
     for mode in kernel.modes or ("",)
     if (name, mode) != ("page_chase", "")
 ]
@@ -77,8 +77,8 @@ def made_up(point: Point, repeat: int, *, state: str, **_: object) -> Record:
 
 
 def real_or_not(
-    points: Sequence[Point], repeat: int, setting: Setting, **how: Any
-) -> Iterator[Result]:
+    points: Sequence[Point], repeat: int, setting: MeasuringConditions, **how: Any
+) -> Iterator[PointResult]:
     """What one program measures, run or made up."""
     real = [point for point in points if point.kernel in REAL and not point.mode]
     yield from mapping.measured(real, repeat, setting, **how)

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tlb.machine import microarchitecture
-from tlb.measure.events import TABLE, Event, quantities
+from tlb.measure.events import TABLE, Event, hardware_events
 from tlb.measure.perf_stat import derive
 from tlb.measure.record import Quantity
 
@@ -14,7 +14,7 @@ NAMES = [f"{name} {unit}".strip() for name, unit in TABLE]
 
 
 def rows(cpu: tuple[str, str]) -> tuple[Event, ...]:
-    return quantities(*cpu)
+    return hardware_events(*cpu)
 
 
 def raw(event: str) -> int:
@@ -181,7 +181,7 @@ def test_every_name_of_the_table_is_one_that_a_cpu_can_have():
 
 @pytest.mark.parametrize("name", ["Cortex-X925", "C1-Ultra", "Firestorm", "Bonnell", "unknown", ""])
 def test_the_cpu_is_not_blamed_for_what_the_table_lacks(name):
-    lacking = {row.quantity: row.reason for row in quantities(name) if not row.event}
+    lacking = {row.quantity: row.reason for row in hardware_events(name) if not row.event}
     assert lacking.keys() >= {"walk", "walk_cycles", "itlb_walk", "nested_walk_cycles"}
     assert {*lacking.values()} == {"no-events"}
 
@@ -202,7 +202,7 @@ def test_a_recent_arm_cpu_has_a_name_with_events(implementer, part):
 
 def test_a_longer_name_is_not_its_beginnings_cpu():
     # Sandy Bridge's codes are not Ivy Bridge's, nor Cortex-A7's Cortex-A73's.
-    assert {row.reason for row in quantities("Cortex-A7")[2:]} == {"no-events"}
+    assert {row.reason for row in hardware_events("Cortex-A7")[2:]} == {"no-events"}
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_a_longer_name_is_not_its_beginnings_cpu():
     ],
 )
 def test_where_cores_differ_cycles_are_asked_of_one_kind(pmu, cycles):
-    assert quantities("unknown", pmu)[0].event == cycles
+    assert hardware_events("unknown", pmu)[0].event == cycles
 
 
 # --- the arithmetic: a run of 1,000,000 loads of which 250,000 walked and 500,000 were answered by

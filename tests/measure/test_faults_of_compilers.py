@@ -54,12 +54,12 @@ LEFT_OUT = {  # what -> the kernel, where, in the place of what, what, and the o
 def test_a_compiler_that_leaves_accesses_out_gives_no_number(tmp_path, monkeypatch, what):
     name, where, before, after, order = LEFT_OUT[what]
     shutil.copytree(
-        build.KERNELS, tmp_path / "kernels", ignore=shutil.ignore_patterns("__pycache__")
+        build.KERNELS_FOLDER, tmp_path / "kernels", ignore=shutil.ignore_patterns("__pycache__")
     )
     file = tmp_path / "kernels" / where
     assert before in file.read_text()
     file.write_text(file.read_text().replace(before, after))
-    monkeypatch.setattr(build, "KERNELS", tmp_path / "kernels")
+    monkeypatch.setattr(build, "KERNELS_FOLDER", tmp_path / "kernels")
     monkeypatch.setenv("TLB_BUILD", str(tmp_path / "build"))
     point = Point(kernel=name, lines=4096 + 5, order=order, region_ms=1)
     with pytest.raises(Unavailable) as why:

@@ -11,7 +11,7 @@ from support.stand_ins import in_a_child
 
 from tlb.measure.record import Point
 from tlb.system import procfs
-from tlb.system.reasons import REASONS
+from tlb.system.reasons import REASON_TEXTS
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
@@ -37,7 +37,7 @@ def test_thp_forbidden_to_this_process_alone_never_passes_for_thp(own_lock, stor
         assert ctypes.CDLL(None).prctl(41, 1, 0, 0, 0) == 0  # PR_SET_THP_DISABLE
         outcome = run(on_pages("thp"))
         (why,) = outcome.lacking.values()
-        return outcome.measured, why.code, REASONS[why.code].remedy in str(why)
+        return outcome.measured, why.code, REASON_TEXTS[why.code].remedy in str(why)
 
     count, code, remedy = in_a_child(work)
     assert count == 2 and code in ("backing-partial", "thp-never") and remedy

@@ -23,7 +23,7 @@ UNKNOWN_CPU = "no table has a row for this"
 
 @pytest.mark.needs("a C compiler", "perf that counts faults")
 def test_a_real_seccomp_filter_denies_the_counters_and_not_the_times():
-    def work() -> tuple[Record, perf.Plan]:
+    def work() -> tuple[Record, perf.EventPlan]:
         seccomp({"x86_64": 298, "aarch64": 241}[os.uname().machine], errno.EPERM)  # perf_event_open
         plan = perf.plan(UNKNOWN_CPU)
         return measured(VICTIM, plan=plan), plan

@@ -16,11 +16,11 @@ from support.stand_in_session import starts
 from tlb.measure import build, kernels, mapping
 from tlb.measure import plan as plans
 from tlb.measure.mapping import measured
-from tlb.measure.plan import Setting
+from tlb.measure.plan import MeasuringConditions
 from tlb.measure.record import KernelReport, Point, Record
 from tlb.system.reasons import Unavailable
 
-SETTING = Setting(STATE, GIB)
+SETTING = MeasuringConditions(STATE, GIB)
 MIB = 1 << 20
 SMALL = [
     Point(kernel="page_chase", lines=lines, region_ms=1) for lines in (16, 32, 64, 128, 256, 512)
@@ -46,7 +46,7 @@ def program(tmp_path, monkeypatch) -> Callable[..., Path]:
 
 
 def results(
-    points: list[Point], repeat: int = 0, setting: Setting = SETTING, **how: Any
+    points: list[Point], repeat: int = 0, setting: MeasuringConditions = SETTING, **how: Any
 ) -> dict[Point, Record | Unavailable]:
     """The result of each point, each of which comes out once."""
     got = list(measured(points, repeat, setting, **how))
@@ -74,7 +74,7 @@ def test_points_that_sleep_do_so_side_by_side_and_a_failure_of_one_is_its_own(mo
     both, started = threading.Barrier(2), list[int]()
     monkeypatch.setattr(plans, "STAGGER_S", 0.01)
 
-    def alone(point: Point, repeat: int, setting: Setting) -> Record:
+    def alone(point: Point, repeat: int, setting: MeasuringConditions) -> Record:
         started.append(point.lines)
         both.wait()
         if point.lines == 128:
@@ -88,7 +88,8 @@ def test_points_that_sleep_do_so_side_by_side_and_a_failure_of_one_is_its_own(mo
     ]
     awake = Point(kernel="touch_again", order="sequential", lines=64, options={"idle_ms": 0})
     made = {
-        len(group.points): group for group in mapping.groups([*sleepers, awake], random.Random(1))
+        len(group.points): group
+        for group in mapping.point_groups([*sleepers, awake], random.Random(1))
     }
     assert {*made[2].points} == {*sleepers} and made[1].points == [awake]
     assert codes(results(made[2].points)) == {64: "", 128: "memory-short"}
@@ -108,7 +109,7 @@ def test_points_that_sleep_do_so_side_by_side_and_a_failure_of_one_is_its_own(mo
 def test_what_may_be_over_is_tried_once_more_in_a_process_of_its_own(monkeypatch, code, cpu, tries):
     tried = list[Point]()
 
-    def alone(point: Point, repeat: int, setting: Setting) -> Record:
+    def alone(point: Point, repeat: int, setting: MeasuringConditions) -> Record:
         tried.append(point)
         if len(tried) == 1:
             raise Unavailable(code)

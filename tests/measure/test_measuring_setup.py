@@ -7,7 +7,7 @@ from support.synthetic import Stated
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.measure import mapping, perf
-from tlb.measure.measuring_setup import Rig
+from tlb.measure.measuring_setup import MeasuringSetup
 
 
 def with_memory(
@@ -38,17 +38,17 @@ def test_a_rig_is_what_follows_from_its_host(store, monkeypatch):
         perf, "plan", lambda name, cpu: probed.append((name, cpu)) or perf.NO_COUNTERS
     )
     host = with_memory(3 * GIB, core={"number": 5, "kind": "cpu_core", "highest_khz": None})
-    made = Rig.of(host, store)
-    assert (made.machine, made.state) == (hosts.machine_id(host), hosts.state(host))
+    made = MeasuringSetup.of(host, store)
+    assert (made.machine, made.state) == (hosts.machine_id(host), hosts.state_digest(host))
     assert (made.usable_bytes, made.cpu, made.measure) == (
         3 * GIB // 2,
         5,
         mapping.measured,
     )  # half of what is free
     assert probed == [(host.microarchitecture, 5)]
-    named = Rig.of(host, store, "another", counters=False)
+    named = MeasuringSetup.of(host, store, "another", counters=False)
     assert (named.machine, named.cpu, named.plan) == ("another", 5, perf.NO_COUNTERS) and len(
         probed
     ) == 1
     # a description from before says nothing of a CPU
-    assert Rig.of(with_memory(GIB), store).cpu is None
+    assert MeasuringSetup.of(with_memory(GIB), store).cpu is None

@@ -59,7 +59,7 @@ def run(words: tuple[str, ...], *command: str, **how: object) -> subprocess.Comp
     return subprocess.run([*words, *command], **{"capture_output": True, "text": True, **how})
 
 
-def measured(point: Point = INSIDE, plan: perf.Plan = perf.NO_COUNTERS) -> Record:
+def measured(point: Point = INSIDE, plan: perf.EventPlan = perf.NO_COUNTERS) -> Record:
     return measured_point(point, plan=plan)
 
 

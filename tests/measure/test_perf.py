@@ -13,12 +13,12 @@ from support.kernels import compiled
 
 from tlb.measure import perf
 from tlb.measure.events import Event
-from tlb.measure.perf_stat import Counting, Gate, Plan, parse
+from tlb.measure.perf_stat import EventPlan, PerfGate, PointCounting, parse_perf_stat
 from tlb.measure.plan import measure
 from tlb.measure.record import Point, Quantity
-from tlb.system.reasons import REASONS
+from tlb.system.reasons import REASON_TEXTS
 
-FAULTS, CLOCK = perf.SOFTWARE
+FAULTS, CLOCK = perf.SOFTWARE_EVENTS
 WALK = Event("walk", "cpu/event=0x45,umask=0xf0/u")
 MISSES = Event("l1_dtlb_miss", "cpu/event=0x45,umask=0xff/u")
 
@@ -58,14 +58,14 @@ def line(
 
 
 def one(text: str, event: Event = WALK) -> Quantity:
-    return parse(text, [event])[event.quantity]
+    return parse_perf_stat(text, [event])[event.quantity]
 
 
 # --- the JSON
 
 
 def test_a_recorded_run_gives_its_counts_and_a_clock_in_nanoseconds():
-    counted = parse(RECORDED, perf.SOFTWARE)
+    counted = parse_perf_stat(RECORDED, perf.SOFTWARE_EVENTS)
     assert counted["minor_faults"] == Quantity(
         value=59, event="minor-faults:u", running_percent=100
     )
@@ -76,10 +76,10 @@ def test_an_event_is_known_by_its_position_since_perf_alters_names():
     text = line("10", event="ls_l1_d_tlb_miss.all_l2_miss") + line(
         "20", event="cpu/event=69,umask=255/"
     )
-    counted = parse(text, [WALK, MISSES])
+    counted = parse_perf_stat(text, [WALK, MISSES])
     assert {name: q.value for name, q in counted.items()} == {"walk": 10, "l1_dtlb_miss": 20}
     assert counted["walk"].event == "cpu/event=0x45,umask=0xf0/u"  # what was asked for
-    assert {name: q.value for name, q in parse(text, [MISSES, WALK]).items()} == {
+    assert {name: q.value for name, q in parse_perf_stat(text, [MISSES, WALK]).items()} == {
         "l1_dtlb_miss": 10,
         "walk": 20,
     }
@@ -118,7 +118,7 @@ def test_a_decimal_comma_or_what_no_counter_can_hold_is_not_a_value(value):
     ],
 )
 def test_lines_that_do_not_fit_the_events_give_nothing(text):
-    assert parse(text, [WALK, MISSES]) == {}
+    assert parse_perf_stat(text, [WALK, MISSES]) == {}
 
 
 CYCLES = Event("core_cycles", "cycles:u")
@@ -137,7 +137,9 @@ IDLE = line("<not counted>", runtime=0, running=0.0, event="armv8_cortex_a53/cyc
 def test_of_an_event_on_two_kinds_of_cores_the_one_that_ran_counts(idle, busy):
     rows = [line("<not counted>", 0, 0.0, idle), line("174783472.000000", event=busy)]
     for answers in (rows, rows[::-1]):
-        counted = parse("".join(answers) + line("59", event="minor-faults:u"), [CYCLES, FAULTS])
+        counted = parse_perf_stat(
+            "".join(answers) + line("59", event="minor-faults:u"), [CYCLES, FAULTS]
+        )
         assert {name: q.value for name, q in counted.items()} == {
             "core_cycles": 174783472,
             "minor_faults": 59,
@@ -165,7 +167,7 @@ rows = st.fixed_dictionaries(
 
 def holds(counted: dict[str, Quantity], asked: list[Event]) -> bool:
     """Nothing, or for every event a count or a known reason."""
-    known = all(q.value is not None or q.reason in REASONS for q in counted.values())
+    known = all(q.value is not None or q.reason in REASON_TEXTS for q in counted.values())
     return not counted or (list(counted) == [event.quantity for event in asked] and known)
 
 
@@ -173,7 +175,7 @@ def holds(counted: dict[str, Quantity], asked: list[Event]) -> bool:
 def test_any_json_is_read_without_an_error(values):
     text = "\n".join(json.dumps(value) for value in values)
     for asked in ([], [WALK], [FAULTS, CLOCK]):
-        assert holds(parse(text, asked), asked)
+        assert holds(parse_perf_stat(text, asked), asked)
 
 
 # --- what a computer's perf counts
@@ -224,7 +226,7 @@ def test_a_perf_that_counts_nothing_is_timing_only_with_its_reason(tmp_path, sai
 @pytest.mark.needs("a C compiler")
 def test_where_no_hardware_counts_a_process_is_spared_its_perf():
     small = Point(kernel="page_chase", lines=64, region_ms=1)
-    plan = Plan("/nowhere/perf", perf.SOFTWARE, {"core_cycles": "no-pmu"})
+    plan = EventPlan("/nowhere/perf", perf.SOFTWARE_EVENTS, {"core_cycles": "no-pmu"})
     record = measure(small, state="0" * 12, usable_bytes=2**30, plan=plan)
     assert {name: q.reason for name, q in record.counters.items()} == {"core_cycles": "no-pmu"}
 
@@ -237,12 +239,12 @@ def test_perf_counts_exactly_the_faults_between_the_gates(tmp_path_factory, page
     binary = tmp_path_factory.getbasetemp() / "gate_faults"
     if not binary.exists():
         compiled(SUPPORT / "gate_faults.c", binary, "-Wno-unused-function")
-    with Gate() as gate:
+    with PerfGate() as gate:
         words = [str(binary), "--plan", *gate.kernel_words]
         how = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "pass_fds": gate.fds}
         with subprocess.Popen(words, text=True, **how) as child:
             child.stdout.readline()
-            counting = Counting(software_plan(), child.pid, gate, 0)
+            counting = PointCounting(software_plan(), child.pid, gate, 0)
             said, _ = child.communicate(f"0 gate_faults - spread cycle {pages} 1 1 1\n")
             counted = counting.end()
     assert (said, child.returncode, counted["minor_faults"].value) == ("done\n", 0, pages)
@@ -258,7 +260,7 @@ def of_group(number: int | None, *names: str) -> list[Event]:
 def counted_together(
     *events: Event, derived: tuple[Event, ...] = (), programmable: int = 4
 ) -> list[list[str]]:
-    groups = Plan("perf", events, derived=derived, programmable=programmable).groups()
+    groups = EventPlan("perf", events, derived=derived, programmable=programmable).groups()
     return [[event.quantity for event in group] for group in groups]
 
 
@@ -296,8 +298,8 @@ def test_each_event_is_counted_in_one_run_and_no_run_takes_more_counters_than_th
 def test_in_a_guest_hardware_counts_the_guest_alone_and_linux_counts_as_ever():
     counted = {
         event.quantity: event.event
-        for event in Plan("perf", (*perf.SOFTWARE, WALK)).in_guest().events
+        for event in EventPlan("perf", (*perf.SOFTWARE_EVENTS, WALK)).in_guest().events
     }
-    assert counted == {event.quantity: event.event for event in perf.SOFTWARE} | {
+    assert counted == {event.quantity: event.event for event in perf.SOFTWARE_EVENTS} | {
         "walk": f"{WALK.event}G"
     }

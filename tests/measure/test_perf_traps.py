@@ -8,11 +8,11 @@ from support.fake_perf import asked, install
 
 from tlb.measure import build, perf, perf_stat
 from tlb.measure.build import Kernel
-from tlb.measure.events import SOFTWARE, quantities
-from tlb.measure.perf_stat import Plan
+from tlb.measure.events import SOFTWARE_EVENTS, hardware_events
+from tlb.measure.perf_stat import EventPlan
 from tlb.measure.plan import measure
 from tlb.measure.record import Point
-from tlb.system.reasons import REASONS, Unavailable, explain
+from tlb.system.reasons import REASON_TEXTS, Unavailable, explain
 
 pytestmark = pytest.mark.slow  # a stand-in for perf is a process or ten
 
@@ -21,7 +21,9 @@ SMALL = Point(kernel="page_chase", lines=64, region_ms=1)
 
 
 def table(cpu: str) -> tuple[perf.Event, ...]:
-    return SOFTWARE + quantities(cpu, "armv8_pmuv3_0" if cpu.startswith("Neoverse") else "cpu")
+    return SOFTWARE_EVENTS + hardware_events(
+        cpu, "armv8_pmuv3_0" if cpu.startswith("Neoverse") else "cpu"
+    )
 
 
 def answers(cpu: str, **changed: object) -> dict[str, object]:
@@ -40,7 +42,7 @@ def counted(run: Counters) -> dict[str, float]:
 def reasons(run: Counters) -> dict[str, str]:
     """quantity -> reason, each of which has its sentence and its remedy."""
     found = {name: q.reason for name, q in run.items() if q.reason}
-    assert all(REASONS[reason].remedy in explain(reason) for reason in found.values())
+    assert all(REASON_TEXTS[reason].remedy in explain(reason) for reason in found.values())
     return found
 
 
@@ -49,7 +51,7 @@ def gated(
 ) -> Counters:
     """One run of a plan in which every event of the CPU answered."""
     rows = table(cpu)
-    plan = Plan(
+    plan = EventPlan(
         program,
         tuple(row for row in rows if row.event),
         {row.quantity: row.reason for row in rows if row.reason},
@@ -84,7 +86,7 @@ def test_a_real_kernel_opens_the_gate_and_the_counts_of_each_vendor_reach_the_re
 
 
 def tlb_events(cpu: str) -> list[str]:
-    return [row.quantity for row in quantities(cpu) if row.group is not None]
+    return [row.quantity for row in hardware_events(cpu) if row.group is not None]
 
 
 @pytest.mark.parametrize("cpu", ["Ice Lake server", "Zen 4"])
@@ -169,7 +171,7 @@ def test_a_killed_workload_is_no_result_although_perf_exits_with_0(
     monkeypatch.setattr(build, "kernel", lambda name, engine="c": died)
     monkeypatch.setattr(build, "has_session", lambda point: False)
     program = install(tmp_path, answers("Zen 4"))
-    plan = Plan(program, tuple(row for row in table("Zen 4") if row.event))
+    plan = EventPlan(program, tuple(row for row in table("Zen 4") if row.event))
     with pytest.raises(Unavailable) as why:
         measure(SMALL, state="0" * 12, usable_bytes=2**30, plan=plan)
     assert why.value.code == code and remedy in str(why.value)
@@ -177,14 +179,14 @@ def test_a_killed_workload_is_no_result_although_perf_exits_with_0(
 
 @pytest.mark.slow
 def test_a_perf_that_hangs_at_its_probe_is_given_up_with_all_that_it_started(tmp_path, monkeypatch):
-    monkeypatch.setattr(perf, "PROBE_S", 0.5)
+    monkeypatch.setattr(perf, "PROBE_TIMEOUT_S", 0.5)
     plan = perf.plan("unknown", install(tmp_path, answers("Zen 4"), hangs=86.25), root=tmp_path)
     assert plan.lacking["minor_faults"] == "perf-failed" and plan.perf is None
     assert alive("sleep 86.25") == [] and alive(str(tmp_path / "perf")) == []
 
 
 def test_a_perf_that_never_answers_costs_the_counts_and_leaves_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(perf_stat, "PROBE_S", 0.5)
+    monkeypatch.setattr(perf_stat, "PROBE_TIMEOUT_S", 0.5)
     program = install(tmp_path, answers("Zen 4"), silent=True)
     assert not counted(gated(program, "Zen 4"))
     assert alive(str(tmp_path / "perf")) == []

@@ -15,7 +15,7 @@ from support.campaigns import MACHINE, NAME, POINTS, assert_whole, put, repeats,
 from support.common import make_record, needs_root
 from support.stand_ins import in_a_child
 
-from tlb.measure.measuring_setup import Rig
+from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.record import Point, Quantity
 from tlb.measure.row_database import RowDatabase
 from tlb.measure.store import Store
@@ -67,7 +67,7 @@ def test_a_second_result_that_counts_what_the_first_could_not_stands_in_its_plac
 
 def run_and_die(root: Path) -> None:
     """A campaign that is killed at its first process."""
-    Rig.measured = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+    MeasuringSetup.measured = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
     campaigns.run(Store(root), POINTS)
 
 

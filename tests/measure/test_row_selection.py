@@ -6,14 +6,14 @@ import pytest
 
 from tlb.measure import build, row_selection
 from tlb.measure.build import Kernel
-from tlb.measure.record import Build
+from tlb.measure.record import KernelBuild
 from tlb.system.reasons import Unavailable
 
 GONE = {"gone": "bad-parameter", "page_gather": "no-compiler", "page_store": "engine-lacks"}
 NOW = {
-    ("page_chase", "c"): Build(2, "cc 12"),
-    ("page_chase", "numba"): Build(2, "python 3.11"),
-    ("graph_walk", "c"): Build(1, "cc 12"),
+    ("page_chase", "c"): KernelBuild(2, "cc 12"),
+    ("page_chase", "numba"): KernelBuild(2, "python 3.11"),
+    ("graph_walk", "c"): KernelBuild(1, "cc 12"),
 }
 
 

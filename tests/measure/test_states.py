@@ -19,7 +19,7 @@ def booted(*words: str, **changes: object) -> Host:
 PLAIN = booted()
 FOUR_LEVELS = booted("pti=off", "no5lvl", page_table_levels=4)
 NEWER = booted(kernel_release="6.12.1")
-STATES = {hosts.state(host): host for host in (PLAIN, FOUR_LEVELS, NEWER)}
+STATES = {hosts.state_digest(host): host for host in (PLAIN, FOUR_LEVELS, NEWER)}
 
 
 def kept(store: Store) -> dict[str, Host]:
@@ -34,13 +34,13 @@ def kept(store: Store) -> dict[str, Host]:
         ("no5lvl", FOUR_LEVELS),
         ("pti=off", FOUR_LEVELS),
         ("6.12.1", NEWER),
-        (hosts.state(PLAIN), PLAIN),
-        (hosts.state(NEWER)[:4], NEWER),
+        (hosts.state_digest(PLAIN), PLAIN),
+        (hosts.state_digest(NEWER)[:4], NEWER),
     ],
 )
 def test_a_state_is_called_by_its_boot_its_linux_or_its_digits(store, name, host):
     kept(store)
-    assert states.chosen(store, MACHINE, name, STATES) == hosts.state(host)
+    assert states.chosen(store, MACHINE, name, STATES) == hosts.state_digest(host)
 
 
 # --- boots of one machine in one state, which are virtual machines of one image

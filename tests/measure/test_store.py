@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from support.campaigns import MACHINE, NAME, put, says
 from support.common import ROOT, make_record
 
-from tlb.measure.record import Build, Option, Quantity, Record, record_key
+from tlb.measure.record import KernelBuild, Option, Quantity, Record, record_key
 from tlb.measure.store import PUBLISHED_ROWS, Store, write_published
 from tlb.system.reasons import Unavailable
 
@@ -133,20 +133,20 @@ def test_a_key_changes_with_each_thing_that_decides_a_measurement():
         {"options": (Option("threads", 1),)},
         {"options": (Option("bytes", 1), Option("threads", 1))},
     )
-    here = Build(1, "gcc: gcc 13")
+    here = KernelBuild(1, "gcc: gcc 13")
     keys = [record_key(point, 0, here, state)]
     keys += [record_key(point.model_copy(update=change), 0, here, state) for change in changes]
     for rest in (
         (1, here, state),
-        (0, Build(1, "gcc: gcc 14"), state),
-        (0, Build(2, "gcc: gcc 13"), state),
+        (0, KernelBuild(1, "gcc: gcc 14"), state),
+        (0, KernelBuild(2, "gcc: gcc 13"), state),
         (0, here, "00112233aabc"),
     ):
         keys.append(record_key(point, *rest))
     assert len(set(keys)) == len(keys)
     assert all(len(key) == 16 and int(key, 16) >= 0 for key in keys)
     # where it came from decides nothing
-    assert record_key(point, 0, Build(1, "gcc: gcc 13", "0" * 16), state) == keys[0]
+    assert record_key(point, 0, KernelBuild(1, "gcc: gcc 13", "0" * 16), state) == keys[0]
 
 
 def test_a_key_is_the_same_in_every_version_of_the_code(store):

@@ -162,10 +162,10 @@ def tried(tmp_path, monkeypatch) -> list[Any]:
 
     def make(minutes: float, names: tuple[str, ...]) -> dict[str, Any]:
         tried.append((minutes, names))
-        made = document() | {"state": host.state(host.inspect()), "minutes": minutes}
+        made = document() | {"state": host.state_digest(host.inspect()), "minutes": minutes}
         return made | {"told": [row for row in made["told"] if row["case"] in names]}
 
-    monkeypatch.setattr(your_program.analysis, "make", make)
+    monkeypatch.setattr(your_program.analysis, "make_programs_document", make)
     return tried
 
 

@@ -51,7 +51,7 @@ def within(frame: pd.DataFrame, points: list[Point]) -> pd.DataFrame:
         pd.DataFrame([point.model_dump() | dict(point.options) for point in points])
     )
     fields = [name for name in Point.model_fields if name not in ("options", "region_ms")]
-    options = [name for kernel in kernels.CATALOGUE.values() for name in kernel.options]
+    options = [name for kernel in kernels.KERNEL_DECLARATIONS.values() for name in kernel.options]
     numbers = [name for name in dict.fromkeys(options) if name in frame and name in asked]
     keys, wanted = (
         side[[*fields, *numbers]].astype(dict.fromkeys(numbers, float)) for side in (frame, asked)

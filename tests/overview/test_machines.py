@@ -59,7 +59,7 @@ def add(
         quantity(each, factor and factor * (place + 1)) for place, each in enumerate(NAMES)
     ]
     every = (*quantities, *(entries(found) if factor else ()))
-    profile.write_if_possible(store, Profile(machine=name, quantities=every))
+    profile.write_profile_if_possible(store, Profile(machine=name, quantities=every))
 
 
 def page(store: Store, machine: str = "reference") -> Analysis:
@@ -120,7 +120,7 @@ def test_this_computer_stands_first_with_rows_of_its_own(store, monkeypatch):
     assert own.machine not in table.text  # which copies of its disk image may have as well
     store.own.write_document(own.machine, "flags", {})  # later than the profile
     again = Profile(machine=own.machine, quantities=(quantity("walk_over_2_gib", 7.0),))
-    monkeypatch.setattr(machines, "of_chapter", lambda chapter: again)
+    monkeypatch.setattr(machines, "profile_of_chapter", lambda chapter: again)
     assert Analysis(own).machines[0].value("walk_over_2_gib") == 7.0
 
 

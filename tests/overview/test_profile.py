@@ -20,7 +20,7 @@ from experiments.overview.profile import Profile, profile_of_analyses
 from tlb.measure import survey
 from tlb.measure.store import Store
 from tlb.report.chapter import Chapter
-from tlb.system.reasons import REASONS, Unavailable
+from tlb.system.reasons import REASON_TEXTS, Unavailable
 
 DEFAULTS = chapter.DEFAULTS | {"minutes": 0.0}
 TRUTH, PAGED = Truth(noise=0.003), Paged(noise=0.003)
@@ -105,7 +105,7 @@ def test_a_gain_is_the_chase_s_time_on_base_pages_over_that_on_larger_ones(pages
 def test_what_is_lacking_has_its_reason_and_no_value():
     made = profile_of_analyses("made-up", of(stlb_cliff))
     for quantity in made.quantities:
-        assert (quantity.value is None) == (quantity.reason in REASONS)
+        assert (quantity.value is None) == (quantity.reason in REASON_TEXTS)
         assert quantity.reason is None or (quantity.low, quantity.high, quantity.coverage) == (
             None,
             None,
@@ -124,7 +124,7 @@ MACHINES = Store(ROOT / "data").machines()
 
 
 def committed(machine: str) -> Profile:
-    return room.read(Store(ROOT / "data"), machine)
+    return room.read_profile(Store(ROOT / "data"), machine)
 
 
 @pytest.mark.parametrize(
@@ -136,11 +136,11 @@ def committed(machine: str) -> Profile:
 )
 def test_committed_profiles_are_those_of_the_committed_rows(machine):
     """Else: `tlb refresh index`."""
-    made = room.of_chapter(
+    made = room.profile_of_chapter(
         Chapter(room.PAGE, DEFAULTS | {"machine": machine}, Store(ROOT / "data"))
     )
     assert made == committed(machine), "run `tlb refresh index`"
-    assert room.is_current(Store(ROOT / "data"), made)
+    assert room.is_profile_current(Store(ROOT / "data"), made)
 
 
 @pytest.mark.parametrize("machine", MACHINES)

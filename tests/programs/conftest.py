@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from support.where import SOURCE, built
 
-from tlb.programs.snapshots import own_processes
+from tlb.programs.snapshots import new_descendants
 from tlb.system import processes
 
 
@@ -16,7 +16,7 @@ def nothing_is_left() -> Iterator[None]:
     gc.collect()  # closes what earlier tests left to it
     before, files = set(processes.descendants(os.getpid())), set(os.listdir("/proc/self/fd"))
     yield
-    assert own_processes(before) == {} and set(os.listdir("/proc/self/fd")) <= files
+    assert new_descendants(before) == {} and set(os.listdir("/proc/self/fd")) <= files
 
 
 @pytest.fixture(scope="module")

@@ -14,12 +14,12 @@ import pytest
 from support.common import LONG_S, needs_c
 from support.edits import NEUTRAL, REGRESSIONS, Edit, edited
 
-from tlb.cli.gate import GREW, Gate
+from tlb.cli.gate import GREW, GateOptions
 from tlb.machine.host import Host, data_tlbs
 from tlb.programs.where import baseline, simulation, valgrind
-from tlb.programs.where.baseline import METRICS, Baseline, Counted
+from tlb.programs.where.baseline import METRICS, Baseline, CountedPlace
 from tlb.programs.where.comparison import LEAST, MARGINS, Comparison
-from tlb.programs.where.valgrind import Geometry, Levels
+from tlb.programs.where.valgrind import Levels, SimulatedTlb
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable
 
@@ -101,7 +101,7 @@ def test_a_survey_of_tlb_geometry_is_a_machine(tmp_path):
 )
 def test_a_tlb_that_cannot_be_simulated_is_refused(document):
     with pytest.raises(ValueError):
-        Geometry.of_document(document)
+        SimulatedTlb.of_document(document)
 
 
 @pytest.mark.needs("valgrind")
@@ -184,13 +184,13 @@ def vary_environment(draws: random.Random, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.needs("valgrind")
 def test_the_command_saves_compares_and_ends_with_5(tmp_path, capsys):
     program, saved = edited((), tmp_path), tmp_path / "walks.json"
-    Gate("zen-4", saved, None, "1%", 1, [], None, None).run([program], LONG_S, False, False)
+    GateOptions("zen-4", saved, None, "1%", 1, [], None, None).run([program], LONG_S, False, False)
     assert saved.stat().st_size < 200_000
     worse = edited(REGRESSIONS["rows to columns"], tmp_path)
     markdown, junit = tmp_path / "walks.md", tmp_path / "walks.xml"
     capsys.readouterr()
     with pytest.raises(SystemExit) as ended:
-        Gate("", None, saved, "1%", 1, [], markdown, junit).run([worse], LONG_S, False, True)
+        GateOptions("", None, saved, "1%", 1, [], markdown, junit).run([worse], LONG_S, False, True)
     assert ended.value.code == GREW
     document = json.loads(capsys.readouterr().out)
     assert document["grown"] == ["walks"] and document["functions"][0]["name"] == "sum_matrix"
@@ -227,8 +227,10 @@ def test_a_count_has_grown_if_it_is_above_what_is_allowed(before, now, grown):
 def test_of_several_runs_the_medians_are_kept_and_how_far_they_lie_apart():
     found = []
     for walks in (1000, 1300, 1100):
-        line = simulation.Line("f", "/src/x.c", 1, "/bin/x")
-        found.append(simulation.Simulation(lines={line: simulation.Counts(walks, walks, walks)}))
+        line = simulation.SourceLine("f", "/src/x.c", 1, "/bin/x")
+        found.append(
+            simulation.Simulation(lines={line: simulation.WalkCounts(walks, walks, walks)})
+        )
     kept = Baseline.of(COMMAND, "zen-4", ZEN_4, found)
     assert kept.totals["walks"] == 1100 and math.isclose(kept.spread["walks"], 0.3)
     assert [(each.name, each.place, each.walks) for each in kept.functions] == [
@@ -238,9 +240,9 @@ def test_of_several_runs_the_medians_are_kept_and_how_far_they_lie_apart():
 
 def test_functions_are_the_same_though_their_lines_moved_and_any_name_can_be_shown():
     def of(line: int, walks: int) -> Baseline:
-        odd = Counted(name="a|b<c>\x01", place="x.c:9", walks=walks)
+        odd = CountedPlace(name="a|b<c>\x01", place="x.c:9", walks=walks)
         return made(
-            functions=[Counted(name="f", place=f"x.c:{line}", walks=walks), odd], walks=walks
+            functions=[CountedPlace(name="f", place=f"x.c:{line}", walks=walks), odd], walks=walks
         )
 
     done = Comparison(of(10, 1000), of(99, 2000), 0.01)

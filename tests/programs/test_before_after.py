@@ -16,8 +16,8 @@ from tlb.programs import before_after
 from tlb.programs.before_after import Comparison, check, compare, document, remarks, rows
 from tlb.programs.collapse import Collapsed
 from tlb.programs.levers import LEVERS
-from tlb.programs.runs import Conditions
-from tlb.programs.trial import Aim
+from tlb.programs.runs import RunConditions
+from tlb.programs.trial import TrialAim
 from tlb.system import procfs
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -37,7 +37,7 @@ def test_this_command_and_what_started_it_are_refused():
 def test_a_process_s_memory_is_collapsed_between_the_windows(tmp_path):
     held = [str(built(tmp_path)), "mmap", str(MIB), "1", "60000"]
     driver, metric = ["sh", "-c", "echo took 2.5 s"], re.compile("took (.*) s")
-    aim = Aim(driver, LEVERS["collapse"], minutes=0.2, conditions=Conditions(metric=metric))
+    aim = TrialAim(driver, LEVERS["collapse"], minutes=0.2, conditions=RunConditions(metric=metric))
     heard: list[int] = []
     with subprocess.Popen(held, stdout=subprocess.DEVNULL) as process:
         try:
@@ -61,7 +61,7 @@ def test_a_process_s_memory_is_collapsed_between_the_windows(tmp_path):
 @needs_root
 @pytest.mark.parametrize("side", ["before", "after"])
 def test_a_process_that_ends_meanwhile_leaves_the_windows_before(side):
-    aim = Aim(["true"], LEVERS["collapse"], minutes=0.1)
+    aim = TrialAim(["true"], LEVERS["collapse"], minutes=0.1)
     with subprocess.Popen(["sleep", "99.75"]) as process:
 
         def end(so_far: Comparison) -> None:
@@ -82,7 +82,7 @@ def test_a_change_no_larger_than_the_drift_is_reported_as_drift():
     def comparison(before: list[float], after: list[float]) -> Comparison:
         memory, collapsed = [look(), look(huge_mib=90)], Collapsed(1.0, 3.0, 1 << 30, ("EINVAL",))
         runs = [[made(elapsed_s) for elapsed_s in side] for side in (before, after)]
-        return Comparison(7, Aim(["x"], LEVERS["collapse"]), *runs, memory, collapsed)
+        return Comparison(7, TrialAim(["x"], LEVERS["collapse"]), *runs, memory, collapsed)
 
     drifting = comparison([1.0, 1.01, 1.02, 1.03, 1.04, 1.05], [1.03, 1.04, 1.05, 1.05, 1.06, 1.07])
     faster = comparison([1.0] * 6, [0.5] * 6)

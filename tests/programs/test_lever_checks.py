@@ -82,14 +82,14 @@ def test_a_measuring_program_that_madvise_is_refused_is_on_such_a_kernel(monkeyp
     refused = '{"reason": "thp-never", "detail": "madvise"}'
     for has_thp, code in ((False, "setting-absent"), (True, "thp-never")):
         monkeypatch.setattr(settings, "has_thp", lambda has_thp=has_thp: has_thp)
-        assert session.lack(refused).code == code
+        assert session.lack_of_kernel(refused).code == code
 
 
 def test_a_measuring_program_that_a_cgroup_keeps_from_the_pool_has_a_limit_and_no_empty_pool(
     monkeypatch,
 ):
     for limits, code in (("", "pool-empty"), ("hugetlb.2MB.max is 16 MiB", "pool-limited")):
-        monkeypatch.setattr(pools, "limits_under", lambda *_, limits=limits: limits)
+        monkeypatch.setattr(pools, "cgroup_limits_below", lambda *_, limits=limits: limits)
         assert session.why_ended(-signal.SIGBUS, "", "2m").code == code
 
 

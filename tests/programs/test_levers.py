@@ -12,8 +12,8 @@ from support.programs import answer, built
 
 from tlb.programs import collapse, levers, snapshots
 from tlb.programs.levers import LEVERS
-from tlb.programs.runs import Run, run
-from tlb.programs.trial import Aim, attempt
+from tlb.programs.runs import ProgramRun, run_program
+from tlb.programs.trial import TrialAim, run_trial
 from tlb.system import procfs
 from tlb.system.reasons import Unavailable
 
@@ -35,12 +35,12 @@ def program(tmp_path_factory) -> Path:
 
 def ran(
     program: Path, mode: str, lever: levers.Lever, passes: int = PASSES, after_s: float = 0.0
-) -> tuple[Run, snapshots.Snapshot]:
+) -> tuple[ProgramRun, snapshots.Snapshot]:
     """Run the program, and again with a longer wait at its end if a busy machine took no snapshot
     of all its memory."""
     for wait_ms in ("200", "2000", "20000"):
         command = [str(program), mode, str(MIB), str(passes), wait_ms]
-        done = run(command, lever, limit_s=LONG_S, share=0.3, after_s=after_s)
+        done = run_program(command, lever, limit_s=LONG_S, share=0.3, after_s=after_s)
         size_bytes = len(answer(MIB, passes))
         assert (done.status, done.left, done.written[0].size_bytes) == (0, 0, size_bytes)
         peak = snapshots.at_peak(done.snapshots)
@@ -139,7 +139,9 @@ def test_the_library_is_seen_among_any_number_of_mappings(tmp_path, monkeypatch)
 def test_a_static_program_is_not_reached_and_the_reason_says_so(tmp_path):
     static = built(tmp_path, "-static")
     with pytest.raises(Unavailable) as why:
-        attempt(Aim([str(static), "mmap", str(MIB), "1", "200"], LEVERS["advise"], within=0.1))
+        run_trial(
+            TrialAim([str(static), "mmap", str(MIB), "1", "200"], LEVERS["advise"], within=0.1)
+        )
     assert (why.value.code, "statically" in why.value.detail) == ("lever-absent", True)
 
 
@@ -175,7 +177,7 @@ sys.exit(bool(wrong) or os.waitpid(child, 0)[1])
 def test_pieces_are_each_their_own_and_clean_among_threads_and_after_a_fork():
     # from 3.12 on Python warns of a fork among threads
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PIECES]
-    done = run(command, LEVERS["advise"], limit_s=LONG_S, share=0.3)
+    done = run_program(command, LEVERS["advise"], limit_s=LONG_S, share=0.3)
     assert (
         done.status == 0
         and done.written[1].size_bytes == 0

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from support.synthetic import MIB, Truth, frame, scope
 
-from tlb.programs.program_bounds import Prices, bracket, smoothed, tread
+from tlb.programs.program_bounds import TranslationPrices, bracket, smoothed, tlb_level_holding
 from tlb.stats.curves import Curve
 from tlb.stats.intervals import Interval
 from tlb.system.reasons import Unavailable
@@ -25,7 +25,7 @@ SIZES = [2**n for n in range(4, 19)]
     ],
 )
 def test_a_tread_is_the_first_level_that_holds_all_pages(pages, entries, expected):
-    assert tread(pages, entries) == expected
+    assert tlb_level_holding(pages, entries) == expected
 
 
 def curve(*points: tuple[float, float, float, float]) -> Curve:
@@ -68,7 +68,7 @@ def rows(base: Truth = BASE, large: Truth = LARGE, kind: str = "thp") -> pd.Data
 
 @pytest.mark.parametrize(("mib", "price"), [(1 / 16, 0.0), (2, 2.0), (64, 11.0), (10_000, 11.0)])
 def test_the_most_is_what_a_program_of_far_loads_alone_would_pay_and_gain(mib, price, kind="2m"):
-    gain = Prices.of(rows(kind=kind)).gain(mib * MIB, 0, PAGE)
+    gain = TranslationPrices.of(rows(kind=kind)).gain(mib * MIB, 0, PAGE)
     assert (gain.large, gain.pages, gain.measured_pages) == (kind, mib * MIB / PAGE, SIZES[-1])
     assert (gain.price.value, gain.large_price.value) == pytest.approx((price, 0), abs=1e-6)
     assert gain.ratio.value == pytest.approx(1 / (1 + price))

@@ -87,7 +87,7 @@ def test_the_survey_is_believed_before_cpuid(here):
 
 @pytest.mark.parametrize(("own_state", "whose"), [("now", "own"), ("before", "published")])
 def test_own_rows_count_in_the_state_that_they_are_of(own_state, whose, here):
-    state = hosts.state(here) if own_state == "now" else "before"
+    state = hosts.state_digest(here) if own_state == "now" else "before"
     published, own = prices(WHOLE), prices(Truth(), state)
     known = reach.read(here, Kept({PRICES: published}, {PRICES: own}))
     assert known.is_splintered is (whose == "own")

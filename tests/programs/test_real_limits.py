@@ -19,7 +19,7 @@ from support.stand_ins import seccomp
 
 from tlb.machine import pools
 from tlb.machine.memory import cgroup_folders
-from tlb.system.reasons import REASONS
+from tlb.system.reasons import REASON_TEXTS
 
 pytestmark = [
     pytest.mark.endurance,
@@ -191,7 +191,7 @@ def test_a_command_says_what_the_limit_refuses(limit, arguments, code, under, tm
             status, said = under(limit, *words)
         finally:
             running.kill()
-    assert status == 1 and REASONS[code].sentence.removesuffix(".") in said
+    assert status == 1 and REASON_TEXTS[code].sentence.removesuffix(".") in said
 
 
 def test_what_waits_for_its_quota_is_reported(under, tmp_path):
@@ -212,7 +212,7 @@ def test_pages_of_a_pool_that_the_cgroup_withholds_are_reported(under):
         status, said = under("hugetlb", *TRY, "--lever", "malloc-pool", "--", "true")
     finally:
         pools.restore()
-    assert status == 1 and REASONS["pool-limited"].sentence.removesuffix(".") in said
+    assert status == 1 and REASON_TEXTS["pool-limited"].sentence.removesuffix(".") in said
 
 
 def test_a_program_that_needs_more_than_its_cgroup_has_is_what_ends(under, tmp_path):

@@ -11,8 +11,8 @@ from support.programs import made
 
 from tlb.programs import children, runs
 from tlb.programs.levers import LEVERS
-from tlb.programs.runs import Conditions, Run
-from tlb.programs.trial import Aim, attempt
+from tlb.programs.runs import ProgramRun, RunConditions
+from tlb.programs.trial import TrialAim, run_trial
 from tlb.system.reasons import Unavailable
 
 pytestmark = [
@@ -21,17 +21,17 @@ pytestmark = [
 ]
 
 
-def ran(*command: str, limit_s: float = 60.0, metric: str = "", share: float = 0.1) -> Run:
-    return runs.run(
+def ran(*command: str, limit_s: float = 60.0, metric: str = "", share: float = 0.1) -> ProgramRun:
+    return runs.run_program(
         list(command),
         LEVERS["none"],
         limit_s=limit_s,
         share=share,
-        conditions=Conditions(metric=re.compile(metric) if metric else None),
+        conditions=RunConditions(metric=re.compile(metric) if metric else None),
     )
 
 
-def shell(script: str, **how: object) -> Run:
+def shell(script: str, **how: object) -> ProgramRun:
     return ran("sh", "-c", script, **how)
 
 
@@ -125,7 +125,7 @@ def test_what_is_no_number_is_refused(text):
 
 
 def test_one_number_with_decimals_after_a_comma_decides_for_all_runs():
-    aim = Aim(["x"], LEVERS["none"], conditions=Conditions(metric=re.compile("(.*)")))
+    aim = TrialAim(["x"], LEVERS["none"], conditions=RunConditions(metric=re.compile("(.*)")))
     grouped, decimal = ("1,250", "999"), ("1,250", "0,998")
     for texts, values in ((grouped, [1250, 999]), (decimal, [1.25, 0.998])):
         assert aim.values([made(number=children.parsed_number(text)) for text in texts]) == values
@@ -172,12 +172,12 @@ def test_what_cannot_be_started_is_one_reason(command, tmp_path):
 )
 def test_a_program_that_says_nothing_is_refused_after_one_run(script, metric, code):
     with pytest.raises(Unavailable) as why:
-        attempt(
-            Aim(
+        run_trial(
+            TrialAim(
                 ["sh", "-c", script],
                 LEVERS["none"],
                 within=1e-6,
-                conditions=Conditions(metric=re.compile(metric) if metric else None),
+                conditions=RunConditions(metric=re.compile(metric) if metric else None),
                 minutes=0.01,
             )
         )

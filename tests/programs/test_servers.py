@@ -11,10 +11,16 @@ from support.common import LONG_S, alive, refusal
 
 from tlb.programs import children, runs
 from tlb.programs.levers import LEVERS
-from tlb.programs.runs import Conditions, Driver, Run, listens, run
+from tlb.programs.runs import (
+    ProgramRun,
+    RunConditions,
+    ServerDriver,
+    accepts_connections,
+    run_program,
+)
 from tlb.programs.snapshots import at_peak
-from tlb.programs.trial import Aim, Trial
-from tlb.programs.trial_report import remarks
+from tlb.programs.trial import Trial, TrialAim
+from tlb.programs.trial_report import trial_remarks
 from tlb.system.reasons import Unavailable
 
 pytestmark = [
@@ -54,17 +60,17 @@ def server(address: str, first: str = "os.path.exists(path) and os.unlink(path)"
     return [sys.executable, "-c", SERVER, address, first]
 
 
-def driver(address: str, hold_s: float = 0.3, status: int = 0, ready: str = "") -> Driver:
-    return Driver(
+def driver(address: str, hold_s: float = 0.3, status: int = 0, ready: str = "") -> ServerDriver:
+    return ServerDriver(
         [sys.executable, "-c", DRIVER, address, str(hold_s), str(status)],
         re.compile(ready) if ready else None,
     )
 
 
 def ran(
-    command: list[str], by: Driver, using: str = "none", limit_s: float = 60.0, **how: object
-) -> Run:
-    return run(command, LEVERS[using], driver=by, limit_s=limit_s, share=0.3, **how)
+    command: list[str], by: ServerDriver, using: str = "none", limit_s: float = 60.0, **how: object
+) -> ProgramRun:
+    return run_program(command, LEVERS[using], driver=by, limit_s=limit_s, share=0.3, **how)
 
 
 @pytest.mark.parametrize("ready", ["", "rea.y"])
@@ -73,7 +79,7 @@ def test_the_driver_is_measured_and_the_server_is_looked_at(address, ready):
     done = ran(
         server(address, "time.sleep(0.5)"),
         driver(address, status=3, ready=ready),
-        conditions=Conditions(metric=re.compile("took (.*) s")),
+        conditions=RunConditions(metric=re.compile("took (.*) s")),
     )
     whole_s = time.monotonic() - begin
     most = at_peak(done.snapshots)
@@ -93,8 +99,10 @@ def test_a_server_that_does_not_end_when_asked_is_killed_and_that_is_said(addres
         server(address, "signal.signal(signal.SIGTERM, signal.SIG_IGN)"), driver(address)
     )
     assert (stubborn.status, stubborn.killed) == (0, True)
-    trial = Trial(Aim(["server"], LEVERS["none"], driver=driver(address)), (stubborn, stubborn), 16)
-    assert any("SIGTERM" in remark and "2 runs" in remark for remark in remarks(trial))
+    trial = Trial(
+        TrialAim(["server"], LEVERS["none"], driver=driver(address)), (stubborn, stubborn), 16
+    )
+    assert any("SIGTERM" in remark and "2 runs" in remark for remark in trial_remarks(trial))
 
 
 @pytest.mark.parametrize("unseen, ends", [(2, False), (9, True)])
@@ -102,15 +110,17 @@ def test_a_server_that_a_look_misses_on_its_way_into_the_background_has_not_ende
     unseen, ends, monkeypatch
 ):
     """A list of processes is no snapshot."""
-    monkeypatch.setattr(runs, "listens", lambda pid: True)
+    monkeypatch.setattr(runs, "accepts_connections", lambda pid: True)
     looks = iter([{}] * unseen + [{4321: True}] * 9)
     if not ends:
-        runs.wait_until_ready([], Driver(["true"]), lambda: next(looks), time.monotonic() + LONG_S)
+        runs.wait_until_ready(
+            [], ServerDriver(["true"]), lambda: next(looks), time.monotonic() + LONG_S
+        )
         return
     assert (
         refusal(
             lambda: runs.wait_until_ready(
-                [], Driver(["true"]), lambda: next(looks), time.monotonic() + LONG_S
+                [], ServerDriver(["true"]), lambda: next(looks), time.monotonic() + LONG_S
             )
         )
         == "server-ended"
@@ -149,7 +159,7 @@ def test_a_server_that_fails_under_its_driver_has_measured_nothing(address):
 @pytest.mark.parametrize("command", [["sleep", "96.25"], ["/nonexistent/driver"]])
 def test_a_driver_that_never_ends_or_starts_leaves_no_server(address, command):
     with pytest.raises(Unavailable) as why:
-        ran(server(address), Driver(command), limit_s=1.0)
+        ran(server(address), ServerDriver(command), limit_s=1.0)
     assert why.value.code in ("program-endless", "program-missing") and alive("96.25") == []
 
 
@@ -172,7 +182,7 @@ def test_who_listens_is_seen_by_its_sockets(tmp_path):
             "head\n0: 00000002 00000000 00010000 0001 01 43 /s\n"
             "0: 00000002 00000000 00000000 0001 01 44\n"
         )
-    assert [listens(pid, tmp_path) for pid in range(7, 13)] == [
+    assert [accepts_connections(pid, tmp_path) for pid in range(7, 13)] == [
         True,
         False,
         True,

@@ -15,7 +15,7 @@ from support.programs import built
 from tlb.machine import changed_settings
 from tlb.programs import levers
 from tlb.programs.levers import LEVERS, only_size
-from tlb.programs.runs import run
+from tlb.programs.runs import run_program
 from tlb.system import files, procfs
 
 THP = Path("sys/kernel/mm/transparent_hugepage")
@@ -77,7 +77,7 @@ can_set = pytest.mark.skipif(
 def test_a_program_gets_pages_of_64_kib(tmp_path):
     before, command = words(HERE), [str(built(tmp_path)), "mmap", "64", "1", "200"]
     plain, sized = (
-        run(command, LEVERS[name], limit_s=LONG_S, share=0.3) for name in ("advise", "64k")
+        run_program(command, LEVERS[name], limit_s=LONG_S, share=0.3) for name in ("advise", "64k")
     )
     assert words(HERE) == before
     assert sized.written[0] == plain.written[0]

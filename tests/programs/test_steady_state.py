@@ -2,16 +2,18 @@
 
 import pytest
 
-from tlb.programs.activity import Sample, after_start, contradiction
+from tlb.programs.activity import ActivitySample, contradicting_windows, samples_after_start
 
 MIB = 1 << 20
 
 
-def sample(at_s: float, window_s: float, touched: float, resident: float, cpu: float = 1) -> Sample:
+def sample(
+    at_s: float, window_s: float, touched: float, resident: float, cpu: float = 1
+) -> ActivitySample:
     """Return a sample of a process; sizes in MiB."""
     mapped = {"4k": int(resident * MIB), "thp": 0}
     base = (window_s, 0.01, 1, {}, 20, mapped, MIB, int(touched * MIB), 0, 0)
-    return Sample(*base, at_s=at_s, cpu_share=cpu)
+    return ActivitySample(*base, at_s=at_s, cpu_share=cpu)
 
 
 # At 8 MiB: windows of 10 ms to 1 s touch more and more.
@@ -23,7 +25,7 @@ TOUCHED_ONCE = [sample(0.2, 0.1, 41, 8.5)]
 
 @pytest.mark.parametrize("start", [INPUT_FREED, FILLING, TOUCHED_ONCE, FILLING + INPUT_FREED, []])
 def test_a_start_up_is_left_out_and_no_sample_after_it(start):
-    assert after_start([*start, *WORK]) == WORK
+    assert samples_after_start([*start, *WORK]) == WORK
 
 
 @pytest.mark.parametrize(
@@ -39,14 +41,19 @@ def test_a_start_up_is_left_out_and_no_sample_after_it(start):
     ],
 )
 def test_without_a_start_up_all_samples_stay(samples):
-    assert after_start(samples) == samples
+    assert samples_after_start(samples) == samples
 
 
 def test_two_samples_suffice_to_see_that_the_first_was_of_the_start_up():
-    assert after_start([INPUT_FREED[0], WORK[2]]) == [WORK[2]]
+    assert samples_after_start([INPUT_FREED[0], WORK[2]]) == [WORK[2]]
 
 
 def test_a_longer_window_that_touches_less_is_a_contradiction():
     phases = [sample(1, 1, 20, 50), sample(5, 0.1, 40, 50), sample(9, 1, 22, 50)]
-    assert contradiction(phases) == (0.1, 1)
-    assert contradiction(WORK) is contradiction([]) is contradiction(phases[:1]) is None
+    assert contradicting_windows(phases) == (0.1, 1)
+    assert (
+        contradicting_windows(WORK)
+        is contradicting_windows([])
+        is contradicting_windows(phases[:1])
+        is None
+    )

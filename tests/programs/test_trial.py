@@ -11,9 +11,16 @@ from support.programs import look, made
 
 from tlb.programs import trial
 from tlb.programs.levers import LEVERS
-from tlb.programs.runs import Run
-from tlb.programs.trial import Aim, attempt, orders, paired, verdict, would_have_shown
-from tlb.programs.trial_report import document, remarks, verdict_sentence
+from tlb.programs.runs import ProgramRun
+from tlb.programs.trial import (
+    TrialAim,
+    orders,
+    paired,
+    run_trial,
+    smallest_detectable_difference,
+    verdict,
+)
+from tlb.programs.trial_report import document, trial_remarks, verdict_sentence
 from tlb.stats.intervals import Interval
 from tlb.stats.pairs import paired_ratio
 from tlb.system.reasons import Unavailable
@@ -100,7 +107,7 @@ def test_no_difference_is_said_where_there_is_none_and_the_program_is_quiet():
     outcomes = [outcome(quiet, 1.0, seed) for seed in range(100)]
     assert (
         sum(
-            word == "no difference" and would_have_shown(interval) <= WITHIN
+            word == "no difference" and smallest_detectable_difference(interval) <= WITHIN
             for word, _, interval in outcomes
         )
         >= 0.9 * 100
@@ -160,10 +167,10 @@ def after(monkeypatch):
     """Puts made-up runs in the place of a program's: alike, until so many were made; then one of
     another kind, or an exception."""
 
-    def fake(count: int, then: Run | BaseException) -> Aim:
-        taken: list[Run] = []
+    def fake(count: int, then: ProgramRun | BaseException) -> TrialAim:
+        taken: list[ProgramRun] = []
 
-        def run(*_: object, **__: object) -> Run:
+        def run(*_: object, **__: object) -> ProgramRun:
             taken.append(
                 made(elapsed_s=1.0 + len(taken) % 7 / 10, looks=(look(huge_mib=9, reached=1),))
             )  # too far apart to end
@@ -173,8 +180,8 @@ def after(monkeypatch):
                 raise then
             return then
 
-        monkeypatch.setattr(trial, "run", run)
-        return Aim(["program"], LEVERS["advise"])
+        monkeypatch.setattr(trial, "run_program", run)
+        return TrialAim(["program"], LEVERS["advise"])
 
     return fake
 
@@ -189,34 +196,34 @@ def after(monkeypatch):
     ids=["killed", "Ctrl-C", "endless"],
 )
 def test_what_ends_it_early_leaves_the_pairs_before(after, then, says):
-    done = attempt(after(2 + 14 + 1, then))
+    done = run_trial(after(2 + 14 + 1, then))
     assert (len(done.pairs), says in done.ended) == (7, True)
-    assert document(done)["pairs"] == 7 and done.ended in remarks(done)
+    assert document(done)["pairs"] == 7 and done.ended in trial_remarks(done)
     assert (
-        document(done)["seed"] == done.seed != attempt(after(2 + 14 + 1, then)).seed
+        document(done)["seed"] == done.seed != run_trial(after(2 + 14 + 1, then)).seed
     )  # drawn by the system for each
 
 
 def test_ctrl_c_keeps_the_pairs_before_it_and_ends_without_a_result_before_the_first(after):
-    done = attempt(after(2 + 10, KeyboardInterrupt()))
+    done = run_trial(after(2 + 10, KeyboardInterrupt()))
     assert (len(done.pairs), done.is_interrupted, done.verdict) == (5, True, "cannot tell")
     assert "5 pairs" in verdict_sentence(done) and document(done)["pairs"] == 5
     with pytest.raises(KeyboardInterrupt):
-        attempt(after(2 + 1, KeyboardInterrupt()))
+        run_trial(after(2 + 1, KeyboardInterrupt()))
 
 
 def test_the_minutes_bound_the_whole(monkeypatch):
     """Each run may take what is left, a run of 20 s: two rehearsals, four pairs, and none more."""
     now, limits = [1000.0], list[float]()
 
-    def run(*_: object, limit_s: float, **__: object) -> Run:
+    def run(*_: object, limit_s: float, **__: object) -> ProgramRun:
         limits.append(limit_s)
         now[0] += 20.0
         return made(20.0, looks=(look(reached=1),))
 
-    monkeypatch.setattr(trial, "run", run)
+    monkeypatch.setattr(trial, "run_program", run)
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    done = attempt(Aim(["program"], LEVERS["advise"], minutes=3.5))
+    done = run_trial(TrialAim(["program"], LEVERS["advise"], minutes=3.5))
     assert limits == [210.0 - 20.0 * n for n in range(10)] and len(done.pairs) == 4
     assert done.verdict == "cannot tell" and done.spent_s == 200.0
     needed = verdict_sentence(done).partition("about ")[2].split()[0]
@@ -242,13 +249,13 @@ def test_a_failure_with_the_lever_alone_is_not_the_program_s(
     """The first run, without the lever, has succeeded."""
     runs = iter([made(), failing])
 
-    def run(*_: object, **__: object) -> Run:
+    def run(*_: object, **__: object) -> ProgramRun:
         if isinstance(this := next(runs), BaseException):
             raise this
         return this
 
-    monkeypatch.setattr(trial, "run", run)
+    monkeypatch.setattr(trial, "run_program", run)
     monkeypatch.setattr(trial, "pool_limits", lambda: limits)
     with pytest.raises(Unavailable) as why:
-        attempt(Aim(["program"], LEVERS[lever]))
+        run_trial(TrialAim(["program"], LEVERS[lever]))
     assert why.value.code == code and (code != "pool-limited" or limits in why.value.detail)

@@ -18,7 +18,7 @@ from support.programs import built, look, made, trial
 from tlb.cli import trial as command
 from tlb.programs import trial as trials
 from tlb.programs.html_pages import trial_page
-from tlb.programs.trial import Aim, Trial, Verdict
+from tlb.programs.trial import Trial, TrialAim, Verdict
 from tlb.system import files
 from tlb.system.reasons import Unavailable
 
@@ -43,15 +43,15 @@ def call(monkeypatch, *arguments: str) -> int:
 
 
 @pytest.fixture
-def aims(monkeypatch, tmp_path) -> list[Aim]:
+def aims(monkeypatch, tmp_path) -> list[TrialAim]:
     """What was to be measured, in place of measuring it."""
-    asked: list[Aim] = []
+    asked: list[TrialAim] = []
 
-    def fake(aim: Aim, tell: object) -> Trial:
+    def fake(aim: TrialAim, tell: object) -> Trial:
         asked.append(aim)
         return trial(made(2.0), made(1.0, looks=(look(huge_mib=90, reached=1),)))
 
-    monkeypatch.setattr(trials, "attempt", fake)
+    monkeypatch.setattr(trials, "run_trial", fake)
     monkeypatch.setattr(
         command, "measuring_lock", lambda wait: files.measuring_lock(path=tmp_path / "lock")
     )
@@ -94,14 +94,14 @@ def test_what_follows_the_program_is_the_program_s(words, dashes, monkeypatch, a
     ids=["interrupted", "failed"],
 )
 def test_what_is_finished_is_printed_whatever_ends_a_sweep(ends, status, monkeypatch, capsys, aims):
-    fake = trials.attempt
+    fake = trials.run_trial
 
-    def attempt(aim: Aim, tell: object) -> Trial:
+    def attempt(aim: TrialAim, tell: object) -> Trial:
         if len(aims) == 2:
             raise ends
         return fake(aim, tell)
 
-    monkeypatch.setattr(trials, "attempt", attempt)
+    monkeypatch.setattr(trials, "run_trial", attempt)
     sweep = ("--json", "--sweep", "n=1,2,3", "--", "true", "{n}")
     assert call(monkeypatch, *sweep) == status
     told = capsys.readouterr()
@@ -113,7 +113,7 @@ def test_what_is_finished_is_printed_whatever_ends_a_sweep(ends, status, monkeyp
 def test_an_interrupted_trial_prints_its_pairs(pairs, status, monkeypatch, capsys, aims):
     done = trial(made(2.0), made(1.0, looks=(look(huge_mib=90, reached=1),)), pairs=pairs)
     done.ended, done.is_interrupted = "It was interrupted.", True
-    monkeypatch.setattr(trials, "attempt", lambda aim, tell: done)
+    monkeypatch.setattr(trials, "run_trial", lambda aim, tell: done)
     assert call(monkeypatch, "--", "true") == status
     told = capsys.readouterr().out
     assert f"{pairs} pairs" in told and "0.500" in told and "It was interrupted." in told

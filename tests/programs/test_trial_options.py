@@ -16,10 +16,10 @@ from support.programs import made, trial
 from tlb.cli import trial as command
 from tlb.machine import doctor
 from tlb.programs import prometheus
-from tlb.programs.activity import Sample
-from tlb.programs.children import Stream
+from tlb.programs.activity import ActivitySample
+from tlb.programs.children import ProgramOutput
 from tlb.programs.trial_report import markdown
-from tlb.programs.watch import Target, Watched
+from tlb.programs.watch import WatchedProgram, WatchState
 from tlb.system import files
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are looked at in /proc")
@@ -86,7 +86,7 @@ def test_a_quantile_is_of_all_numbers_that_a_run_prints():
     read, write = os.pipe()
     os.write(write, "".join(f"took {n} us\n" for n in range(1, 1001)).encode())
     os.close(write)
-    stream = Stream(read)
+    stream = ProgramOutput(read)
     while stream.read() > 0:
         pass
     os.close(read)
@@ -134,20 +134,23 @@ def test_hints_are_commands_that_a_shell_takes_as_they_are():
 
 
 def test_metrics_are_served_on_the_loopback_interface():
-    target = Target(1, lambda: [], lambda seconds: False, ["x"])
-    watched = Watched(target, 0.01)
-    sample = Sample(0.1, 0.001, 1, 0, 9, {"4k": 8192, "thp": 1 << 21}, 4096, 12288, 0, 0)
+    target = WatchedProgram(1, lambda: [], lambda seconds: False, ["x"])
+    watched = WatchState(target, 0.01)
+    sample = ActivitySample(0.1, 0.001, 1, 0, 9, {"4k": 8192, "thp": 1 << 21}, 4096, 12288, 0, 0)
     assert prometheus.metrics(None) == prometheus.metrics(watched) == ""
     watched.samples.append(sample)
     for port in ("", "x", "70000", "127.0.0.1:"):
-        assert refusal(lambda port=port: prometheus.serving(port).__enter__()) == "bad-parameter"
+        assert (
+            refusal(lambda port=port: prometheus.serving_metrics(port).__enter__())
+            == "bad-parameter"
+        )
     port = free_port()
-    with prometheus.serving(str(port)) as tell:
+    with prometheus.serving_metrics(str(port)) as tell:
         url = f"http://127.0.0.1:{port}/metrics"
         assert urllib.request.urlopen(url).read() == b""
         tell(watched)
         lines = urllib.request.urlopen(url).read().decode().splitlines()
-        assert refusal(lambda: prometheus.serving(str(port)).__enter__()) == "bad-parameter"
+        assert refusal(lambda: prometheus.serving_metrics(str(port)).__enter__()) == "bad-parameter"
     values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
     assert values['tlb_resident_bytes{pages="thp"}'] == str(1 << 21)
     assert values['tlb_active_bytes{window="0.1"}'] == "12288"

@@ -3,7 +3,7 @@
 import pytest
 from support.programs import look, made, trial
 
-from tlb.programs.trial_report import remarks
+from tlb.programs.trial_report import trial_remarks
 
 ON_HUGE = (look(huge_mib=90, reached=1),)
 
@@ -11,10 +11,10 @@ ON_HUGE = (look(huge_mib=90, reached=1),)
 def test_programs_that_exit_differently_decide_nothing():
     failing = trial(made(2.0), made(1.0, status=3, looks=ON_HUGE))
     assert failing.ratio().high < 1 and failing.verdict == "cannot tell"
-    assert "is 0 without" in remarks(failing)[0] and "3 with" in remarks(failing)[0]
+    assert "is 0 without" in trial_remarks(failing)[0] and "3 with" in trial_remarks(failing)[0]
     both = trial(made(2.0, status=3), made(1.0, status=3, looks=ON_HUGE))
-    assert both.verdict == "helps" and "exit code is 3" in remarks(both)[0]
-    assert not any("exit code" in remark for remark in remarks(trial(made(), made())))
+    assert both.verdict == "helps" and "exit code is 3" in trial_remarks(both)[0]
+    assert not any("exit code" in remark for remark in trial_remarks(trial(made(), made())))
 
 
 @pytest.mark.parametrize(
@@ -28,21 +28,23 @@ def test_programs_that_exit_differently_decide_nothing():
 @pytest.mark.parametrize("stream", ["out", "err"])
 def test_a_different_output_is_reported(stream, without, with_lever, part):
     with_it = made(**{stream: with_lever}, looks=ON_HUGE)
-    found = [line for line in remarks(trial(made(**{stream: without}), with_it)) if "std" in line]
+    found = [
+        line for line in trial_remarks(trial(made(**{stream: without}), with_it)) if "std" in line
+    ]
     assert [f"std{stream}" in line and part in line for line in found] == ([True] if part else [])
 
 
 @pytest.mark.parametrize(("left", "words"), [(0, ""), (1, "1 process "), (2, "up to 2 processes ")])
 def test_processes_that_a_program_left_are_counted(left, words):
-    found = remarks(trial(made(), made(left=left, looks=ON_HUGE)))
+    found = trial_remarks(trial(made(), made(left=left, looks=ON_HUGE)))
     assert any(words in line for line in found if "running" in line) is bool(left)
 
 
 @pytest.mark.parametrize(("huge_mib", "nothing"), [(0, True), (1, True), (2, False), (90, False)])
 def test_a_lever_that_moved_no_pages_is_reported(huge_mib, nothing):
-    found = remarks(trial(made(2.0), made(1.0, looks=(look(huge_mib=huge_mib, reached=1),))))
+    found = trial_remarks(trial(made(2.0), made(1.0, looks=(look(huge_mib=huge_mib, reached=1),))))
     assert any("no difference to the pages" in line for line in found) is nothing
-    assert remarks(trial(made(), made(), lever="none")) == []
+    assert trial_remarks(trial(made(), made(), lever="none")) == []
 
 
 @pytest.mark.parametrize(
@@ -50,5 +52,5 @@ def test_a_lever_that_moved_no_pages_is_reported(huge_mib, nothing):
 )
 def test_a_program_that_refuses_transparent_pages_is_reported(lever, says):
     looks = (look(without_thp=1, reached=1),)
-    found = remarks(trial(made(2.0, looks=looks), made(2.0, looks=looks), lever=lever))
+    found = trial_remarks(trial(made(2.0, looks=looks), made(2.0, looks=looks), lever=lever))
     assert any("disables transparent huge pages for itself" in line for line in found) is says

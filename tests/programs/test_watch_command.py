@@ -31,7 +31,7 @@ def test_a_program_reads_json_with_what_perf_counted(monkeypatch, capsys, tmp_pa
         {"instructions:u": 1000, "cpu/event=0x08/u": 3},
         samples={"ibs_op//": ["4K", "2M"]},
     )
-    monkeypatch.setattr(perf, "plan", lambda *given: perf.Plan(program, events, {}))
+    monkeypatch.setattr(perf, "plan", lambda *given: perf.EventPlan(program, events, {}))
     assert (
         ended(
             monkeypatch,

@@ -17,12 +17,19 @@ from tlb.machine import settings
 from tlb.machine.cpuid import Tlb
 from tlb.programs import levers
 from tlb.programs.html_pages import flame_graph
-from tlb.programs.runs import run
+from tlb.programs.runs import run_program
 from tlb.programs.snapshots import at_peak
 from tlb.programs.where import proof, report, sampling, simulation, valgrind
 from tlb.programs.where.report import FAULT_NS, Verdict, most_faults_s
-from tlb.programs.where.sampling import LINUX
-from tlb.programs.where.simulation import HEAP, OTHER_CODE, Counts, Line, Simulation, Site
+from tlb.programs.where.sampling import LINUX_CODE
+from tlb.programs.where.simulation import (
+    HEAP,
+    OTHER_CODE,
+    AllocationSite,
+    Simulation,
+    SourceLine,
+    WalkCounts,
+)
 
 pytestmark = [
     needs_c,
@@ -65,7 +72,7 @@ def test_each_walk_is_at_its_line_and_allocation(known_walks):
     assert chains.lived < 0.7 < 0.95 < gathers.lived <= 1  # it is freed before the other is read
     # A larger level than the cycle misses each page the first time only.
     assert found.curve[SECOND // 2] > 0.99 * found.total.walks > 20 * found.curve[8 * SECOND]
-    made = report.Report(["x"], GEOMETRY, found, 10.0, 30.0)
+    made = report.WhereReport(["x"], GEOMETRY, found, 10.0, 30.0)
     assert made.sites[0].id == found.touches[chased[0]].most_common(1)[0][0]
     assert found.total.large_walks < 100 and json.dumps(made.document())
     assert f"{chased[0].line} {chased[1].walks} " in found.callgrind()
@@ -82,7 +89,7 @@ def test_exposed_walks_choose_the_allocations_and_all_walks_where_none_is_expose
     known_walks, mode, chosen
 ):
     found = simulation.simulate([known_walks, mode, str(2 * SECOND), "20"], GEOMETRY.option, 120)
-    made = report.Report(["x"], GEOMETRY, found, 1.0, 30.0)
+    made = report.WhereReport(["x"], GEOMETRY, found, 1.0, 30.0)
     assert "gathered" in max(made.sites, key=lambda site: site.counts.walks).origin
     assert {re.search(r"allocate_(\w+)", site.origin)[1] for site in made.largest()} == chosen
 
@@ -131,7 +138,7 @@ def test_small_objects_are_the_heap_s(known_walks):
 def test_a_program_that_reads_in_order_has_nothing_to_gain(known_walks):
     found = simulation.simulate([known_walks, "stream", "2000", "20"], GEOMETRY.option, 120)
     assert found.total.walks < 0.03 * found.total.misses * 64
-    made = report.Report(["x"], GEOMETRY, found, 1.0, 30.0)
+    made = report.WhereReport(["x"], GEOMETRY, found, 1.0, 30.0)
     assert made.verdict is Verdict.NO_GAIN and not [*made.commands()]
 
 
@@ -160,7 +167,9 @@ def test_the_chosen_allocation_alone_lies_on_huge_pages(known_walks):
     sites = [site for site, each in found.sites.items() if each.bytes == 1 << 26 and each.how]
     chosen = next(s for s in sites if "chased" in simulation.resolved(found.sites[s].stack[0]))
     huge = {
-        each: at_peak(run(arguments, levers.sites_lever(each), limit_s=LONG_S, share=0.2).snapshots)
+        each: at_peak(
+            run_program(arguments, levers.sites_lever(each), limit_s=LONG_S, share=0.2).snapshots
+        )
         for each in (proof.NO_SITES, (chosen,), proof.ALL_SITES)
     }
     sizes = [snapshot.pages.huge_bytes >> 20 for snapshot in huge.values()]
@@ -173,7 +182,7 @@ def test_the_smallest_set_that_keeps_the_gain_is_found(monkeypatch):
     saves = {"A": 0.3, "B": 0.1, "C": 0.0}
     noise = random.Random(3)
 
-    def measure(made: proof.Proof, command: list[str], settings: list, *rest: object) -> None:
+    def measure(made: proof.SitesProof, command: list[str], settings: list, *rest: object) -> None:
         for _ in range(10):
             load, each = 1 + noise.random(), {}
             for sites in settings:
@@ -210,8 +219,12 @@ def test_runs_that_differ_too_much_leave_the_gain_open(walks, spread, verdict):
         }
         for _ in range(8)
     ]
-    found = Simulation(lines={Line("f", "x.c", 1, "x"): Counts(misses=walks, walks=walks)})
-    made = report.Report(["x"], GEOMETRY, found, 1.0, 30.0, proof.Proof(rounds, no_samples="none"))
+    found = Simulation(
+        lines={SourceLine("f", "x.c", 1, "x"): WalkCounts(misses=walks, walks=walks)}
+    )
+    made = report.WhereReport(
+        ["x"], GEOMETRY, found, 1.0, 30.0, proof.SitesProof(rounds, no_samples="none")
+    )
     assert made.verdict is verdict and not [*made.commands()]
     assert made.document()["verdict"] == verdict
 
@@ -227,9 +240,9 @@ def test_runs_that_differ_too_much_leave_the_gain_open(walks, spread, verdict):
     ],
 )
 def test_what_huge_pages_may_save_has_faults_and_all_misses(prices, is_cut, verdict, saved_s):
-    counts = Counts(misses=10**8 + 10**5, walks=10**5)
-    found = Simulation(lines={Line("f", "x.c", 1, "x"): counts}, is_cut=is_cut)
-    made = report.Report(["x"], GEOMETRY, found, 1.0, **prices)
+    counts = WalkCounts(misses=10**8 + 10**5, walks=10**5)
+    found = Simulation(lines={SourceLine("f", "x.c", 1, "x"): counts}, is_cut=is_cut)
+    made = report.WhereReport(["x"], GEOMETRY, found, 1.0, **prices)
     assert made.verdict is verdict and made.most_saved_s == pytest.approx(saved_s)
     assert "nothing" in made.sentences()[0].lower() or is_cut
 
@@ -241,7 +254,7 @@ def test_page_faults_cost_at_most_linux_s_time_and_at_most_a_generous_price():
         "import os; f = os.open('/dev/zero', os.O_RDONLY); [os.read(f, 1 << 23) for _ in range(99)]"
     )
     touched, read = (
-        run([sys.executable, "-c", code], lever, limit_s=60, share=0.01)
+        run_program([sys.executable, "-c", code], lever, limit_s=60, share=0.01)
         for code in (touching, reading)
     )
     assert touched.minor_faults > 1 << 14 and 0 < touched.system_s <= touched.cpu_s
@@ -279,18 +292,20 @@ def test_the_simulated_huge_page_is_the_machine_s(base_kib, stated, huge_mib, mo
 def test_a_site_inside_an_interpreter_is_said_to_stand_for_many():
     frames = ["/lib/numpy/_multiarray.cpython-311.so+0x1", "/usr/bin/python3.11+0x2"]
     sites = {
-        "a": Site("a", "malloc", frames, 1 << 24, counts=Counts(9, 9, 9)),
-        "b": Site("b", "malloc", ["/usr/bin/pythonic+0x1"], 1 << 24, counts=Counts(5, 5, 5)),
+        "a": AllocationSite("a", "malloc", frames, 1 << 24, counts=WalkCounts(9, 9, 9)),
+        "b": AllocationSite(
+            "b", "malloc", ["/usr/bin/pythonic+0x1"], 1 << 24, counts=WalkCounts(5, 5, 5)
+        ),
     }
-    lines = {Line("f", "x.c", 1, "x"): Counts(14, 14, 14)}
-    made = report.Report(["x"], GEOMETRY, Simulation(lines=lines, sites=sites), 1.0, 30.0)
+    lines = {SourceLine("f", "x.c", 1, "x"): WalkCounts(14, 14, 14)}
+    made = report.WhereReport(["x"], GEOMETRY, Simulation(lines=lines, sites=sites), 1.0, 30.0)
     assert [*made.interpreted()] == [("A", "python")]
     assert any("python" in sentence for sentence in made.sentences())
 
 
 def test_counts_add_up():
-    assert Counts(1, 2, 3, 4, 5) + Counts(1, 1, 1, 1, 1) == Counts(2, 3, 4, 5, 6)
-    assert Counts(9, 9, 2, 3, 0).exposed == 5
+    assert WalkCounts(1, 2, 3, 4, 5) + WalkCounts(1, 1, 1, 1, 1) == WalkCounts(2, 3, 4, 5, 6)
+    assert WalkCounts(9, 9, 2, 3, 0).exposed == 5
 
 
 # --- samples and pages
@@ -313,13 +328,13 @@ def test_a_sample_after_a_load_that_walked_is_of_the_load():
     seconds, found = sampling.parse(RECORDED)
     first, second = ("/tmp/a program", 0x1010), ("/tmp/a program", 0x1014)
     assert seconds == 1.0
-    assert found == {first: 1, second: 1, LINUX: 1, ("?", 0): 1}
-    load = Line("follow", "x.c", 7, "/tmp/a program")
+    assert found == {first: 1, second: 1, LINUX_CODE: 1, ("?", 0): 1}
+    load = SourceLine("follow", "x.c", 7, "/tmp/a program")
     made = Simulation()
     where = f"1\t{first[1]}\t4\t{first[0]}\tfollow\tx.c\t7"
     simulation.add_tool_counts(made, ["R\t1\t0\t8\t1\t0\t0", f"P\t{where}\t1\t1\t0\t1\t0"])
     times = made.milliseconds(found)
-    assert times[load] == 2 * times[OTHER_CODE] == sampling.PERIOD_NS * 2e-6
+    assert times[load] == 2 * times[OTHER_CODE] == sampling.SAMPLING_PERIOD_NS * 2e-6
 
 
 def test_a_flame_graph_is_as_wide_as_its_walks_and_escapes_names():

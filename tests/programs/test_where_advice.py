@@ -13,16 +13,16 @@ from support.common import SUPPORT, compiled, lacking, needs_c
 from support.where import GEOMETRY
 
 from tlb.programs import levers
-from tlb.programs.levers import LEVERS, Lever, Variable
-from tlb.programs.runs import Conditions, Run, run
+from tlb.programs.levers import LEVERS, Lever, LeverVariable
+from tlb.programs.runs import ProgramRun, RunConditions, run_program
 from tlb.programs.where import advice, simulation
-from tlb.programs.where.report import Report
-from tlb.programs.where.simulation import REFUSED, Counts, Simulation, Site
+from tlb.programs.where.report import WhereReport
+from tlb.programs.where.simulation import REFUSED, AllocationSite, Simulation, WalkCounts
 from tlb.system.reasons import Unavailable
 
 HEAPS = "small", "thread"  # kinds of small objects
 LEAST_KB = 16 << 10  # of 64 MiB, which lie on no huge page by themselves
-PRINTED = Conditions(metric=re.compile(r"huge=(\d+)"))
+PRINTED = RunConditions(metric=re.compile(r"huge=(\d+)"))
 SIZE = advice.huge_page_bytes()
 pytestmark = [
     needs_c,
@@ -107,13 +107,13 @@ def allocations(tmp_path_factory) -> Path:
     return compiled(SUPPORT / "allocations.c", target, "-O1", "-g", "-pthread")
 
 
-def ran(command: list[str], lever: Lever = LEVERS["none"]) -> Run:
-    done = run(command, lever, limit_s=100, share=0.05, conditions=PRINTED)
+def ran(command: list[str], lever: Lever = LEVERS["none"]) -> ProgramRun:
+    done = run_program(command, lever, limit_s=100, share=0.05, conditions=PRINTED)
     assert done.status == 0, done.last_lines
     return done
 
 
-def report_of(command: list[str], folder: Path, of_heaps: bool) -> Report:
+def report_of(command: list[str], folder: Path, of_heaps: bool) -> WhereReport:
     """A report that finds as many walks in each of a program's heaps, or else in each of its other
     allocations."""
     found = Simulation()
@@ -121,9 +121,9 @@ def report_of(command: list[str], folder: Path, of_heaps: bool) -> Report:
     for site in named.sites.values():
         if site.id != REFUSED and site.is_heap == of_heaps:
             found.sites[site.id] = site
-            site.counts = Counts(walks=10**8, alone=10**8)
-            found.lines[simulation.Line("f", "x.c", 1, "x")] += site.counts
-    return Report(command, GEOMETRY, found, 100.0, 30.0)
+            site.counts = WalkCounts(walks=10**8, alone=10**8)
+            found.lines[simulation.SourceLine("f", "x.c", 1, "x")] += site.counts
+    return WhereReport(command, GEOMETRY, found, 100.0, 30.0)
 
 
 def followed(line: str, command: list[str]) -> Lever | None:
@@ -137,11 +137,13 @@ def followed(line: str, command: list[str]) -> Lever | None:
         return None
     assignments = words[: -len(command)]
     assert words[-len(command) :] == command
-    variables = [Variable(*word.split("=", 1)) for word in assignments]
+    variables = [LeverVariable(*word.split("=", 1)) for word in assignments]
     return Lever("followed", line, variables=tuple(variables))
 
 
-def check(report: Report, change: list[str] | None = None, least_kb: int = LEAST_KB) -> list[str]:
+def check(
+    report: WhereReport, change: list[str] | None = None, least_kb: int = LEAST_KB
+) -> list[str]:
     """Follow each line that a report prints, one by one; return the lines. change: the command of
     the program whose source is changed as a line says."""
     lines = [*report.commands()]
@@ -236,31 +238,33 @@ def test_advice_for_go_is_to_collapse(tmp_path):
     folders = {"GOCACHE": str(tmp_path / "cache"), "GOPATH": str(tmp_path / "go")}
     go = shutil.which("go")
     subprocess.run([go, "build", "-o", target, source], check=True, env=os.environ | folders)
-    site = Site("ff", "mmap", [f"{target}+0x1"], first_bytes=1 << 30)
+    site = AllocationSite("ff", "mmap", [f"{target}+0x1"], first_bytes=1 << 30)
     (line,) = advice.commands([str(target)], [site], [site.id], SIZE)
     lever = followed(line, [str(target)])
     try:
         lever.check()
     except Unavailable as why:
         pytest.skip(str(why))
-    done = run([str(target)], lever, limit_s=100, share=0.05, after_s=2)
+    done = run_program([str(target)], lever, limit_s=100, share=0.05, after_s=2)
     assert done.collapsed.bytes >= LEAST_KB << 10
 
 
 def test_nothing_is_advised_without_huge_pages_or_for_mappings_that_hold_none(monkeypatch):
-    small = Site("ff", "mmap", ["/x+0x1"], first_bytes=SIZE)
+    small = AllocationSite("ff", "mmap", ["/x+0x1"], first_bytes=SIZE)
     assert not [*advice.commands(["/x"], [small], advice.reachable([small], SIZE), SIZE)]
-    large = Site("ff", "malloc", ["/x+0x1"], first_bytes=1 << 30)
+    large = AllocationSite("ff", "malloc", ["/x+0x1"], first_bytes=1 << 30)
     assert [*advice.commands(["/x"], [large], ["ff"], SIZE)]
     assert not [*advice.commands(["/x"], [large], ["ff"], 0)]
 
 
 @pytest.mark.parametrize(("touched", "is_advised"), [(SIZE // 2, False), (4 * SIZE, True)])
 def test_a_heap_that_fills_no_huge_page_has_no_advice(touched, is_advised):
-    counts = Counts(walks=10**8, alone=10**8)
-    site = Site(simulation.HEAP, "malloc", [], touched=touched, counts=counts)
-    found = Simulation(sites={site.id: site}, lines={simulation.Line("f", "x.c", 1, "x"): counts})
-    assert bool([*Report(["x"], GEOMETRY, found, 100.0, 30.0).commands()]) == is_advised
+    counts = WalkCounts(walks=10**8, alone=10**8)
+    site = AllocationSite(simulation.HEAP, "malloc", [], touched=touched, counts=counts)
+    found = Simulation(
+        sites={site.id: site}, lines={simulation.SourceLine("f", "x.c", 1, "x"): counts}
+    )
+    assert bool([*WhereReport(["x"], GEOMETRY, found, 100.0, 30.0).commands()]) == is_advised
 
 
 def test_the_size_of_a_huge_page_is_the_machine_s(tmp_path):

@@ -9,7 +9,7 @@ from support.common import SUPPORT, compiled, needs_c
 from support.where import GEOMETRY, SECOND
 
 from tlb.programs.where import simulation
-from tlb.programs.where.simulation import HEAP, Counts, Simulation
+from tlb.programs.where.simulation import HEAP, Simulation, WalkCounts
 
 pytestmark = [
     needs_c,
@@ -40,8 +40,8 @@ def simulated(*command: str) -> Simulation:
     return simulation.simulate([*command], GEOMETRY.option, 120)
 
 
-def by_function(found: Simulation) -> dict[str, Counts]:
-    made: dict[str, Counts] = defaultdict(Counts)
+def by_function(found: Simulation) -> dict[str, WalkCounts]:
+    made: dict[str, WalkCounts] = defaultdict(WalkCounts)
     for line, counts in found.lines.items():
         made[line.function] += counts
     return made

@@ -144,5 +144,5 @@ def test_what_is_not_installed_is_named(monkeypatch):
         changed.setattr(shutil, "which", lambda name: None)
         with sampling.scratch() as (file, reason):
             assert file is None and "perf" in reason
-        valgrind.tool()
+        valgrind.build_valgrind_tool()
     assert why.value.code == "no-toolchain"

@@ -13,7 +13,7 @@ from tlb.cli import where as command
 from tlb.programs import levers
 from tlb.programs.html_pages import where_page
 from tlb.programs.where import proof, simulation, valgrind
-from tlb.programs.where.valgrind import Geometry, Levels
+from tlb.programs.where.valgrind import Levels, SimulatedTlb
 from tlb.system.reasons import Unavailable
 
 pytestmark = [
@@ -56,7 +56,7 @@ def test_without_the_tool_cachegrind_counts_the_walks_of_lines(known_walks, monk
     def lacking() -> None:
         raise Unavailable("no-toolchain")
 
-    monkeypatch.setattr(valgrind, "tool", lacking)
+    monkeypatch.setattr(valgrind, "build_valgrind_tool", lacking)
     monkeypatch.setattr(valgrind, "geometry", lambda host, surveyed: GEOMETRY)
     monkeypatch.setattr(command, "_extra_ns", lambda rig, lines: 30.0)
     monkeypatch.setattr(proof, "MOST_ROUNDS", 2)
@@ -77,7 +77,7 @@ def test_without_the_tool_cachegrind_counts_the_walks_of_lines(known_walks, monk
 @pytest.mark.parametrize(("second", "ways", "simulated"), [(3072, 12, 3072), (1536, 8, 1024)])
 def test_cachegrind_s_caches_have_a_power_of_two_of_sets(second, ways, simulated):
     geometry = simulation.rounded_for_cachegrind(
-        Geometry(4096, 2 << 20, Levels(64, second, ways), Levels(64, 64, 8))
+        SimulatedTlb(4096, 2 << 20, Levels(64, second, ways), Levels(64, 64, 8))
     )
     *_, last = simulation.cachegrind_options(geometry)
     assert last == f"--LL={simulated * 4096},{ways},4096"
@@ -87,7 +87,7 @@ def test_without_a_compiler_all_allocations_are_those_of_malloc(monkeypatch):
     def lacking(source: Path) -> None:
         raise Unavailable("no-compiler")
 
-    monkeypatch.setattr(levers, "library", lacking)
+    monkeypatch.setattr(levers, "preload_library", lacking)
     none, every = (
         levers.sites_lever(sites).variables[0].value for sites in (proof.NO_SITES, proof.ALL_SITES)
     )

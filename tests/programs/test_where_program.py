@@ -29,7 +29,7 @@ from support.where import GEOMETRY, SOURCE
 from tlb.cli import where as command
 from tlb.programs.executable import sanitizer_of, why_no_preload
 from tlb.programs.levers import sites_lever
-from tlb.programs.runs import run
+from tlb.programs.runs import run_program
 from tlb.programs.where import proof, simulation
 from tlb.programs.where.proof import ALL_SITES, NO_SITES, Timed
 from tlb.programs.where.simulation import HEAP
@@ -117,7 +117,7 @@ def test_a_program_with_another_allocator_runs_as_by_itself(
     if is_preloaded:
         monkeypatch.setenv("LD_PRELOAD", library)
     for kind in ("small", "realloc", "posix_memalign", "thread"):
-        done = run([str(program), kind], sites_lever(ALL_SITES), limit_s=60, share=0.05)
+        done = run_program([str(program), kind], sites_lever(ALL_SITES), limit_s=60, share=0.05)
         assert (done.status, done.last_lines) == (0, "")
     if shutil.which("valgrind"):
         assert simulated(str(program), "thread").instructions > 10_000

@@ -19,7 +19,7 @@ from tlb import cli
 from tlb.machine import compiler as installed
 from tlb.measure import build, prebuilt
 from tlb.system import files
-from tlb.system.optional import Lazy
+from tlb.system.optional import LazyModule
 from tlb.system.reasons import Unavailable
 
 CORE = ["doctor", "inspect", "measure", "try", "where", "watch", "pool"]
@@ -122,7 +122,7 @@ def test_a_package_that_is_missing_is_one_sentence_with_the_line_that_installs_i
 ):
     monkeypatch.setitem(sys.modules, "scipy", None)  # which makes its import fail
     with pytest.raises(Unavailable) as why:
-        _ = Lazy("scipy").stats
+        _ = LazyModule("scipy").stats
     assert why.value.code == "no-extra" and "(scipy is of the extra analysis)" in str(why.value)
 
     def geometry() -> None:

@@ -7,9 +7,9 @@ from math import inf
 import pytest
 from support.common import ROOT
 
-from tlb.report.answers import ANSWERS, KeptAnswer, KeptEffect
+from tlb.report.answers import ANSWERS_DOCUMENT, KeptAnswer, KeptEffect
 from tlb.report.claims import statements
-from tlb.system.reasons import REASONS, UNDECIDED
+from tlb.system.reasons import REASON_TEXTS, UNDECIDED
 
 KEPT = {
     path.parent.name: {
@@ -17,7 +17,7 @@ KEPT = {
         for answers in json.loads(path.read_text()).values()
         for id, answer in answers.items()
     }
-    for path in sorted((ROOT / "data").glob(f"*/{ANSWERS}.json"))
+    for path in sorted((ROOT / "data").glob(f"*/{ANSWERS_DOCUMENT}.json"))
 }
 
 
@@ -38,8 +38,8 @@ def test_a_claim_holds_inside_its_band_fails_outside_and_else_says_why_it_is_ope
         by_rule = {
             "holds": answer.holds is True or (places and {*places} == {"inside"}),
             "fails": answer.holds is False or "outside" in places,
-            "cannot tell": found.reason in UNDECIDED or found.reason in REASONS,
-            "not testable here": found.reason in REASONS,
+            "cannot tell": found.reason in UNDECIDED or found.reason in REASON_TEXTS,
+            "not testable here": found.reason in REASON_TEXTS,
         }
         is_plain = found.reason not in ("few", "widened", "")
         decides = places and ({*places} == {"inside"} or "outside" in places)

@@ -10,14 +10,14 @@ from support.pages import run_cells
 
 from tlb.report import article, page, quantities
 from tlb.report.notebook import Borrowed, Overlaid
-from tlb.report.quantities import QUANTITIES, Measured
+from tlb.report.quantities import QUANTITIES_DOCUMENT, QuantityDeclaration
 from tlb.report.render import Figure
 
 DATA = pd.DataFrame({"x": [1, 2], "median": [3.5, 4.5]})
 
 
 class Quantities(quantities.Quantities):
-    load_ns = Measured("a load", "ns", 1)
+    load_ns = QuantityDeclaration("a load", "ns", 1)
 
 
 def curve(data: pd.DataFrame) -> alt.Chart:
@@ -94,7 +94,7 @@ def test_quantities_stand_beside_the_reference_s_and_are_kept_with_the_page(tmp_
     data, metadata = made._repr_mimebundle_()
     output = {"data": data, "metadata": metadata}
     notebook = {"cells": [{"outputs": [output]}]}
-    assert article.recorded(notebook, QUANTITIES) == {"made": own.kept}
+    assert article.recorded(notebook, QUANTITIES_DOCUMENT) == {"made": own.kept}
 
 
 def test_a_quantity_that_no_cell_recorded_is_a_mistake(tmp_path, monkeypatch):

@@ -66,7 +66,7 @@ def test_a_chapter_is_about_the_machine_as_it_was_in_the_state_of_its_rows(commi
     each is kept."""
     now = Stated(changes={"kernel_release": "6.99.0"}).host()
     before = Stated(changes={"kernel_release": "6.5.0"}).host()
-    state = hosts.state(before)
+    state = hosts.state_digest(before)
     rows = [make_record(kernel="cold_chase", repeat=k, state=state) for k in range(3)]
     put(committed, "made-up", "flushes", *rows)
     for host in (before, now):

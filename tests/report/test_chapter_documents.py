@@ -23,7 +23,7 @@ def making(world) -> Callable[[str], dict]:
         if world["trouble"]:
             raise world["trouble"]
         world["made"].append(profile)
-        return {"state": host.state(world["host"]), "made": len(world["made"])}
+        return {"state": host.state_digest(world["host"]), "made": len(world["made"])}
 
     return make
 
@@ -65,9 +65,9 @@ def test_a_document_on_request_is_read_in_its_own_state_and_never_made(world):
     chapter = this()
     assert refusal(lambda: chapter.document("housekeeping", None)) == "no-data"
     chapter.store.write_document(
-        chapter.machine, "housekeeping", {"state": host.state(world["host"])}
+        chapter.machine, "housekeeping", {"state": host.state_digest(world["host"])}
     )
-    assert this().document("housekeeping", None) == {"state": host.state(world["host"])}
+    assert this().document("housekeeping", None) == {"state": host.state_digest(world["host"])}
     world["host"] = Stated(changes={"kernel_release": "6.2.0"}).host()
     assert refusal(lambda: this().document("housekeeping", None)) == "no-data"
 

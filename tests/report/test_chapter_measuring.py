@@ -11,7 +11,7 @@ from support.common import fake_kernel, make_record, refusal
 from support.synthetic import Stated
 
 from tlb.measure import build
-from tlb.measure.measuring_setup import Rig
+from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.record import Point, Record
 from tlb.measure.store import Store
 from tlb.report import claims
@@ -39,7 +39,8 @@ def measuring(world, own_lock, kernel, monkeypatch) -> Callable[..., tuple[Chapt
 
         chapter = this(**changes)
         chapter.rig = replace(
-            Rig.of(world["host"], chapter.store, chapter.machine), measure=one_by_one(measure)
+            MeasuringSetup.of(world["host"], chapter.store, chapter.machine),
+            measure=one_by_one(measure),
         )
         return chapter, asked
 

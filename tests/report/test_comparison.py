@@ -16,7 +16,7 @@ from tlb.measure import states
 from tlb.measure.store import Store
 from tlb.report import comparison, quantities
 from tlb.report.comparison import CANNOT_TELL, DIFFERS, NO_DIFFERENCE, compare_quantities
-from tlb.report.quantities import Measured
+from tlb.report.quantities import QuantityDeclaration
 from tlb.stats.intervals import Interval, median_interval
 from tlb.system.reasons import Unavailable
 
@@ -29,13 +29,13 @@ class Twenty(quantities.Quantities):
 
 
 class Three(quantities.Quantities):
-    time_ns = Measured("a time", "ns")
-    entries = Measured("a stated number", "pages")
-    gain = Measured("a change that may be negative", "share")
+    time_ns = QuantityDeclaration("a time", "ns")
+    entries = QuantityDeclaration("a stated number", "pages")
+    gain = QuantityDeclaration("a change that may be negative", "share")
 
 
 for place in range(NUMBER):
-    measured = Measured(f"the time number {place}")
+    measured = QuantityDeclaration(f"the time number {place}")
     measured.__set_name__(Twenty, f"q_{place}")
     Twenty.declared = {**Twenty.declared, measured.name: measured}
 
@@ -171,9 +171,9 @@ def test_two_states_of_this_computer_are_compared_by_name(tmp_path, monkeypatch)
     for host, source in ((Stated().host(), A), (four_levels, B)):
         states.write_description(own, this, host)
         kept = published.read_document(source, "quantities")
-        for name in ("quantities", f"quantities-{hosts.state(host)}"):
+        for name in ("quantities", f"quantities-{hosts.state_digest(host)}"):
             own.write_document(this, name, kept)
-    plain = hosts.state(Stated().host())
+    plain = hosts.state_digest(Stated().host())
     found = comparison.compare([f"own/{this}@{plain[:6]}", f"{this}@no5lvl"], ["stlb_cliff"])
     both = comparison.compare_quantities([one.quantities for one in found.machines], ["stlb_cliff"])
     assert found.quantities == both[0] and any(

@@ -15,9 +15,9 @@ import pytest
 
 from experiments.overview import profile
 from tlb.machine import host
-from tlb.measure.outcome import SESSIONS
+from tlb.measure.outcome import SESSIONS_DOCUMENT
 from tlb.measure.record import Point
-from tlb.measure.store import LACKING_POINTS, Store
+from tlb.measure.store import LACKING_POINTS_DOCUMENT, Store
 from tlb.report import page, parameters, publish
 from tlb.report.publish import Kernel
 from tlb.system.reasons import if_available
@@ -41,8 +41,8 @@ def tree(folder: Path) -> dict[str, bytes]:
     pages derive from all rows that are there by then."""
     others = {
         "machine.json",
-        f"{LACKING_POINTS}.json",
-        f"{SESSIONS}.json",
+        f"{LACKING_POINTS_DOCUMENT}.json",
+        f"{SESSIONS_DOCUMENT}.json",
         f"{profile.NAME}.json",
         "quantities.json",
         "claims.json",
@@ -57,7 +57,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 def lacking(folder: Path) -> set[Point]:
     """The points that this computer could not do, which are tried again the next time."""
     machine = host.machine_id(host.inspect())
-    document = if_available(Store(folder).own.read_document, machine, LACKING_POINTS) or {
+    document = if_available(Store(folder).own.read_document, machine, LACKING_POINTS_DOCUMENT) or {
         "points": []
     }
     return {Point.model_validate(line["point"]) for line in document["points"]}

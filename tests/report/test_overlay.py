@@ -8,7 +8,7 @@ from support.synthetic import Truth, frame, grid
 
 from tlb.report import charts
 from tlb.report.notebook import Overlaid
-from tlb.report.render import MUTED, Figure
+from tlb.report.render import MUTED_COLOUR, Figure
 from tlb.stats.intervals import summarise
 
 POINTS = grid(64 << 20)
@@ -53,11 +53,11 @@ def test_the_reference_s_medians_are_drawn_in_grey_under_the_own_ones():
     theirs = [one for one in layers(spec) if one["data"]["name"].startswith("reference-")]
     assert made.has_grey and theirs == layers(spec)[: len(theirs)]
     assert {one["mark"]["type"] for one in theirs} <= {"line", "point"}
-    assert {one["mark"]["color"] for one in theirs} == {MUTED}
+    assert {one["mark"]["color"] for one in theirs} == {MUTED_COLOUR}
     drawn = [row["median"] for one in theirs for row in spec["datasets"][one["data"]["name"]]]
     expected = SLOW.query("layout == 'spread'")["median"]
     assert {float(f"{ns:.4g}") for ns in expected} <= {float(f"{float(ns):.4g}") for ns in drawn}
-    assert made.label in made.html() and MUTED in made.svg()
+    assert made.label in made.html() and MUTED_COLOUR in made.svg()
 
 
 def test_series_that_colours_told_apart_stay_apart_in_grey():

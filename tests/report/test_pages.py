@@ -14,14 +14,14 @@ from support.rendered import CHAPTER_NAMES
 from tlb.report import page, quantities
 from tlb.report.page import PageError
 from tlb.report.parameters import table_of_contents
-from tlb.report.quantities import Measured
+from tlb.report.quantities import QuantityDeclaration
 
 NOTEBOOKS = table_of_contents()
 
 
 class Numbers(quantities.Quantities):
-    load_ns = Measured("a load", "ns", 1)
-    walk_ns = Measured("a walk", "ns", 1)
+    load_ns = QuantityDeclaration("a load", "ns", 1)
+    walk_ns = QuantityDeclaration("a walk", "ns", 1)
 
 
 def said(text: str) -> list[Any]:

@@ -4,16 +4,16 @@ import pandas as pd
 import pytest
 
 from tlb.report import quantities
-from tlb.report.quantities import LACKING, Measured
+from tlb.report.quantities import LACKING_MARK, QuantityDeclaration
 from tlb.stats.intervals import Interval, median_interval
 from tlb.system.reasons import Unavailable
 
 
 class Quantities(quantities.Quantities):
-    load_ns = Measured("a load", "ns", 1)
-    size = Measured("a size", "bytes")
-    share = Measured("a share", "share")
-    pages = Measured("pages", "pages")
+    load_ns = QuantityDeclaration("a load", "ns", 1)
+    size = QuantityDeclaration("a size", "bytes")
+    share = QuantityDeclaration("a share", "share")
+    pages = QuantityDeclaration("pages", "pages")
 
 
 ROWS = pd.DataFrame({"repeat": [0, 1, 2, 2]})
@@ -41,7 +41,7 @@ def test_a_text_has_the_number_its_interval_and_its_unit(recorded):
 
 
 def test_what_is_lacking_is_marked_in_a_text_and_has_its_reason(recorded):
-    assert LACKING in f"{recorded.pages:value}" and recorded.pages.cell == "–"
+    assert LACKING_MARK in f"{recorded.pages:value}" and recorded.pages.cell == "–"
     assert recorded.reasons.keys() == {"pages"} and "in a test" in recorded.reasons["pages"]
     with pytest.raises(Unavailable):
         _ = recorded.pages.value

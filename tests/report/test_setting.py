@@ -15,7 +15,7 @@ from tlb.measure.record import Quantity
 from tlb.report import parameters, publish, setting
 from tlb.report.analysis import Analysis
 from tlb.system.files import ROOT
-from tlb.system.reasons import REASONS, Unavailable
+from tlb.system.reasons import REASON_TEXTS, Unavailable
 
 
 def rows(*changes: dict) -> pd.DataFrame:
@@ -43,7 +43,7 @@ def test_rows_of_an_earlier_version_of_a_kernel_say_so_at_the_head_of_their_page
 ):
     (tmp_path / "page_chase.c").write_text("/* why */\n#define MEASURES 2\n")
     (tmp_path / "page_gather.c").write_text("int main;\n")
-    monkeypatch.setattr(build, "KERNELS", tmp_path)
+    monkeypatch.setattr(build, "KERNELS_FOLDER", tmp_path)
     head = setting.earlier_kernels(rows({"kernel": kernel, **row}, {"kernel": "page_gather"}))
     assert (bool(head), f"`{kernel}`" in head, "1.5" in head, "page_gather" in head) == (
         says,
@@ -86,8 +86,8 @@ def test_each_reason_for_which_a_kernel_refuses_a_page_size_is_on_the_page():
     refusals = " ".join(re.findall(r"unavailable\(([^;]*?),", source))
     codes = set(re.findall(r'"([a-z-]+)"', refusals))
     page = setting.about_pages(Unavailable(code, code).note for code in [*codes, "no-perf"])
-    assert len(codes) > 3 and all(REASONS[code].sentence in page for code in codes)
-    assert REASONS["no-perf"].sentence not in page and len(page.splitlines()) == 1
+    assert len(codes) > 3 and all(REASON_TEXTS[code].sentence in page for code in codes)
+    assert REASON_TEXTS["no-perf"].sentence not in page and len(page.splitlines()) == 1
 
 
 def test_what_perf_counted_of_a_chapter_s_processes_is_in_its_settings():

@@ -23,9 +23,11 @@ def dark(colour: str, channel: str) -> str:
 PAPER, NIGHT = "#ffffff", "#14181e"  # the theme's backgrounds
 
 
-@pytest.mark.parametrize("colour", [render.INK, render.MUTED, *render.PALETTE])
+@pytest.mark.parametrize("colour", [render.INK_COLOUR, render.MUTED_COLOUR, *render.PALETTE])
 def test_every_colour_is_seen_on_paper_and_at_night(colour):
-    least = 4.5 if colour in (render.INK, render.MUTED) else 3  # text; lines and points
+    least = (
+        4.5 if colour in (render.INK_COLOUR, render.MUTED_COLOUR) else 3
+    )  # text; lines and points
     assert contrast(colour, PAPER) >= least
     assert dark(colour, "fill") == dark(colour, "stroke")
     assert contrast(dark(colour, "fill"), NIGHT) >= least

@@ -31,7 +31,7 @@ from tlb.report.verdicts import (
     why_undecided,
 )
 from tlb.stats.intervals import Interval, median_interval
-from tlb.system.reasons import REASONS, UNDECIDED, Unavailable, Undecided
+from tlb.system.reasons import REASON_TEXTS, UNDECIDED, Unavailable, Undecided
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&`"
 
@@ -119,7 +119,7 @@ def test_what_was_timed_on_an_emulator_is_no_processors_and_what_was_not_timed_s
     )
     told = judge(of_a_sentence(claims, 100, 200), emulated)
     assert (told.verdict, told.effects) == ("not testable here", ())
-    assert REASONS["emulated"].sentence.removesuffix(".") in told.evidence
+    assert REASON_TEXTS["emulated"].sentence.removesuffix(".") in told.evidence
     assert verdicts(claims, emulated)[0].verdict == "holds"
 
 
@@ -140,7 +140,7 @@ def test_an_obstacle_makes_a_claim_untestable_before_its_predicate_runs(
     monkeypatch.setattr(room, "statements", lambda: {QUOTED: row._replace(obstacles=code)})
     told = judge(found, Analysis(pd.DataFrame(), About(Stated(**stated).host())))
     assert told.verdict == ("not testable here" if applies else "holds")
-    assert (REASONS[code].sentence in told.evidence) is applies
+    assert (REASON_TEXTS[code].sentence in told.evidence) is applies
 
 
 # --- the table

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from support.common import make_record, refusal
 
-from tlb.stats.curves import Curve, at_largest_shared, packed, price, spread
+from tlb.stats.curves import Curve, medians_at_largest_common_x, packed, price, spread
 from tlb.stats.intervals import Interval, median_interval
 
 values = st.floats(0.1, 1e6)
@@ -279,9 +279,13 @@ def test_a_price_is_the_machines_or_it_is_a_gap():
 
 def test_curves_that_end_at_different_sizes_are_compared_where_both_were_measured():
     near, far = measured({1: [2.0], 4: [3.0]}), measured({1: [4.0], 4: [6.0], 8: [9.0]})
-    assert at_largest_shared({"near": near, "far": far, "none": near.between(5, 6)}) == (
+    assert medians_at_largest_common_x({"near": near, "far": far, "none": near.between(5, 6)}) == (
         4,
         {"near": 3.0, "far": 6.0},
     )
     apart = {"near": near.between(4, 4), "far": far.between(8, 8)}
-    assert refusal(at_largest_shared, apart) == refusal(at_largest_shared, {}) == "too-few-points"
+    assert (
+        refusal(medians_at_largest_common_x, apart)
+        == refusal(medians_at_largest_common_x, {})
+        == "too-few-points"
+    )

@@ -8,7 +8,7 @@ from support.geometry import CACHES, SHARP, Made, at_random, inferred, lru, rows
 
 from tlb.measure import survey
 from tlb.stats import geometry, geometry_curves
-from tlb.stats.geometry_curves import base_stride, stride_of
+from tlb.stats.geometry_curves import base_stride, base_stride_of
 from tlb.stats.steps import Knee
 
 
@@ -100,7 +100,7 @@ def test_ways_that_do_not_divide_the_entries_into_a_power_of_two_of_sets_are_not
 
 def test_a_walk_that_was_not_measured_keeps_its_place_with_a_reason():
     frame = rows(SHARP, "4k", 1)
-    *others, memory = geometry.infer(frame[frame["lines"] < 2**19], (), CACHES).walks
+    *others, memory = geometry.infer_geometry(frame[frame["lines"] < 2**19], (), CACHES).walks
     assert all(walk.cost for walk in others)
     assert (memory.table_in, memory.cost) == (
         "memory",
@@ -134,9 +134,9 @@ def test_a_process_that_is_disturbed_moves_no_level():
     frame["ns_per_access"] *= np.where(
         rng.random(len(frame)) < 0.33, rng.uniform(1.1, 2, len(frame)), 1.0
     )
-    assert [level.entries.value for level in geometry.infer(frame).levels] == pytest.approx(
-        [72, 3072], rel=0.03
-    )
+    assert [
+        level.entries.value for level in geometry.infer_geometry(frame).levels
+    ] == pytest.approx([72, 3072], rel=0.03)
 
 
 def test_a_level_that_cpuid_states_and_no_chase_shows_is_named():
@@ -160,9 +160,9 @@ def test_a_change_of_the_clock_between_processes_is_no_step():
     slow = np.random.default_rng(2).random(len(frame)) < 0.5
     frame.loc[slow, "ns_per_access"] *= 2
     frame.loc[slow, "core_ghz"] /= 2
-    assert [level.entries.value for level in geometry.infer(frame).levels] == pytest.approx(
-        [64, 1536], rel=0.01
-    )
+    assert [
+        level.entries.value for level in geometry.infer_geometry(frame).levels
+    ] == pytest.approx([64, 1536], rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_a_curve_has_the_median_of_its_processes_and_the_least_disturbed_one():
 def test_the_stride_of_a_page_size_is_counted_in_base_pages_of_the_machine(pages, base, stride):
     assert base_stride(pages, base) == stride
     of_two = pd.DataFrame({"pages": [pages], "stride_bytes": [base * 8], "stride_pages": [8]})
-    assert stride_of(of_two) == stride
+    assert base_stride_of(of_two) == stride
 
 
 # --- intervals over mappings

@@ -20,7 +20,7 @@ from tlb.stats.intervals import (
     modes,
     summarise,
 )
-from tlb.stats.scatter import median_rank, outliers, trend
+from tlb.stats.scatter import log_trend_per_repeat, median_rank, outliers
 from tlb.system.reasons import Unavailable
 
 values = st.floats(0.1, 1e6)
@@ -218,23 +218,34 @@ def drifting(
 def test_a_trend_is_found_where_there_is_one_in_any_order_of_rows_and_almost_never_in_noise():
     rng = np.random.default_rng(6)
     found = [
-        trend(drifting(rng, slope).sample(frac=1, random_state=1), ["lines"], "ns_per_access")
+        log_trend_per_repeat(
+            drifting(rng, slope).sample(frac=1, random_state=1), ["lines"], "ns_per_access"
+        )
         for slope in (0.015, -0.05)
     ]
     assert found == pytest.approx([0.015, -0.05], abs=0.004)
-    assert sum(trend(drifting(rng, 0.0), ["lines"], "ns_per_access") != 0 for _ in range(150)) <= 4
-    assert trend(drifting(rng, 0.05).drop(columns="repeat"), ["lines"], "ns_per_access") == 0
+    assert (
+        sum(
+            log_trend_per_repeat(drifting(rng, 0.0), ["lines"], "ns_per_access") != 0
+            for _ in range(150)
+        )
+        <= 4
+    )
+    assert (
+        log_trend_per_repeat(drifting(rng, 0.05).drop(columns="repeat"), ["lines"], "ns_per_access")
+        == 0
+    )
     few = drifting(rng, 0.2, points=1)
     assert (
-        trend(few, ["lines"], "ns_per_access") == 0
-        and trend(few[:0], ["lines"], "ns_per_access") == 0
+        log_trend_per_repeat(few, ["lines"], "ns_per_access") == 0
+        and log_trend_per_repeat(few[:0], ["lines"], "ns_per_access") == 0
     )
 
 
 def test_a_trend_that_points_of_a_mapping_show_by_chance_only_widens_and_by_no_more_than_the_noise():
     rng, noise = np.random.default_rng(8), 0.03
     frames = [drifting(rng, 0.0, 100, noise=noise, correlation=0.2) for _ in range(200)]
-    found = np.array([trend(frame, ["lines"], "ns_per_access") for frame in frames])
+    found = np.array([log_trend_per_repeat(frame, ["lines"], "ns_per_access") for frame in frames])
     assert 0.2 < np.mean(found != 0) < 0.7  # one of 370 holds for independent points alone
     assert np.quantile(np.abs(found), 0.95) * 2 < noise  # half of a campaign of five repeats
     tables = [summarise(frame, ["lines"]) for frame in frames]

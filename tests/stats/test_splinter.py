@@ -10,7 +10,7 @@ from tlb.measure.grid import octaves
 from tlb.measure.record import Point
 from tlb.stats import geometry_tables as wording
 from tlb.stats import splinter
-from tlb.system.reasons import REASONS, Unavailable
+from tlb.system.reasons import REASON_TEXTS, Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -104,4 +104,4 @@ def test_what_cannot_be_judged_is_a_reason_and_not_a_verdict(frame, code):
     assert why.value.code == code
     backing = splinter.backing(frame, "kvm")
     assert (backing.verdict, backing.evidence) == (OPEN, str(why.value))
-    assert REASONS[code].sentence.removesuffix(".") in wording.backing_sentence(backing)
+    assert REASON_TEXTS[code].sentence.removesuffix(".") in wording.backing_sentence(backing)

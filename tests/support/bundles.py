@@ -24,7 +24,7 @@ from tlb.measure.record import Point, Record
 from tlb.measure.store import Store
 
 HOST = Stated(changes={"cpu_model": "Intel Xeon 9000", "installation": "0123456789abcdef"}).host()
-MACHINE, STATE = hosts.machine_id(HOST), hosts.state(HOST)
+MACHINE, STATE = hosts.machine_id(HOST), hosts.state_digest(HOST)
 EXPERIMENT = "stlb_cliff"
 FLUSHES = {
     "schema_version": 1,

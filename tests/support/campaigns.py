@@ -12,12 +12,12 @@ from typing import Any
 from support.common import make_record
 from support.synthetic import Stated
 from tlb.measure import campaign, perf
-from tlb.measure.mapping import Result
-from tlb.measure.measuring_setup import Rig
-from tlb.measure.plan import Setting
+from tlb.measure.mapping import PointResult
+from tlb.measure.measuring_setup import MeasuringSetup
+from tlb.measure.plan import MeasuringConditions
 from tlb.measure.record import Point, Record
 from tlb.measure.store import Store
-from tlb.system.reasons import REASONS, Unavailable
+from tlb.system.reasons import REASON_TEXTS, Unavailable
 
 MACHINE, NAME, STATE = "zen-3-00c0ffee", "stlb_cliff", "00112233aabb"
 ROWS = "page_chase"  # the kernel of make_record and POINTS, and so the file that their rows are in
@@ -26,10 +26,10 @@ POINTS = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in (64,
 VICTIM = POINTS[1]  # what befalls this point must not befall the others
 
 
-def a_rig(store: Store, **changes: Any) -> Rig:
+def a_rig(store: Store, **changes: Any) -> MeasuringSetup:
     """A computer that never was, ready to measure on this one: nothing is counted, and a gibibyte
     may be used."""
-    return Rig(
+    return MeasuringSetup(
         **(
             {
                 "host": Stated().host(),
@@ -65,20 +65,20 @@ def run(
 def says(why: Unavailable, code: str) -> None:
     """The reason is this one, in one line that ends with what to do about it."""
     assert why.code == code, why
-    assert str(why).endswith(REASONS[code].remedy) and len(str(why).splitlines()) == 1
+    assert str(why).endswith(REASON_TEXTS[code].remedy) and len(str(why).splitlines()) == 1
 
 
-def one_by_one(measure: Callable[..., Record]) -> Callable[..., Iterator[Result]]:
+def one_by_one(measure: Callable[..., Record]) -> Callable[..., Iterator[PointResult]]:
     """`mapping.measured` by a function of one point: nothing is tried again."""
 
     def measured(
         points: Sequence[Point],
         repeat: int,
-        setting: Setting,
+        setting: MeasuringConditions,
         *,
         begin: Callable[[Point], bool],
         retry_share: float = 0.0,
-    ) -> Iterator[Result]:
+    ) -> Iterator[PointResult]:
         for point in points:
             if begin(point):
                 try:

@@ -25,9 +25,9 @@ from tlb.machine.compiler import compiler
 from tlb.machine.host import Host
 from tlb.measure import perf
 from tlb.measure.build import Kernel
-from tlb.measure.record import Build, Record
+from tlb.measure.record import KernelBuild, Record
 from tlb.system.files import ROOT
-from tlb.system.reasons import REASONS, Note, Unavailable
+from tlb.system.reasons import REASON_TEXTS, Note, Unavailable
 
 SUPPORT = Path(__file__).parent
 # What a test waits for takes seconds, and on a busy machine minutes; after so long it never comes.
@@ -92,7 +92,7 @@ def alive(word: str) -> list[psutil.Process]:
 
 
 @cache
-def software_plan() -> perf.Plan:
+def software_plan() -> perf.EventPlan:
     """What perf counts without a PMU, as far as this computer lets this user."""
     return perf.plan("no table has a row for this")
 
@@ -119,7 +119,7 @@ def compiled(source: Path, target: Path, *flags: str) -> Path:
 
 def fake_kernel(digest: str = "a" * 16, *command: str, measures: int = 1) -> Callable[..., Kernel]:
     """What stands for build.kernel where nothing is compiled."""
-    built = Build(measures, "")
+    built = KernelBuild(measures, "")
     return lambda name, engine="c": Kernel(name, engine, command or ("true",), digest, built)
 
 
@@ -234,7 +234,7 @@ def refusal(call: Callable[..., Any], *given: Any, **how: Any) -> str:
     with pytest.raises(Unavailable) as why:
         call(*given, **how)
     code, text = why.value.code, str(why.value)
-    assert len(text.splitlines()) == 1 and text.endswith(REASONS[code].remedy)
+    assert len(text.splitlines()) == 1 and text.endswith(REASON_TEXTS[code].remedy)
     return code
 
 

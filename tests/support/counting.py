@@ -3,14 +3,14 @@
 from pathlib import Path
 
 from support.fake_perf import workload
-from tlb.measure.perf_stat import Plan
+from tlb.measure.perf_stat import EventPlan
 from tlb.measure.record import Quantity
 from tlb.measure.session import Session
 
 Counters = dict[str, Quantity]
 
 
-def counted_run(plan: Plan, command: list[str] | None = None, repeat: int = 0) -> Counters:
+def counted_run(plan: EventPlan, command: list[str] | None = None, repeat: int = 0) -> Counters:
     """What is counted of a workload's point, by quantity."""
     with Session(command or workload(), Path.cwd(), "4k", plan, repeat, 1) as session:
         _, counters = session.ask("0", 1)

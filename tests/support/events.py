@@ -45,7 +45,7 @@ class Events:
         own, packed = dict(point.options), point.layout == "packed"
         if point.kernel == "shootdown":
             told = own["threads"] * (own.get("apart", 0) == 0)
-            part = 15_000.0 * (point.pages == grid.LARGE)
+            part = 15_000.0 * (point.pages == grid.HUGE_PAGES)
             busy = self.busy_ns * (own["threads"] > 0)
             return self.call_ns + point.lines * self.page_ns + told * self.told_ns + busy + part
         if point.kernel == "switch_chase":
@@ -78,7 +78,7 @@ class Events:
                 found["flushes_asked"] = asked
             if self.counted and own["threads"]:
                 found["flushes_seen"] = round(asked * self.seen)
-            if point.pages == grid.LARGE:
+            if point.pages == grid.HUGE_PAGES:
                 found["huge_bytes_after"] = 0.0
             return found
         if point.kernel == "switch_chase":
@@ -98,7 +98,7 @@ class Events:
     def _forked(self, point: Point) -> dict[str, float]:
         used, page, touched = dict(point.options).get("used"), PAGE, float(point.lines * PAGE)
         resident = touched
-        if point.pages == grid.LARGE:
+        if point.pages == grid.HUGE_PAGES:
             page, rooms = LARGE_PAGE, -(-point.lines // used) if used else touched / LARGE_PAGE
             resident = float(rooms * LARGE_PAGE)
         found = {"resident_bytes": resident, "touch_ns_per_page": 800.0}
@@ -149,7 +149,7 @@ def rows(
 def larger_controls(ns: float) -> pd.DataFrame:
     """Packed chases without neighbours, of more lines than the one beside a stream: ns a hop."""
     of = scope(GIB)
-    far = grid.far_lines(of)
+    far = grid.lines_beyond_caches(of)
     larger = [of.point("page_chase", layout="packed", lines=times * far) for times in (2, 4)]
     return processes(larger, lambda point: ns, noise=1e-9, repeats=5, seed=1)
 

@@ -98,7 +98,7 @@ class Kernel:
         return {"ns_per_access": again, "mean_ns": again, "first_ns_per_access": first}
 
     def map_churn(self, point: Point, options: dict[str, int]) -> dict[str, Any]:
-        chunk = point.lines * grid.LINE_BYTES // grid.CHUNKS
+        chunk = point.lines * grid.LINE_BYTES // grid.CHUNK_COUNT
         pages, threads = chunk // 4096, options["threads"]
         fault = (
             self.page_ns("anonymous", point.pages, 0) * pages * (1 + self.shared * (threads - 1))

@@ -24,7 +24,7 @@ from support.synthetic import Stated
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.measure import build, campaign
-from tlb.measure.measuring_setup import Rig
+from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.plan import seed_of
 from tlb.measure.record import Point, Record
 from tlb.measure.store import Store
@@ -79,13 +79,13 @@ def made_up(name: str) -> Callable[..., Record]:
     return one
 
 
-def a_rig(name: str, root: Path) -> Rig:
+def a_rig(name: str, root: Path) -> MeasuringSetup:
     host = host_of(name)
-    return Rig(
+    return MeasuringSetup(
         host=host,
         store=Store(root).own,
         machine=hosts.machine_id(host),
-        state=hosts.state(host),
+        state=hosts.state_digest(host),
         usable_bytes=1 << 30,
         measure=one_by_one(made_up(name)),
     )
@@ -117,7 +117,7 @@ def work(name: str, address: str, root: Path, alike: str = "", spoil: str = "") 
     os.environ["TLB_DATA"] = str(root)
     rig = a_rig(alike or name, root)
     hosts.inspect = lambda *_, **__: rig.host
-    Rig.of = classmethod(lambda cls, *given: rig)
+    MeasuringSetup.of = classmethod(lambda cls, *given: rig)
     if spoil == "a flipped bit":
         make = worker.bundle.make
         worker.bundle.make = lambda *given: (_flipped(make(*given)[0]), [])

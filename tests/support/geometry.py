@@ -135,7 +135,7 @@ def rows(made: Made, pages: str, seed: int) -> pd.DataFrame:
 def inferred(
     made: Made, pages: str = "4k", stated: tuple[int, ...] = (), seed: int = 1
 ) -> Geometry:
-    return geometry.infer(rows(made, pages, seed), stated, CACHES)
+    return geometry.infer_geometry(rows(made, pages, seed), stated, CACHES)
 
 
 SHARP = Made(lru(64), lru(1536))

@@ -104,7 +104,7 @@ def parsed(asked: list[str], out: str) -> KernelReport:
 
 PROBE = f"""
 #define main kernel_main
-#include "{build.KERNELS}/graph_walk.c"
+#include "{build.KERNELS_FOLDER}/graph_walk.c"
 #undef main
 static struct tally tally;
 int main(int argc, char **argv)

@@ -18,7 +18,7 @@ from support.synthetic import median as median
 from tlb.machine.host import Host
 from tlb.machine.kvm import Kvm
 from tlb.measure.record import Point
-from tlb.system.page_sizes import hardware
+from tlb.system.page_sizes import mapped_page_size
 
 ENTRIES = [64, 1536]
 GUESTS, HOSTS = ("4k", "2m", "1g"), ("4k", "thp", "2m", "1g")
@@ -58,10 +58,10 @@ class Guests:
     def references(self, guest: str, host: str) -> int:
         """Two dimensions at the most: shadow tables and an outer host fold one."""
         if not guest:
-            return _references(hardware(host), self.outer)
+            return _references(mapped_page_size(host), self.outer)
         if self.shadow:
-            return _references(min(guest, hardware(host), key=GUESTS.index), self.outer)
-        return _references(guest, hardware(host))
+            return _references(min(guest, mapped_page_size(host), key=GUESTS.index), self.outer)
+        return _references(guest, mapped_page_size(host))
 
     def price_ns(self, guest: str, host: str, lines: int) -> float:
         span = self.span(*((guest, host) if guest else (host,)))

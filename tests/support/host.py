@@ -209,7 +209,7 @@ SILVERMONT = """ Atom C2750
 """
 
 
-def reader(dump: str, **changes: str) -> cpuid.Reader:
+def reader(dump: str, **changes: str) -> cpuid.CpuidReader:
     """A reader of a dump. Asking past its last leaf, where a CPU answers nonsense, fails."""
     rows = dict(line.split(" ", 1) for line in dump.splitlines()[1:])
     table = {
@@ -247,7 +247,7 @@ def topics(found: host.Host) -> set[str]:
 def well_formed(found: host.Host) -> None:
     """What the command line and the pages rely on, whatever was read."""
     assert re.fullmatch(r"[a-z0-9-]{1,64}", if_available(host.machine_id, found) or "none")
-    assert re.fullmatch(r"[0-9a-f]{12}", host.state(found))
+    assert re.fullmatch(r"[0-9a-f]{12}", host.state_digest(found))
     assert host.Host.model_validate_json(found.model_dump_json()) == found
     for texts in [*doctor.describe(found), *doctor.advice(found)]:
         assert all(text.strip() and text.isprintable() for text in texts)

@@ -12,9 +12,9 @@ from support import synthetic
 from support.common import About
 from support.page_sizes import Paged, hugepages
 from support.synthetic import GIB, Stated, tlbs
-from tlb.system.page_sizes import SWEPT
+from tlb.system.page_sizes import FULLY_SWEPT_PAGES
 
-PAGES = SWEPT
+PAGES = FULLY_SWEPT_PAGES
 ENTRIES = (64, 1536)
 WHOLE, SPLIT, QUIET, LOUD = Paged(), Paged(splintered=True), Paged(noise=0.004), Paged(noise=0.4)
 

@@ -13,10 +13,10 @@ import pytest
 from support import common
 from support.common import needs_c as needs_c
 from tlb.measure import build, compiling
-from tlb.measure.perf_stat import NO_COUNTERS, Plan
+from tlb.measure.perf_stat import NO_COUNTERS, EventPlan
 from tlb.measure.plan import measure
 from tlb.measure.record import KernelReport, Point, Record
-from tlb.system.reasons import REASONS, Unavailable
+from tlb.system.reasons import REASON_TEXTS, Unavailable
 
 STATE = "00112233aabb"
 THP = Path("/sys/kernel/mm/transparent_hugepage")
@@ -46,7 +46,7 @@ def run_c(kernel: str, given: list[str], **how: object) -> subprocess.CompletedP
     return run_program(*build.kernel(kernel, "c").command, given, **how)
 
 
-def measured(point: Point, usable_bytes: int = 2**60, plan: Plan = NO_COUNTERS) -> Record:
+def measured(point: Point, usable_bytes: int = 2**60, plan: EventPlan = NO_COUNTERS) -> Record:
     return measure(point, state=STATE, usable_bytes=usable_bytes, plan=plan)
 
 
@@ -56,7 +56,7 @@ def why_not(point: Point, code: str, usable_bytes: int = 2**60) -> str:
         measured(point, usable_bytes)
     assert caught.value.code == code, caught.value
     assert (
-        str(caught.value).endswith(REASONS[code].remedy)
+        str(caught.value).endswith(REASON_TEXTS[code].remedy)
         and len(str(caught.value).splitlines()) == 1
     )
     return caught.value.detail
@@ -167,13 +167,14 @@ def unless_fragmented(status: int, out: str, err: str) -> KernelReport:
 
 
 def compiled(source: Path, binary: Path, *flags: str) -> Path:
-    return common.compiled(source, binary, *build.FLAGS, *flags)
+    return common.compiled(source, binary, *build.COMPILER_FLAGS, *flags)
 
 
 def changed(kernel: str, changes: dict[str, str], folder: Path) -> Path:
     """A kernel with places of its sources changed, each of which stands there once, compiled."""
     texts = {
-        path.name: path.read_text() for path in compiling.closure(build.KERNELS / f"{kernel}.c")
+        path.name: path.read_text()
+        for path in compiling.closure(build.KERNELS_FOLDER / f"{kernel}.c")
     }
     for before, after in changes.items():
         (name,) = (name for name, text in texts.items() for _ in range(text.count(before)))
@@ -183,9 +184,9 @@ def changed(kernel: str, changes: dict[str, str], folder: Path) -> Path:
     return compiled(folder / f"{kernel}.c", folder / kernel)
 
 
-def for_arm64(kernel: str, folder: Path, sources: Path = build.KERNELS) -> Path:
+def for_arm64(kernel: str, folder: Path, sources: Path = build.KERNELS_FOLDER) -> Path:
     """A kernel for arm64, static, so that emulation needs no libraries."""
-    gcc = ["aarch64-linux-gnu-gcc", "-static", *build.FLAGS]
+    gcc = ["aarch64-linux-gnu-gcc", "-static", *build.COMPILER_FLAGS]
     subprocess.run([*gcc, "-o", folder / kernel, sources / f"{kernel}.c"], check=True)
     return folder / kernel
 

@@ -12,7 +12,7 @@ from experiments.hugepages import grid as hugepages_grid
 from experiments.keeping_pages import grid as keeping_grid
 from support.synthetic import GIB, PAGE_BYTES, lru, processes, scope, table_bytes
 from tlb.measure.record import Point
-from tlb.system.page_sizes import SWEPT
+from tlb.system.page_sizes import FULLY_SWEPT_PAGES
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Paged:
     def time_ns(self, point: Point) -> float:
         own = dict(point.options)
         if point.kernel == "prefault":
-            each = dict(zip(SWEPT, self.faults_ns, strict=True)).get(
+            each = dict(zip(FULLY_SWEPT_PAGES, self.faults_ns, strict=True)).get(
                 point.pages, 0.5 * sum(self.faults_ns[:2])
             )
             alone = each * (0.9 if point.mode == "populate" else 1.0)

@@ -4,13 +4,13 @@ import re
 from pathlib import Path
 
 from support.common import STRICT, SUPPORT, compiled
-from tlb.programs.children import Number, Written
+from tlb.programs.children import OutputDigest, PrintedNumber
 from tlb.programs.collapse import Collapsed
 from tlb.programs.levers import LEVERS
-from tlb.programs.runs import Run
+from tlb.programs.runs import ProgramRun
 from tlb.programs.snapshots import Snapshot
-from tlb.programs.trial import Aim, Trial
-from tlb.system.smaps import Rollup
+from tlb.programs.trial import Trial, TrialAim
+from tlb.system.smaps import SmapsRollup
 
 
 def built(folder: Path, *flags: str) -> Path:
@@ -30,29 +30,33 @@ def look(
     reached: int = 0,
     without_thp: int = 0,
 ) -> Snapshot:
-    pages = Rollup(resident_mib << 20, resident_mib << 20, huge_mib << 20, 0)
+    pages = SmapsRollup(resident_mib << 20, resident_mib << 20, huge_mib << 20, 0)
     return Snapshot(at_s, 1, reached, pages, 1 << 16, without_thp)
 
 
 def made(
     elapsed_s: float = 1.0,
     status: int = 0,
-    number: Number | None = None,
+    number: PrintedNumber | None = None,
     out: str = "same",
     err: str = "",
     left: int = 0,
     looks: tuple[Snapshot, ...] = (look(),),
     collapsed: Collapsed | None = None,
-) -> Run:
+) -> ProgramRun:
     """Return a run that never was; out and err stand for its outputs."""
-    written = [Written(len(text), text, re.sub("[0-9]", "", text)) for text in (out, err)]
+    written = [OutputDigest(len(text), text, re.sub("[0-9]", "", text)) for text in (out, err)]
     used = (10, 0, elapsed_s, looks, left, collapsed)
-    return Run(elapsed_s, status, number, err, (written[0], written[1]), *used)
+    return ProgramRun(elapsed_s, status, number, err, (written[0], written[1]), *used)
 
 
 def trial(
-    without: Run, with_lever: Run, pairs: int = 6, lever: str = "advise", **aim: object
+    without: ProgramRun,
+    with_lever: ProgramRun,
+    pairs: int = 6,
+    lever: str = "advise",
+    **aim: object,
 ) -> Trial:
     """Return a trial of equal pairs."""
-    wanted = Aim(["program"], LEVERS[lever], **aim)
+    wanted = TrialAim(["program"], LEVERS[lever], **aim)
     return Trial(wanted, (without, with_lever), 16, [(without, with_lever)] * pairs, 9.0)

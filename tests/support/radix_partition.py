@@ -12,7 +12,7 @@ from tlb.measure import build
 
 PROBE = f"""
 #define main kernel_main
-#include "{build.KERNELS}/radix_partition.c"
+#include "{build.KERNELS_FOLDER}/radix_partition.c"
 #undef main
 
 static struct side r, s;

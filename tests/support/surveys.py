@@ -7,7 +7,7 @@ from experiments.stlb_cliff import Analysis
 from support.common import About, make_record
 from support.synthetic import Stated
 from tlb.machine.host import Host
-from tlb.stats.geometry import Geometry, Level
+from tlb.stats.geometry import Geometry, TlbLevel
 from tlb.stats.geometry_curves import Estimate, Walk
 from tlb.system.reasons import explain
 
@@ -62,7 +62,7 @@ def estimate(
     return Estimate(value=value, low=low, high=high, method=method)
 
 
-def level(number: int, entries: Estimate, **changes: object) -> Level:
+def level(number: int, entries: Estimate, **changes: object) -> TlbLevel:
     pages = entries.value
     given = {
         "opinions": {"price": entries, "alias": entries},
@@ -71,7 +71,7 @@ def level(number: int, entries: Estimate, **changes: object) -> Level:
         "hit_cost": estimate(7, 6.9, 7.2) if number > 1 else None,
         "verdict": f"Price and alias agree on {pages:,.0f} pages.",
     }
-    return Level.model_validate({"level": number, "entries": entries, **given, **changes})
+    return TlbLevel.model_validate({"level": number, "entries": entries, **given, **changes})
 
 
 FIRST, SECOND = level(1, estimate(64, 64, 65), ways=0), level(2, estimate(2048, 1998.6, 2100.2))

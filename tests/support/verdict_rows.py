@@ -5,7 +5,7 @@ from math import inf
 
 from bs4 import BeautifulSoup, Tag
 
-from tlb.system.reasons import REASONS, UNDECIDED
+from tlb.system.reasons import REASON_TEXTS, UNDECIDED
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Row:
             return found
         said = (
             UNDECIDED.get(self.reason)
-            or REASONS.get(self.reason)
-            and REASONS[self.reason].sentence.rstrip(".")
+            or REASON_TEXTS.get(self.reason)
+            and REASON_TEXTS[self.reason].sentence.rstrip(".")
         )
         if not said or "Not decided: " not in self.text and said not in self.text:
             found.append("it is undecided without a printed reason")

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from support.common import SUPPORT, compiled
-from tlb.programs.where.valgrind import Geometry, Levels
+from tlb.programs.where.valgrind import Levels, SimulatedTlb
 
 SOURCE = SUPPORT / "known_walks.c"
 FIRST, SECOND, WAYS = 64, 512, 8
-GEOMETRY = Geometry(4096, 2 << 20, Levels(FIRST, SECOND, WAYS), Levels(64, 512, 8))
+GEOMETRY = SimulatedTlb(4096, 2 << 20, Levels(FIRST, SECOND, WAYS), Levels(64, 512, 8))
 
 
 def built(tmp_path, source: Path, *flags: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.your_program.analysis import Analysis
-from experiments.your_program.cases import CASES
+from experiments.your_program.cases import PROGRAM_CASES
 from support.common import About
 from support.synthetic import Stated
 
@@ -26,7 +26,7 @@ MIB = 1 << 20
 def told(case: str, gain: float = HELPS, memory: float = 1.0, alike: bool = True) -> dict[str, Any]:
     """A program that large pages make so many times as fast, and that takes so many times the
     memory on them."""
-    takes = CASES[case].takes
+    takes = PROGRAM_CASES[case].takes
     ratio, spread = (gain if takes else 1 / gain), SPREAD.get(gain, 0.01)
 
     def side(large: bool) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def document(
         "minutes": 12.0,
         "told": [
             told(case, gains.get(case, HELPS), memory.get(case, 1.0))
-            for case in CASES
+            for case in PROGRAM_CASES
             if case not in lacking
         ],
         "profile": None if "profile" in lacking else {"ticks": 1000, "most": most, "last": 1},

@@ -5,7 +5,15 @@ from itertools import pairwise
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from tlb.system.page_sizes import BASE, PAGES, Pages, hardware, labels, page_bytes, words
+from tlb.system.page_sizes import (
+    BASE,
+    PAGES,
+    Pages,
+    mapped_page_size,
+    page_bytes,
+    page_labels,
+    page_words,
+)
 
 BASES = [4 << 10, 16 << 10, 64 << 10]  # of x86-64, and those that arm64 may have
 
@@ -25,8 +33,8 @@ def test_page_sizes_stand_from_small_to_large_whatever_the_base_page(base):
 @pytest.mark.parametrize(("base", "mib"), [*zip(BASES, (2, 32, 512), strict=True)])
 def test_a_transparent_huge_page_is_what_one_table_of_the_machine_maps(base, mib):
     assert page_bytes("thp", base) == mib << 20
-    assert words("thp", base) == f"transparent {mib} MiB pages"
-    assert labels(base)["thp"] == f"{mib} MiB (THP)"
+    assert page_words("thp", base) == f"transparent {mib} MiB pages"
+    assert page_labels(base)["thp"] == f"{mib} MiB (THP)"
     assert page_bytes("2m", base) == 2 << 20
 
 
@@ -42,4 +50,4 @@ def test_a_page_size_that_is_not_in_the_table_is_refused_by_name():
 def test_an_entry_maps_the_largest_page_of_the_hardware_that_fits(pages):
     """An mTHP is made of base pages, and a transparent page is one of 2 MiB."""
     size = page_bytes(pages, 4096)
-    assert hardware(pages) == ("4k" if size < 2 << 20 else "2m" if size < 1 << 30 else "1g")
+    assert mapped_page_size(pages) == ("4k" if size < 2 << 20 else "2m" if size < 1 << 30 else "1g")

@@ -12,11 +12,11 @@ import pytest
 from support.common import LONG_S, ROOT, alive, settable_signals
 
 from tlb.system import procfs
-from tlb.system.processes import adopting, descendants, end, run_whole, without_thp
+from tlb.system.processes import adopting, descendants, end, run_in_own_session, without_thp
 
 
 def test_a_command_gives_its_output_its_words_and_its_status():
-    done = run_whole(["sh", "-c", "echo out; printf '\\377' >&2; exit 7"], timeout=LONG_S)
+    done = run_in_own_session(["sh", "-c", "echo out; printf '\\377' >&2; exit 7"], timeout=LONG_S)
     assert (done.stdout, done.stderr, done.returncode) == ("out\n", "\ufffd", 7)
 
 
@@ -25,7 +25,7 @@ def test_a_command_past_its_time_is_ended_with_its_children_and_leaves_no_pipe_o
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         with pytest.raises(subprocess.TimeoutExpired):
-            run_whole(["sh", "-c", "sleep 6097.25 & sleep 6097.25; :"], timeout=0.3)
+            run_in_own_session(["sh", "-c", "sleep 6097.25 & sleep 6097.25; :"], timeout=0.3)
         gc.collect()
     assert alive("sleep 6097.25") == []
     assert [str(warning.message) for warning in seen if warning.category is ResourceWarning] == []

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.common import ROOT
 
 from tlb.system import reasons
-from tlb.system.reasons import REASONS, Unavailable, explain, if_available
+from tlb.system.reasons import REASON_TEXTS, Unavailable, explain, if_available
 
 
 def codes_in_python(path: Path) -> set[str]:
@@ -60,11 +60,11 @@ def test_every_code_in_the_source_has_a_sentence_and_a_remedy():
         "thp-never",
         "kernel-garbage",
     } <= used.keys()  # the walk sees each room, and C
-    assert {code: file for code, file in used.items() if code not in REASONS} == {}
+    assert {code: file for code, file in used.items() if code not in REASON_TEXTS} == {}
 
 
 def test_each_reason_is_one_line_of_two_sentences():
-    for code, reason in REASONS.items():
+    for code, reason in REASON_TEXTS.items():
         assert re.fullmatch(r"[a-z][a-z0-9-]{1,31}", code)
         assert all(
             text.strip() == text and len(text) > 10 and text.isprintable() and text.endswith(".")
@@ -73,11 +73,11 @@ def test_each_reason_is_one_line_of_two_sentences():
         assert str(Unavailable(code)) == f"{reason.sentence} {reason.remedy}"
 
 
-@given(st.sampled_from(sorted(REASONS)), st.text())
+@given(st.sampled_from(sorted(REASON_TEXTS)), st.text())
 def test_any_detail_leaves_one_line_of_bounded_length(code, detail):
     text = str(Unavailable(code, detail))
     assert len(text.splitlines()) == 1 and len(text) < 800
-    assert REASONS[code].remedy in text
+    assert REASON_TEXTS[code].remedy in text
 
 
 def test_what_is_unavailable_is_none_and_an_error_stays_one():

@@ -8,7 +8,7 @@ import pytest
 
 from tlb.system import smaps
 from tlb.system.reasons import Unavailable
-from tlb.system.smaps import Rollup, mappings, rollup
+from tlb.system.smaps import SmapsRollup, mappings, parse_rollup
 
 STATED = """5500-7fff ---p 00000000 00:00 0                          [rollup]
 Rss:               10000 kB
@@ -23,17 +23,17 @@ Private_Hugetlb:    6144 kB
 
 
 def test_pages_of_a_pool_count_as_resident_and_as_large():
-    seen = rollup(STATED)
+    seen = parse_rollup(STATED)
     assert (
-        seen == Rollup(16144 << 10, 8000 << 10, 6144 << 10, 6144 << 10)
+        seen == SmapsRollup(16144 << 10, 8000 << 10, 6144 << 10, 6144 << 10)
         and seen.huge_bytes == 12288 << 10
     )
-    assert seen + seen == Rollup(*(2 * value for value in seen))
+    assert seen + seen == SmapsRollup(*(2 * value for value in seen))
 
 
 def test_a_kernel_without_some_large_pages_has_none_of_them():
-    assert rollup(STATED.replace("FilePmdMapped:         0 kB\n", "")) == rollup(STATED)
-    assert rollup("Rss: 8 kB\nAnonymous: 4 kB\n") == Rollup(8 << 10, 4 << 10, 0, 0)
+    assert parse_rollup(STATED.replace("FilePmdMapped:         0 kB\n", "")) == parse_rollup(STATED)
+    assert parse_rollup("Rss: 8 kB\nAnonymous: 4 kB\n") == SmapsRollup(8 << 10, 4 << 10, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_kernel_without_some_large_pages_has_none_of_them():
 )
 def test_what_states_no_size_is_an_error(text):
     with pytest.raises(ValueError, match="is missing"):
-        rollup(text)
+        parse_rollup(text)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -57,7 +57,7 @@ def test_the_sums_are_those_of_all_mappings():
         whole, parts = (
             (Path("/proc/self") / name).read_text() for name in ("smaps_rollup", "smaps")
         )
-    total, listed = rollup(whole), mappings(parts)
+    total, listed = parse_rollup(whole), mappings(parts)
     assert total.anonymous_bytes >= 64 << 20
     assert total.resident_bytes == pytest.approx(
         sum(mapping.resident_bytes for mapping in listed), rel=0.05
@@ -164,7 +164,7 @@ def test_a_refusal_names_what_is_wrong(text, named, tmp_path):
     (tmp_path / "7").mkdir()
     (tmp_path / "7/smaps").write_text(text)
     with pytest.raises(Unavailable, match=named) as why:
-        smaps.of_process(7, tmp_path)
+        smaps.mappings_of_process(7, tmp_path)
     assert why.value.code == "smaps-unread"
 
 
@@ -174,7 +174,7 @@ def test_a_process_that_runs_may_grow_a_mapping_between_two_looks(tmp_path):
     text = printed() + printed(head=grown)
     (tmp_path / "7").mkdir()
     (tmp_path / "7/smaps").write_text(text)
-    (found,) = smaps.of_process(7, tmp_path)
+    (found,) = smaps.mappings_of_process(7, tmp_path)
     assert found.end == 0x7F0000068000
     with pytest.raises(ValueError, match="overlap"):
         mappings(text)  # of a process that waited
@@ -188,4 +188,4 @@ def test_a_process_of_any_size_is_read_whole(tmp_path):
             head = f"{n * size:x}-{(n + 1) * size:x} rw-p 00000000 00:00 0 \n"
             file.write(printed(flags, head=head))
     assert (tmp_path / "7/smaps").stat().st_size > 1 << 26
-    assert len(smaps.of_process(7, tmp_path)) == number
+    assert len(smaps.mappings_of_process(7, tmp_path)) == number

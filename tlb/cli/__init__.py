@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from tlb.system.files import IS_CLONE
-from tlb.system.optional import lacking
+from tlb.system.optional import missing_package
 from tlb.system.processes import restore_signals_for_children
 from tlb.system.reasons import Unavailable
 
@@ -304,7 +304,7 @@ def _status(arguments: list[str]) -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith(("tlb", "experiments", "kernels")):
             raise
-        print(lacking(error), file=sys.stderr)
+        print(missing_package(error), file=sys.stderr)
         raise SystemExit(1) from None
     except Exception as error:
         # A usage error of click, of which typer may carry its own copy.

@@ -15,8 +15,8 @@ from tlb.machine import doctor
 from tlb.machine import host as hosts
 from tlb.measure.store import OWN_PREFIX, Store, data_root
 from tlb.report import discovery
-from tlb.system.files import ROOT, disk_errors, replace
-from tlb.system.prose import count, listed
+from tlb.system.files import ROOT, disk_errors, replace_file
+from tlb.system.prose import list_in_words, with_thousands
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_size
 
@@ -52,12 +52,12 @@ def make(
     path = output or Path(f"{made.machine}{bundle.SUFFIX}")
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace(path, content)
+        replace_file(path, content)
     kernels = sorted({record.kernel for record, _ in made.rows})
     size = format_size(len(content))
-    print(f"{path}: {count(len(made.rows))} rows of {listed(kernels)}; {size}.")
+    print(f"{path}: {with_thousands(len(made.rows))} rows of {list_in_words(kernels)}; {size}.")
     if left_out:
-        print(f"Left out: {listed(left_out)}.")
+        print(f"Left out: {list_in_words(left_out)}.")
     url = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]["url"]
     where = f"attach it to an issue at {url}" if url else "send it to the book's maintainer"
     print(f"`tlb bundle check {path}` shows what is in it; then {where}.")
@@ -73,7 +73,7 @@ def check(files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="B
         host = pd.DataFrame(doctor.describe(read.host), columns=["", "it says"])
         terminal.parts([f"{read.machine}, as it describes itself:", host, _kernels(read)])
         print(
-            f"Accepted: {count(len(read.rows))} rows. `tlb bundle add {path}` adds them to data/."
+            f"Accepted: {with_thousands(len(read.rows))} rows. `tlb bundle add {path}` adds them to data/."
         )
 
 
@@ -101,8 +101,8 @@ def add(
     machines = dict[str, None]()
     for path in files:
         added = add_bundle(Store(data_root()), bundle.read_file(path))
-        known = f"; {count(added.known)} were there already" if added.known else ""
-        print(f"{added.folder}: {count(added.rows)} new rows{known}.")
+        known = f"; {with_thousands(added.known)} were there already" if added.known else ""
+        print(f"{added.folder}: {with_thousands(added.rows)} new rows{known}.")
         if added.rows:
             machines[added.folder.name] = None
     if "this" in sources:

@@ -66,13 +66,13 @@ def geometry(
     if pages != BASE:
         pools.check(pages)
     from tlb.measure import survey
-    from tlb.measure.measuring_setup import Rig
+    from tlb.measure.measuring_setup import MeasuringSetup
     from tlb.measure.store import Store
     from tlb.stats import geometry_tables, splinter
-    from tlb.stats.geometry import infer
+    from tlb.stats.geometry import infer_geometry
 
     with tempfile.TemporaryDirectory(prefix="tlb-geometry-") as folder:
-        rig = Rig.of(host, Store(folder), counters=False)
+        rig = MeasuringSetup.of(host, Store(folder), counters=False)
         frame, notes = survey.measured(rig, pages)
         if pages != BASE and not frame.empty:
             backing = splinter.backing(survey.pieces(rig, pages), host.hypervisor)
@@ -81,7 +81,7 @@ def geometry(
         raise SystemExit("\n".join(lacking))
     stated = [tlb.entries for tlb in hosts.data_tlbs(host, pages)]
     try:
-        inferred = infer(frame, stated, hosts.data_caches(host), lacking)
+        inferred = infer_geometry(frame, stated, hosts.data_caches(host), lacking)
     except Unavailable:
         for note in lacking:  # which may be why there is no step
             print(note, file=sys.stderr)

@@ -14,7 +14,7 @@ from tlb.cli.bundle import finish
 from tlb.measure import grid
 from tlb.measure.store import Store, data_root
 from tlb.report import discovery
-from tlb.system.files import replace
+from tlb.system.files import replace_file
 from tlb.system.reasons import Unavailable
 from tlb.system.units import DAY_MINUTES
 
@@ -115,7 +115,7 @@ def _into_folder(folder: Path) -> Callable[[Bundle], int]:
 
     def keep(read: Bundle) -> int:
         folder.mkdir(parents=True, exist_ok=True)
-        replace(folder / f"{read.machine}{bundle.SUFFIX}", read.content)
+        replace_file(folder / f"{read.machine}{bundle.SUFFIX}", read.content)
         return len(read.rows)
 
     return keep

@@ -9,23 +9,23 @@ from pathlib import Path
 
 from tlb.cli import terminal
 from tlb.machine import host as hosts
-from tlb.programs.guard import guarded
+from tlb.programs.guard import guard_running
 from tlb.programs.levers import LEVERS
-from tlb.programs.runs import Run
-from tlb.programs.trial import Aim
+from tlb.programs.runs import ProgramRun
+from tlb.programs.trial import TrialAim
 from tlb.programs.where import baseline, simulation, valgrind
 from tlb.programs.where.baseline import Baseline
 from tlb.programs.where.comparison import Comparison
-from tlb.programs.where.valgrind import Geometry
+from tlb.programs.where.valgrind import SimulatedTlb
 from tlb.system.reasons import Unavailable
 
 GREW = 5  # the exit code
 THIS = "this computer"
-FAIL_ABOVE = "1%"
+DEFAULT_FAIL_ABOVE = "1%"
 
 
 @dataclass(frozen=True)
-class Gate:
+class GateOptions:
     """The options of `tlb where` that keep or compare counts."""
 
     machine: str
@@ -52,7 +52,7 @@ class Gate:
 
     @property
     def _of_a_comparison(self) -> dict[str, object]:
-        is_other = self.fail_above != FAIL_ABOVE
+        is_other = self.fail_above != DEFAULT_FAIL_ABOVE
         return {"fail-above": is_other, "markdown": self.markdown, "junit": self.junit}
 
     def run(self, command: list[str], seconds: float, ignore_failure: bool, as_json: bool) -> None:
@@ -69,7 +69,7 @@ class Gate:
         if comparison and comparison.grown:
             raise SystemExit(GREW)
 
-    def _geometry(self, before: Baseline | None) -> tuple[str, Geometry]:
+    def _geometry(self, before: Baseline | None) -> tuple[str, SimulatedTlb]:
         """Return the TLB to simulate: --machine's, else the baseline's, else this computer's. Raises
         Unavailable: bad-parameter, no-geometry."""
         if self.machine:
@@ -77,14 +77,14 @@ class Gate:
             name = self.machine if is_name else Path(self.machine).stem
             return name, valgrind.named_geometry(self.machine)
         if before:
-            return before.machine, Geometry.of_document(before.geometry)
+            return before.machine, SimulatedTlb.of_document(before.geometry)
         return THIS, valgrind.geometry(hosts.inspect())
 
     def _simulated(
         self,
         command: list[str],
         name: str,
-        geometry: Geometry,
+        geometry: SimulatedTlb,
         fixed: list[str],
         seconds: float,
         ignore_failure: bool,
@@ -92,11 +92,11 @@ class Gate:
     ) -> Baseline:
         """Return what a command counts. Raises Unavailable: other-baseline before it runs,
         no-simulation."""
-        valgrind.tool()
+        valgrind.build_valgrind_tool()
         if before:
             before.check_comparable(command, name, geometry)
         simulation.check_sanitizer(command[0])
-        with guarded():
+        with guard_running():
             alone = self._alone(command, seconds, ignore_failure) if ignore_failure else None
             status = alone.status if alone else 0
             try:
@@ -110,16 +110,18 @@ class Gate:
                 raise
         return Baseline.of(command, name, geometry, found)
 
-    def _alone(self, command: list[str], seconds: float, ignore_failure: bool) -> Run | None:
+    def _alone(self, command: list[str], seconds: float, ignore_failure: bool) -> ProgramRun | None:
         """Return a run without Valgrind; None if it did not end. Raises Unavailable: program-failed,
         program-killed."""
         alone = simulation.run_until(command, LEVERS["none"], seconds)
-        return alone and Aim(command, LEVERS["none"], ignore_failure=ignore_failure).checked(alone)
+        return alone and TrialAim(command, LEVERS["none"], ignore_failure=ignore_failure).checked(
+            alone
+        )
 
     def _run(
         self,
         command: list[str],
-        geometry: Geometry,
+        geometry: SimulatedTlb,
         fixed: list[str],
         seconds: float,
         status: int,

@@ -10,8 +10,8 @@ from typer import Option
 
 from tlb.machine import host as hosts
 from tlb.measure import build, kernels
-from tlb.measure.measuring_setup import Rig
-from tlb.measure.record import Point, read_options
+from tlb.measure.measuring_setup import MeasuringSetup
+from tlb.measure.record import Point, parse_kernel_options
 from tlb.measure.store import Store, data_root
 from tlb.system.files import measuring_lock
 from tlb.system.page_sizes import PAGES
@@ -19,7 +19,9 @@ from tlb.system.reasons import Unavailable
 
 MOST_CPUS = 8192  # that Linux numbers (CONFIG_NR_CPUS)
 ENGINES = ("auto", "c", "numba", "numpy")
-Kernel = Annotated[str, typer.Argument(help=f"One of {', '.join(sorted(kernels.CATALOGUE))}.")]
+Kernel = Annotated[
+    str, typer.Argument(help=f"One of {', '.join(sorted(kernels.KERNEL_DECLARATIONS))}.")
+]
 
 
 Layout = Annotated[
@@ -69,7 +71,7 @@ def measure(
     _check_mode(kernel, "--guest-pages" if guest_pages else "--mode", mode or guest_pages)
     mode = mode or guest_pages or kernels.first_mode(kernel)
     point = _point(kernel, engine, mode, _own_options(kernel, context.args), given)
-    rig = Rig.of(hosts.inspect(cpu=cpu), Store(data_root()).own)
+    rig = MeasuringSetup.of(hosts.inspect(cpu=cpu), Store(data_root()).own)
     with measuring_lock():
         record = rig.take(point, repeat)
     print(record.model_dump_json())
@@ -84,7 +86,7 @@ def _own_options(kernel: str, words: list[str]) -> list[tuple[str, int]]:
             raise Unavailable(
                 "bad-parameter", f"there is no --{name}: {kernel} has {own} of its own"
             )
-    return read_options(words)
+    return parse_kernel_options(words)
 
 
 def _check_mode(kernel: str, option: str, mode: str) -> None:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from tlb.machine.changed_settings import Restored as Setting
-    from tlb.machine.pools import Restored as Pool
+    from tlb.machine.changed_settings import RestoredSetting as Setting
+    from tlb.machine.pools import RestoredPool as Pool
 
 
 class _Output(Console):

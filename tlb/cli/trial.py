@@ -17,8 +17,8 @@ from typer import Argument, Option
 
 from tlb.cli import terminal
 from tlb.programs import executable, levers, trial
-from tlb.programs.runs import Conditions, Driver
-from tlb.programs.trial import MOST_WITHIN, Aim, Trial
+from tlb.programs.runs import RunConditions, ServerDriver
+from tlb.programs.trial import MAX_WITHIN_PERCENT, Trial, TrialAim
 from tlb.system.files import measuring_lock
 from tlb.system.reasons import Unavailable
 from tlb.system.units import DAY_MINUTES, DAY_S, format_ns
@@ -39,8 +39,12 @@ Against = Annotated[
 Only = Annotated[
     str, Option(metavar="SITE,SITE", help="Huge pages for these allocations of `tlb where`.")
 ]
-Env = Annotated[list[str], Option(metavar="NAME=VALUE", help="Instead of --lever, set a variable.")]
-Within = Annotated[float, Option(min=0.1, max=MOST_WITHIN, help="Precision of the ratio in %.")]
+EnvOption = Annotated[
+    list[str], Option(metavar="NAME=VALUE", help="Instead of --lever, set a variable.")
+]
+Within = Annotated[
+    float, Option(min=0.1, max=MAX_WITHIN_PERCENT, help="Precision of the ratio in %.")
+]
 Metric = Annotated[
     str, Option(help="Compare a printed number: a regular expression with one group.")
 ]
@@ -48,7 +52,7 @@ Quantile = Annotated[
     float | None,
     Option(min=0.01, max=1, help="Compare this quantile of all the numbers that a run prints."),
 ]
-Markdown = Annotated[Path | None, Option(help="Also write a table to this file.")]
+MarkdownOption = Annotated[Path | None, Option(help="Also write a table to this file.")]
 Minutes = Annotated[
     float,
     Option(min=0.01, max=DAY_MINUTES, help="For all runs together; a verdict takes six pairs."),
@@ -75,7 +79,7 @@ def attempt(
     lever: Annotated[str, Option(help=LEVER, autocompletion=_names)] = "advise",
     only: Only = "",
     against: Against = "none",
-    env: Env = [],  # noqa: B006
+    env: EnvOption = [],  # noqa: B006
     minutes: Minutes = 5, within: Within = 2, metric: Metric = "", quantile: Quantile = None,
     higher: Annotated[bool, Option("--higher-is-better", help="Of the printed number.")] = False,
     after: After = None,
@@ -90,14 +94,14 @@ def attempt(
     shows: Annotated[bool, Option("--show-output", help="Copy its output to stderr.")] = False,
     wait: terminal.Wait = 0,
     as_json: terminal.Json = False,
-    html: terminal.Html = None, markdown: Markdown = None,
+    html: terminal.Html = None, markdown: MarkdownOption = None,
 ) -> None:  # fmt: skip
     """Measure a program with and without huge pages, in interleaved pairs.
 
     Example: `tlb try -- ./program`. Exit 1: impossible; 2: usage; 3: others measure; 4: it failed."""
     _check_files(input_file, html, markdown, pid, sweep)
     served, prepared = _driver(driver, ready), tuple(_words("--prepare", prepare))
-    conditions = Conditions(
+    conditions = RunConditions(
         input_file, prepared, _pattern(metric, higher, quantile), quantile, shows
     )
     template = _template(within, minutes, higher, conditions, warmup, failing, against)
@@ -114,13 +118,13 @@ def _template(
     within_percent: float,
     minutes: float,
     higher: bool,
-    conditions: Conditions,
+    conditions: RunConditions,
     warmup: int,
     ignore_failure: bool,
     against: str,
-) -> Aim:
+) -> TrialAim:
     """Return an aim without a command, for a running process. Raises Unavailable."""
-    return Aim(
+    return TrialAim(
         [],
         levers.LEVERS["collapse"],
         within_percent / 100,
@@ -154,7 +158,7 @@ def _check_files(
     terminal.check_input(given)
 
 
-def _swept(template: Aim, command: list[str], sweep: str) -> list[Aim]:
+def _swept(template: TrialAim, command: list[str], sweep: str) -> list[TrialAim]:
     """Return an aim for the command with each value of --sweep in it; they share the minutes.
     Raises Unavailable: bad-parameter, program-missing."""
     name, _, values = sweep.partition("=")
@@ -173,13 +177,13 @@ def _swept(template: Aim, command: list[str], sweep: str) -> list[Aim]:
     return [replace(template, command=words, minutes=minutes) for words in commands]
 
 
-def _trials(aims: list[Aim]) -> tuple[list[Trial], KeyboardInterrupt | Unavailable | None]:
+def _trials(aims: list[TrialAim]) -> tuple[list[Trial], KeyboardInterrupt | Unavailable | None]:
     """Return a trial of each aim, and what ended them early: those before it stay. Raises what ends
     the first without a pair."""
     done: list[Trial] = []
     try:
         for aim in aims:
-            done.append(trial.attempt(aim, _progress))
+            done.append(trial.run_trial(aim, _progress))
             if done[-1].is_interrupted:
                 return done, KeyboardInterrupt()
     except (KeyboardInterrupt, Unavailable) as why:
@@ -190,11 +194,11 @@ def _trials(aims: list[Aim]) -> tuple[list[Trial], KeyboardInterrupt | Unavailab
 
 
 def _paired(
-    aims: list[Aim], wait: float, as_json: bool, html: Path | None, markdown: Path | None
+    aims: list[TrialAim], wait: float, as_json: bool, html: Path | None, markdown: Path | None
 ) -> None:
     from tlb.programs import trial_report
 
-    with measuring("Interrupted before the first pair; the program has ended.", wait):
+    with holding_measuring_lock("Interrupted before the first pair; the program has ended.", wait):
         trials, ended = _trials(aims)
     if sys.stderr.isatty():
         print(file=sys.stderr)
@@ -204,12 +208,14 @@ def _paired(
     elif len(aims) > 1:
         terminal.table(trial_report.sweep_head(trials[0]), map(trial_report.sweep_row, trials))
         for done in trials:
-            terminal.parts([f"{shlex.join(done.aim.command)}:", *trial_report.remarks(done)])
+            terminal.parts([f"{shlex.join(done.aim.command)}:", *trial_report.trial_remarks(done)])
     else:
         (done,) = trials
-        terminal.table(("", *done.aim.sides), trial_report.rows(done))
+        terminal.table(("", *done.aim.sides), trial_report.trial_table_rows(done))
         took = f"It took {format_ns(done.spent_s * 1e9)}."
-        terminal.parts([trial_report.verdict_sentence(done), *trial_report.remarks(done), took])
+        terminal.parts(
+            [trial_report.verdict_sentence(done), *trial_report.trial_remarks(done), took]
+        )
     if html:  # last, so that a full disk hides nothing
         from tlb.programs.html_pages import trial_page
 
@@ -222,12 +228,12 @@ def _paired(
         raise SystemExit(INTERRUPTED)
 
 
-def _before_after(pid: int, aim: Aim, as_json: bool, wait: float) -> None:
+def _before_after(pid: int, aim: TrialAim, as_json: bool, wait: float) -> None:
     from tlb.programs import before_after
 
     before_after.check(pid)  # before waiting for the lock
     interrupted = "Interrupted before the first window; nothing is collapsed."
-    with measuring(interrupted, wait):
+    with holding_measuring_lock(interrupted, wait):
         done = before_after.compare(pid, aim)
     if as_json:
         print(json.dumps(before_after.document(done), indent=1))
@@ -239,7 +245,7 @@ def _before_after(pid: int, aim: Aim, as_json: bool, wait: float) -> None:
 
 
 @contextlib.contextmanager
-def measuring(interrupted: str, wait: float) -> Iterator[None]:
+def holding_measuring_lock(interrupted: str, wait: float) -> Iterator[None]:
     """Hold the lock of this computer; Ctrl-C prints a sentence and exits with 130."""
     try:
         with measuring_lock(wait):
@@ -249,13 +255,13 @@ def measuring(interrupted: str, wait: float) -> Iterator[None]:
         raise SystemExit(INTERRUPTED) from None
 
 
-def _driver(driver: str, ready: str) -> Driver | None:
+def _driver(driver: str, ready: str) -> ServerDriver | None:
     """Return --driver and --ready, parsed. Raises Unavailable("bad-parameter")."""
     words = _words("--driver", driver)
     pattern = _compiled("--ready", ready)
     if ready and not words:
         raise Unavailable("bad-parameter", "--ready takes a --driver, which names a command")
-    return Driver(words, pattern) if words else None
+    return ServerDriver(words, pattern) if words else None
 
 
 def _words(option: str, command: str) -> list[str]:

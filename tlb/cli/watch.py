@@ -22,11 +22,11 @@ from tlb.system.units import DAY_S
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from tlb.measure.perf_stat import Plan
+    from tlb.measure.perf_stat import EventPlan
     from tlb.measure.record import Quantity
-    from tlb.programs.reach import Reach
-    from tlb.programs.watch import Target, Watched
-    from tlb.programs.watch_report import Report
+    from tlb.programs.reach import TlbReach
+    from tlb.programs.watch import WatchedProgram, WatchState
+    from tlb.programs.watch_report import WatchReport
 
 _PID_DIGITS = 7  # of the largest PID in Linux, 4,194,304 (PID_MAX_LIMIT)
 Words = Annotated[
@@ -50,28 +50,28 @@ def watch(
     from tlb.machine import host as hosts
     from tlb.measure import perf
     from tlb.measure.store import Store, data_root
-    from tlb.programs.prometheus import parsed_address, serving
-    from tlb.programs.reach import Reach
+    from tlb.programs.prometheus import parsed_address, serving_metrics
+    from tlb.programs.reach import TlbReach
     from tlb.programs.watch import watch as watch_target
-    from tlb.programs.watch_report import Report
+    from tlb.programs.watch_report import WatchReport
 
     beginning = _target(target)
     if prometheus:
         parsed_address(prometheus)
     host, store = hosts.inspect(), Store(data_root())
-    reach, plan = Reach.of(host, store), perf.plan(host.microarchitecture)
+    reach, plan = TlbReach.of(host, store), perf.plan(host.microarchitecture)
     with beginning as program:
         counting = _Counting(plan, program)
         try:
             with ExitStack() as screen:
                 tell, seconds = _teller(screen, reach, as_json), seconds or math.inf
                 if prometheus:
-                    tell = _both(screen.enter_context(serving(prometheus)), tell)
+                    tell = _both(screen.enter_context(serving_metrics(prometheus)), tell)
                 watched = watch_target(program, seconds, overhead / 100, tell, counting.pause)
         except KeyboardInterrupt:
             print("Interrupted before a first sample.", file=sys.stderr)
             raise SystemExit(130) from None
-    report = Report(watched, reach, counting.counts, counting.loads)
+    report = WatchReport(watched, reach, counting.counts, counting.loads)
     if not report.is_idle and isinstance(reach.prices, Unavailable):
         terminal.stage("Timing page walks on this computer.")
         with suppress(KeyboardInterrupt):  # what was seen is shown without prices
@@ -79,11 +79,11 @@ def watch(
     _show(report, as_json)
 
 
-def _show(report: Report, as_json: bool) -> None:
-    from tlb.programs.watch_report import document
+def _show(report: WatchReport, as_json: bool) -> None:
+    from tlb.programs.watch_report import watch_document
 
     if as_json:
-        print(json.dumps(document(report), indent=1))
+        print(json.dumps(watch_document(report), indent=1))
     else:
         terminal.out.print(_tables(report))
         terminal.parts(report.sentences())
@@ -93,7 +93,7 @@ class _Counting:
     """Counts events of the program in the pauses between samples, one group of events in each.
     pause: None if page walks cannot be counted. loads: see Report."""
 
-    def __init__(self, plan: Plan, program: Target) -> None:
+    def __init__(self, plan: EventPlan, program: WatchedProgram) -> None:
         self._plan, self._pid, self._pauses = plan, program.pid, 0
         self._turns: list[dict[str, Quantity]] = []
         self.loads: dict[int, int] | str = plan.lacking.get("walk", "no-time")
@@ -101,11 +101,11 @@ class _Counting:
         self.pause: Callable[[float], None] | None = self._count if can_count else None
 
     def _count(self, seconds: float) -> None:
-        from tlb.measure.perf_stat import counted, page_sizes
+        from tlb.measure.perf_stat import counted, sampled_page_sizes
 
         self._pauses += 1
         if self._pauses == 2:  # by then the program has started up
-            self.loads = page_sizes(self._plan, self._pid, seconds)
+            self.loads = sampled_page_sizes(self._plan, self._pid, seconds)
         else:
             self._turns.append(counted(self._plan, self._pid, seconds, len(self._turns)))
 
@@ -114,9 +114,9 @@ class _Counting:
         return self._turns if self.pause else self._plan.lacking.get("walk", "no-perf")
 
 
-def _target(words: list[str]) -> AbstractContextManager[Target]:
+def _target(words: list[str]) -> AbstractContextManager[WatchedProgram]:
     """Return the process or the program to watch. Raises Unavailable("bad-parameter")."""
-    from tlb.programs.watch import attached, started
+    from tlb.programs.watch import attached_program, started_program
 
     pid = words[0]
     if not pid:
@@ -125,44 +125,44 @@ def _target(words: list[str]) -> AbstractContextManager[Target]:
         raise Unavailable("bad-parameter", f"options stand before the PID: {words[1]}")
     if len(words) > 1 or not pid.lstrip("-").isdigit():
         executable.check(words)
-        return started(words)
+        return started_program(words)
     if not (pid.isascii() and pid.isdigit() and len(pid) <= _PID_DIGITS and int(pid)):
         raise Unavailable("bad-parameter", f"a PID is a number from 1 on, not {pid[:20]}")
-    return attached(int(pid))
+    return attached_program(int(pid))
 
 
-def _teller(screen: ExitStack, reach: Reach, as_json: bool) -> Callable[[Watched], None]:
+def _teller(screen: ExitStack, reach: TlbReach, as_json: bool) -> Callable[[WatchState], None]:
     """Return what is called after each sample: it updates a table in a terminal, prints a line
     elsewhere, and does nothing with --json."""
-    from tlb.programs.watch_report import Report, duration
+    from tlb.programs.watch_report import WatchReport, duration_words
 
     if as_json:
         return lambda watched: None
     if sys.stdout.isatty():
         live = screen.enter_context(Live(transient=True, auto_refresh=False))
-        return lambda watched: live.update(_tables(Report(watched, reach)), refresh=True)
+        return lambda watched: live.update(_tables(WatchReport(watched, reach)), refresh=True)
 
-    def line(watched: Watched) -> None:
+    def line(watched: WatchState) -> None:
         latest = watched.samples[-1].window_s
-        report = Report(watched, reach)
+        report = WatchReport(watched, reach)
         window, size, on_huge, level, *_ = report.window_row(latest)
         touched = f"touches {size} in {window}, {on_huge} on {report.large_size} pages: {level}"
-        print(f"{duration(watched.elapsed_s)}: {touched}", flush=True)
+        print(f"{duration_words(watched.elapsed_s)}: {touched}", flush=True)
 
     return line
 
 
 def _both(
-    first: Callable[[Watched], None], second: Callable[[Watched], None]
-) -> Callable[[Watched], None]:
-    def tell(watched: Watched) -> None:
+    first: Callable[[WatchState], None], second: Callable[[WatchState], None]
+) -> Callable[[WatchState], None]:
+    def tell(watched: WatchState) -> None:
         first(watched)
         second(watched)
 
     return tell
 
 
-def _tables(report: Report) -> Group:
+def _tables(report: WatchReport) -> Group:
     pages = terminal.rows(("", ""), report.page_rows())
     on_huge = f"of it on {report.large_size} pages"
     head = ("in", "it touches", on_huge, "TLB level", "samples", "a sample takes")

@@ -14,19 +14,19 @@ from typing import Annotated
 from typer import Argument, Option
 
 from tlb.cli import terminal
-from tlb.cli.gate import FAIL_ABOVE, Gate
-from tlb.cli.trial import Env, Markdown, measuring
+from tlb.cli.gate import DEFAULT_FAIL_ABOVE, GateOptions
+from tlb.cli.trial import EnvOption, MarkdownOption, holding_measuring_lock
 from tlb.machine import host as hosts
-from tlb.measure.measuring_setup import Rig
+from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.record import Layout, Point
 from tlb.measure.store import Store, data_root
 from tlb.programs import executable
 from tlb.programs.executable import why_no_preload
-from tlb.programs.guard import guarded
+from tlb.programs.guard import guard_running
 from tlb.programs.levers import LEVERS
-from tlb.programs.reach import Reach
-from tlb.programs.runs import Run
-from tlb.programs.trial import Aim
+from tlb.programs.reach import TlbReach
+from tlb.programs.runs import ProgramRun
+from tlb.programs.trial import TrialAim
 from tlb.programs.where import proof, report, simulation, valgrind
 from tlb.system.page_sizes import BASE
 from tlb.system.reasons import Unavailable
@@ -64,9 +64,9 @@ def where(
     ] = False,
     save: Annotated[Path | None, Option(help="Write its counts to this file, a baseline.")] = None,
     baseline: Annotated[Path | None, Option(help="Compare its counts with this file's.")] = None,
-    fail_above: Annotated[str, Option(help="Growth over the baseline for exit code 5.")] = FAIL_ABOVE,
-    machine: Machine = "", runs: Runs = 1, env: Env = [],  # noqa: B006
-    markdown: Markdown = None,
+    fail_above: Annotated[str, Option(help="Growth over the baseline for exit code 5.")] = DEFAULT_FAIL_ABOVE,
+    machine: Machine = "", runs: Runs = 1, env: EnvOption = [],  # noqa: B006
+    markdown: MarkdownOption = None,
     junit: Annotated[Path | None, Option(help="Also write a JUnit report.")] = None,
     as_json: terminal.Json = False,
     html: terminal.Html = None,
@@ -84,12 +84,12 @@ def where(
     walks or pages than the --baseline allows."""
     files = {"markdown": markdown, "junit": junit, "callgrind": callgrind, "collapsed": collapsed}
     _check(command, html, save, files)
-    gate = Gate(machine, save, baseline, fail_above, runs, env, markdown, junit)
+    gate = GateOptions(machine, save, baseline, fail_above, runs, env, markdown, junit)
     if gate.is_asked(
         {"prove": prove, "html": html, "callgrind": callgrind, "collapsed": collapsed}
     ):
         return gate.run(command, seconds, failing, as_json)
-    with measuring("Interrupted; the program has ended.", wait), guarded():
+    with holding_measuring_lock("Interrupted; the program has ended.", wait), guard_running():
         needs_walks = bool(callgrind or collapsed)
         made = simulate_or_time(command, seconds, minutes, prove, needs_walks, failing)
     return _show_report(made, as_json, html, callgrind, collapsed)
@@ -107,7 +107,7 @@ def _check(
 
 
 def _show_report(
-    made: report.Report,
+    made: report.WhereReport,
     as_json: bool,
     html: Path | None,
     callgrind: Path | None,
@@ -125,7 +125,7 @@ def _show_report(
         raise SystemExit(130)
 
 
-def _print(made: report.Report, as_json: bool) -> None:
+def _print(made: report.WhereReport, as_json: bool) -> None:
     if as_json:
         print(json.dumps(made.document(), indent=1))
         return
@@ -141,7 +141,7 @@ def simulate_or_time(
     prove: bool,
     needs_walks: bool,
     ignore_failure: bool = False,
-) -> report.Report:
+) -> report.WhereReport:
     """Simulate a program, or time it if it cannot be and no walks are needed. With a proof, all of it
     ends after so many minutes: the simulation at half of them. Raises Unavailable."""
     limit_s = time.monotonic() + 60 * minutes
@@ -149,7 +149,7 @@ def simulate_or_time(
         seconds = min(seconds, 30 * minutes)
     alone = simulation.run_until(command, LEVERS["none"], seconds)
     if alone:
-        Aim(command, LEVERS["none"], ignore_failure=ignore_failure).checked(alone)
+        TrialAim(command, LEVERS["none"], ignore_failure=ignore_failure).checked(alone)
     if prove and alone is None:
         raise Unavailable("program-endless", "--prove runs it to its end")
     if prove and (why := why_no_preload(command[0])):
@@ -161,7 +161,7 @@ def simulate_or_time(
         if needs_walks or alone is None:
             raise
         terminal.stage(f"{lacking} Its runs are timed instead, for up to {minutes:g} minutes.")
-        made = report.Report(
+        made = report.WhereReport(
             command, None, simulation.sites_of(command, seconds, lacking), alone.elapsed_s, 0.0
         )
     if alone is None or (made.geometry and not prove):
@@ -169,7 +169,7 @@ def simulate_or_time(
     return _proved(made, alone, limit_s)
 
 
-def _proved(made: report.Report, alone: Run, limit_s: float) -> report.Report:
+def _proved(made: report.WhereReport, alone: ProgramRun, limit_s: float) -> report.WhereReport:
     """Return the report with a proof, if a round of it was finished. Raises Unavailable, and
     KeyboardInterrupt if there is nothing to show."""
     terminal.stage("Timing it with none, some and all allocations on huge pages.")
@@ -192,25 +192,25 @@ def _proved(made: report.Report, alone: Run, limit_s: float) -> report.Report:
     )
 
 
-def _show(limit_s: float, done: proof.Proof) -> None:
+def _show(limit_s: float, done: proof.SitesProof) -> None:
     left_s = max(limit_s - time.monotonic(), 0)
     terminal.progress(f"round {len(done.rounds)}, at most {left_s:.0f} s left")
 
 
-def _simulated(command: list[str], seconds: float, alone: Run | None) -> report.Report:
+def _simulated(command: list[str], seconds: float, alone: ProgramRun | None) -> report.WhereReport:
     """Simulate a program that ran `alone` before, or did not end. Raises Unavailable."""
     lacking = None  # why Cachegrind simulates, if it does
     try:  # before anything takes long
-        valgrind.tool()
+        valgrind.build_valgrind_tool()
     except Unavailable as why:
         if not shutil.which("valgrind"):
             raise
         lacking = why
     host, store = hosts.inspect(), Store(data_root())
-    reach = Reach.of(host, store)
+    reach = TlbReach.of(host, store)
     surveyed = () if reach.source.get(BASE) == "CPUID" else reach.entries.get(BASE, ())
     geometry = valgrind.geometry(host, surveyed)
-    rig, second = Rig.of(host, store.own, counters=False), geometry.base.second
+    rig, second = MeasuringSetup.of(host, store.own, counters=False), geometry.base.second
     walk_ns, hit_ns = _extra_ns(rig, TIMES_THE_ENTRIES * second), _extra_ns(rig, second // 2)
     native_s, status = (alone.elapsed_s, alone.status) if alone else (None, 0)
     took = "did not end" if native_s is None else f"takes {native_s:.2g} s"
@@ -221,12 +221,12 @@ def _simulated(command: list[str], seconds: float, alone: Run | None) -> report.
     else:
         counted = simulation.simulate(command, geometry.option, seconds, status)
     faults_s = report.most_faults_s(alone) if alone else 0.0
-    return report.Report(
+    return report.WhereReport(
         command, geometry, counted, native_s, walk_ns, hit_ns=hit_ns, faults_s=faults_s
     )
 
 
-def _extra_ns(rig: Rig, lines: int) -> float:
+def _extra_ns(rig: MeasuringSetup, lines: int) -> float:
     """Return the most that translation adds now to a load that overlaps with nothing: of two chases
     over so many lines, one line a page less the same lines packed. With half as many lines as the
     second level has entries that level answers, with many times as many a walk does."""

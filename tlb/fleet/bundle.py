@@ -26,23 +26,23 @@ from pydantic import BaseModel, ValidationError
 from tlb.fleet import public_text, row_rules
 from tlb.machine import host as hosts
 from tlb.machine import microarchitecture
-from tlb.machine.flushes import Flushes
+from tlb.machine.flushes import FlushesDocument
 from tlb.machine.host import Host
-from tlb.machine.java_flags import Flags
-from tlb.machine.microarchitecture import UNKNOWN
+from tlb.machine.java_flags import FlagsDocument
+from tlb.machine.microarchitecture import UNKNOWN_CORE
 from tlb.measure import columns, states
-from tlb.measure.outcome import SESSIONS
+from tlb.measure.outcome import SESSIONS_DOCUMENT
 from tlb.measure.publishing import Asked
-from tlb.measure.store import LACKING_POINTS, Store, write_published
+from tlb.measure.store import LACKING_POINTS_DOCUMENT, Store, write_published
 from tlb.system.files import IS_CLONE
-from tlb.system.optional import Lazy
+from tlb.system.optional import LazyModule
 from tlb.system.reasons import Unavailable, if_available
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow import parquet
 else:
-    pa, parquet = Lazy("pyarrow"), Lazy("pyarrow.parquet")
+    pa, parquet = LazyModule("pyarrow"), LazyModule("pyarrow.parquet")
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -60,7 +60,9 @@ MOST_READING_BYTES = 400 << 20  # memory, beyond what the process has
 MOST_CPUS = 8192
 BASE_PAGES = (4 << 10, 16 << 10, 64 << 10)  # of Linux on x86-64 and arm64
 _MEMBER = re.compile(r"rows\.parquet|machine(-[0-9a-f]{12})?\.json|documents/[a-z0-9_]{1,64}\.json")
-_MADE_HERE = re.compile(rf"machine.*|translation|quantities.*|claims|{LACKING_POINTS}|{SESSIONS}")
+_MADE_HERE = re.compile(
+    rf"machine.*|translation|quantities.*|claims|{LACKING_POINTS_DOCUMENT}|{SESSIONS_DOCUMENT}"
+)
 _MEANS = "means"  # a chapter adds it to its document (report.chapter.Chapter.document)
 # Printable ASCII without markup, which a page, a terminal or a spreadsheet might obey.
 _PLAIN = re.compile(rf"[ -%'-;=?-\[\]-_a-~]{{0,{MOST_TEXT_CHARS}}}")
@@ -96,9 +98,9 @@ def make(store: Store, machine: str) -> tuple[bytes, list[str]]:
     renamed, files = dict[str, str](), dict[str, bytes]()
     for place, host in described.items():
         public = public_text.public_host(host)
-        renamed[hosts.state(host)] = state = hosts.state(public)
+        renamed[hosts.state_digest(host)] = state = hosts.state_digest(public)
         name = f"machine-{state}.json" if place else MACHINE
-        if not place or state != renamed[hosts.state(described[""])]:
+        if not place or state != renamed[hosts.state_digest(described[""])]:
             files[name] = _written(public.model_dump(mode="json"))
     files[ROWS] = _rows_file(store, machine, renamed)
     left_out = []
@@ -175,12 +177,12 @@ def read(content: bytes, now: datetime | None = None) -> Bundle:
     machine = if_available(hosts.machine_id, host)
     if machine is None:
         raise Unavailable("bundle-impossible", f"{MACHINE} describes no computer")
-    by_state, documents = {hosts.state(host): host}, {}
+    by_state, documents = {hosts.state_digest(host): host}, {}
     for name, member in files.items():
         stem = Path(name).stem
         if name.startswith("machine-"):
             other = _description(name, member)
-            state = hosts.state(other)
+            state = hosts.state_digest(other)
             if if_available(hosts.machine_id, other) != machine or stem != f"machine-{state}":
                 raise Unavailable("bundle-impossible", f"{name} describes something else")
             by_state[state] = other
@@ -274,7 +276,7 @@ def _leaves(content: Any) -> Iterator[Any]:
 def _description(name: str, content: bytes) -> Host:
     host = _modelled(name, _document(name, content), Host)
     is_possible = host.memory.total_bytes > 0 and 1 <= host.logical_cpus <= MOST_CPUS
-    known = {*microarchitecture.names(), UNKNOWN}
+    known = {*microarchitecture.names(), UNKNOWN_CORE}
     if (
         not is_possible
         or host.base_page_bytes not in BASE_PAGES
@@ -307,7 +309,7 @@ def _modelled(name: str, document: dict[str, Any], kind: type[Model]) -> Model:
 def document_models() -> dict[str, type[BaseModel]]:
     """Return the model of each document by name: those of the machine, and in a clone those of
     chapters."""
-    own: dict[str, type[BaseModel]] = {"flags": Flags, "flushes": Flushes}
+    own: dict[str, type[BaseModel]] = {"flags": FlagsDocument, "flushes": FlushesDocument}
     if not IS_CLONE:
         return own
     from tlb.report import discovery
@@ -341,7 +343,7 @@ def _rows(content: bytes, host: Host, by_state: dict[str, Host], now: datetime) 
     for number, row in enumerate(_columns_of(content), 1):
         place = f"{ROWS}, row {number}"
         try:
-            asked = row[columns.EXPERIMENTS]
+            asked = row[columns.EXPERIMENTS_COLUMN]
             record = columns.record_of(row)
             columns.check_record(record)
         except (ValueError, TypeError, KeyError, OverflowError, AttributeError) as error:

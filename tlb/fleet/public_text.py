@@ -19,9 +19,9 @@ from pydantic import BaseModel
 
 from tlb.machine import microarchitecture
 from tlb.machine.host import Host
-from tlb.machine.microarchitecture import UNKNOWN
+from tlb.machine.microarchitecture import UNKNOWN_CORE
 from tlb.system.files import ROOT
-from tlb.system.reasons import REASONS
+from tlb.system.reasons import REASON_TEXTS
 
 
 def _words(text: str) -> frozenset[str]:
@@ -124,7 +124,7 @@ def compiler(text: str) -> str:
     if len(names) + len(versions) == len(words):
         return text
     dotted = [word for word in versions if "." in word]
-    return f"{names[0]} {(dotted or versions)[-1]}" if names and versions else UNKNOWN
+    return f"{names[0]} {(dotted or versions)[-1]}" if names and versions else UNKNOWN_CORE
 
 
 def public_versions(content: Any, key: str = "") -> Any:
@@ -141,7 +141,7 @@ def linux_release(text: str) -> str:
     flavour."""
     number = _RELEASE.match(text)
     if number is None:
-        return UNKNOWN
+        return UNKNOWN_CORE
     end = number.end()
     if address := _FOUR_NUMBERS.search(text, end):
         text = text[: address.start()]
@@ -208,7 +208,11 @@ def _sources() -> Iterator[Path]:
 @lru_cache(1 << 12)
 def is_own(text: str) -> bool:
     """Return whether a text can be one that this project's code writes."""
-    if _HEX.fullmatch(text) or text in REASONS or (text in _own_words() and not text.isalpha()):
+    if (
+        _HEX.fullmatch(text)
+        or text in REASON_TEXTS
+        or (text in _own_words() and not text.isalpha())
+    ):
         return True
     if _ADDRESS.search(text):
         return False
@@ -230,7 +234,7 @@ def public_host(host: Host) -> Host:
     """Return a description as it may leave its machine."""
     content = host.model_dump(mode="json")
     if host.microarchitecture not in microarchitecture.names():
-        content["microarchitecture"] = UNKNOWN
+        content["microarchitecture"] = UNKNOWN_CORE
     content["mitigations"] = {
         name: mitigation(text)
         for name, text in host.mitigations.items()
@@ -258,7 +262,7 @@ def _public(content: Any, allowed: Collection[str], key: str = "") -> Any:
         return content
     if key in _PARSED:
         return _PARSED[key](content)
-    return content if is_own(content) else UNKNOWN
+    return content if is_own(content) else UNKNOWN_CORE
 
 
 @cache

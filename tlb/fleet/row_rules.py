@@ -20,7 +20,7 @@ from tlb.measure.columns import INT64_MAX
 from tlb.measure.plan import seed_of
 from tlb.measure.record import Record
 from tlb.system.page_sizes import BASE, page_bytes
-from tlb.system.reasons import REASONS
+from tlb.system.reasons import REASON_TEXTS
 
 ENTRY_BYTES = 8  # of a page table, on x86-64 and arm64 alike
 FASTEST_GHZ = 10.0  # above every core's clock
@@ -79,7 +79,9 @@ def _point(record: Record) -> Rules:
 @cache
 def _words() -> frozenset[str]:
     """Return every word of the kernels' sources; the names of results are made of them."""
-    sources = (path for kind in ("c", "h", "py") for path in build.KERNELS.rglob(f"*.{kind}"))
+    sources = (
+        path for kind in ("c", "h", "py") for path in build.KERNELS_FOLDER.rglob(f"*.{kind}")
+    )
     text = " ".join(path.read_text(encoding="utf-8") for path in sources)
     return frozenset(re.findall(r"[a-z][a-z0-9]*", text))
 
@@ -126,6 +128,6 @@ def _counts(record: Record) -> Rules:
         ran = 0 <= (counter.running_percent or 0) <= 100 + SLACK
         in_range = 0 <= (counter.value or 0) <= INT64_MAX
         yield ran and in_range, "a counter is below zero, beyond 64 bits, or ran too long"
-        is_known = (counter.reason or "no-data") in REASONS
+        is_known = (counter.reason or "no-data") in REASON_TEXTS
         is_event = public_text.is_own(counter.event or "")
         yield is_known and is_event, "a counter has an unknown reason or event"

@@ -22,7 +22,7 @@ from tlb.machine import host as hosts
 from tlb.machine.cpus import measuring_cpu
 from tlb.machine.host import Host
 from tlb.measure import campaign, states
-from tlb.measure.measuring_setup import Rig
+from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.outcome import Outcome
 from tlb.measure.progress import Progress
 from tlb.measure.record import Point
@@ -68,7 +68,7 @@ def measure(task: Task) -> Measured:
         host, store = hosts.inspect(), Store(data_root()).own
         measured, outcome = Measured(), Outcome()
         try:
-            rig = Rig.of(host, store)
+            rig = MeasuringSetup.of(host, store)
             states.write_description(store, rig.machine, host)
             outcome = _run(rig, task)
         except Unavailable as why:
@@ -83,7 +83,7 @@ def measure(task: Task) -> Measured:
     return measured
 
 
-def _run(rig: Rig, task: Task) -> Outcome:
+def _run(rig: MeasuringSetup, task: Task) -> Outcome:
     compared = task.compared
     return campaign.run(
         rig,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tlb.machine import memory, settings
 from tlb.system import processes, procfs
-from tlb.system.prose import listed
+from tlb.system.prose import list_in_words
 from tlb.system.units import format_size, page_name
 
 _HERE, _MM = Path("/"), Path("sys/kernel/mm")
@@ -111,7 +111,7 @@ def _numa(root: Path) -> str:
 def _limits(controller: str) -> Callable[[Path], str]:
     def read(root: Path) -> str:
         limits = sorted(memory.cgroup_limits(root, controller).items())
-        return listed(f"{name} {format_size(limit)}" for name, limit in limits) or "none"
+        return list_in_words(f"{name} {format_size(limit)}" for name, limit in limits) or "none"
 
     return read
 
@@ -161,7 +161,9 @@ def _seccomp(root: Path) -> str:
     if root != _HERE or status.get("Seccomp", "").strip() != "2":
         return "none" if status else ""
     refused = [f"{call} ({error})" for call, error in processes.refused_calls().items()]
-    return f"on: refuses {listed(refused)}" if refused else "none of the calls that are needed"
+    return (
+        f"on: refuses {list_in_words(refused)}" if refused else "none of the calls that are needed"
+    )
 
 
 TASKS = (

@@ -34,7 +34,7 @@ _MOST_BYTES = 2**16  # a hundred bytes for each of a handful of changes
 Owner = Literal["pool", "try"]
 
 
-class Change(BaseModel):
+class SettingChange(BaseModel):
     """The value of a setting before, and those written since.
 
     pending: true from before a write until its outcome is known; a pool may then have any size
@@ -59,10 +59,10 @@ class _Journal(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     boot: str
-    changes: dict[Owner, dict[str, Change]]
+    changes: dict[Owner, dict[str, SettingChange]]
 
 
-class Restored(NamedTuple):
+class RestoredSetting(NamedTuple):
     """A setting before and after `restore`. why: what is not as it was, and the remedy, or ""."""
 
     name: str
@@ -96,7 +96,7 @@ def value(name: str, root: Path = Path("/")) -> str:
     return procfs.word(root / name)
 
 
-def changes(root: Path, owner: Owner) -> dict[str, Change]:
+def changes(root: Path, owner: Owner) -> dict[str, SettingChange]:
     """Return the owner's changes, {} if there are none. Raises Unavailable("setting-journal")."""
     return _read(root).get(owner, {})
 
@@ -122,9 +122,11 @@ def change(root: Path, owner: Owner, name: str, wanted: str) -> str:
     own = journal.setdefault(owner, {})
     # Of two changes of ours the first knows what was there before. Somebody else's value is what
     # they want back.
-    last = own[name] if name in own and own[name].holds(now) else Change(before=now, written=[])
+    last = (
+        own[name] if name in own and own[name].holds(now) else SettingChange(before=now, written=[])
+    )
     written = [*dict.fromkeys([*last.written, wanted])]
-    own[name] = Change(before=last.before, written=written, pending=True)
+    own[name] = SettingChange(before=last.before, written=written, pending=True)
     _write(root, journal)
     refused = ""
     try:
@@ -135,12 +137,12 @@ def change(root: Path, owner: Owner, name: str, wanted: str) -> str:
     if got == last.before:
         del own[name]
     else:
-        own[name] = Change(before=last.before, written=[got])
+        own[name] = SettingChange(before=last.before, written=[got])
     _write(root, journal)
     return refused
 
 
-def restore(root: Path, owner: Owner) -> list[Restored]:
+def restore(root: Path, owner: Owner) -> list[RestoredSetting]:
     """Put the owner's settings back, the last first, if their value is still ours; [] if nothing
     was changed. Raises Unavailable: setting-denied, setting-journal.
 
@@ -163,11 +165,11 @@ def restore(root: Path, owner: Owner) -> list[Restored]:
                 del own[name]
             elif held := _put_back(root, name, changed.before, found):
                 why = explain("setting-held", f"/{name}: {held}")
-                own[name] = Change(before=changed.before, written=[value(name, root)])
+                own[name] = SettingChange(before=changed.before, written=[value(name, root)])
             else:
                 del own[name]
             _write(root, journal)
-            done.append(Restored(name, found, value(name, root), why))
+            done.append(RestoredSetting(name, found, value(name, root), why))
     return done
 
 
@@ -213,7 +215,7 @@ def alone(root: Path) -> Iterator[None]:
     it can be left behind."""
     fd = os.open(root / _MM, os.O_RDONLY | files.OPEN_FLAGS)
     try:
-        files.lock(fd)
+        files.lock_file(fd)
         yield
     finally:
         os.close(fd)
@@ -232,7 +234,7 @@ def _set(root: Path, name: str, wanted: str) -> None:
         os.close(fd)
 
 
-def _read(root: Path) -> dict[Owner, dict[str, Change]]:
+def _read(root: Path) -> dict[Owner, dict[str, SettingChange]]:
     path = root / files.SETTINGS_JOURNAL
     try:
         fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | files.OPEN_FLAGS)
@@ -257,14 +259,14 @@ def _read(root: Path) -> dict[Owner, dict[str, Change]]:
     return journal.changes
 
 
-def _write(root: Path, changes: dict[Owner, dict[str, Change]]) -> None:
+def _write(root: Path, changes: dict[Owner, dict[str, SettingChange]]) -> None:
     """Replace the journal in one step, synced; remove it if nothing is left to put back."""
     path = root / files.SETTINGS_JOURNAL
     left = {owner: own for owner, own in changes.items() if own}
     try:
         if left:
             journal = _Journal(boot=procfs.word(root / _BOOT), changes=left)
-            files.replace(path, journal.model_dump_json().encode() + b"\n")
+            files.replace_file(path, journal.model_dump_json().encode() + b"\n")
         else:
             path.unlink(missing_ok=True)
     except OSError as error:

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from tlb.system import procfs
-from tlb.system.processes import PROBE_S, run_whole
+from tlb.system.processes import PROBE_TIMEOUT_S, run_in_own_session
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def compiler() -> Compiler | None:
             command = tuple(shlex.split(candidate))
             if not command or shutil.which(command[0]) is None:
                 continue
-            done = run_whole([*command, "--version"], timeout=PROBE_S)
+            done = run_in_own_session([*command, "--version"], timeout=PROBE_TIMEOUT_S)
         # ValueError: a quote in $CC without its pair
         except (ValueError, OSError, subprocess.SubprocessError):
             continue

@@ -24,7 +24,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
-from tlb.machine.facts import Facts
+from tlb.machine.facts import FrozenModel
 from tlb.system.reasons import Unavailable
 
 
@@ -37,12 +37,12 @@ class Registers(NamedTuple):
     edx: int
 
 
-Reader = Callable[[int, int], Registers]
+CpuidReader = Callable[[int, int], Registers]
 CacheKind = Literal["data", "instruction", "unified"]
 TlbKind = Literal["data", "instruction", "unified", "load", "store"]
 
 
-class Cache(Facts):
+class Cache(FrozenModel):
     """One cache. `ways` is 0 where it is fully associative; None is what nothing states."""
 
     level: int
@@ -110,13 +110,13 @@ def _code() -> Callable[[int, int, int], None]:
     return run
 
 
-def vendor(read: Reader) -> str:
+def vendor(read: CpuidReader) -> str:
     """The vendor string of leaf 0, such as "GenuineIntel" (SDM, leaf 00H; APM, Fn0000_0000)."""
     _, ebx, ecx, edx = read(0, 0)
     return _ascii(ebx, edx, ecx)
 
 
-def family(read: Reader) -> int:
+def family(read: CpuidReader) -> int:
     """The family of leaf 1, its extension added where the base is 15 (SDM, leaf 01H; APM,
     Fn0000_0001)."""
     eax = read(1, 0).eax
@@ -124,7 +124,7 @@ def family(read: Reader) -> int:
     return base + (eax >> 20 & 0xFF) * (base == 0xF)
 
 
-def cpuinfo(read: Reader) -> dict[str, str]:
+def cpuinfo(read: CpuidReader) -> dict[str, str]:
     """Who the CPU is, in the words of /proc/cpuinfo: leaves 0 and 1, and the brand string of leaves
     0x80000002 to 0x80000004. The model has its extension from family 6 on, as Linux adds it
     (arch/x86/lib/cpu.c)."""
@@ -140,7 +140,7 @@ def cpuinfo(read: Reader) -> dict[str, str]:
     }
 
 
-def has_la57(read: Reader) -> bool:
+def has_la57(read: CpuidReader) -> bool:
     """Whether the CPU can walk five levels: leaf 7, ecx bit 16 (SDM, leaf 07H; APM,
     Fn0000_0007)."""
     return has_basic(read, 7) and bool(read(7, 0).ecx >> 16 & 1)
@@ -160,7 +160,7 @@ _HYPERVISORS = {
 }
 
 
-def hypervisor(read: Reader) -> str:
+def hypervisor(read: CpuidReader) -> str:
     """`none`, a name such as `kvm`, or `unknown`: leaf 1 ecx bit 31, then the signature of leaf
     0x40000000.
 
@@ -176,7 +176,7 @@ def hypervisor(read: Reader) -> str:
     return "unknown"
 
 
-def caches(read: Reader) -> tuple[Cache, ...]:
+def caches(read: CpuidReader) -> tuple[Cache, ...]:
     """The caches, by Intel's leaf 4 (SDM, leaf 04H; also Centaur's and Zhaoxin's: Linux,
     arch/x86/kernel/cpu/zhaoxin.c) or AMD's Fn8000_001D (APM), which share one layout."""
     if vendor(read) in ("GenuineIntel", "CentaurHauls", "  Shanghai  "):
@@ -187,7 +187,7 @@ def caches(read: Reader) -> tuple[Cache, ...]:
     return tuple(_deterministic_caches(read, leaf)) if exists else ()
 
 
-def _deterministic_caches(read: Reader, leaf: int) -> Iterator[Cache]:
+def _deterministic_caches(read: CpuidReader, leaf: int) -> Iterator[Cache]:
     # ends at the first of type 0; the bound is for a reader that never says so
     for subleaf in range(16):
         eax, ebx, ecx, _ = read(leaf, subleaf)
@@ -206,13 +206,13 @@ def _deterministic_caches(read: Reader, leaf: int) -> Iterator[Cache]:
         )
 
 
-def has_basic(read: Reader, leaf: int) -> bool:
+def has_basic(read: CpuidReader, leaf: int) -> bool:
     """Whether the basic leaf exists. Past the last one, Intel answers with the last one's data
     (SDM)."""
     return read(0, 0).eax >= leaf
 
 
-def has_extended(read: Reader, leaf: int) -> bool:
+def has_extended(read: CpuidReader, leaf: int) -> bool:
     """Whether the extended leaf (0x80000000 and up) exists."""
     last = read(0x80000000, 0).eax
     return last >> 31 == 1 and last >= leaf
@@ -226,7 +226,7 @@ def _ascii(*registers: int) -> str:
 # --- TLBs: leaves 2 and 0x18 of Intel, Fn8000_xxxx of AMD, of which VIA, Centaur and Zhaoxin have the first
 
 
-class Tlb(Facts):
+class Tlb(FrozenModel):
     """One translation buffer, or the part of one that holds a page size.
 
     `ways` is 0 for fully associative, and None where CPUID states no single number; `ways_between`
@@ -247,7 +247,7 @@ class Tlb(Facts):
 _SIZES = ("4k", "2m", "4m", "1g")  # in the order of the bits of leaf 0x18
 
 
-def tlbs(read: Reader) -> tuple[tuple[Tlb, ...], tuple[int, ...]]:
+def tlbs_of_cpuid(read: CpuidReader) -> tuple[tuple[Tlb, ...], tuple[int, ...]]:
     """The TLBs that CPUID states, by level, and the leaf-2 descriptors it used that the table below
     lacks.
 
@@ -337,7 +337,7 @@ def _described(code: int) -> Iterator[Tlb]:
         yield Tlb(level=level, kind=kind, pages=pages, entries=entries, ways=ways, source=source)
 
 
-def _leaf_2_descriptors(read: Reader) -> Iterator[int]:
+def _leaf_2_descriptors(read: CpuidReader) -> Iterator[int]:
     """SDM, leaf 02H: a descriptor a byte; bit 31 voids a register; the low byte of eax is to be
     ignored."""
     if not has_basic(read, 2):
@@ -347,7 +347,7 @@ def _leaf_2_descriptors(read: Reader) -> Iterator[int]:
             yield from register.to_bytes(4, "little")[1 if index == 0 else 0 :]
 
 
-def _leaf_18(read: Reader) -> Iterator[Tlb]:
+def _leaf_18(read: CpuidReader) -> Iterator[Tlb]:
     """SDM, leaf 18H: a structure a subleaf; eax of the first names the last; type 0 is a gap, not
     the end."""
     if not has_basic(read, 0x18):
@@ -382,7 +382,7 @@ ZEN_5 = 0x1A  # the family, and of what came after it
 _NOTE_4M = "a 4 MiB page takes two entries, so half as many fit"  # APM, Fn8000_0005 and Fn8000_0006
 
 
-def _first_level(read: Reader) -> Iterator[Tlb]:
+def _first_level(read: CpuidReader) -> Iterator[Tlb]:
     """Fn8000_0005: eight bits each of entries and ways; 0xFF ways is fully associative."""
     if has_extended(read, 0x80000005):
         registers = read(0x80000005, 0)
@@ -398,7 +398,7 @@ def _first_level(read: Reader) -> Iterator[Tlb]:
                     yield _amd_tlb(1, kind, page, entries, ways, "CPUID 0x80000005")
 
 
-def _amd(read: Reader) -> Iterator[Tlb]:
+def _amd(read: CpuidReader) -> Iterator[Tlb]:
     yield from _first_level(read)
     gigabyte = read(0x80000019, 0) if has_extended(read, 0x80000019) else None
     if gigabyte:
@@ -450,7 +450,7 @@ def _amd_tlb(
     )
 
 
-def ways_of(tlb: Tlb) -> int | None:
+def associativity(tlb: Tlb) -> int | None:
     """The associativity: as stated, or the one in the stated range that makes the number of sets a
     power of two.
 

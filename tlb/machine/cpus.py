@@ -13,9 +13,9 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from tlb.machine import cpuid, microarchitecture, pmu
-from tlb.machine.cpuid import Cache, CacheKind, Reader
-from tlb.machine.facts import Facts
-from tlb.machine.microarchitecture import IMPLEMENTERS, UNKNOWN
+from tlb.machine.cpuid import Cache, CacheKind, CpuidReader
+from tlb.machine.facts import FrozenModel
+from tlb.machine.microarchitecture import ARM_IMPLEMENTERS, UNKNOWN_CORE
 from tlb.system import procfs
 
 # Cores of one kind differ by a tenth in their highest clock at most (favoured cores, two CCDs of
@@ -31,7 +31,7 @@ _CACHE_KINDS: dict[str, CacheKind] = {
 }
 
 
-class Core(Facts):
+class Core(FrozenModel):
     """The CPU that is measured."""
 
     number: int
@@ -148,14 +148,14 @@ def cpuinfo_block(cpuinfo: str, cpu: int) -> dict[str, str]:
 
 def x86_identity(info: Mapping[str, str]) -> dict[str, object]:
     """The fields of a Host that name its CPU, from a block of cpuinfo."""
-    vendor = procfs.label(info.get("vendor_id", "")) or UNKNOWN
+    vendor = procfs.label(info.get("vendor_id", "")) or UNKNOWN_CORE
     family, model, stepping = (
         procfs.leading_number(info.get(key, "")) for key in ("cpu family", "model", "stepping")
     )
     # other architectures than x86-64 have other words: riscv64 uarch, ppc64 cpu
     names = (procfs.label(info.get(key, "")) for key in ("model name", "uarch", "cpu"))
     return {
-        "cpu_model": next(filter(None, names), UNKNOWN),
+        "cpu_model": next(filter(None, names), UNKNOWN_CORE),
         "vendor": vendor,
         "family": family,
         "model": model,
@@ -171,12 +171,12 @@ def arm_identity(info: Mapping[str, str]) -> dict[str, object]:
         _hex(info.get(f"CPU {key}")) for key in ("implementer", "part", "variant")
     )
     revision = procfs.leading_number(info.get("CPU revision", ""))
-    maker = UNKNOWN if implementer is None else IMPLEMENTERS.get(implementer, UNKNOWN)
+    maker = UNKNOWN_CORE if implementer is None else ARM_IMPLEMENTERS.get(implementer, UNKNOWN_CORE)
     name = microarchitecture.arm_name(implementer, part)
-    model = UNKNOWN
+    model = UNKNOWN_CORE
     if implementer is not None and part is not None:
-        who = f"implementer {implementer:#x}" if maker == UNKNOWN else maker
-        core = f"part {part:#x}" if name == UNKNOWN else name
+        who = f"implementer {implementer:#x}" if maker == UNKNOWN_CORE else maker
+        core = f"part {part:#x}" if name == UNKNOWN_CORE else name
         model = f"{who} {core} r{variant or 0}p{revision or 0}"
     return {
         "cpu_model": model,
@@ -188,7 +188,7 @@ def arm_identity(info: Mapping[str, str]) -> dict[str, object]:
     }
 
 
-def cpuinfo_elsewhere(root: Path, cpu: int, read: Reader | None) -> dict[str, str]:
+def cpuinfo_elsewhere(root: Path, cpu: int, read: CpuidReader | None) -> dict[str, str]:
     """What names the CPU where /proc has no cpuinfo, as cpuinfo says it: from CPUID, or on arm64
     from the MIDR_EL1 in sysfs; {} where neither is shown."""
     if read:
@@ -226,7 +226,7 @@ def arm_levels(root: Path, kernel_release: str) -> int | None:
     return int(levels[1]) if levels and "CONFIG_ARM64_VA_BITS=52" not in config else None
 
 
-def hypervisor(root: Path, flags: Collection[str], read: Reader | None) -> str:
+def hypervisor(root: Path, flags: Collection[str], read: CpuidReader | None) -> str:
     """`none`, a name such as `kvm`, or `unknown`: what CPUID says; without it the flag on x86-64,
     and on arm64 the device tree or the firmware, where they tell."""
     if procfs.word(root / "sys/hypervisor/type") == "xen":

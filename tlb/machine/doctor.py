@@ -12,7 +12,7 @@ from tlb.machine.cpuid import Tlb
 from tlb.machine.cpus import Core
 from tlb.machine.host import Host
 from tlb.system.files import PREBUILT
-from tlb.system.reasons import REASONS, explain
+from tlb.system.reasons import REASON_TEXTS, explain
 from tlb.system.units import format_size, page_name, parse_size
 
 
@@ -33,7 +33,7 @@ def advice(host: Host) -> list[Advice]:
     """What to mend before measuring, the most important first; empty on a computer that measures
     well."""
     if host.os != "Linux":
-        return [Advice("system", *REASONS["not-linux"])]
+        return [Advice("system", *REASON_TEXTS["not-linux"])]
     return [
         *_counters(host),
         *_tools(host),
@@ -63,12 +63,12 @@ def _counters(host: Host) -> Iterator[Advice]:
             "virtual machine",
             f"This is a virtual machine ({host.hypervisor}) that shows no hardware counters: "
             "times are measured, walks are not counted.",
-            REASONS["no-pmu"].remedy,
+            REASON_TEXTS["no-pmu"].remedy,
         )
     elif reason is not None:
-        yield Advice("perf", *REASONS[reason])
+        yield Advice("perf", *REASON_TEXTS[reason])
     if host.tlb_reason is not None:
-        yield Advice("TLB", *REASONS[host.tlb_reason])
+        yield Advice("TLB", *REASON_TEXTS[host.tlb_reason])
     if host.tlb_unknown_descriptors:
         codes = ", ".join(host.tlb_unknown_descriptors)
         yield Advice(
@@ -80,13 +80,13 @@ def _counters(host: Host) -> Iterator[Advice]:
 
 def no_events(host: Host) -> Advice:
     """What to do about a CPU whose counters work and whose events the book does not know."""
-    sentence, remedy = REASONS["no-events"]
+    sentence, remedy = REASON_TEXTS["no-events"]
     return Advice("events", f"{sentence.removesuffix('.')} ({_named(host)}).", remedy)
 
 
 def _tools(host: Host) -> Iterator[Advice]:
     if host.c_compiler is None and not PREBUILT.is_file():
-        yield Advice("compiler", *REASONS["no-compiler"])
+        yield Advice("compiler", *REASON_TEXTS["no-compiler"])
 
 
 def _memory(host: Host) -> Iterator[Advice]:
@@ -110,13 +110,13 @@ def _memory(host: Host) -> Iterator[Advice]:
 
 def _page_sizes(host: Host) -> Iterator[Advice]:
     if host.thp_setting == "never":
-        yield Advice("THP", *REASONS["thp-never"])
+        yield Advice("THP", *REASON_TEXTS["thp-never"])
     elif host.thp_setting == "absent":
         yield Advice("THP", "This Linux kernel has no transparent huge pages.", _BUILT_WITH)
     yield from _between(host)
     for page, example in _POOLS.items():
         if page not in {pool.page for pool in host.pools}:
-            sentence, remedy = REASONS["page-size-unsupported"]
+            sentence, remedy = REASON_TEXTS["page-size-unsupported"]
             yield Advice(f"pool {page}", f"{sentence.removesuffix('.')} ({page}).", remedy)
         elif page not in {pool.page for pool in host.pools if pool.left}:
             yield Advice(
@@ -129,7 +129,7 @@ def _page_sizes(host: Host) -> Iterator[Advice]:
 # Remedies.
 _BUILT_WITH = "Use one built with CONFIG_TRANSPARENT_HUGEPAGE, which real-time kernels leave out."
 _POOLS = {
-    "2m": REASONS["pool-empty"].remedy,
+    "2m": REASON_TEXTS["pool-empty"].remedy,
     "1g": "Reserve pages soon after boot with `tlb pool reserve --pages 1g --size 4GiB`, or at boot "
     "with hugepagesz=1G hugepages=4; vm.nr_hugepages counts pages of the default size only.",
 }
@@ -148,7 +148,7 @@ def _between(host: Host) -> Iterator[Advice]:
             "Use Linux 6.8 or newer for 64k pages; every other page size works without.",
         )
     elif own == "never" or (own == "inherit" and host.thp.enabled == "never"):
-        yield Advice("mTHP", *REASONS["mthp-off"])
+        yield Advice("mTHP", *REASON_TEXTS["mthp-off"])
 
 
 def _noise(host: Host) -> Iterator[Advice]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 
-class Facts(BaseModel):
+class FrozenModel(BaseModel):
     """Fields that never change, and no others than those declared."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

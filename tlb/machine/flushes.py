@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from tlb.machine import cpuid, cpus, host
-from tlb.machine.cpuid import Reader
+from tlb.machine.cpuid import CpuidReader
 from tlb.system import procfs
 
 MELTDOWN = "sys/devices/system/cpu/vulnerabilities/meltdown"
@@ -21,7 +21,7 @@ _KVM_SIGNATURES = (0x40000100, 0x40000000)
 _STEAL_TIME, _PV_FLUSH, _ALWAYS_RUNS = 5, 9, 0
 
 
-class Flushes(BaseModel, extra="forbid", frozen=True):
+class FlushesDocument(BaseModel, extra="forbid", frozen=True):
     """The document `flushes` of data/. None is what nothing states."""
 
     schema_version: Literal[1] = 1
@@ -37,11 +37,15 @@ def make(profile: str) -> dict[str, Any]:
     """The document, whatever the profile. Raises Unavailable("not-linux")."""
     inspected = host.inspect()
     return ask(
-        host.state(inspected), host.is_arm(inspected), cpuid.read if cpuid.available() else None
+        host.state_digest(inspected),
+        host.is_arm(inspected),
+        cpuid.read if cpuid.available() else None,
     ).model_dump(mode="json")
 
 
-def ask(state: str, is_arm: bool, read: Reader | None, root: Path = Path("/")) -> Flushes:
+def ask(
+    state: str, is_arm: bool, read: CpuidReader | None, root: Path = Path("/")
+) -> FlushesDocument:
     """The words of the computer whose /proc and /sys lie under `root`."""
     cpuinfo = procfs.text(root / "proc/cpuinfo", procfs.CPUINFO_BYTES)
     flags = cpus.cpuinfo_block(cpuinfo, 0).get("flags", "").split()
@@ -52,10 +56,10 @@ def ask(state: str, is_arm: bool, read: Reader | None, root: Path = Path("/")) -
         broadcasts = "invlpgb" in flags if flags else None
         deferring = defers(read) if read else None
     pti = "PTI" in words if words else None
-    return Flushes(state=state, pti=pti, broadcasts=broadcasts, defers=deferring)
+    return FlushesDocument(state=state, pti=pti, broadcasts=broadcasts, defers=deferring)
 
 
-def defers(read: Reader) -> bool:
+def defers(read: CpuidReader) -> bool:
     """Whether KVM offers its guest flushes that wait until a CPU runs again; False elsewhere."""
     if cpuid.hypervisor(read) != "kvm":
         return False

@@ -23,21 +23,21 @@ from typing import Any
 
 from tlb.machine import background, cpuid, cpus, kvm, pmu, settings
 from tlb.machine.compiler import compiler
-from tlb.machine.cpuid import Cache, Reader, Tlb, tlbs
+from tlb.machine.cpuid import Cache, CpuidReader, Tlb, tlbs_of_cpuid
 from tlb.machine.cpus import Core, measuring_cpu
-from tlb.machine.facts import Facts
+from tlb.machine.facts import FrozenModel
 from tlb.machine.kvm import Kvm
 from tlb.machine.memory import Memory, Rlimits, usable_memory
-from tlb.machine.microarchitecture import IMPLEMENTERS, UNKNOWN, VENDORS
+from tlb.machine.microarchitecture import ARM_IMPLEMENTERS, UNKNOWN_CORE, VENDORS
 from tlb.machine.pmu import Pmu
-from tlb.machine.settings import Noise, Pool, Thp
+from tlb.machine.settings import NoiseSources, Pool, Thp
 from tlb.system import procfs
-from tlb.system.processes import pinned
+from tlb.system.processes import pinned_to_cpu
 from tlb.system.reasons import Unavailable
 from tlb.system.units import page_name
 
 
-class Host(Facts):
+class Host(FrozenModel):
     """A computer, as far as measurements of address translation depend on it. Holds no host or user
     name."""
 
@@ -64,7 +64,7 @@ class Host(Facts):
     hypervisor: str
     pmu: Pmu
     memory: Memory
-    noise: Noise
+    noise: NoiseSources
     kernel_release: str
     os: str
     arch: str
@@ -139,8 +139,10 @@ class Platform:
     usable_cpus: tuple[int, ...] = field(default_factory=_usable_cpus)
     rlimits: Rlimits = field(default_factory=Rlimits.here)
     # of the CPU that runs
-    cpuid: Reader | None = field(default_factory=lambda: cpuid.read if cpuid.available() else None)
-    pinned: Callable[[int], AbstractContextManager[None]] = pinned  # runs on a CPU meanwhile
+    cpuid: CpuidReader | None = field(
+        default_factory=lambda: cpuid.read if cpuid.available() else None
+    )
+    pinned: Callable[[int], AbstractContextManager[None]] = pinned_to_cpu  # runs on a CPU meanwhile
     probe_pmu: Callable[[], tuple[pmu.Tier, str | None]] = pmu.probe
     find_compiler: Callable[[], str | None] = _compiler
     may_use_fifo: Callable[[], bool] = cpus.may_use_fifo
@@ -196,7 +198,7 @@ def _of_cpu(root: Path, computer: Platform, cpu: int) -> dict[str, Any]:
     flags = frozenset(info.get("flags", "").split())
     try:
         with computer.pinned(cpu) if read else nullcontext():
-            stated, unknown = tlbs(read) if read else ((), ())
+            stated, unknown = tlbs_of_cpuid(read) if read else ((), ())
             caches = cpus.caches(root, cpu) or (cpuid.caches(read) if read else ())
             la57 = cpuid.has_la57(read) if read else None
             runs_on = cpus.hypervisor(root, flags, read)
@@ -240,18 +242,20 @@ def machine_id(host: Host) -> str:
     """An id such as "zen-4-1a2b3c4d" ([a-z0-9-]{1,64}): the microarchitecture, and a hash of what
     stays.
 
-    Kernel, microcode, limits and load are left out: they change on one computer. See `state`. A
+    Kernel, microcode, limits and load are left out: they change on one computer. See `state_digest`. A
     computer whose CPUs differ has an id for each kind that is measured, since each has a
     description of its own. Raises Unavailable: arch-unsupported; machine-unknown where a Linux
     states too little.
     """
     if host.arch not in (*cpus.X86, *cpus.ARM):
         raise Unavailable("arch-unsupported", host.arch)
-    if host.os == "Linux" and (host.cpu_model == UNKNOWN or not host.memory.total_bytes):
+    if host.os == "Linux" and (host.cpu_model == UNKNOWN_CORE or not host.memory.total_bytes):
         raise Unavailable("machine-unknown")
     name = host.microarchitecture
-    if name == UNKNOWN:
-        name = (VENDORS | {maker: maker for maker in IMPLEMENTERS.values()}).get(host.vendor, "cpu")
+    if name == UNKNOWN_CORE:
+        name = (VENDORS | {maker: maker for maker in ARM_IMPLEMENTERS.values()}).get(
+            host.vendor, "cpu"
+        )
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     return f"{slug}-{cpus.hashed(json.dumps(identity_facts(host)))[:8]}"
 
@@ -314,7 +318,7 @@ def _core_facts(host: Host, core: Core) -> dict[str, object]:
     return {"kind": core.kind, "highest_khz": core.highest_khz, "l3_bytes": l3_bytes}
 
 
-def state(host: Host) -> str:
+def state_digest(host: Host) -> str:
     """12 hex digits of `state_facts`."""
     return hashlib.sha256(json.dumps(state_facts(host), sort_keys=True).encode()).hexdigest()[:12]
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Literal
 
-from tlb.machine.facts import Facts
+from tlb.machine.facts import FrozenModel
 from tlb.system import procfs
 
 Tables = Literal["EPT", "NPT", "shadow", "unknown", "none"]
@@ -25,7 +25,7 @@ _SHADOWING = "kvm_pvm"
 _YES, _NO = ("Y", "1"), ("N", "0")  # a bool; npt was an int in older kernels (arch/x86/kvm/svm.c)
 
 
-class Kvm(Facts):
+class Kvm(FrozenModel):
     """KVM here. tables: those of a second dimension that the CPU walks; "shadow", one dimension
     that KVM writes itself; "unknown" of a module that does not say; "none" without a module."""
 

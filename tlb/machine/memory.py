@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from tlb.machine.facts import Facts
+from tlb.machine.facts import FrozenModel
 from tlb.system import procfs
 
 
@@ -37,7 +37,7 @@ class Rlimits(NamedTuple):
 _ALIGNMENT_BYTES = 1 << 30
 
 
-class Memory(Facts):
+class Memory(FrozenModel):
     """What memory there is. A measurement takes half of `usable_bytes` at most, so nothing swaps or
     dies.
 

@@ -3,7 +3,7 @@ number. A name may lack events: tlb/measure/events_x86.py and events_arm.py have
 
 from __future__ import annotations
 
-UNKNOWN = "unknown"
+UNKNOWN_CORE = "unknown"
 
 # Intel by family and model: Linux, arch/x86/include/asm/intel-family.h, where the parts that share
 # the Skylake core (Kaby, Coffee, Comet Lake) are marked as such; for newer parts, mapfile.csv of
@@ -155,7 +155,7 @@ VENDORS = {
     "CentaurHauls": "centaur",
     "Shanghai": "zhaoxin",
 }
-IMPLEMENTERS = {
+ARM_IMPLEMENTERS = {
     0x41: "arm",
     0x42: "broadcom",
     0x43: "cavium",
@@ -176,28 +176,29 @@ def x86_name(vendor: str, family: int | None, model: int | None, stepping: int |
     A hypervisor may state another CPU than the one underneath; then this names the one stated.
     """
     if family is None or model is None:
-        return UNKNOWN
+        return UNKNOWN_CORE
     if vendor == "AuthenticAMD":
         return next(
-            (name for f, low, high, name in _AMD if f == family and low <= model <= high), UNKNOWN
+            (name for f, low, high, name in _AMD if f == family and low <= model <= high),
+            UNKNOWN_CORE,
         )
     if vendor == "HygonGenuine":
-        return "Dhyana" if family == HYGON_FAMILY else UNKNOWN
+        return "Dhyana" if family == HYGON_FAMILY else UNKNOWN_CORE
     if vendor != "GenuineIntel":
-        return UNKNOWN
+        return UNKNOWN_CORE
     if (family, model) == (6, 0x55) and stepping is not None and stepping >= 5:
         # Linux, tools/perf/pmu-events/arch/x86/mapfile.csv splits at 5; intel-family.h names 7 and
         # 11.
         return "Cooper Lake" if stepping >= 10 else "Cascade Lake"
-    return _INTEL.get((family, model), UNKNOWN)
+    return _INTEL.get((family, model), UNKNOWN_CORE)
 
 
 def arm_name(implementer: int | None, part: int | None) -> str:
     """The microarchitecture of an arm64 CPU, from "CPU implementer" and "CPU part" of
     /proc/cpuinfo."""
     if implementer is None or part is None:
-        return UNKNOWN
-    return _ARM.get((implementer, part), UNKNOWN)
+        return UNKNOWN_CORE
+    return _ARM.get((implementer, part), UNKNOWN_CORE)
 
 
 ARM_NAMES = frozenset(_ARM.values())
@@ -207,4 +208,4 @@ def names() -> set[str]:
     """Every name that there is."""
     amd = {row[-1] for row in _AMD}
     intel = {*_INTEL.values(), "Cooper Lake", "Cascade Lake"}
-    return {*amd, *intel, *ARM_NAMES, "Dhyana", UNKNOWN}
+    return {*amd, *intel, *ARM_NAMES, "Dhyana", UNKNOWN_CORE}

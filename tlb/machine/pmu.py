@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
-from tlb.machine.facts import Facts
+from tlb.machine.facts import FrozenModel
 from tlb.system import procfs
-from tlb.system.processes import PROBE_S, run_whole
+from tlb.system.processes import PROBE_TIMEOUT_S, run_in_own_session
 
 Tier = Literal["counters", "software", "timing"]
 
@@ -25,7 +25,7 @@ _CPU_PMU = re.compile(r"cpu(_core|_atom|_lowpower)?|armv[89]_\w{1,40}|apple_\w{1
 _LAST_COMMA = re.compile(r",\s*\}\s*$")
 
 
-class Pmu(Facts):
+class Pmu(FrozenModel):
     """What perf can count here. Tiers: hardware counters; software events alone; nothing, so times
     alone."""
 
@@ -62,7 +62,7 @@ def of_cpu(cpu: int, pmus: Mapping[str, tuple[int, ...]]) -> str | None:
 
 
 def probe(
-    run: Callable[..., subprocess.CompletedProcess[str]] = run_whole,
+    run: Callable[..., subprocess.CompletedProcess[str]] = run_in_own_session,
     which: Callable[[str], str | None] = shutil.which,
 ) -> tuple[Tier, str | None]:
     """The tier and, below "counters", the reason code. A test gives its own `run` and `which`."""
@@ -74,7 +74,7 @@ def probe(
         # translates, and prints decimal commas.
         done = run(
             [perf, "stat", "-j", "-e", "cycles:u", "--", idle],
-            timeout=PROBE_S,
+            timeout=PROBE_TIMEOUT_S,
             env=os.environ | {"LC_ALL": "C"},
         )
     except (OSError, subprocess.SubprocessError):

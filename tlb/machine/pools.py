@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tlb.machine import changed_settings, memory, settings
-from tlb.machine.changed_settings import Change
+from tlb.machine.changed_settings import SettingChange
 from tlb.machine.settings import Pool
 from tlb.system import procfs
 from tlb.system.reasons import Unavailable, explain
@@ -30,7 +30,7 @@ class Reserved(NamedTuple):
     why: str
 
 
-class Restored(NamedTuple):
+class RestoredPool(NamedTuple):
     """A pool's pages before and after `restore`. why: what is not as it was, and the remedy, or
     ""."""
 
@@ -45,7 +45,7 @@ def look(root: Path = Path("/")) -> dict[str, Pool]:
     return {pool.page: pool for pool in settings.pools(root)}
 
 
-def changes(root: Path = Path("/")) -> dict[str, Change]:
+def changes(root: Path = Path("/")) -> dict[str, SettingChange]:
     """Return what `reserve` changed, by page size. Raises Unavailable("setting-journal")."""
     return {_page(name): change for name, change in changed_settings.changes(root, "pool").items()}
 
@@ -89,11 +89,11 @@ def reserve(page: str, size_bytes: int, root: Path = Path("/")) -> Reserved:
 
 def _limited(root: Path, page: str, size_bytes: int) -> str:
     """Why this process's cgroup may not use so much of a pool, and the remedy, or ""."""
-    limits = limits_under(page, size_bytes, root)
+    limits = cgroup_limits_below(page, size_bytes, root)
     return explain("pool-limited", limits) if limits else ""
 
 
-def limits_under(page: str, size_bytes: float, root: Path = Path("/")) -> str:
+def cgroup_limits_below(page: str, size_bytes: float, root: Path = Path("/")) -> str:
     """Return in words the limits of this process's cgroup on the pages of one size that are under
     so many bytes; "" for none."""
     limits = memory.cgroup_limits(root, "hugetlb").items()  # such as hugetlb.2MB.max
@@ -121,14 +121,14 @@ def available(page: str, root: Path = Path("/")) -> int:
     return pool.left + max(0, most - pool.surplus)
 
 
-def restore(root: Path = Path("/")) -> list[Restored]:
+def restore(root: Path = Path("/")) -> list[RestoredPool]:
     """Put every pool back that `reserve` changed, if its size is still ours; [] if none was."""
     before = look(root)
     for name in changed_settings.changes(root, "pool"):
         _may_write(root, name, "restore")
     done, after = changed_settings.restore(root, "pool"), look(root)
     pages = [(_page(one.name), one.why) for one in reversed(done)]
-    return [Restored(page, before[page].total, after[page].total, why) for page, why in pages]
+    return [RestoredPool(page, before[page].total, after[page].total, why) for page, why in pages]
 
 
 def _page_bytes(page: str) -> int:

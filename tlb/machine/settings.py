@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tlb.machine.facts import Facts
+from tlb.machine.facts import FrozenModel
 from tlb.system import procfs
 from tlb.system.reasons import Unavailable
 from tlb.system.units import page_name
@@ -15,7 +15,7 @@ _MM = Path("sys/kernel/mm")
 _CPU = Path("sys/devices/system/cpu")
 
 
-class Thp(Facts):
+class Thp(FrozenModel):
     """Transparent huge pages: the words in brackets of the settings for all sizes, khugepaged's
     settings, and how large the page is that a whole table maps."""
 
@@ -26,7 +26,7 @@ class Thp(Facts):
     page_bytes: int | None = None
 
 
-class Pool(Facts):
+class Pool(FrozenModel):
     """The pool of one huge page size, in pages."""
 
     page: str
@@ -42,7 +42,7 @@ class Pool(Facts):
         return max(0, self.free - self.reserved)
 
 
-class Noise(Facts):
+class NoiseSources(FrozenModel):
     """What may disturb a measurement. None is what the system does not state."""
 
     governor: str | None
@@ -115,12 +115,12 @@ def pools(root: Path) -> tuple[Pool, ...]:
     )
 
 
-def noise(root: Path, cpu: int) -> Noise:
+def noise(root: Path, cpu: int) -> NoiseSources:
     """cpu: whose clock counts."""
     no_turbo = procfs.number(root / _CPU / "intel_pstate/no_turbo")
     boost = procfs.number(root / _CPU / "cpufreq/boost")
     load = re.match(r"[0-9]{1,6}\.[0-9]{1,2}\b", procfs.text(root / "proc/loadavg"))
-    return Noise(
+    return NoiseSources(
         governor=procfs.word(root / _CPU / f"cpu{cpu}/cpufreq/scaling_governor") or None,
         smt=procfs.word(root / _CPU / "smt/control") or "unknown",
         turbo=no_turbo == 0 if no_turbo is not None else boost == 1 if boost is not None else None,

@@ -21,17 +21,17 @@ from pathlib import Path
 from tlb.machine.compiler import Compiler
 from tlb.measure import compiling, kernels, prebuilt
 from tlb.measure.prebuilt import compiler
-from tlb.measure.record import Build, Engine, Point, plain_text
+from tlb.measure.record import Engine, KernelBuild, Point, plain_text
 from tlb.system import files
 from tlb.system.files import disk_errors
 from tlb.system.reasons import Unavailable
 
 ROOT = files.ROOT
-KERNELS = ROOT / "kernels"
+KERNELS_FOLDER = ROOT / "kernels"
 # -O2, no -march: as a distribution ships it, and the same instructions on all of an architecture.
 # -ffunction-sections: calls stay relocations, so no function's bytes depend on another one's place.
-FLAGS = ("-std=gnu11", "-O2", "-ffunction-sections", "-Wall", "-Wextra", "-Werror")
-LIBRARY = (*FLAGS, "-shared", "-fPIC")
+COMPILER_FLAGS = ("-std=gnu11", "-O2", "-ffunction-sections", "-Wall", "-Wextra", "-Werror")
+LIBRARY = (*COMPILER_FLAGS, "-shared", "-fPIC")
 # The file of an engine in Python, and the kernels that it measures.
 _IN_PYTHON: dict[Engine, tuple[str, frozenset[str]]] = {
     "numba": ("chase_numba.py", frozenset({"page_chase", "page_gather"})),
@@ -50,21 +50,23 @@ class Kernel:
     command: tuple[str, ...]
     digest: str
     # the compiler or the interpreter and its packages, with their versions
-    build: Build = Build(measures=1, compiler="")
+    build: KernelBuild = KernelBuild(measures=1, compiler="")
 
 
 def source(name: str, engine: Engine) -> Path | None:
     """Return a kernel's file in an engine, None if there is none."""
     if engine != "c" and name not in _IN_PYTHON[engine][1]:
         return None
-    path = KERNELS / (f"{name}.c" if engine == "c" else _IN_PYTHON[engine][0])
+    path = KERNELS_FOLDER / (f"{name}.c" if engine == "c" else _IN_PYTHON[engine][0])
     return path if path.exists() else None
 
 
 def kernel_names() -> list[str]:
     """Return the kernels by their C files, without session programs."""
-    sessions = {kernel.session for kernel in kernels.CATALOGUE.values()} - kernels.CATALOGUE.keys()
-    return sorted({path.stem for path in KERNELS.glob("*.c")} - sessions)
+    sessions = {
+        kernel.session for kernel in kernels.KERNEL_DECLARATIONS.values()
+    } - kernels.KERNEL_DECLARATIONS.keys()
+    return sorted({path.stem for path in KERNELS_FOLDER.glob("*.c")} - sessions)
 
 
 def engine_for(asked: str) -> Engine:
@@ -95,7 +97,7 @@ def kernel(name: str, engine: Engine = "c") -> Kernel:
     if engine == "c":
         if (cc := compiler()) is None:
             raise Unavailable("no-compiler")
-        binary, digest = _built(cc, module, FLAGS)
+        binary, digest = _built(cc, module, COMPILER_FLAGS)
         command: tuple[str, ...] = (str(binary),)
         made_by = cc.label
     else:
@@ -104,7 +106,7 @@ def kernel(name: str, engine: Engine = "c") -> Kernel:
         digest, made_by = compiling.digest(compiling.closure(module), words), ", ".join(words)
         command = session("", engine)
     measures = declared_measures(name, engine)
-    build = Build(measures, plain_text(made_by), source_digest(name, engine))
+    build = KernelBuild(measures, plain_text(made_by), source_digest(name, engine))
     return Kernel(name, engine, command, digest, build)
 
 
@@ -128,7 +130,7 @@ def source_digest(name: str, engine: Engine) -> str:
     return compiling.digest(source_files(name, engine))
 
 
-def builds() -> Callable[[Point], Build]:
+def builds() -> Callable[[Point], KernelBuild]:
     """Return what measures a point, for many points: each kernel is built once. Raises as
     `kernel`."""
     built = cache(kernel)
@@ -144,7 +146,7 @@ def has_session(point: Point) -> bool:
 def session(name: str, engine: Engine) -> tuple[str, ...]:
     """Return the command of a session program, compiled if necessary; an engine in Python has one."""
     if engine == "c":
-        return (str(program(KERNELS / f"{name}.c")),)
+        return (str(program(KERNELS_FOLDER / f"{name}.c")),)
     module = _IN_PYTHON[engine][0].removesuffix(".py").replace("/", ".")
     cache = f"NUMBA_CACHE_DIR={build_folder() / 'numba'}"
     return (shutil.which("env") or "env", cache, sys.executable, "-m", f"kernels.{module}")
@@ -159,15 +161,15 @@ def compile_all(points: Iterable[Point]) -> None:
     names = {p.kernel for p in used} | {kernels.session_of(p) for p in used} - {""}
     with ThreadPoolExecutor(os.cpu_count()) as compilers:
         for name in names:
-            compilers.submit(program, KERNELS / f"{name}.c")
+            compilers.submit(program, KERNELS_FOLDER / f"{name}.c")
 
 
 def program(main: Path) -> Path:
     """Compile a C file that is no kernel; return the program's path. Raises as `kernel` does."""
-    return _compiled(main, compiler(), FLAGS)
+    return _compiled(main, compiler(), COMPILER_FLAGS)
 
 
-def library(main: Path) -> Path:
+def preload_library(main: Path) -> Path:
     """Compile a C file as a library for LD_PRELOAD; return its path. Raises as `kernel` does."""
     return _compiled(main, compiler(library=True), LIBRARY)
 

@@ -26,11 +26,11 @@ from itertools import chain
 from math import inf
 
 from tlb.measure import build, kernels
-from tlb.measure.mapping import RETRY_SHARE, Group, expected, groups, kind_of
-from tlb.measure.measuring_setup import Rig
-from tlb.measure.outcome import Outcome, remember_lacks, remember_sessions
+from tlb.measure.mapping import RETRY_SHARE, PointGroup, expected_seconds, point_groups, work_kind
+from tlb.measure.measuring_setup import MeasuringSetup
+from tlb.measure.outcome import Outcome, remember_lacking_points, remember_sessions
 from tlb.measure.progress import Progress
-from tlb.measure.record import Build, Point, Record, record_key
+from tlb.measure.record import KernelBuild, Point, Record, record_key
 from tlb.stats.intervals import median_interval
 from tlb.system.files import measuring_lock
 from tlb.system.reasons import Unavailable, explain
@@ -64,7 +64,7 @@ def half_width(values: tuple[float, ...]) -> float:
     return (interval.high - interval.low) / 2 / interval.value
 
 
-def _buildable(points: Collection[Point], outcome: Outcome) -> dict[Point, Build]:
+def _buildable(points: Collection[Point], outcome: Outcome) -> dict[Point, KernelBuild]:
     """The points that their engine has a kernel for, each with its build; the others are
     lacking. Raises Unavailable."""
     build.compile_all(points)
@@ -80,7 +80,7 @@ def _buildable(points: Collection[Point], outcome: Outcome) -> dict[Point, Build
 
 
 def run(
-    rig: Rig,
+    rig: MeasuringSetup,
     grids: Mapping[str, Collection[Point]],
     repeats: int | Callable[[Point], int],
     *,
@@ -111,7 +111,7 @@ def run(
         with measuring_lock(), own_bar as bar:
             campaign = _Campaign(rig, todo, bar, outcome, random.Random(seed), retry_share, tried)
             campaign.measure(begin + seconds, rounds)
-    remember_lacks(rig, {p for p, _ in due}, {p for p, _ in tried}, outcome)
+    remember_lacking_points(rig, {p for p, _ in due}, {p for p, _ in tried}, outcome)
     outcome.left = Counter(
         p for p, repeat in due if (p, repeat) not in tried and p not in outcome.lacking
     )
@@ -123,7 +123,7 @@ def run(
 class _Campaign:
     """A campaign at work. tried: the points and repeats that were measured or found lacking."""
 
-    rig: Rig
+    rig: MeasuringSetup
     todo: _Missing
     bar: Progress
     outcome: Outcome
@@ -173,11 +173,11 @@ class _Campaign:
             self._measure_round(repeat, points)
 
     def _measure_round(self, repeat: int, points: list[Point]) -> None:
-        for group in groups(points, self.shuffle, alone_first=repeat % 2 == 0):
+        for group in point_groups(points, self.shuffle, alone_first=repeat % 2 == 0):
             self._measure_group(group, repeat)
             self.bar.end()
 
-    def _measure_group(self, group: Group, repeat: int) -> None:
+    def _measure_group(self, group: PointGroup, repeat: int) -> None:
         """Measure and store the points of one process for which there is time. Raises Unavailable
         where it is no lack of a point."""
         points = [point for point in group.points if point not in self.outcome.lacking]
@@ -185,7 +185,7 @@ class _Campaign:
 
         def begin(point: Point) -> bool:
             words = f"{where} {point.kernel} on {point.pages}"
-            return self.bar.begin(kind_of(point), group.cost_s(point), words)
+            return self.bar.begin(work_kind(point), group.cost_s(point), words)
 
         on = points[0].pages if points else ""
         if group.shares and not self.bar.begin(*group.start, f"{where} memory on {on}"):
@@ -210,7 +210,9 @@ class _Campaign:
 
     def _cost(self, rounds: Iterable[list[Point]]) -> dict[str, float]:
         """Return a guess at the seconds of these rounds, by kind of work."""
-        return expected(group for points in rounds for group in groups(points, self.shuffle))
+        return expected_seconds(
+            group for points in rounds for group in point_groups(points, self.shuffle)
+        )
 
 
 @dataclass
@@ -264,7 +266,7 @@ class _Missing:
         chosen: list[Point] = []
         for point in sorted(wide, key=wide.__getitem__, reverse=True):
             times = sum(repeat >= self.wanted[point] for repeat in self.missing[point])
-            takes_s = bar.pace(kind_of(point)) * times * kernels.point_s(point)
+            takes_s = bar.pace(work_kind(point)) * times * kernels.point_s(point)
             if takes_s <= left_s:
                 chosen.append(point)
                 left_s -= takes_s
@@ -272,7 +274,7 @@ class _Missing:
 
 
 def _missing_of(
-    rig: Rig,
+    rig: MeasuringSetup,
     grids: Mapping[str, Collection[Point]],
     repeats: int | Callable[[Point], int],
     most: int,

@@ -31,7 +31,7 @@ Functions = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Declaration:
+class KernelDeclaration:
     """What a kernel takes and needs."""
 
     modes: tuple[str, ...] = ()  # the first is the default
@@ -149,19 +149,19 @@ def join_functions(point: Point | KernelReport) -> Functions:
     return ("count", "scatter") + ("join",) * (point.mode != "partition")
 
 
-_PACKED = Declaration(layout="packed", order="random", is_chase=False)
-_CHASE = Declaration(least_cycles=1.0, order_of="page_chase")
-_FAULTS = Declaration(faults_in=True, is_chase=False)
+_PACKED = KernelDeclaration(layout="packed", order="random", is_chase=False)
+_CHASE = KernelDeclaration(least_cycles=1.0, order_of="page_chase")
+_FAULTS = KernelDeclaration(faults_in=True, is_chase=False)
 
-CATALOGUE: dict[str, Declaration] = {
-    "page_chase": Declaration(
+KERNEL_DECLARATIONS: dict[str, KernelDeclaration] = {
+    "page_chase": KernelDeclaration(
         session="session",
         modes=("", namespaces.NAMESPACES_MODE),
         played={namespaces.NAMESPACES_MODE: namespaces.namespaces_prefix},
         least_cycles=1.0,
         timed=chase_functions,
     ),
-    "table_chase": Declaration(
+    "table_chase": KernelDeclaration(
         modes=("random", "even"),
         options={"tables_1": 1, "tables_2": 1, "tables_3": 1, "hot": None},
         layout="alias",
@@ -172,7 +172,7 @@ CATALOGUE: dict[str, Declaration] = {
     ),
     # Predicted jumps wait for nothing: a core takes one or two a cycle, fused with others. A list
     # has four addresses a line.
-    "code_chase": Declaration(
+    "code_chase": KernelDeclaration(
         modes=("listed", "direct"),
         options={"every": 1},
         least_cycles=0.1,
@@ -184,11 +184,11 @@ CATALOGUE: dict[str, Declaration] = {
     "first_touch": replace(
         _CHASE, modes=("address", "visit", "shuffled"), start_s=0.4, timed=fixed_functions("follow")
     ),
-    "page_gather": Declaration(
+    "page_gather": KernelDeclaration(
         session="session", least_cycles=0.1, timed=fixed_functions("gather")
     ),
     # Between two passes, which wait for nothing, pagemap is read or bits are cleared, page by page.
-    "page_store": Declaration(
+    "page_store": KernelDeclaration(
         session="session",
         modes=("load", "store", "load-clean", "store-clean"),
         least_cycles=0.1,

@@ -13,16 +13,16 @@ from math import nan
 from typing import TYPE_CHECKING, Any
 
 from tlb.measure.record import NAME_PATTERN, Record
-from tlb.system.optional import Lazy
+from tlb.system.optional import LazyModule
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 else:
-    pd, pa = Lazy("pandas"), Lazy("pyarrow")
+    pd, pa = LazyModule("pandas"), LazyModule("pyarrow")
 
 INT64_MAX = 2**63 - 1  # what a column can hold
-EXPERIMENTS = "experiments"  # the chapters whose grid has the row's point, sorted
+EXPERIMENTS_COLUMN = "experiments"  # the chapters whose grid has the row's point, sorted
 _LISTS = ("options", "also", "counters", "batch_ns_per_access", "histogram")
 _DTYPES: dict[str, Any] = {"integer": "int64", "number": "float64", "string": "str"}
 
@@ -43,7 +43,7 @@ def check_record(record: Record) -> None:
     for name, value in vars(record).items():
         if isinstance(value, int) and value > INT64_MAX:
             raise ValueError(f"{name} does not fit 64 bits")
-    taken = {*Record.model_fields, EXPERIMENTS}
+    taken = {*Record.model_fields, EXPERIMENTS_COLUMN}
     own = [option.name for option in record.options] + list(record.also)
     for name in own:
         if name in taken or own.count(name) > 1:
@@ -71,7 +71,7 @@ def record_of(row: Mapping[str, Any]) -> Record:
     own = {
         name: value
         for name, value in row.items()
-        if value is not None and name not in Record.model_fields and name != EXPERIMENTS
+        if value is not None and name not in Record.model_fields and name != EXPERIMENTS_COLUMN
     }
     fields["also"] = {name: value for name, value in own.items() if name not in row["options"]}
     fields["options"] = {name: int(own[name]) for name in row["options"]}
@@ -96,7 +96,7 @@ def arrow_table(rows: Iterable[tuple[Record, list[str]]]) -> pa.Table:
     for record, experiments in rows:
         row = flat_row(record.model_dump(mode="json"))
         row["histogram"] = [dict(zip(_BIN, pair, strict=True)) for pair in row["histogram"]]
-        laid_out.append(row | {EXPERIMENTS: experiments})
+        laid_out.append(row | {EXPERIMENTS_COLUMN: experiments})
     own = {name for row in laid_out for name in row} - shared_names()
     return pa.Table.from_pylist(laid_out, arrow_schema(sorted(own)))
 
@@ -106,7 +106,14 @@ _BIN = ("least_ns", "hops")
 
 def shared_names() -> set[str]:
     """Return the names of the columns that rows of every kernel have."""
-    return {*_types(), "options", "batch_ns_per_access", "histogram", "counters", EXPERIMENTS}
+    return {
+        *_types(),
+        "options",
+        "batch_ns_per_access",
+        "histogram",
+        "counters",
+        EXPERIMENTS_COLUMN,
+    }
 
 
 def arrow_schema(own: Iterable[str]) -> pa.Schema:
@@ -130,7 +137,7 @@ def arrow_schema(own: Iterable[str]) -> pa.Schema:
             ("batch_ns_per_access", pa.list_(pa.float64())),
             ("histogram", pa.list_(bins)),
             ("counters", pa.list_(counter)),
-            (EXPERIMENTS, pa.list_(pa.string())),
+            (EXPERIMENTS_COLUMN, pa.list_(pa.string())),
             *((name, pa.float64()) for name in own),
         ]
     )
@@ -139,7 +146,7 @@ def arrow_schema(own: Iterable[str]) -> pa.Schema:
 def rows_of(given: pa.Table) -> pd.DataFrame:
     """Return the rows of a Parquet table, laid out flat."""
     rows = given.to_pandas()
-    for name in ("batch_ns_per_access", EXPERIMENTS):
+    for name in ("batch_ns_per_access", EXPERIMENTS_COLUMN):
         rows[name] = [list(values) for values in rows[name]]
     rows["histogram"] = [[tuple(bin_.values()) for bin_ in bins] for bins in rows["histogram"]]
     return rows
@@ -169,7 +176,7 @@ def rows_frame(rows: pd.DataFrame) -> pd.DataFrame:
         given = rows[name] if name in rows else pd.Series(nan, index=rows.index)
         lists = [value if isinstance(value, list) else [] for value in given]
         columns[name] = pd.Series(lists, index=rows.index, dtype="object")
-    for name in sorted({*rows.columns} - {*Record.model_fields, EXPERIMENTS}):
+    for name in sorted({*rows.columns} - {*Record.model_fields, EXPERIMENTS_COLUMN}):
         if (own := rows[name].astype("float64")).notna().any():
             columns[name] = own
     return pd.DataFrame(columns | _counted(rows)).reset_index(drop=True)

@@ -29,21 +29,21 @@ class Event:
         return self.derived[::2] if self.derived else ()
 
 
-LOADS, FETCHES, WALKER = 0, 1, 2  # groups
-FOLDER = "Linux tools/perf/pmu-events/arch/"
+LOAD_GROUP, FETCH_GROUP, WALKER_GROUP = 0, 1, 2  # groups
+LINUX_EVENTS_FOLDER = "Linux tools/perf/pmu-events/arch/"
 
 
-def lack(quantity: str, reason: str, source: str) -> Event:
+def missing_event(quantity: str, reason: str, source: str) -> Event:
     """Return the row of a quantity that the CPU does not count."""
     return Event(quantity, None, reason, source)
 
 
-def derived(quantity: str, one: str, sign: str, other: str, source: str) -> Event:
+def derived_event(quantity: str, one: str, sign: str, other: str, source: str) -> Event:
     """Return the row of a quantity that is the sum or difference of two others."""
     return Event(quantity, None, source=source, derived=(one, sign, other))
 
 
-def raw(group: int, source: str) -> Callable[..., Event]:
+def raw_event_maker(group: int, source: str) -> Callable[..., Event]:
     """Make events of one group by code and umask; "{pmu}" becomes the name of the CPU's PMU."""
 
     def event(quantity: str, code: int, umask: int, name: str, cmask: int = 0) -> Event:

@@ -32,18 +32,18 @@ from tlb.measure.events_arm import ARM_CORES
 from tlb.measure.events_x86 import X86_CORES
 
 # What a plan covers on every CPU; other quantities exist only where the CPU has an event.
-CANONICAL = (
+CANONICAL_QUANTITIES = (
     *("walk", "walk_cycles", "stlb_hit", "l1_dtlb_miss", "core_cycles", "instructions"),
     *("itlb_walk", "itlb_walk_cycles", "itlb_stlb_hit", "l1_itlb_miss", "nested_walk_cycles"),
 )
 # Intel's cores count at most four programmable events per thread with Hyper-Threading on; Zen and
 # Neoverse have six counters, of which cycles and instructions take up to two. One fewer where the
 # kernel's NMI watchdog has cycles counted.
-PROGRAMMABLE = 4
+PROGRAMMABLE_COUNTERS = 4
 
 _SYSCALL = "perf_event_open(2), PERF_COUNT_"
 # On every Linux, in user mode: no privilege up to perf_event_paranoid 2.
-SOFTWARE = (
+SOFTWARE_EVENTS = (
     Event("minor_faults", "minor-faults:u", source=f"{_SYSCALL}SW_PAGE_FAULTS_MIN"),
     Event("task_clock_ns", "task-clock:u", source=f"{_SYSCALL}SW_TASK_CLOCK"),
 )
@@ -54,22 +54,22 @@ TABLE: dict[tuple[str, str], tuple[Event, ...]] = {
 }
 
 
-def may_be_zero(quantity: str) -> bool:
+def count_may_be_zero(quantity: str) -> bool:
     """Return whether a process that misses in every TLB may have none of these: on bare metal there
     is no second dimension, and what answers the walker's loads depends on what the caches hold."""
     return quantity == "nested_walk_cycles" or quantity.startswith("walker_")
 
 
 def are_known(microarchitecture: str, pmu: str = "") -> bool:
-    """Return whether the table has rows for a CPU; pmu: as `quantities` takes it."""
-    return all(event.reason != "no-events" for event in quantities(microarchitecture, pmu))
+    """Return whether the table has rows for a CPU; pmu: as `hardware_events` takes it."""
+    return all(event.reason != "no-events" for event in hardware_events(microarchitecture, pmu))
 
 
 # The common events CPU_CYCLES and INST_RETIRED (Arm ARM, DDI 0487, D13: PMU events).
 _ARM_FIXED = ("{}/event=0x11/u", "{}/event=0x08/u")
 
 
-def quantities(microarchitecture: str, pmu: str = "") -> tuple[Event, ...]:
+def hardware_events(microarchitecture: str, pmu: str = "") -> tuple[Event, ...]:
     """Return the hardware events of a CPU: cycles and instructions, then its microarchitecture's
     rows.
 
@@ -90,7 +90,9 @@ def quantities(microarchitecture: str, pmu: str = "") -> tuple[Event, ...]:
     rows = TABLE.get((microarchitecture, pmu)) or TABLE.get((microarchitecture, ""))
     if rows is None:
         known = {event.quantity for event in fixed}
-        return fixed + tuple(Event(q, None, "no-events") for q in CANONICAL if q not in known)
+        return fixed + tuple(
+            Event(q, None, "no-events") for q in CANONICAL_QUANTITIES if q not in known
+        )
     return fixed + tuple(
         replace(row, event=row.event and row.event.format(pmu=pmu)) for row in rows
     )

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from tlb.measure.event_rows import FETCHES, FOLDER, LOADS, Event, derived, lack, raw
+from tlb.measure.event_rows import (
+    FETCH_GROUP,
+    LINUX_EVENTS_FOLDER,
+    LOAD_GROUP,
+    Event,
+    derived_event,
+    missing_event,
+    raw_event_maker,
+)
 
 
 def _arm(linux: str, data: str = "", *, walks_per_cycle: bool = False) -> tuple[Event, ...]:
@@ -12,22 +20,22 @@ def _arm(linux: str, data: str = "", *, walks_per_cycle: bool = False) -> tuple[
     upper bound: L1D_TLB_REFILL counts what hardware prefetches refill too, DTLB_WALK of V3 and N3
     does not. L2D_TLB_REFILL mixes data and fetches, so nothing derives from it."""
     source = _arm_source(linux, data)
-    loads, fetches = raw(LOADS, source), raw(FETCHES, source)
+    loads, fetches = raw_event_maker(LOAD_GROUP, source), raw_event_maker(FETCH_GROUP, source)
     if walks_per_cycle:
         cycles = loads("walk_cycles", 0x8128, 0, "DTLB_WALK_PERCYC")
         fetch_cycles = fetches("itlb_walk_cycles", 0x8129, 0, "ITLB_WALK_PERCYC")
     else:
-        cycles = lack("walk_cycles", "no-walk-cycle-event", source)
-        fetch_cycles = lack("itlb_walk_cycles", "no-walk-cycle-event", source)
+        cycles = missing_event("walk_cycles", "no-walk-cycle-event", source)
+        fetch_cycles = missing_event("itlb_walk_cycles", "no-walk-cycle-event", source)
     return (
         loads("walk", 0x34, 0, "DTLB_WALK"),
         loads("l1_dtlb_miss", 0x05, 0, "L1D_TLB_REFILL"),
-        derived("stlb_hit", "l1_dtlb_miss", "-", "walk", source),
+        derived_event("stlb_hit", "l1_dtlb_miss", "-", "walk", source),
         fetches("itlb_walk", 0x35, 0, "ITLB_WALK"),
         fetches("l1_itlb_miss", 0x02, 0, "L1I_TLB_REFILL"),
-        derived("itlb_stlb_hit", "l1_itlb_miss", "-", "itlb_walk", source),
+        derived_event("itlb_stlb_hit", "l1_itlb_miss", "-", "itlb_walk", source),
         fetches("l2_tlb_refill", 0x2D, 0, "L2D_TLB_REFILL"),
-        lack("nested_walk_cycles", "no-nested-walk-event", source),
+        missing_event("nested_walk_cycles", "no-nested-walk-event", source),
         cycles,
         fetch_cycles,
     )
@@ -38,7 +46,7 @@ def _arm_refills(linux: str, data: str = "", *, second_level: bool = False) -> t
 
     second_level: whether its second level counts data and fetches apart, each refill a walk."""
     source = _arm_source(linux, data)
-    loads, fetches = raw(LOADS, source), raw(FETCHES, source)
+    loads, fetches = raw_event_maker(LOAD_GROUP, source), raw_event_maker(FETCH_GROUP, source)
     first = (
         loads("l1_dtlb_miss", 0x05, 0, "L1D_TLB_REFILL"),
         fetches("l1_itlb_miss", 0x02, 0, "L1I_TLB_REFILL"),
@@ -47,24 +55,24 @@ def _arm_refills(linux: str, data: str = "", *, second_level: bool = False) -> t
     if second_level:
         second = (
             loads("walk", 0x2D, 0, "L2D_TLB_REFILL"),
-            derived("stlb_hit", "l1_dtlb_miss", "-", "walk", source),
+            derived_event("stlb_hit", "l1_dtlb_miss", "-", "walk", source),
             fetches("itlb_walk", 0x2E, 0, "L2I_TLB_REFILL"),
-            derived("itlb_stlb_hit", "l1_itlb_miss", "-", "itlb_walk", source),
+            derived_event("itlb_stlb_hit", "l1_itlb_miss", "-", "itlb_walk", source),
         )
     else:
         names = ("walk", "stlb_hit", "itlb_walk", "itlb_stlb_hit")
-        second = tuple(lack(name, "event-unknown", source) for name in names)
+        second = tuple(missing_event(name, "event-unknown", source) for name in names)
     return (
         *first,
         *second,
-        lack("walk_cycles", "no-walk-cycle-event", source),
-        lack("itlb_walk_cycles", "no-walk-cycle-event", source),
-        lack("nested_walk_cycles", "no-nested-walk-event", source),
+        missing_event("walk_cycles", "no-walk-cycle-event", source),
+        missing_event("itlb_walk_cycles", "no-walk-cycle-event", source),
+        missing_event("nested_walk_cycles", "no-nested-walk-event", source),
     )
 
 
 def _arm_source(linux: str, data: str) -> str:
-    files = [f"{FOLDER}arm64/{linux}/"] if linux else []
+    files = [f"{LINUX_EVENTS_FOLDER}arm64/{linux}/"] if linux else []
     files += [f"github.com/ARM-software/data pmu/{data}.json"] if data else []
     return "; ".join(files)
 

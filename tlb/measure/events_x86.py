@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from tlb.measure.event_rows import FETCHES, FOLDER, LOADS, WALKER, Event, derived, lack, raw
+from tlb.measure.event_rows import (
+    FETCH_GROUP,
+    LINUX_EVENTS_FOLDER,
+    LOAD_GROUP,
+    WALKER_GROUP,
+    Event,
+    derived_event,
+    missing_event,
+    raw_event_maker,
+)
 
 # What answered a walker's load, by umask. Intel's errata concern the last two.
 _WALKER_LOADS = {"l1": 0x11, "l2": 0x12, "l3": 0x14, "memory": 0x18}
@@ -28,7 +37,7 @@ def _intel(
     events.
     """
     source = "{}x86/{}/virtual-memory.json; github.com/intel/perfmon {}".format(
-        FOLDER, *files.split()
+        LINUX_EVENTS_FOLDER, *files.split()
     )
     load_hits, fetch_hits = hits or (None, None)
     rows = _side(source, "", load, cycles, load_hits)
@@ -37,35 +46,35 @@ def _intel(
     )
     if cycles == "WALK_ACTIVE":
         pending = "DTLB_LOAD_MISSES.WALK_PENDING"
-        rows.append(raw(LOADS, source)("walk_pending", load, 0x10, pending))
+        rows.append(raw_event_maker(LOAD_GROUP, source)("walk_pending", load, 0x10, pending))
     if nested:
-        rows.append(raw(FETCHES, source)("nested_walk_cycles", 0x4F, 0x10, nested))
+        rows.append(raw_event_maker(FETCH_GROUP, source)("nested_walk_cycles", 0x4F, 0x10, nested))
     else:
-        rows.append(lack("nested_walk_cycles", "no-nested-walk-event", source))
+        rows.append(missing_event("nested_walk_cycles", "no-nested-walk-event", source))
     for level, umask in _WALKER_LOADS.items() if errata else ():
         name = f"PAGE_WALKER_LOADS.DTLB_{level.upper()}"
         name += f" (errata {errata})" if level in ("l3", "memory") else ""
-        rows.append(raw(WALKER, source)(f"walker_{level}", 0xBC, umask, name))
+        rows.append(raw_event_maker(WALKER_GROUP, source)(f"walker_{level}", 0xBC, umask, name))
     return tuple(rows)
 
 
 def _side(source: str, side: str, code: int, cycles: str, hits: int | None) -> list[Event]:
     """Return the rows of an Intel core's loads (side "") or fetches ("itlb_"), whose events have
     one code."""
-    event = raw(FETCHES if side else LOADS, source)
+    event = raw_event_maker(FETCH_GROUP if side else LOAD_GROUP, source)
     name = "ITLB_MISSES" if side else "DTLB_LOAD_MISSES"
     rows = [event(f"{side}walk", code, 0x0E, f"{name}.WALK_COMPLETED")]
     if cycles:
         cmask = int(cycles == "WALK_ACTIVE")
         rows.append(event(f"{side}walk_cycles", code, 0x10, f"{name}.{cycles}", cmask))
     else:
-        rows.append(lack(f"{side}walk_cycles", "no-walk-cycle-event", source))
+        rows.append(missing_event(f"{side}walk_cycles", "no-walk-cycle-event", source))
     if hits:
         rows.append(event(f"{side}stlb_hit", code, hits, f"{name}.STLB_HIT"))
     else:
-        rows.append(lack(f"{side}stlb_hit", "event-unknown", source))
+        rows.append(missing_event(f"{side}stlb_hit", "event-unknown", source))
     first = "l1_itlb_miss" if side else "l1_dtlb_miss"
-    rows.append(derived(first, f"{side}stlb_hit", "+", f"{side}walk", source))
+    rows.append(derived_event(first, f"{side}stlb_hit", "+", f"{side}walk", source))
     return rows
 
 
@@ -73,18 +82,18 @@ def _bridge(files: str, walk: int, cycles: int, hits: tuple[int, int]) -> tuple[
     """Return the rows of Sandy Bridge and Ivy Bridge. walk, cycles: umasks of WALK_COMPLETED and
     WALK_DURATION of loads. hits: code and umask of DTLB_LOAD_MISSES.STLB_HIT."""
     source = "{}x86/{}/virtual-memory.json; github.com/intel/perfmon {}".format(
-        FOLDER, *files.split()
+        LINUX_EVENTS_FOLDER, *files.split()
     )
-    loads, fetches = raw(LOADS, source), raw(FETCHES, source)
+    loads, fetches = raw_event_maker(LOAD_GROUP, source), raw_event_maker(FETCH_GROUP, source)
     return (
         loads("walk", 0x08, walk, "DTLB_LOAD_MISSES.WALK_COMPLETED"),
         loads("walk_cycles", 0x08, cycles, "DTLB_LOAD_MISSES.WALK_DURATION"),
         loads("stlb_hit", *hits, "DTLB_LOAD_MISSES.STLB_HIT"),
-        derived("l1_dtlb_miss", "stlb_hit", "+", "walk", source),
+        derived_event("l1_dtlb_miss", "stlb_hit", "+", "walk", source),
         fetches("itlb_walk", 0x85, 0x02, "ITLB_MISSES.WALK_COMPLETED"),
         fetches("itlb_walk_cycles", 0x85, 0x04, "ITLB_MISSES.WALK_DURATION"),
         fetches("itlb_stlb_hit", 0x85, 0x10, "ITLB_MISSES.STLB_HIT"),
-        derived("l1_itlb_miss", "itlb_stlb_hit", "+", "itlb_walk", source),
+        derived_event("l1_itlb_miss", "itlb_stlb_hit", "+", "itlb_walk", source),
         fetches("nested_walk_cycles", 0x4F, 0x10, "EPT.WALK_CYCLES"),
     )
 
@@ -96,18 +105,18 @@ def _core(files: str, hits: tuple[int, int] = (0x20, 0x20)) -> tuple[Event, ...]
 
 
 def _zen(fetch_walk_umask: int, data: str, fetch: str) -> tuple[Event, ...]:
-    data, fetch = f"{FOLDER}x86/{data}", f"{FOLDER}x86/{fetch}"
-    loads, fetches = raw(LOADS, data), raw(FETCHES, fetch)
+    data, fetch = f"{LINUX_EVENTS_FOLDER}x86/{data}", f"{LINUX_EVENTS_FOLDER}x86/{fetch}"
+    loads, fetches = raw_event_maker(LOAD_GROUP, data), raw_event_maker(FETCH_GROUP, fetch)
     return (
         loads("walk", 0x45, 0xF0, "ls_l1_d_tlb_miss, all_l2_miss"),
         loads("stlb_hit", 0x45, 0x0F, "ls_l1_d_tlb_miss, the four tlb_reload_*_hit"),
         loads("l1_dtlb_miss", 0x45, 0xFF, "ls_l1_d_tlb_miss.all"),
-        lack("walk_cycles", "no-walk-cycle-event", data),
+        missing_event("walk_cycles", "no-walk-cycle-event", data),
         fetches("itlb_walk", 0x85, fetch_walk_umask, "bp_l1_tlb_miss_l2_tlb_miss"),
         fetches("itlb_stlb_hit", 0x84, 0, "bp_l1_tlb_miss_l2_tlb_hit"),
-        derived("l1_itlb_miss", "itlb_stlb_hit", "+", "itlb_walk", fetch),
-        lack("itlb_walk_cycles", "no-walk-cycle-event", fetch),
-        lack("nested_walk_cycles", "no-nested-walk-event", data),
+        derived_event("l1_itlb_miss", "itlb_stlb_hit", "+", "itlb_walk", fetch),
+        missing_event("itlb_walk_cycles", "no-walk-cycle-event", fetch),
+        missing_event("nested_walk_cycles", "no-nested-walk-event", data),
     )
 
 

@@ -19,11 +19,11 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 from tlb.machine import host
 from tlb.machine.host import Host
 from tlb.measure.build import build_folder
-from tlb.measure.record import Count, Positive, utc_now
+from tlb.measure.record import Count, PositiveCount, utc_now
 from tlb.measure.toolchains import RUNTIME_SOURCES, clean_environment
 from tlb.system import procfs
 from tlb.system.files import ROOT
-from tlb.system.reasons import REASONS, Unavailable
+from tlb.system.reasons import REASON_TEXTS, Unavailable
 from tlb.system.smaps import Pages, mappings, pages
 
 Answer = TypeVar("Answer", bound=BaseModel)
@@ -41,8 +41,8 @@ class ArrayPages(BaseModel, extra="forbid", frozen=True, strict=True):
     """Bytes by smaps. resident and huge (THP or pool) are of the mappings that hold the array;
     rest_huge of all others of the process."""
 
-    array_bytes: Positive
-    resident_bytes: Positive
+    array_bytes: PositiveCount
+    resident_bytes: PositiveCount
     huge_bytes: Count
     rest_huge_bytes: Count
 
@@ -70,14 +70,18 @@ class SurveyDocument(BaseModel, extra="forbid", frozen=True, strict=True):
     @field_validator("lacking", check_fields=False)
     @classmethod
     def _known(cls, lacking: dict[str, str]) -> dict[str, str]:
-        if unknown := set(lacking.values()) - set(REASONS):
+        if unknown := set(lacking.values()) - set(REASON_TEXTS):
             raise ValueError(f"no reason has the code {min(unknown)!r}")
         return lacking
 
 
-def survey_fields(inspected: Host) -> dict[str, Any]:
+def survey_header(inspected: Host) -> dict[str, Any]:
     """Return the fields that all surveys have: when, on what."""
-    return {"measured_at": utc_now(), "state": host.state(inspected), "thp": inspected.thp.enabled}
+    return {
+        "measured_at": utc_now(),
+        "state": host.state_digest(inspected),
+        "thp": inspected.thp.enabled,
+    }
 
 
 class RequestWay(NamedTuple):
@@ -129,7 +133,7 @@ def inspect_for_ways() -> Host:
 
 def ways_fields(inspected: Host) -> dict[str, Any]:
     """Return the fields that all surveys of ways have: when, on what."""
-    return survey_fields(inspected) | {"file_system": procfs.file_system(build_folder().resolve())}
+    return survey_header(inspected) | {"file_system": procfs.file_system(build_folder().resolve())}
 
 
 def try_each_way(ways: Iterable[str], measure: Callable[[str], Granted]) -> dict[str, Any]:
@@ -152,9 +156,9 @@ class WayAnswer(BaseModel, extra="forbid", frozen=True, strict=True):
     """What the program prints: address and bytes of the requested part, bytes mapped."""
 
     way: str
-    address: Positive
-    array_bytes: Positive
-    mapped_bytes: Positive
+    address: PositiveCount
+    array_bytes: PositiveCount
+    mapped_bytes: PositiveCount
 
 
 def run_way(

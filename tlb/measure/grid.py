@@ -9,12 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from tlb.measure import kernels
 from tlb.measure.record import Point
-from tlb.system.optional import Lazy
+from tlb.system.optional import LazyModule
 from tlb.system.page_sizes import page_bytes
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_size, parse_size
 
-yaml = Lazy("yaml")
+yaml = LazyModule("yaml")
 
 PROFILES = Path(__file__).with_name("profiles")
 SMALLEST_LINES = 16  # one line to a page: well inside any first-level TLB

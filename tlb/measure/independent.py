@@ -11,17 +11,17 @@ from pathlib import Path
 
 from tlb.measure import build
 
-INDEPENDENT = build.KERNELS / "reference"
-Cells = tuple[str, ...]
+REFERENCE_PROGRAMS = build.KERNELS_FOLDER / "reference"
+TableCells = tuple[str, ...]
 
 
 @cache
-def folder() -> tempfile.TemporaryDirectory[str]:
+def temporary_build_folder() -> tempfile.TemporaryDirectory[str]:
     """Return the folder that they are compiled into while this process lives."""
     return tempfile.TemporaryDirectory()
 
 
-def c_program(source: Path, folder: str, *flags: str) -> str:
+def compiled_c_program(source: Path, folder: str, *flags: str) -> str:
     """Compile a C program into `folder`; return its path. SystemExit without a compiler."""
     if (cc := build.compiler()) is None:
         raise SystemExit(f"{source.name} needs a C compiler: apt install gcc libc6-dev.")
@@ -40,17 +40,17 @@ def c_program(source: Path, folder: str, *flags: str) -> str:
     return binary
 
 
-def medians(rounds: Iterable[Sequence[float]]) -> list[float]:
+def medians_over_rounds(rounds: Iterable[Sequence[float]]) -> list[float]:
     """Return the median of each number over rounds in which every program ran once."""
     return [statistics.median(numbers) for numbers in zip(*rounds, strict=True)]
 
 
-def compared(ours: float, theirs: float, decimals: int = 2) -> Cells:
+def comparison_cells(ours: float, theirs: float, decimals: int = 2) -> TableCells:
     """Return two numbers and the relative difference of the first from the second, as texts."""
     return f"{ours:.{decimals}f}", f"{theirs:.{decimals}f}", f"{ours / theirs - 1:+.1%}"
 
 
-def share(gate: Iterable[float | None], whole: Iterable[float | None]) -> Cells:
+def share_cells(gate: Iterable[float | None], whole: Iterable[float | None]) -> TableCells:
     """Return the medians of two counts and the first as a part of the second, as texts."""
     a, b = (
         statistics.median(known) if (known := [n for n in side if n is not None]) else None

@@ -7,26 +7,31 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tlb.machine.host import base_page_bytes
-from tlb.measure.catalogue import CATALOGUE, LINE_BYTES, SIDE_BYTES_PER_LINE, Declaration
+from tlb.measure.catalogue import (
+    KERNEL_DECLARATIONS,
+    LINE_BYTES,
+    SIDE_BYTES_PER_LINE,
+    KernelDeclaration,
+)
 from tlb.measure.record import Point
-from tlb.system.optional import Lazy
+from tlb.system.optional import LazyModule
 from tlb.system.page_sizes import PAGES, page_bytes
 from tlb.system.reasons import Unavailable
 
 if TYPE_CHECKING:
     import pandas as pd
 else:
-    pd = Lazy("pandas")
+    pd = LazyModule("pandas")
 
 
-def declaration(name: str) -> Declaration:
+def declaration(name: str) -> KernelDeclaration:
     """A kernel's declaration. Raises Unavailable("bad-parameter")."""
-    if name not in CATALOGUE:
+    if name not in KERNEL_DECLARATIONS:
         raise Unavailable(
             "bad-parameter",
-            f"there is no kernel '{name}'; there are {', '.join(sorted(CATALOGUE))}",
+            f"there is no kernel '{name}'; there are {', '.join(sorted(KERNEL_DECLARATIONS))}",
         )
-    return CATALOGUE[name]
+    return KERNEL_DECLARATIONS[name]
 
 
 def shape(name: str, options: Mapping[str, int]) -> dict[str, Any]:
@@ -142,7 +147,9 @@ def with_defaults(frame: pd.DataFrame) -> pd.DataFrame:
     was asked, and not NaN."""
     filled: dict[str, pd.Series] = {}
     for name in frame["kernel"].unique():
-        for option, value in CATALOGUE[name].options.items() if name in CATALOGUE else ():
+        for option, value in (
+            KERNEL_DECLARATIONS[name].options.items() if name in KERNEL_DECLARATIONS else ()
+        ):
             if value is not None:
                 column = filled.get(
                     option,
@@ -159,7 +166,9 @@ def with_defaults(frame: pd.DataFrame) -> pd.DataFrame:
 def with_option_columns(frame: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
     """Return the frame with a column for each option of these kernels, empty of those that have no
     rows in it."""
-    options = dict.fromkeys(option for name in names for option in CATALOGUE[name].options)
+    options = dict.fromkeys(
+        option for name in names for option in KERNEL_DECLARATIONS[name].options
+    )
     lacking = [option for option in options if option not in frame]
     return frame.reindex(columns=[*frame.columns, *lacking]) if lacking else frame
 
@@ -167,7 +176,9 @@ def with_option_columns(frame: pd.DataFrame, names: Iterable[str]) -> pd.DataFra
 def is_within(frame: pd.DataFrame, most_bytes: int) -> pd.Series:
     """Which rows belong to a sweep up to a working set: a packed control belongs to its spread
     points, an array has its own size."""
-    chases = frame["kernel"].isin([name for name, kernel in CATALOGUE.items() if kernel.is_chase])
+    chases = frame["kernel"].isin(
+        [name for name, kernel in KERNEL_DECLARATIONS.items() if kernel.is_chase]
+    )
     return (frame["lines"] * frame["stride_bytes"]).where(
         chases, frame["working_set_bytes"]
     ) <= most_bytes

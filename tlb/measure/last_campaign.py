@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 # What tells two points of a frame apart, but for a kernel's own options, whose columns look like
 # those of results.
 _SETTING = ("pages", "layout", "order", "lines", "stride_pages", "mode")
-KERNEL = ["kernel", "engine"]
+KERNEL_COLUMNS = ["kernel", "engine"]
 # of the settings of an experiment: one that asks for most of another's points is no campaign of it
 _WHOLE_CAMPAIGN = 0.9
 
@@ -25,8 +25,8 @@ def last_campaign(frame: pd.DataFrame) -> pd.DataFrame:
     fewer than half as many rows as the largest was broken off; one that covers fewer than nine in
     ten of the settings that the widest covers belongs to another experiment.
     """
-    frame = frame[frame["measures"] == frame.groupby(KERNEL)["measures"].transform("max")]
-    return _of_last_campaign(frame, KERNEL, ["state"]).reset_index(drop=True)
+    frame = frame[frame["measures"] == frame.groupby(KERNEL_COLUMNS)["measures"].transform("max")]
+    return _of_last_campaign(frame, KERNEL_COLUMNS, ["state"]).reset_index(drop=True)
 
 
 def _of_last_campaign(frame: pd.DataFrame, by: list[str], conditions: list[str]) -> pd.DataFrame:

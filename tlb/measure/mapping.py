@@ -16,7 +16,14 @@ from math import ceil, inf
 
 from tlb.machine import pools
 from tlb.measure import build, kernels
-from tlb.measure.plan import OneByOne, Process, Setting, SideBySide, is_prefix, why_not
+from tlb.measure.plan import (
+    KernelProcess,
+    MeasuringConditions,
+    ProcessPerPoint,
+    SleepingProcesses,
+    reason_to_skip,
+    uses_shared_arena,
+)
 from tlb.measure.record import Point, Record
 from tlb.system.page_sizes import PAGES
 from tlb.system.reasons import Unavailable
@@ -30,11 +37,11 @@ _PASSING = {"backing-partial", "cpu-gone"}  # what may be over when it is tried 
 
 _ALONE, _SLEEPING = ("",), ("sleeping",)
 
-Result = tuple[Point, Record | Unavailable]
+PointResult = tuple[Point, Record | Unavailable]
 
 
 @dataclass
-class Group:
+class PointGroup:
     """Points that one process may measure, where their kernels have a session; or that take a
     process each, one after the other or, if they sleep, side by side."""
 
@@ -60,9 +67,9 @@ class Group:
         )
 
 
-def groups(
+def point_groups(
     points: Sequence[Point], shuffle: random.Random, *, alone_first: bool = True
-) -> list[Group]:
+) -> list[PointGroup]:
     """A round's points by the process that may measure them, in a random order, but that points
     which use the same graph follow each other. So do mappings, those on transparent huge pages
     first: a hypervisor takes back what has been free for two seconds, and 4 GiB then take 8 s to
@@ -72,7 +79,9 @@ def groups(
     alike: dict[tuple, list[Point]] = {}
     for point in points:
         alike.setdefault(_program(point), []).append(point)
-    made = [Group(group, program not in (_ALONE, _SLEEPING)) for program, group in alike.items()]
+    made = [
+        PointGroup(group, program not in (_ALONE, _SLEEPING)) for program, group in alike.items()
+    ]
     for group in made:
         shuffle.shuffle(group.points)
         turns = {
@@ -97,20 +106,22 @@ def _program(point: Point) -> tuple:
     have no shared one beside it, which would be read from smaps as well, before and after each."""
     if not build.has_session(point):
         return _SLEEPING if kernels.idle_s(point) else _ALONE
-    return kernels.session_of(point), point.engine, point.pages, is_prefix(point)
+    return kernels.session_of(point), point.engine, point.pages, uses_shared_arena(point)
 
 
 def shared_bytes(points: Iterable[Point]) -> int:
     """The bytes of the arena that these points share."""
-    return max((kernels.mapped_bytes(point) for point in points if is_prefix(point)), default=0)
+    return max(
+        (kernels.mapped_bytes(point) for point in points if uses_shared_arena(point)), default=0
+    )
 
 
-def kind_of(point: Point) -> str:
+def work_kind(point: Point) -> str:
     """What its pace is learned with."""
     return f"{point.kernel} {point.engine} {point.pages}"
 
 
-def expected(made: Iterable[Group]) -> dict[str, float]:
+def expected_seconds(made: Iterable[PointGroup]) -> dict[str, float]:
     """Return a guess at the seconds of these groups, by kind."""
     costs = defaultdict[str, float](float)
     for group in made:
@@ -118,18 +129,18 @@ def expected(made: Iterable[Group]) -> dict[str, float]:
             kind, seconds = group.start
             costs[kind] += seconds
         for point in group.points:
-            costs[kind_of(point)] += group.cost_s(point)
+            costs[work_kind(point)] += group.cost_s(point)
     return costs
 
 
 def measured(
     points: Sequence[Point],
     repeat: int,
-    setting: Setting,
+    setting: MeasuringConditions,
     *,
     begin: Callable[[Point], bool] = lambda point: True,
     retry_share: float = RETRY_SHARE,
-) -> Iterator[Result]:
+) -> Iterator[PointResult]:
     """Each point of one program with its record, or the reason for none, as soon as it is proved;
     the end of an iteration loses the others.
 
@@ -137,7 +148,7 @@ def measured(
     point is measured a second time, after all others: the first quiet record is kept, or the
     second. To choose by the time measured would be to pick cherries.
     """
-    short = {point: why for point in points if (why := why_not(point, setting))}
+    short = {point: why for point in points if (why := reason_to_skip(point, setting))}
     yield from short.items()
     left = [point for point in points if point not in short]
     if left:
@@ -155,7 +166,7 @@ class _Measuring:
 
     left: list[Point]
     repeat: int
-    setting: Setting
+    setting: MeasuringConditions
     begin: Callable[[Point], bool]
     retries: int
     shares: bool
@@ -168,15 +179,15 @@ class _Measuring:
     def __post_init__(self) -> None:
         self.pages = self.left[0].pages  # which all have
 
-    def results(self) -> Iterator[Result]:
+    def results(self) -> Iterator[PointResult]:
         while self.left:
             for point in [p for p in self.left if kernels.mapped_bytes(p) > self.most_bytes]:
                 yield self._left_out(point, self.too_large or Unavailable("memory-short"))
             if self.left:
                 yield from self._one_process()
 
-    def _one_process(self) -> Iterator[Result]:
-        answered: list[Result] = []
+    def _one_process(self) -> Iterator[PointResult]:
+        answered: list[PointResult] = []
         proved, current = 0, None
         mapped = shared_bytes(self.left) if self.shares else 0
         try:
@@ -203,12 +214,12 @@ class _Measuring:
             self.left = list(dict.fromkeys([*unproved, *self.left]))
             yield from self._failed(why, current, mapped)
 
-    def _start(self, mapped: int) -> Process | OneByOne:
+    def _start(self, mapped: int) -> KernelProcess | ProcessPerPoint:
         if self.shares:
-            return Process(self.left[0], mapped, self.repeat, self.setting)
+            return KernelProcess(self.left[0], mapped, self.repeat, self.setting)
         if sleeping := [point for point in self.left if kernels.idle_s(point)]:
-            return SideBySide(sleeping, self.repeat, self.setting)
-        return OneByOne(self.repeat, self.setting)
+            return SleepingProcesses(sleeping, self.repeat, self.setting)
+        return ProcessPerPoint(self.repeat, self.setting)
 
     def _judged(self, point: Point, result: Record | Unavailable) -> Record | Unavailable:
         """The result, its point put at the end once more where it was disturbed, or may succeed."""
@@ -226,7 +237,7 @@ class _Measuring:
             self.left.append(point)
         return result
 
-    def _proved(self, answered: list[Result], before: int, now: int) -> Iterator[Result]:
+    def _proved(self, answered: list[PointResult], before: int, now: int) -> Iterator[PointResult]:
         if not before <= now <= len(answered):
             raise Unavailable("kernel-garbage", f"it proved {now} of {len(answered)} answers")
         for number in range(before, now):
@@ -241,15 +252,17 @@ class _Measuring:
         first = self.first.pop(point, None)
         return first if first and isinstance(result, Unavailable) else result
 
-    def _left_out(self, point: Point, why: Unavailable) -> Result:
+    def _left_out(self, point: Point, why: Unavailable) -> PointResult:
         self.left.remove(point)
         return point, self._kept(point, why)
 
-    def _refused(self, point: Point) -> Iterator[Result]:
+    def _refused(self, point: Point) -> Iterator[PointResult]:
         if point in self.first:
             yield point, self.first.pop(point)
 
-    def _failed(self, why: Unavailable, current: Point | None, mapped: int) -> Iterator[Result]:
+    def _failed(
+        self, why: Unavailable, current: Point | None, mapped: int
+    ) -> Iterator[PointResult]:
         """What follows from the end of a process: another one, a smaller one, or none for these
         points."""
         if current:

@@ -13,18 +13,18 @@ from tlb.machine import settings
 from tlb.machine.host import Host
 from tlb.measure import mapping, perf
 from tlb.measure import plan as plans
-from tlb.measure.mapping import Result
-from tlb.measure.plan import SessionRecord, Setting
+from tlb.measure.mapping import PointResult
+from tlb.measure.plan import MeasuringConditions, SessionRecord
 from tlb.measure.record import Point, Record
 from tlb.measure.store import Store
 from tlb.system.page_sizes import BASE, PAGES
 from tlb.system.reasons import Unavailable
 
-MEMORY_SHARE = 0.5  # of the memory that is free for us (design: half at most)
+USABLE_MEMORY_SHARE = 0.5  # of the memory that is free for us (design: half at most)
 
 
 @dataclass(frozen=True)
-class Rig:
+class MeasuringSetup:
     """A host with what follows from it: its state, its CPU for measuring, its counters, its memory,
     and where rows go.
 
@@ -39,14 +39,16 @@ class Rig:
     state: str
     usable_bytes: int
     cpu: int | None = None  # None: the kernels take the last one allowed
-    plan: perf.Plan = perf.NO_COUNTERS
-    measure: Callable[..., Iterator[Result]] = mapping.measured
+    plan: perf.EventPlan = perf.NO_COUNTERS
+    measure: Callable[..., Iterator[PointResult]] = mapping.measured
     switches: Callable[[], tuple] = tuple
     inspected: tuple = ()  # the settings as they were at the inspection
     sessions: list[SessionRecord] = field(default_factory=list)  # of each process that has ended
 
     @classmethod
-    def of(cls, host: Host, store: Store, machine: str = "", *, counters: bool = True) -> Rig:
+    def of(
+        cls, host: Host, store: Store, machine: str = "", *, counters: bool = True
+    ) -> MeasuringSetup:
         """The rig of an inspected host, on the CPU that the inspection was of. counters: probes
         perf, once."""
         cpu = host.core.number if host.core else None
@@ -56,7 +58,7 @@ class Rig:
             host,
             store,
             machine or hosts.machine_id(host),
-            hosts.state(host),
+            hosts.state_digest(host),
             usable_bytes(host),
             cpu,
             plan,
@@ -64,7 +66,7 @@ class Rig:
             inspected=switches(),
         )
 
-    def measured(self, points: Sequence[Point], repeat: int, **how: Any) -> Iterator[Result]:
+    def measured(self, points: Sequence[Point], repeat: int, **how: Any) -> Iterator[PointResult]:
         """The result of each point, as `mapping.measured` gives it. Raises state-changed where it
         would be of no one state."""
         for result in self.measure(points, repeat, self.setting, **how):
@@ -79,8 +81,8 @@ class Rig:
         return record
 
     @property
-    def setting(self) -> Setting:
-        return Setting(
+    def setting(self) -> MeasuringConditions:
+        return MeasuringConditions(
             self.state, self.usable_bytes, self.plan, self.cpu, self.host.fifo, self.sessions
         )
 
@@ -93,7 +95,7 @@ def usable_bytes(host: Host, pages: str = BASE) -> int:
     """What one measuring process may use of a host's memory, on pages of this kind: of a pool, what
     is free in it."""
     if PAGES[pages].source != "pool":
-        return int(host.memory.usable_bytes * MEMORY_SHARE)
+        return int(host.memory.usable_bytes * USABLE_MEMORY_SHARE)
     limit = host.memory.address_space_bytes
     free = sum(
         pool.left * (PAGES[pages].size_bytes or 0) for pool in host.pools if pool.page == pages

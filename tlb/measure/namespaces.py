@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from tlb.system import procfs
-from tlb.system.processes import PROBE_S, run_whole
+from tlb.system.processes import PROBE_TIMEOUT_S, run_in_own_session
 from tlb.system.reasons import Unavailable
 
 NAMESPACES_MODE = (
@@ -70,7 +70,9 @@ def namespaces_prefix(program: str) -> tuple[str, ...]:
 @cache
 def _proved(words: tuple[str, ...], program: str) -> tuple[str, ...]:
     try:
-        done = run_whole([*words, "sh", "-c", LOOK, "sh", program], timeout=PROBE_S)
+        done = run_in_own_session(
+            [*words, "sh", "-c", LOOK, "sh", program], timeout=PROBE_TIMEOUT_S
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unavailable("no-namespaces", f"unshare gave no answer: {error}") from None
     last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ConfigDict
 
-from tlb.measure.measuring_setup import Rig
+from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.plan import SessionRecord
 from tlb.measure.record import Count, Engine, Point, Quantity, Record, Slug
-from tlb.measure.store import LACKING_POINTS
+from tlb.measure.store import LACKING_POINTS_DOCUMENT
 from tlb.system.page_sizes import Pages
 from tlb.system.reasons import Unavailable
 
-SESSIONS = "sessions"  # the document of what was counted of processes
+SESSIONS_DOCUMENT = "sessions"  # the document of what was counted of processes
 
 
 @dataclass
@@ -59,11 +59,13 @@ class Outcome:
         )
 
 
-def remember_lacks(rig: Rig, due: set[Point], tried: set[Point], outcome: Outcome) -> None:
+def remember_lacking_points(
+    rig: MeasuringSetup, due: set[Point], tried: set[Point], outcome: Outcome
+) -> None:
     """Add to `outcome` what points lacked the last time that were not tried now, and store what is
     lacking now beside the rows."""
     try:
-        document = rig.store.read_document(rig.machine, LACKING_POINTS)
+        document = rig.store.read_document(rig.machine, LACKING_POINTS_DOCUMENT)
     except Unavailable:
         document = {}
     lines = document["points"] if document.get("state") == rig.state else []
@@ -81,7 +83,9 @@ def remember_lacks(rig: Rig, due: set[Point], tried: set[Point], outcome: Outcom
             for p, why in now.items()
         ]
         rig.store.write_document(
-            rig.machine, LACKING_POINTS, {"state": rig.state, "points": sorted(lines, key=str)}
+            rig.machine,
+            LACKING_POINTS_DOCUMENT,
+            {"state": rig.state, "points": sorted(lines, key=str)},
         )
 
 
@@ -140,10 +144,10 @@ def _merged(
     )
 
 
-def remember_sessions(rig: Rig, sessions: Iterable[SessionRecord]) -> None:
+def remember_sessions(rig: MeasuringSetup, sessions: Iterable[SessionRecord]) -> None:
     """Add what was counted of these processes to what is stored of this state."""
     try:
-        document = rig.store.read_document(rig.machine, SESSIONS)
+        document = rig.store.read_document(rig.machine, SESSIONS_DOCUMENT)
     except Unavailable:
         document = {}
     stored = document["sessions"] if document.get("state") == rig.state else []
@@ -153,4 +157,6 @@ def remember_sessions(rig: Rig, sessions: Iterable[SessionRecord]) -> None:
         counts[new.program] = known.plus(new) if known else new
     if counts:
         lines = [counts[program].model_dump(mode="json") for program in sorted(counts)]
-        rig.store.write_document(rig.machine, SESSIONS, {"state": rig.state, "sessions": lines})
+        rig.store.write_document(
+            rig.machine, SESSIONS_DOCUMENT, {"state": rig.state, "sessions": lines}
+        )

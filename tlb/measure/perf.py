@@ -11,11 +11,24 @@ from dataclasses import replace
 from pathlib import Path
 
 from tlb.machine import pmu
-from tlb.measure.events import PROGRAMMABLE, SOFTWARE, Event, may_be_zero, quantities
+from tlb.measure.events import (
+    PROGRAMMABLE_COUNTERS,
+    SOFTWARE_EVENTS,
+    Event,
+    count_may_be_zero,
+    hardware_events,
+)
 from tlb.measure.perf_stat import NO_COUNTERS as NO_COUNTERS
-from tlb.measure.perf_stat import OF_PROCESS, Plan, dying_with_us, parse, plain_locale, stat_words
+from tlb.measure.perf_stat import (
+    PROCESS_EVENTS,
+    EventPlan,
+    environment_in_c_locale,
+    killed_with_this_process,
+    parse_perf_stat,
+    perf_stat_command,
+)
 from tlb.measure.record import Quantity
-from tlb.system.processes import PROBE_S, run_whole
+from tlb.system.processes import PROBE_TIMEOUT_S, run_in_own_session
 
 
 def plan(
@@ -24,7 +37,7 @@ def plan(
     *,
     cpu: int | None = None,
     root: Path = Path("/"),
-) -> Plan:
+) -> EventPlan:
     """Return what perf counts here: each event is tried alone, then all as a kernel's run would
     request them.
 
@@ -33,14 +46,14 @@ def plan(
     """
     perf, pmus = perf or shutil.which("perf"), pmu.listed(root)
     where = _allowed_cpu() if cpu is None else cpu
-    table = SOFTWARE + quantities(microarchitecture, pmu.of_cpu(where, pmus) or "")
+    table = SOFTWARE_EVENTS + hardware_events(microarchitecture, pmu.of_cpu(where, pmus) or "")
     if perf is None:
-        return Plan(None, (), {event.quantity: "no-perf" for event in table})
+        return EventPlan(None, (), {event.quantity: "no-perf" for event in table})
     # `true` on another kind of core would count nothing
     taskset = shutil.which("taskset") if len(pmus) > 1 else None
     command = [taskset, "--cpu-list", str(where), perf] if taskset else [perf]
     good, lacking = _counted_alone(command, [event for event in table if not event.derived])
-    made = Plan(perf, good, lacking, tuple(event for event in table if event.derived))
+    made = EventPlan(perf, good, lacking, tuple(event for event in table if event.derived))
     if any(event.group is not None for event in good):
         made = _counted_together(command, made)
     for event in made.derived:
@@ -58,9 +71,11 @@ def plan(
 
 def _of_process(command: Sequence[str]) -> tuple[Event, ...]:
     """Return the software events that count a whole process, its time in Linux included."""
-    answer = _ask(stat_words(command, OF_PROCESS, "--", "true"))
-    counted = parse(answer[1], OF_PROCESS) if not isinstance(answer, str) else {}
-    return tuple(event for event in OF_PROCESS if counted and not counted[event.quantity].reason)
+    answer = _ask(perf_stat_command(command, PROCESS_EVENTS, "--", "true"))
+    counted = parse_perf_stat(answer[1], PROCESS_EVENTS) if not isinstance(answer, str) else {}
+    return tuple(
+        event for event in PROCESS_EVENTS if counted and not counted[event.quantity].reason
+    )
 
 
 def _allowed_cpu() -> int:
@@ -79,7 +94,7 @@ def _counted_alone(
     for event in table:
         if event.event is None:
             lacking[event.quantity] = event.reason or "no-events"
-        elif event not in SOFTWARE and "perf-denied" in lacking.values():
+        elif event not in SOFTWARE_EVENTS and "perf-denied" in lacking.values():
             lacking[event.quantity] = "perf-denied"
         elif event.quantity != "core_cycles" and lacking.get("core_cycles") == "no-pmu":
             lacking[event.quantity] = "no-pmu"
@@ -103,10 +118,10 @@ pages[::mmap.PAGESIZE]
 """
 
 
-def _counted_together(command: Sequence[str], plan: Plan) -> Plan:
+def _counted_together(command: Sequence[str], plan: EventPlan) -> EventPlan:
     """Return the plan after the canary: groups small enough that each event counts all the time
     (the NMI watchdog, a hypervisor or another perf may hold counters), without silent events."""
-    for programmable in range(PROGRAMMABLE, 0, -1):
+    for programmable in range(PROGRAMMABLE_COUNTERS, 0, -1):
         fitted = replace(plan, programmable=programmable)
         counted = {
             name: quantity
@@ -123,7 +138,7 @@ def _counted_together(command: Sequence[str], plan: Plan) -> Plan:
     silent = {
         name: "not-counted"
         for name, quantity in counted.items()
-        if quantity.value == 0 and not may_be_zero(name)
+        if quantity.value == 0 and not count_may_be_zero(name)
     }
     silent |= {
         name: quantity.reason
@@ -143,9 +158,9 @@ def _counted_together(command: Sequence[str], plan: Plan) -> Plan:
 
 def _canary(command: Sequence[str], group: Sequence[Event]) -> dict[str, Quantity]:
     """Return what each of these counts together while the canary runs."""
-    answer = _ask(stat_words(command, group, "--", sys.executable, "-ISc", _CANARY))
-    counted = parse(answer[1], group) if not isinstance(answer, str) else {}
-    hardware = [event for event in group if event not in SOFTWARE]
+    answer = _ask(perf_stat_command(command, group, "--", sys.executable, "-ISc", _CANARY))
+    counted = parse_perf_stat(answer[1], group) if not isinstance(answer, str) else {}
+    hardware = [event for event in group if event not in SOFTWARE_EVENTS]
     return {
         event.quantity: counted.get(
             event.quantity, Quantity(reason="perf-failed", event=event.event)
@@ -156,7 +171,7 @@ def _canary(command: Sequence[str], group: Sequence[Event]) -> dict[str, Quantit
 
 def _probe(command: Sequence[str], event: Event) -> str | None:
     """Return None if the event counts, else the reason code."""
-    answer = _ask(stat_words(command, [event], "--", "true"))
+    answer = _ask(perf_stat_command(command, [event], "--", "true"))
     if isinstance(answer, str):
         return answer
     status, stderr = answer
@@ -164,7 +179,7 @@ def _probe(command: Sequence[str], event: Event) -> str | None:
         return "event-unknown"
     if status:
         return "perf-denied" if pmu.denied(stderr) else "perf-failed"
-    quantity = parse(stderr, [event]).get(event.quantity)
+    quantity = parse_perf_stat(stderr, [event]).get(event.quantity)
     if quantity is None:
         return "perf-failed"
     if quantity.reason == "not-supported":
@@ -172,7 +187,7 @@ def _probe(command: Sequence[str], event: Event) -> str | None:
         # of them too.
         return (
             "perf-denied"
-            if event in SOFTWARE
+            if event in SOFTWARE_EVENTS
             else "no-pmu"
             if event.quantity == "core_cycles"
             else "not-supported"
@@ -183,7 +198,11 @@ def _probe(command: Sequence[str], event: Event) -> str | None:
 def _ask(command: list[str]) -> str | tuple[int, str]:
     """Return exit status and stderr of a short perf, or the reason if it is missing or hangs."""
     try:
-        done = run_whole(dying_with_us(command), timeout=PROBE_S, env=plain_locale())
+        done = run_in_own_session(
+            killed_with_this_process(command),
+            timeout=PROBE_TIMEOUT_S,
+            env=environment_in_c_locale(),
+        )
     except subprocess.TimeoutExpired:
         return "perf-failed"
     except OSError:

@@ -26,14 +26,14 @@ from pathlib import Path
 from typing import IO, Any
 
 from tlb.machine import cpus, pmu
-from tlb.measure.events import PROGRAMMABLE, SOFTWARE, Event
+from tlb.measure.events import PROGRAMMABLE_COUNTERS, SOFTWARE_EVENTS, Event
 from tlb.measure.record import Quantity
-from tlb.system.processes import PROBE_S, run_whole, status_within
+from tlb.system.processes import PROBE_TIMEOUT_S, run_in_own_session, wait_or_kill
 
 # ---- perf's JSON lines
 
 
-def parse(text: str, events: Sequence[Event]) -> dict[str, Quantity]:
+def parse_perf_stat(text: str, events: Sequence[Event]) -> dict[str, Quantity]:
     """Return a quantity for each event, matched by position because perf alters names.
 
     Value, event-runtime and pcnt-running are judged in that order: `<not supported>` comes with
@@ -128,14 +128,14 @@ def derive(counted: Mapping[str, Quantity], events: Sequence[Event]) -> dict[str
 # ---- what is counted together
 
 
-def stat_words(command: Sequence[str], events: Sequence[Event], *more: str) -> list[str]:
+def perf_stat_command(command: Sequence[str], events: Sequence[Event], *more: str) -> list[str]:
     """Return the words of a `perf stat` that prints the counts of events as JSON."""
     listed = ",".join(event.event or "" for event in events)
     return [*command, "stat", "-j", "-e", listed, *more]
 
 
 @dataclass(frozen=True)
-class Plan:
+class EventPlan:
     """The events that answered, what derives from them, and the reason of every other quantity."""
 
     perf: str | None
@@ -143,7 +143,7 @@ class Plan:
     lacking: dict[str, str] = field(default_factory=dict)  # quantity -> reason code
     derived: tuple[Event, ...] = ()
     # counters that these events may take together, beside cycles and instructions
-    programmable: int = PROGRAMMABLE
+    programmable: int = PROGRAMMABLE_COUNTERS
     of_process: tuple[Event, ...] = ()  # which count each process as a whole
 
     def groups(self) -> tuple[tuple[Event, ...], ...]:
@@ -176,7 +176,7 @@ class Plan:
 
     @property
     def counts_hardware(self) -> bool:
-        return any(event not in SOFTWARE for event in self.events)
+        return any(event not in SOFTWARE_EVENTS for event in self.events)
 
     def group(self, repeat: int) -> tuple[Event, ...]:
         """Return the group of a repeat: the groups in turn."""
@@ -202,13 +202,13 @@ class Plan:
             | {name: Quantity(reason=code) for name, code in self.lacking.items()}
         )
 
-    def in_guest(self) -> Plan:
+    def in_guest(self) -> EventPlan:
         """Return the plan counted only while the CPU runs a guest: modifier G (exclude_host of
         perf_event_open(2)) behind each event's u."""
         return replace(
             self,
             events=tuple(
-                event if event in SOFTWARE else replace(event, event=f"{event.event}G")
+                event if event in SOFTWARE_EVENTS else replace(event, event=f"{event.event}G")
                 for event in self.events
             ),
         )
@@ -218,18 +218,18 @@ class Plan:
         """The reason code of a perf that was tried and counts nothing, "" otherwise."""
         return "" if self.perf else self.lacking.get("task_clock_ns", "")
 
-    def of_processes_only(self) -> Plan:
+    def of_processes_only(self) -> EventPlan:
         """Return the plan that counts whole processes and no point."""
         return replace(NO_COUNTERS, perf=self.perf, of_process=self.of_process)
 
 
-NO_COUNTERS = Plan(None)
+NO_COUNTERS = EventPlan(None)
 
 # Of a process from its start to its end, by Linux. Where only user mode may be counted
 # (perf_event_paranoid 2), perf appends :u, and switches and migrations, which happen in Linux, are
 # counted as 0.
 _SOURCE = "perf_event_open(2), PERF_COUNT_SW_"
-OF_PROCESS = (
+PROCESS_EVENTS = (
     Event("page_faults", "page-faults", source=f"{_SOURCE}PAGE_FAULTS"),
     Event("context_switches", "context-switches", source=f"{_SOURCE}CONTEXT_SWITCHES"),
     Event("cpu_migrations", "cpu-migrations", source=f"{_SOURCE}CPU_MIGRATIONS"),
@@ -243,7 +243,7 @@ _IN_LINUX = {"context_switches", "cpu_migrations"}
 ACK = b"ack\n\0"  # perf's answer, of five bytes
 
 
-class Gate:
+class PerfGate:
     """The two pipes of a gate: a process's commands, and their acknowledgements by what counts."""
 
     def __init__(self) -> None:
@@ -273,12 +273,12 @@ class Gate:
                 return os.read(self._ack, 100) == ACK
             if by.poll() is not None:
                 break
-        status_within(by, 0)
+        wait_or_kill(by, 0)
         if select.select([self.said], [], [], 0)[0]:
             os.read(self.said, 100)
         return False
 
-    def __enter__(self) -> Gate:
+    def __enter__(self) -> PerfGate:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -294,11 +294,11 @@ def output_file() -> IO[str]:
     return os.fdopen(os.memfd_create("tlb-perf"), "r+", errors="replace")
 
 
-def plain_locale() -> dict[str, str]:
+def environment_in_c_locale() -> dict[str, str]:
     return os.environ | {"LC_ALL": "C"}  # elsewhere perf may print decimal commas
 
 
-def dying_with_us(command: list[str]) -> list[str]:
+def killed_with_this_process(command: list[str]) -> list[str]:
     """Return the command, to be killed when this process ends: perf would outlive a killed
     runner."""
     return (
@@ -318,7 +318,7 @@ _SIZE = re.compile(r"([0-9]+)([KMG])", re.ASCII)
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
-def page_sizes(plan: Plan, pid: int, seconds: float) -> dict[int, int] | str:
+def sampled_page_sizes(plan: EventPlan, pid: int, seconds: float) -> dict[int, int] | str:
     """Return sampled loads by size of the page they read, bytes (perf-record(1), --data-page-size),
     or a reason code."""
     if plan.perf is None or "walk" in plan.lacking:
@@ -332,7 +332,9 @@ def page_sizes(plan: Plan, pid: int, seconds: float) -> dict[int, int] | str:
             record = [plan.perf, "record", "-q", "-e", event, "-d", "--data-page-size"]
             record += ["-o", samples, "-p", str(pid), "--", "sleep", f"{seconds:.3f}"]
             try:
-                done = run_whole(record, timeout=seconds + PROBE_S, env=plain_locale())
+                done = run_in_own_session(
+                    record, timeout=seconds + PROBE_TIMEOUT_S, env=environment_in_c_locale()
+                )
                 if done.returncode == 0:
                     return _sizes_of(plan.perf, samples) or "not-counted"
             except (OSError, subprocess.TimeoutExpired):
@@ -345,7 +347,7 @@ def _sizes_of(perf: str, samples: str) -> dict[int, int]:
     """Return the number of samples by page size; empty if perf script fails. Raises OSError,
     subprocess.TimeoutExpired."""
     script = [perf, "script", "-i", samples, "-F", "data_page_size"]
-    done = run_whole(script, timeout=PROBE_S, env=plain_locale())
+    done = run_in_own_session(script, timeout=PROBE_TIMEOUT_S, env=environment_in_c_locale())
     sizes = filter(None, map(_SIZE.fullmatch, done.stdout.split()))
     counts = Counter(int(size[1]) * _UNITS[size[2]] for size in sizes)
     return {} if done.returncode else dict(counts)
@@ -360,44 +362,44 @@ class Attached:
     """
 
     def __init__(
-        self, perf: str, events: Sequence[Event], pid: int, gate: Gate, *, closed: bool = False
+        self, perf: str, events: Sequence[Event], pid: int, gate: PerfGate, *, closed: bool = False
     ):
         self._events = events
         self._output, self._errors = output_file(), output_file()
-        command = stat_words([perf], events, "-p", str(pid), *gate.perf_words)
+        command = perf_stat_command([perf], events, "-p", str(pid), *gate.perf_words)
         command += ["--delay=-1"] if closed else []
         command += ["-o", f"/proc/self/fd/{self._output.fileno()}"]
         self._perf = subprocess.Popen(
-            dying_with_us(command),
+            killed_with_this_process(command),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
-            env=plain_locale(),
+            env=environment_in_c_locale(),
             start_new_session=True,
             pass_fds=(*gate.fds, self._output.fileno()),
         )
-        self.is_on = gate.is_heard(self._perf, PROBE_S)
+        self.is_on = gate.is_heard(self._perf, PROBE_TIMEOUT_S)
 
     def end(self) -> tuple[dict[str, Quantity], str]:
         """Detach; return what it counted, and the reason code if that is nothing."""
         if self.is_on:
             self._perf.send_signal(signal.SIGINT)  # upon which it prints
-        status = exit_status(self._perf, PROBE_S)
+        status = exit_status(self._perf, PROBE_TIMEOUT_S)
         with self._output as output, self._errors as errors:
             output.seek(0)
             errors.seek(0)
-            counts = parse(output.read(), self._events) if self.is_on else {}
+            counts = parse_perf_stat(output.read(), self._events) if self.is_on else {}
             return counts, refusal(status, errors.read())
 
 
-class Counting:
+class PointCounting:
     """Counts of one point: a repeat's group while the process has opened its gate.
 
     Attached anew for each point: enabling one perf again and again loses counts. If it refuses (not
     `is_on`), someone else must answer at the gate.
     """
 
-    def __init__(self, plan: Plan, pid: int, gate: Gate, repeat: int):
+    def __init__(self, plan: EventPlan, pid: int, gate: PerfGate, repeat: int):
         self._plan, self._group = plan, plan.group(repeat)
         self._perf = Attached(plan.perf or "perf", self._group, pid, gate, closed=True)
         self.is_on = self._perf.is_on
@@ -408,12 +410,12 @@ class Counting:
         return self._plan.quantities(counts, self._group, reason)
 
 
-class WholeProcess:
+class ProcessCounting:
     """Counts of a process from now until `end`."""
 
-    def __init__(self, plan: Plan, pid: int):
+    def __init__(self, plan: EventPlan, pid: int):
         self._events = plan.of_process
-        self._gate = Gate()
+        self._gate = PerfGate()
         self._perf = Attached(plan.perf or "perf", self._events, pid, self._gate)
 
     def end(self) -> dict[str, Quantity]:
@@ -426,7 +428,7 @@ class WholeProcess:
 
 
 def exit_status(child: subprocess.Popen[Any], seconds: float) -> int:
-    """Return a child's exit status as `status_within` does, which looks only every so often, by up
+    """Return a child's exit status as `wait_or_kill` does, which looks only every so often, by up
     to 50 ms: a descriptor of the process is told at once."""
     with contextlib.suppress(OSError):  # refused, as by a filter of a container
         descriptor = os.pidfd_open(child.pid)
@@ -434,7 +436,7 @@ def exit_status(child: subprocess.Popen[Any], seconds: float) -> int:
             select.select([descriptor], [], [], seconds)
         finally:
             os.close(descriptor)
-    return status_within(child, seconds)
+    return wait_or_kill(child, seconds)
 
 
 def refusal(status: int, stderr: str) -> str:
@@ -444,7 +446,7 @@ def refusal(status: int, stderr: str) -> str:
     )
 
 
-def counted(plan: Plan, pid: int, seconds: float, repeat: int = 0) -> dict[str, Quantity]:
+def counted(plan: EventPlan, pid: int, seconds: float, repeat: int = 0) -> dict[str, Quantity]:
     """Return what a process and its threads count in so many seconds, or why not.
 
     repeat: selects the plan's group; other groups are left out. New threads count too.
@@ -454,14 +456,16 @@ def counted(plan: Plan, pid: int, seconds: float, repeat: int = 0) -> dict[str, 
     if not group or plan.perf is None:
         return lacking
     more = ["-p", str(pid), "--", "sleep", f"{seconds:.3f}"]
-    command = stat_words([plan.perf], group, *more)
+    command = perf_stat_command([plan.perf], group, *more)
     try:
-        done = run_whole(command, timeout=seconds + PROBE_S, env=plain_locale())
+        done = run_in_own_session(
+            command, timeout=seconds + PROBE_TIMEOUT_S, env=environment_in_c_locale()
+        )
     except (OSError, subprocess.TimeoutExpired):
         return lacking | {
             event.quantity: Quantity(reason="perf-failed", event=event.event) for event in group
         }
-    counts = parse(done.stderr, group)
+    counts = parse_perf_stat(done.stderr, group)
     if done.returncode or not counts:
         reason = "perf-denied" if pmu.denied(done.stderr) else "perf-failed"
         counts = {event.quantity: Quantity(reason=reason, event=event.event) for event in group}

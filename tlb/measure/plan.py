@@ -15,9 +15,9 @@ from tlb.machine.cpus import boot_id
 from tlb.measure import build, kernels, noise, perf_stat
 from tlb.measure.granted_pages import parse_answer
 from tlb.measure.record import (
-    Build,
     Count,
     Engine,
+    KernelBuild,
     KernelReport,
     Point,
     PositiveNs,
@@ -26,7 +26,7 @@ from tlb.measure.record import (
     Slug,
     utc_now,
 )
-from tlb.measure.session import CPUS_AT_START, Session, lack
+from tlb.measure.session import CPUS_AT_START, Session, lack_of_kernel
 from tlb.system.page_sizes import Pages
 from tlb.system.reasons import Unavailable
 
@@ -54,7 +54,7 @@ class SessionRecord(BaseModel):
     counters: dict[str, Quantity]  # by perf stat: page_faults, context_switches, ...
 
 
-class Setting(NamedTuple):
+class MeasuringConditions(NamedTuple):
     """What measuring takes beside the points.
 
     usable_bytes: all the memory that one process may use. sessions: where the record of each
@@ -63,7 +63,7 @@ class Setting(NamedTuple):
 
     state: str
     usable_bytes: int
-    plan: perf_stat.Plan = perf_stat.NO_COUNTERS
+    plan: perf_stat.EventPlan = perf_stat.NO_COUNTERS
     cpu: int | None = None
     fifo: bool = False
     sessions: list[SessionRecord] | None = None
@@ -84,13 +84,13 @@ def measure(point: Point, repeat: int = 0, **setting: Any) -> Record:
     memory, another page size than asked for, a kernel that crashed, hung or printed garbage. What
     disturbed a process that did give a number is in `noisy`.
     """
-    how = Setting(**setting)
-    if why := why_not(point, how):
+    how = MeasuringConditions(**setting)
+    if why := reason_to_skip(point, how):
         raise why
     return measure_alone(point, repeat, how)
 
 
-def why_not(point: Point, setting: Setting) -> Unavailable | None:
+def reason_to_skip(point: Point, setting: MeasuringConditions) -> Unavailable | None:
     """Return why a point need not be tried: it takes more memory than may be used, or what its engine does
     not have."""
     if (needed := kernels.memory_bytes(point)) > setting.usable_bytes:
@@ -108,18 +108,18 @@ def _has_stride(point: Point) -> bool:
     return point.layout == "alias" or point.stride_pages > 1
 
 
-def is_prefix(point: Point) -> bool:
+def uses_shared_arena(point: Point) -> bool:
     """Return whether a session measures a point in the shared arena."""
     return not kernels.has_own_arena(point) and kernels.mapped_bytes(point) not in FRESH_BYTES
 
 
-class Process:
+class KernelProcess:
     """One process of the program that measures a point, and perhaps others of its kernel and pages.
 
     shared_bytes: of an arena for all points that fit; 0: each point has its own.
     """
 
-    def __init__(self, point: Point, shared_bytes: int, repeat: int, setting: Setting):
+    def __init__(self, point: Point, shared_bytes: int, repeat: int, setting: MeasuringConditions):
         self._first, self._repeat, self._setting = point, repeat, setting
         self._shared_bytes, self._answers, self._started_at = shared_bytes, 0, utc_now()
         self._begin_ns = time.monotonic_ns()
@@ -144,7 +144,7 @@ class Process:
         proved = self._proved(answer, "id", self._answers)
         self._answers += 1
         if "reason" in answer:
-            return lack(json.dumps(answer)), proved
+            return lack_of_kernel(json.dumps(answer)), proved
         fields = {name: value for name, value in answer.items() if name not in ("id", "proved")}
         try:
             report = _checked(json.dumps(fields), point)
@@ -199,14 +199,14 @@ class Process:
             raise Unavailable("kernel-garbage", why)
         return int(answer["proved"])
 
-    def __enter__(self) -> Process:
+    def __enter__(self) -> KernelProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._session.__exit__()
 
 
-def _command(point: Point, shared_bytes: int, setting: Setting) -> list[str]:
+def _command(point: Point, shared_bytes: int, setting: MeasuringConditions) -> list[str]:
     """Return the words that start the program of a point. In a fresh user namespace no process may
     use SCHED_FIFO."""
     play = kernels.declaration(point.kernel).played.get(point.mode)
@@ -221,10 +221,10 @@ def _command(point: Point, shared_bytes: int, setting: Setting) -> list[str]:
     return command + (["--fifo"] if setting.fifo and not play else [])
 
 
-def measure_alone(point: Point, repeat: int, setting: Setting) -> Record:
+def measure_alone(point: Point, repeat: int, setting: MeasuringConditions) -> Record:
     """Return the record of one point by a plan of one line."""
     try:
-        with Process(point, 0, repeat, setting) as process:
+        with KernelProcess(point, 0, repeat, setting) as process:
             result, _ = process.ask(point)
             proved = process.end()
     except Unavailable as why:
@@ -239,10 +239,10 @@ def measure_alone(point: Point, repeat: int, setting: Setting) -> Record:
     return result
 
 
-class OneByOne:
+class ProcessPerPoint:
     """A process for each point, which proves its backing before it answers."""
 
-    def __init__(self, repeat: int, setting: Setting):
+    def __init__(self, repeat: int, setting: MeasuringConditions):
         self._repeat, self._setting, self._answers = repeat, setting, 0
 
     def ask(self, point: Point) -> tuple[Record | Unavailable, int]:
@@ -258,18 +258,18 @@ class OneByOne:
     def end(self) -> int:
         return self._answers
 
-    def __enter__(self) -> OneByOne:
+    def __enter__(self) -> ProcessPerPoint:
         return self
 
     def __exit__(self, *_: object) -> None:
         pass
 
 
-class SideBySide(OneByOne):
+class SleepingProcesses(ProcessPerPoint):
     """Processes that sleep for seconds between what they measure, side by side; started one after
     the other, so that no two of them measure at once."""
 
-    def __init__(self, points: Sequence[Point], repeat: int, setting: Setting):
+    def __init__(self, points: Sequence[Point], repeat: int, setting: MeasuringConditions):
         super().__init__(repeat, setting)
         # a child is killed with the thread that started it, so each waits for its own
         self._threads = ThreadPoolExecutor(len(points))
@@ -307,7 +307,12 @@ def _checked(text: str, point: Point) -> KernelReport:
 
 
 def _record(
-    report: KernelReport, point: Point, repeat: int, setting: Setting, made_by: Build, **known: Any
+    report: KernelReport,
+    point: Point,
+    repeat: int,
+    setting: MeasuringConditions,
+    made_by: KernelBuild,
+    **known: Any,
 ) -> Record:
     record = Record(
         **report.model_dump(),

@@ -17,12 +17,12 @@ from pydantic import ValidationError
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.measure.record import Record
-from tlb.measure.store import LACKING_POINTS, PUBLISHED_ROWS, Store, write_published
-from tlb.system.files import new_folder, replace
+from tlb.measure.store import LACKING_POINTS_DOCUMENT, PUBLISHED_ROWS, Store, write_published
+from tlb.system.files import new_folder, replace_file
 from tlb.system.reasons import Unavailable
 
 # Documents of this computer that are not published: what it lacked, and what its own pages recorded.
-_NOT_SHARED = re.compile(rf"{LACKING_POINTS}|claims|quantities(-.*)?")
+_NOT_SHARED = re.compile(rf"{LACKING_POINTS_DOCUMENT}|claims|quantities(-.*)?")
 Asked = tuple[Record, list[str]]  # a record, and the experiments that asked for its point
 
 
@@ -42,7 +42,7 @@ def publish(store: Store, machine: str) -> Path:
         rows = merge_rows(store.published(machine), measured)
         for name, content in _files_beside(store, machine, rows).items():
             (made / name).parent.mkdir(exist_ok=True)
-            replace(made / name, content)
+            replace_file(made / name, content)
         write_published(made / PUBLISHED_ROWS, rows)
     return target
 
@@ -74,9 +74,9 @@ def _descriptions(published: bytes, own: bytes, states: Counter[str]) -> dict[st
     """Return machine.json for the state with more rows and machine-<state>.json for the other, if
     the two descriptions differ in state."""
     before, now = _host(published), _host(own)
-    if before is None or now is None or hosts.state(before) == hosts.state(now):
+    if before is None or now is None or hosts.state_digest(before) == hosts.state_digest(now):
         return {}
-    pair = [(hosts.state(before), published), (hosts.state(now), own)]
+    pair = [(hosts.state_digest(before), published), (hosts.state_digest(now), own)]
     (_, main), (state, other) = sorted(pair, key=lambda one: states[one[0]], reverse=True)
     return {"machine.json": main, f"machine-{state}.json": other}
 

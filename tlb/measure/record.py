@@ -35,7 +35,7 @@ Slug = Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,64}$")]
 Variant = Annotated[str, Field(pattern=r"^[a-z0-9_-]{0,64}$")]
 Column = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
-Positive = Annotated[int, Field(ge=1, le=2**63 - 1)]
+PositiveCount = Annotated[int, Field(ge=1, le=2**63 - 1)]
 PositiveNs = Annotated[FiniteFloat, Field(gt=0)]
 
 
@@ -72,7 +72,7 @@ def _options(given: object) -> object:
     return options
 
 
-def read_options(words: list[str]) -> list[tuple[str, int]]:
+def parse_kernel_options(words: list[str]) -> list[tuple[str, int]]:
     """Return a kernel's own numbers from `--name value` or `--name=value`. Raises
     Unavailable("bad-parameter")."""
     pairs = [word for given in words for word in given.split("=", 1)]
@@ -98,7 +98,7 @@ class Bin(NamedTuple):
     """Some of a histogram's readings: from `least_ns` up to the next bin's."""
 
     least_ns: FiniteFloat
-    hops: Positive
+    hops: PositiveCount
 
 
 def _bins(given: object) -> object:
@@ -118,7 +118,7 @@ def _bins(given: object) -> object:
 Histogram = Annotated[list[Bin], BeforeValidator(_bins)]
 
 
-class Build(NamedTuple):
+class KernelBuild(NamedTuple):
     """What measures a point. The source is provenance; the others are part of a row's key."""
 
     measures: int  # the version that the kernel's file declares
@@ -168,18 +168,20 @@ class KernelReport(_Strict):
     backing: Pages
     layout: Layout
     order: Order
-    lines: Positive
-    stride_pages: Positive = 1
+    lines: PositiveCount
+    stride_pages: PositiveCount = 1
     mode: Variant = ""
     options: Options = ()
-    stride_bytes: Positive  # distance between pages touched: 4096 on x86-64, times stride_pages
-    working_set_bytes: Positive  # lines x stride for spread and alias, lines x 64 for packed
-    arena_bytes: Positive  # what was mapped and faulted in
+    stride_bytes: (
+        PositiveCount  # distance between pages touched: 4096 on x86-64, times stride_pages
+    )
+    working_set_bytes: PositiveCount  # lines x stride for spread and alias, lines x 64 for packed
+    arena_bytes: PositiveCount  # what was mapped and faulted in
     # of the process, once all is faulted in; None: a row from before it was asked for
     page_table_bytes: Count | None = None
     seed: Count
     cpu: Count
-    accesses: Positive  # in the timed region
+    accesses: PositiveCount  # in the timed region
     elapsed_ns: PositiveNs  # of the timed batches together
     ns_per_access: PositiveNs  # median over the batches
     batch_ns_per_access: Annotated[list[PositiveNs], Field(min_length=1)]
@@ -199,7 +201,7 @@ class KernelReport(_Strict):
     # Of a process that measures many points: this one's number in it, and the bytes of the mapping
     # that held its lines.
     position: Count | None = None
-    mapping_bytes: Positive | None = None
+    mapping_bytes: PositiveCount | None = None
     cpu_ns: Annotated[FiniteFloat, Field(ge=0)] | None = (
         None  # CPU time of the process in the timed region
     )
@@ -281,7 +283,7 @@ class Record(KernelReport):
     @property
     def key(self) -> str:
         """`record_key` of this record."""
-        build = Build(self.measures, self.compiler, self.source)
+        build = KernelBuild(self.measures, self.compiler, self.source)
         return record_key(self.point, self.repeat, build, self.state)
 
 
@@ -291,7 +293,7 @@ def point_id(point: Point) -> str:
     return _sha16(point.model_dump())
 
 
-def record_key(point: Point, repeat: int, build: Build, state: str) -> str:
+def record_key(point: Point, repeat: int, build: KernelBuild, state: str) -> str:
     """Return the identity of a measurement, 16 hex digits: its point, the number of its mapping,
     the kernel's version, the compiler, and the state of the machine."""
     named = {

@@ -21,26 +21,26 @@ from pathlib import Path
 from typing import IO, Any
 
 from tlb.machine import pools, settings
-from tlb.measure.events import SOFTWARE
+from tlb.measure.events import SOFTWARE_EVENTS
 from tlb.measure.namespaces import UNSHARE_WAS_KILLED
 from tlb.measure.perf_stat import (
-    Counting,
-    Gate,
-    Plan,
-    WholeProcess,
-    dying_with_us,
+    EventPlan,
+    PerfGate,
+    PointCounting,
+    ProcessCounting,
+    environment_in_c_locale,
     exit_status,
-    plain_locale,
+    killed_with_this_process,
 )
 from tlb.measure.record import Quantity
 from tlb.system.page_sizes import PAGES
-from tlb.system.processes import status_within
-from tlb.system.reasons import REASONS, Unavailable
+from tlb.system.processes import wait_or_kill
+from tlb.system.reasons import REASON_TEXTS, Unavailable
 
 # An answer that takes longer is a hang: ten times what was expected, and what a computer under load
 # takes to start a process.
 HANG_TIMES, HANG_S = 10.0, 120.0
-_SOFTWARE = {event.quantity for event in SOFTWARE}  # which a session's kernel counts itself
+_SOFTWARE = {event.quantity for event in SOFTWARE_EVENTS}  # which a session's kernel counts itself
 _MOST_BYTES = 1 << 20  # of an answer; the largest, with a histogram, have some ten kilobytes
 
 # To tell a CPU that went away from one that never was ours.
@@ -66,7 +66,7 @@ class Session:
         command: Sequence[str],
         cwd: Path,
         pages: str,
-        plan: Plan,
+        plan: EventPlan,
         repeat: int,
         expected_s: float,
     ):
@@ -77,14 +77,14 @@ class Session:
             if name not in _SOFTWARE
         }
         self.process: dict[str, Quantity] = {}
-        self._whole: WholeProcess | None = None
+        self._whole: ProcessCounting | None = None
         with contextlib.ExitStack() as stack:
-            self._gate = stack.enter_context(Gate()) if plan.counts_hardware else None
+            self._gate = stack.enter_context(PerfGate()) if plan.counts_hardware else None
             self._errors = stack.enter_context(tempfile.TemporaryFile())
             self._child = stack.enter_context(self._started(command, cwd))
             stack.callback(self._kill)
             if plan.of_process:
-                self._whole = WholeProcess(plan, self._child.pid)
+                self._whole = ProcessCounting(plan, self._child.pid)
                 stack.callback(self._end_counting)
                 self._send("go")
             self.mapped = self._read(limit_s(expected_s))
@@ -92,7 +92,9 @@ class Session:
 
     def _started(self, command: Sequence[str], cwd: Path) -> subprocess.Popen[bytes]:
         """Start the process; where it is counted, as a shell that becomes it once a line comes."""
-        words = dying_with_us([*command, *(self._gate.kernel_words if self._gate else ())])
+        words = killed_with_this_process(
+            [*command, *(self._gate.kernel_words if self._gate else ())]
+        )
         if self._plan.of_process:
             words = ["sh", "-c", 'read -r line && exec "$@"', "sh", *words]
         try:
@@ -103,7 +105,7 @@ class Session:
                 stderr=self._errors,
                 cwd=cwd,
                 bufsize=0,
-                env=plain_locale(),
+                env=environment_in_c_locale(),
                 start_new_session=True,
                 pass_fds=self._gate.fds if self._gate else (),
             )
@@ -120,7 +122,7 @@ class Session:
     def ask(self, line: str, expected_s: float) -> tuple[dict[str, Any], dict[str, Quantity]]:
         """Return the answer to a line, and what was counted meanwhile."""
         pid = _last_child(self._child.pid) if self._gate else 0
-        counting = Counting(self._plan, pid, self._gate, self._repeat) if self._gate else None
+        counting = PointCounting(self._plan, pid, self._gate, self._repeat) if self._gate else None
         self._send(line)
         try:
             answer = self._read(limit_s(expected_s), counts=counting is not None and counting.is_on)
@@ -150,7 +152,7 @@ class Session:
             self.process, self._whole = self._whole.end(), None
 
     def _kill(self) -> None:
-        status_within(self._child, 0)
+        wait_or_kill(self._child, 0)
 
     def _read(self, timeout_s: float, counts: bool = False) -> dict[str, Any]:
         """Return the next line. counts: whether a perf answers the kernel at its gate."""
@@ -182,7 +184,7 @@ class Session:
         return answer
 
     def _ended(self) -> Unavailable:
-        status = status_within(self._child, HANG_S)
+        status = wait_or_kill(self._child, HANG_S)
         self._errors.seek(0)
         stderr = self._errors.read(1 << 16).decode(errors="replace")
         return why_ended(status, stderr, self._pages)
@@ -200,7 +202,7 @@ def why_ended(status: int, stderr: str, pages: str) -> Unavailable:
     """Return why a kernel's process ended before its plan did. status: negative for a signal."""
     last = (stderr.strip().splitlines() or [""])[-1]
     if status == 3:
-        return lack(last)
+        return lack_of_kernel(last)
     if status == 2:
         return Unavailable("bad-parameter", last[:300])
     killed = _signal_of(status, last)
@@ -208,7 +210,7 @@ def why_ended(status: int, stderr: str, pages: str) -> Unavailable:
         return Unavailable("oom-killed")
     if killed == signal.SIGBUS:
         is_pool = PAGES[pages].source == "pool"
-        if is_pool and (limits := pools.limits_under(pages, inf)):
+        if is_pool and (limits := pools.cgroup_limits_below(pages, inf)):
             return Unavailable("pool-limited", limits)
         return Unavailable("pool-empty" if is_pool else "memory-short", "SIGBUS while faulting in")
     how = f"exit status {status}" if status else "it ended before its input did"
@@ -217,7 +219,7 @@ def why_ended(status: int, stderr: str, pages: str) -> Unavailable:
     return Unavailable("kernel-crashed", f"{how}; {last[:200]}" if last else how)
 
 
-def lack(text: str) -> Unavailable:
+def lack_of_kernel(text: str) -> Unavailable:
     """Return what a kernel says that it lacks: {"reason": CODE, "detail": TEXT}."""
     try:
         said = json.loads(text)
@@ -226,7 +228,7 @@ def lack(text: str) -> Unavailable:
         reason, detail = "", text[:200]
     if reason == "thp-never" and not settings.has_thp():
         reason = "setting-absent"  # the program sees only that madvise is refused
-    if reason not in REASONS:
+    if reason not in REASON_TEXTS:
         return Unavailable("kernel-garbage", detail)
     return Unavailable(reason, detail)
 

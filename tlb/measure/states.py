@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.measure.store import Store
-from tlb.system.prose import listed
+from tlb.system.prose import list_in_words
 from tlb.system.reasons import Unavailable, if_available
 
 LEAST_DIGITS = 4  # of an id: fewer may be of another state tomorrow
@@ -24,9 +24,9 @@ LEAST_DIGITS = 4  # of an id: fewer may be of another state tomorrow
 def write_description(store: Store, machine: str, host: Host) -> None:
     """Write machine.json; keep the description of another state under that state's id first."""
     before = if_available(latest_description, store, machine)
-    if before is not None and hosts.state(before) != hosts.state(host):
+    if before is not None and hosts.state_digest(before) != hosts.state_digest(host):
         store.write_document(
-            machine, _document(hosts.state(before)), before.model_dump(mode="json")
+            machine, _document(hosts.state_digest(before)), before.model_dump(mode="json")
         )
     store.write_machine(machine, host.model_dump(mode="json"))
 
@@ -46,7 +46,7 @@ def description_of_state(store: Store, machine: str, state: str) -> Host:
     now = if_available(latest_description, store, machine)
     return (
         now
-        if now is not None and hosts.state(now) == state
+        if now is not None and hosts.state_digest(now) == state
         else _read(store, machine, _document(state))
     )
 
@@ -66,12 +66,14 @@ def chosen(store: Store, machine: str, name: str, there: Collection[str]) -> str
     if len(meant) > 1:
         raise Unavailable(
             "bad-parameter",
-            f"{machine}@{name[:80]} may be {listed(meant, 'or')}: name one by its digits",
+            f"{machine}@{name[:80]} may be {list_in_words(meant, 'or')}: name one by its digits",
         )
     if not meant:
         known = (
-            listed(
-                " ".join([state, *(f"({listed(names)})" for names in [called[state]] if names)])
+            list_in_words(
+                " ".join(
+                    [state, *(f"({list_in_words(names)})" for names in [called[state]] if names)]
+                )
                 for state in called
             )
             or "none"

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from tlb.measure import columns, earlier_layout
-from tlb.measure.columns import EXPERIMENTS
+from tlb.measure.columns import EXPERIMENTS_COLUMN
 from tlb.measure.record import NAME_PATTERN, Point, Record, point_id
 from tlb.measure.row_database import DATABASE_FILE, DATABASE_LOGS, RowDatabase
 from tlb.system import files
-from tlb.system.files import OPEN_FLAGS, disk_errors, lock
-from tlb.system.optional import Lazy
+from tlb.system.files import OPEN_FLAGS, disk_errors, lock_file
+from tlb.system.optional import LazyModule
 from tlb.system.reasons import Unavailable
 
 if TYPE_CHECKING:
@@ -31,12 +31,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow import parquet
 else:
-    pd, pa, parquet = Lazy("pandas"), Lazy("pyarrow"), Lazy("pyarrow.parquet")
+    pd, pa, parquet = LazyModule("pandas"), LazyModule("pyarrow"), LazyModule("pyarrow.parquet")
 
 MACHINE_ID = re.compile(r"[a-z0-9-]{1,64}")
 OWN_PREFIX = "own/"  # before a machine's id: of the rows measured here, as `tlb compare` names them
 RESERVED_IDS = {"this", "reference", "literature", "own"}  # cannot be a machine's id
-LACKING_POINTS = "lacking"  # the document of what this computer could not do; not published
+LACKING_POINTS_DOCUMENT = (
+    "lacking"  # the document of what this computer could not do; not published
+)
 PUBLISHED_ROWS = "rows.parquet"
 DOCUMENTS = "documents"
 # Descriptions of the machine in each of its states, and what is made from rows.
@@ -112,7 +114,7 @@ class Store:
         if table is None:
             return columns.rows_frame(own)
         if experiment:
-            is_asked = [experiment in asked for asked in table[EXPERIMENTS].to_pylist()]
+            is_asked = [experiment in asked for asked in table[EXPERIMENTS_COLUMN].to_pylist()]
             table = table.filter(pa.array(is_asked, pa.bool_()))
         published = columns.rows_of(table)
         parts = [part for part in (published, own) if len(part)] or [published]
@@ -136,7 +138,7 @@ class Store:
         """Return the records of a published file and the experiments that asked for each."""
         table = self._published(machine)
         return [
-            (columns.record_of(row), row[EXPERIMENTS])
+            (columns.record_of(row), row[EXPERIMENTS_COLUMN])
             for row in (table.to_pylist() if table is not None else ())
             if kernels is None or row["kernel"] in kernels
         ]
@@ -171,7 +173,9 @@ class Store:
         """Return each experiment with each of its kernels."""
         measured = {*self._database(machine).asked()}
         if (table := self._published(machine)) is not None:
-            pairs = zip(*(table[name].to_pylist() for name in (EXPERIMENTS, "kernel")), strict=True)
+            pairs = zip(
+                *(table[name].to_pylist() for name in (EXPERIMENTS_COLUMN, "kernel")), strict=True
+            )
             measured |= {(experiment, kernel) for asked, kernel in pairs for experiment in asked}
         return measured
 
@@ -246,10 +250,10 @@ class Store:
             path.parent.mkdir(parents=True, exist_ok=True)
             folder = os.open(path.parent, os.O_RDONLY | OPEN_FLAGS)
             try:
-                lock(folder)
+                lock_file(folder)
                 text = json.dumps(content, indent=2, sort_keys=True, allow_nan=False) + "\n"
                 if not path.is_file() or path.read_bytes() != text.encode():
-                    files.replace(path, text.encode())
+                    files.replace_file(path, text.encode())
             finally:
                 os.close(folder)
 

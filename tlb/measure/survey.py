@@ -17,13 +17,13 @@ import pandas as pd
 from tlb.machine.host import base_page_bytes, data_caches
 from tlb.measure import campaign, kernels, row_selection
 from tlb.measure.grid import octaves
-from tlb.measure.measuring_setup import Rig
+from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.prebuilt import compiler
 from tlb.measure.record import Layout, Order, Point
 from tlb.stats import geometry, geometry_curves
 from tlb.stats.steps import Knee
 from tlb.system.page_sizes import BASE, Pages
-from tlb.system.prose import listed
+from tlb.system.prose import list_in_words
 from tlb.system.reasons import Note, Unavailable
 
 NAME = "geometry"  # of the experiment
@@ -53,7 +53,7 @@ def repeats_of(point: Point) -> int:
 
 
 def measured(
-    rig: Rig,
+    rig: MeasuringSetup,
     pages: Pages,
     *,
     repeats: int = REPEATS,
@@ -86,7 +86,7 @@ def measured(
     return frame, _notes(lacking)
 
 
-def pieces(rig: Rig, pages: Pages) -> pd.DataFrame:
+def pieces(rig: MeasuringSetup, pages: Pages) -> pd.DataFrame:
     """The rows that splinter.judge() takes: one line to each 4 KiB, on base pages and on `pages`. A
     few seconds.
 
@@ -108,7 +108,7 @@ def _takes_c() -> None:
 
 
 def _run(
-    rig: Rig, points: list[Point], name: str, repeats: int, seconds: float = inf
+    rig: MeasuringSetup, points: list[Point], name: str, repeats: int, seconds: float = inf
 ) -> tuple[pd.DataFrame, dict[Point, Unavailable]]:
     """(all rows that there are now, why each point that is lacking is). No point is
     counted, and nothing tried again: the least of several leaves noise out."""
@@ -130,7 +130,7 @@ def _notes(lacking: Mapping[Point, Unavailable]) -> list[Note]:
         by_code.setdefault(why.code, []).append(point.layout)
     last = {why.code: why for why in lacking.values()}
     return [
-        Note(f"{listed(sorted({*layouts})).capitalize()} chases: {last[code]}", code)
+        Note(f"{list_in_words(sorted({*layouts})).capitalize()} chases: {last[code]}", code)
         for code, layouts in sorted(by_code.items())
     ]
 
@@ -250,9 +250,12 @@ def hanging(
             yield from (_point(pages, layout, n, stride, "random") for n in octaves(low, high, 6))
     most = round(found[0].first_high * 1.3)
     colliding = {n for n in (*range(2, 10), 12, 13, 16, 17, 24, 32, 48, 64) if n < most} | {most}
-    yield from (_point(pages, "spread", n, stride * geometry.WAY_STRIDE) for n in sorted(colliding))
+    yield from (
+        _point(pages, "spread", n, stride * geometry.COLLIDING_STRIDE_PAGES)
+        for n in sorted(colliding)
+    )
     try:
-        entries = geometry.infer(frame).levels[-1].entries.value
+        entries = geometry.infer_geometry(frame).levels[-1].entries.value
     except Unavailable:
         return
     for _, lines, apart in geometry_curves.walk_points(entries, stride, cache_bytes):

@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from tlb.machine.compiler import compiler
-from tlb.measure.build import FLAGS, KERNELS, build_folder
+from tlb.measure.build import COMPILER_FLAGS, KERNELS_FOLDER, build_folder
 from tlb.system import procfs
 from tlb.system.files import disk_errors
-from tlb.system.processes import run_whole
+from tlb.system.processes import run_in_own_session
 from tlb.system.reasons import Unavailable
 
 BUILD_LIMIT_S = 1800.0  # Go compiles its own library the first time; the machine may be busy
 
 # as everybody allocates; advised; from the pool of 2 MiB pages
-Variant = Literal["plain", "huge", "pool"]
+AllocationVariant = Literal["plain", "huge", "pool"]
 
 
 class Toolchain(NamedTuple):
@@ -48,7 +48,12 @@ class Toolchain(NamedTuple):
 # are put in later.
 TOOLCHAINS = {
     "c": Toolchain(
-        "C", "big_array.c", (), (*FLAGS, "-o", "@/big_array"), ("@/big_array",), "gcc libc6-dev"
+        "C",
+        "big_array.c",
+        (),
+        (*COMPILER_FLAGS, "-o", "@/big_array"),
+        ("@/big_array",),
+        "gcc libc6-dev",
     ),
     "rust": Toolchain(
         "Rust",
@@ -76,7 +81,7 @@ TOOLCHAINS = {
     ),
     "python": Toolchain("Python", "big_array.py", (), (), (sys.executable,), "python3"),
 }
-RUNTIME_SOURCES = KERNELS / "runtimes"
+RUNTIME_SOURCES = KERNELS_FOLDER / "runtimes"
 
 # Go neither reads a module nor asks the network for one or for a newer Go; the other settings would
 # change which pages a program gets behind its back.
@@ -106,14 +111,14 @@ _UNSET = {
 _JAVA_WARNS = ("-XX:+DisplayVMOutputToStderr", "-Xlog:disable", "-Xlog:all=warning:stderr")
 
 
-class Program(NamedTuple):
+class BuiltProgram(NamedTuple):
     """A built program; `toolchain` is the line by which the toolchain names itself."""
 
     language: str
     toolchain: str
     run: tuple[str, ...]
 
-    def command(self, variant: Variant, array_bytes: int) -> list[str]:
+    def command(self, variant: AllocationVariant, array_bytes: int) -> list[str]:
         """Return the command line. Java's heap is twice the array and 64 MiB, as a copying
         collector needs."""
         options = []
@@ -147,7 +152,9 @@ def run_tool(tool: Toolchain, command: Sequence[str], timeout_s: float) -> str:
     try:
         # no project's own settings (rust-toolchain.toml) hold there
         with tempfile.TemporaryDirectory() as nowhere:
-            done = run_whole(command, timeout=timeout_s, cwd=nowhere, env=clean_environment())
+            done = run_in_own_session(
+                command, timeout=timeout_s, cwd=nowhere, env=clean_environment()
+            )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unavailable("no-toolchain", tool.lacking(f"{name}: {type(error).__name__}")) from None
     lines = [
@@ -170,7 +177,7 @@ def run_tool(tool: Toolchain, command: Sequence[str], timeout_s: float) -> str:
     return lines[0] if lines else ""
 
 
-def in_folder(words: Sequence[str], folder: Path) -> list[str]:
+def words_in_folder(words: Sequence[str], folder: Path) -> list[str]:
     """Return words with the folder of what is built."""
     return [word.replace("@", str(folder), 1) if word.startswith("@") else word for word in words]
 
@@ -186,24 +193,24 @@ def compile_program(tool: Toolchain, source: Path, name: str) -> tuple[str, Path
         line, words = procfs.label(cc.version), (*cc.command, *tool.compile)
 
     def make(folder: Path) -> str:
-        return run_tool(tool, [*in_folder(words, folder), str(source)], BUILD_LIMIT_S)
+        return run_tool(tool, [*words_in_folder(words, folder), str(source)], BUILD_LIMIT_S)
 
     parts = [source.read_bytes(), *(word.encode() for word in (line, *words))]
     return line, build_once(name, parts, make)
 
 
-def build_program(language: str) -> Program:
+def build_program(language: str) -> BuiltProgram:
     """Return a program, compiled if necessary. Raises Unavailable as `compile_program` does."""
     tool = TOOLCHAINS[language]
     source = RUNTIME_SOURCES / tool.source
     if language == "python":
         packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "numba"))
         line = f"Python {platform.python_version()}, {packages}"
-        return Program(language, line, (*tool.run, str(source)))
+        return BuiltProgram(language, line, (*tool.run, str(source)))
     if language == "java" and shutil.which("java") is None:
         raise Unavailable("no-toolchain", tool.lacking("java"))
     line, folder = compile_program(tool, source, f"runtime-{language}")
-    return Program(language, line, tuple(in_folder(tool.run, folder)))
+    return BuiltProgram(language, line, tuple(words_in_folder(tool.run, folder)))
 
 
 def build_once(name: str, parts: Sequence[bytes], make: Callable[[Path], object]) -> Path:

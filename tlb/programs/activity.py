@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeVar
 from tlb.system import procfs
 from tlb.system.page_sizes import BASE
 from tlb.system.reasons import Unavailable
-from tlb.system.smaps import Mapping, of_process, unreadable
+from tlb.system.smaps import Mapping, mappings_of_process, unreadable_process
 from tlb.system.units import page_name
 
 PROC = Path("/proc")
@@ -32,7 +32,7 @@ Found = TypeVar("Found")
 ProcessMappings = list[tuple[int, list[Mapping]]]  # PIDs with their mappings
 
 
-class Used(NamedTuple):
+class ProcessUsage(NamedTuple):
     """What a process with its threads has used: faults, and CPU time in s."""
 
     minor_faults: int = 0
@@ -44,22 +44,22 @@ class Used(NamedTuple):
     def cpu_s(self) -> float:
         return self.user_s + self.kernel_s
 
-    def _with(self, other: Used, sign: int) -> Used:
-        return Used(
+    def _with(self, other: ProcessUsage, sign: int) -> ProcessUsage:
+        return ProcessUsage(
             self.minor_faults + sign * other.minor_faults,
             self.major_faults + sign * other.major_faults,
             self.user_s + sign * other.user_s,
             self.kernel_s + sign * other.kernel_s,
         )
 
-    def __add__(self, other: Used) -> Used:  # type: ignore[override]
+    def __add__(self, other: ProcessUsage) -> ProcessUsage:  # type: ignore[override]
         return self._with(other, 1)
 
-    def __sub__(self, other: Used) -> Used:
+    def __sub__(self, other: ProcessUsage) -> ProcessUsage:
         return self._with(other, -1)
 
 
-class Sample(NamedTuple):
+class ActivitySample(NamedTuple):
     """What processes touched in a window. took_s: for clearing and reading, while they may wait.
     mapped: bytes by page size, a key of PAGES or page_name. active_bytes: touched, in whole pages
     as they are mapped; of it on huge pages at least huge_least and at most huge_most, because
@@ -78,7 +78,7 @@ class Sample(NamedTuple):
     huge_least: int
     huge_most: int
     at_s: float = 0.0
-    used: Used = Used()
+    used: ProcessUsage = ProcessUsage()
     cpu_share: float = 0.0
 
     @property
@@ -86,11 +86,11 @@ class Sample(NamedTuple):
         return sum(self.mapped.values())
 
 
-def used(pid: int, proc: Path = PROC) -> Used:
+def used(pid: int, proc: Path = PROC) -> ProcessUsage:
     """Return what a process has used so far. Raises Unavailable("process-gone")."""
     stat = _stat(pid, proc)
     tick_s = 1 / os.sysconf("SC_CLK_TCK")
-    return Used(int(stat[7]), int(stat[9]), int(stat[11]) * tick_s, int(stat[12]) * tick_s)
+    return ProcessUsage(int(stat[7]), int(stat[9]), int(stat[11]) * tick_s, int(stat[12]) * tick_s)
 
 
 def check(pid: int, proc: Path = PROC) -> None:
@@ -101,12 +101,12 @@ def check(pid: int, proc: Path = PROC) -> None:
     if not all((proc / str(pid) / name).exists() for name in ("smaps", "clear_refs")):
         raise Unavailable("no-referenced", f"/proc/{pid} has no smaps or clear_refs")
     _clear(pid, b"", proc)
-    of_process(pid, proc)
+    mappings_of_process(pid, proc)
 
 
 def sample(
     pids: Iterable[int], window_s: float, wait: Callable[[float], object], proc: Path = PROC
-) -> tuple[Sample, ProcessMappings]:
+) -> tuple[ActivitySample, ProcessMappings]:
     """Clear the bits, wait, and read them; without processes that end meanwhile. Raises
     Unavailable: process-gone, process-denied or smaps-unread if none can be read."""
     failed: list[Unavailable] = []
@@ -126,7 +126,7 @@ def sample(
     if cleared:
         wait(window_s)
     begin = time.monotonic()
-    read = each(lambda pid: (of_process(pid, proc), _table_bytes(pid, proc)), cleared)
+    read = each(lambda pid: (mappings_of_process(pid, proc), _table_bytes(pid, proc)), cleared)
     took_s += time.monotonic() - begin
     unread = [why for why in failed if why.code != "process-gone"]
     if not read:
@@ -146,7 +146,7 @@ def reading_s(pids: Iterable[int], proc: Path = PROC) -> float:
     begin = time.monotonic()
     for pid in pids:
         with contextlib.suppress(Unavailable):
-            of_process(pid, proc)
+            mappings_of_process(pid, proc)
     return time.monotonic() - begin
 
 
@@ -155,7 +155,7 @@ def summed(
     window_s: float,
     took_s: float,
     unread: dict[str, int] | None = None,
-) -> Sample:
+) -> ActivitySample:
     """Return the sum over processes, each with its mappings and the bytes of its page tables. A
     page that two of them share counts twice."""
     every = [mapping for found, _ in read for mapping in found]
@@ -165,7 +165,7 @@ def summed(
         if m.pool_bytes:
             name = page_name(m.page_bytes)
             mapped[name] = mapped.get(name, 0) + m.pool_bytes
-    return Sample(
+    return ActivitySample(
         window_s,
         took_s,
         len(read),
@@ -198,7 +198,7 @@ def _clear(pid: int, value: bytes, proc: Path) -> None:
             if value:
                 file.write(value)
     except OSError as error:
-        raise unreadable(pid, error) from None
+        raise unreadable_process(pid, error) from None
 
 
 # --- samples of the program at work, and those of its start-up
@@ -208,7 +208,7 @@ _FAR_LESS = 1.5  # so many times less than before is another phase, and no scatt
 _AS_BUSY = 0.5  # of the CPU time a second: a program that idles touches less in any phase
 
 
-def after_start(samples: Sequence[Sample]) -> list[Sample]:
+def samples_after_start(samples: Sequence[ActivitySample]) -> list[ActivitySample]:
     """Return the samples of the program at work, in order. A start-up takes at most the first half
     of the time, so the later half always stays.
 
@@ -220,7 +220,7 @@ def after_start(samples: Sequence[Sample]) -> list[Sample]:
     middle_s = (samples[0].at_s + samples[-1].at_s) / 2
     later = [sample.resident_bytes for sample in samples if sample.at_s >= middle_s]
     level = median_high(later)
-    after = list[Sample]()  # the later samples but for those that another one outdoes
+    after = list[ActivitySample]()  # the later samples but for those that another one outdoes
     for n in range(len(samples) - 1, -1, -1):
         sample = samples[n]
         is_resized = not level / _RESIZED <= sample.resident_bytes <= level * _RESIZED
@@ -231,7 +231,7 @@ def after_start(samples: Sequence[Sample]) -> list[Sample]:
     return [*samples]
 
 
-def contradiction(samples: Sequence[Sample]) -> tuple[float, float] | None:
+def contradicting_windows(samples: Sequence[ActivitySample]) -> tuple[float, float] | None:
     """Return two windows in s, of which the longer touched far less, so that the samples are of
     several phases; None without any."""
     for sample in samples:
@@ -241,7 +241,7 @@ def contradiction(samples: Sequence[Sample]) -> tuple[float, float] | None:
     return None
 
 
-def _outdoes(one: Sample, other: Sample) -> bool:
+def _outdoes(one: ActivitySample, other: ActivitySample) -> bool:
     """Whether one sample is as long and as busy as the other and touches as much, so that it is the
     stronger evidence of what later windows touch."""
     return (
@@ -251,7 +251,7 @@ def _outdoes(one: Sample, other: Sample) -> bool:
     )
 
 
-def _is_contradicted(sample: Sample, others: Sequence[Sample]) -> bool:
+def _is_contradicted(sample: ActivitySample, others: Sequence[ActivitySample]) -> bool:
     """Whether a sample touches far more than all others of windows as long or longer in which the
     program was as busy."""
     comparable = [

@@ -18,14 +18,14 @@ from typing import Any
 
 from tlb.programs import collapse, snapshots
 from tlb.programs.collapse import Collapsed
-from tlb.programs.guard import guarded
+from tlb.programs.guard import guard_running
 from tlb.programs.levers import LEVERS
-from tlb.programs.runs import Run, run
+from tlb.programs.runs import ProgramRun, run_program
 from tlb.programs.snapshots import Snapshot
 from tlb.programs.text import sentences
-from tlb.programs.trial import LEAST_LIMIT_S, SNAPSHOT_SHARE, Aim
-from tlb.programs.trial_report import huge_share, pages_document
-from tlb.programs.watch import Target, attached
+from tlb.programs.trial import MIN_RUN_TIMEOUT_S, SNAPSHOT_SHARE, TrialAim
+from tlb.programs.trial_report import huge_share_words, pages_document
+from tlb.programs.watch import WatchedProgram, attached_program
 from tlb.stats.intervals import Interval, median_interval
 from tlb.system.processes import descendants
 from tlb.system.reasons import Unavailable
@@ -40,9 +40,9 @@ class Comparison:
     and after the last window. ended: why it stopped early, or ""."""
 
     pid: int
-    aim: Aim
-    runs_before: list[Run] = field(default_factory=list)
-    runs_after: list[Run] = field(default_factory=list)
+    aim: TrialAim
+    runs_before: list[ProgramRun] = field(default_factory=list)
+    runs_after: list[ProgramRun] = field(default_factory=list)
     memory: list[Snapshot] = field(default_factory=list)
     collapsed: Collapsed | None = None
     thp_disabled: bool = False
@@ -68,9 +68,9 @@ class Comparison:
 
 
 def check(pid: int) -> None:
-    """Raise Unavailable if a process cannot be measured so: what `attached` raises, pid-refused,
+    """Raise Unavailable if a process cannot be measured so: what `attached_program` raises, pid-refused,
     no-collapse, collapse-denied."""
-    with attached(pid):
+    with attached_program(pid):
         if pid == os.getpid() or os.getpid() in descendants(pid):
             raise Unavailable("pid-refused", f"{pid} is this command, or has started it")
     collapse.check()
@@ -79,18 +79,18 @@ def check(pid: int) -> None:
 
 
 def compare(
-    pid: int, aim: Aim, tell: Callable[[Comparison], None] = lambda comparison: None
+    pid: int, aim: TrialAim, tell: Callable[[Comparison], None] = lambda comparison: None
 ) -> Comparison:
     """Measure a process before and after collapsing; `tell` is called after each window. If the
     process ends after collapsing, or the time is over, or Ctrl-C is pressed after the first window,
     the windows before it stay.
 
-    Raises Unavailable: what `check`, `run` and `Aim.checked` raise."""
+    Raises Unavailable: what `check`, `run_program` and `Aim.checked` raise."""
     check(pid)
     comparison = Comparison(pid, aim, thp_disabled=snapshots.process_has_no_thp(pid))
     begin = time.monotonic()
     end_s = begin + aim.minutes * 60
-    with guarded(), attached(pid) as target:
+    with guard_running(), attached_program(pid) as target:
         _window(aim, end_s)  # does not count: the command itself is still read from a disk
         half_s = (time.monotonic() + end_s) / 2
         try:
@@ -113,10 +113,10 @@ def compare(
 
 def _fill(
     comparison: Comparison,
-    side: list[Run],
+    side: list[ProgramRun],
     until_s: float,
     end_s: float,
-    target: Target,
+    target: WatchedProgram,
     tell: Callable[[Comparison], None],
 ) -> None:
     """Measure one window at least, none that would end after until_s of the monotonic clock, and at
@@ -130,16 +130,16 @@ def _fill(
         tell(comparison)
 
 
-def _check_runs(target: Target) -> None:
+def _check_runs(target: WatchedProgram) -> None:
     if target.ended(0):
         raise Unavailable("process-gone", f"process {target.pid} ended meanwhile")
 
 
-def _window(aim: Aim, end_s: float) -> Run:
-    done = run(
+def _window(aim: TrialAim, end_s: float) -> ProgramRun:
+    done = run_program(
         aim.command,
         LEVERS["none"],
-        limit_s=max(end_s - time.monotonic(), LEAST_LIMIT_S),
+        limit_s=max(end_s - time.monotonic(), MIN_RUN_TIMEOUT_S),
         share=SNAPSHOT_SHARE,
         conditions=aim.conditions,
     )
@@ -182,7 +182,7 @@ def rows(comparison: Comparison) -> list[tuple[str, str, str]]:
 
     return [
         row(aim.value_name, aim.format, medians),
-        row("on huge pages", huge_share, memory),
+        row("on huge pages", huge_share_words, memory),
         row("resident", lambda each: format_size(each.pages.resident_bytes), memory),
         row("page tables", lambda each: format_size(each.table_bytes), memory),
     ]

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from tlb.machine.memory import cgroup_limits
 from tlb.programs.executable import why_no_start
-from tlb.programs.guard import watched_over
+from tlb.programs.guard import watched_by_guard
 from tlb.system import processes
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_size
@@ -35,7 +35,7 @@ _GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{2,3})*,\d{3}(\.\d*)?(e[+-]?\d+)?",
 _DECIMAL = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+(e[+-]?\d+)?", re.IGNORECASE)
 
 
-class Written(NamedTuple):
+class OutputDigest(NamedTuple):
     """What a program wrote to a stream. digest_of_words: without digits, which times and addresses
     do not change."""
 
@@ -44,7 +44,7 @@ class Written(NamedTuple):
     digest_of_words: str
 
 
-class Number(NamedTuple):
+class PrintedNumber(NamedTuple):
     """A printed number by both meanings of a comma: between thousands (1,250 is 1250), and before
     decimals (1.25). is_decimal: whether the output has a number of the second kind alone, as 0,25."""
 
@@ -53,7 +53,7 @@ class Number(NamedTuple):
     is_decimal: bool = False
 
 
-class Stream:
+class ProgramOutput:
     """An output of a program: hashed, counted, and dropped except for its beginning and its end.
     is_shown: whether it is copied to this process's stderr."""
 
@@ -81,8 +81,8 @@ class Stream:
         return len(chunk)
 
     @property
-    def written(self) -> Written:
-        return Written(self.size_bytes, self._all.hexdigest(), self._words.hexdigest())
+    def written(self) -> OutputDigest:
+        return OutputDigest(self.size_bytes, self._all.hexdigest(), self._words.hexdigest())
 
     @property
     def kept(self) -> tuple[str, str]:
@@ -93,7 +93,9 @@ class Stream:
     def last_lines(self) -> str:
         return "\n".join(self.kept[0].splitlines()[-_SHOWN_LINES:])
 
-    def number(self, metric: re.Pattern[str], quantile: float | None = None) -> Number | None:
+    def number(
+        self, metric: re.Pattern[str], quantile: float | None = None
+    ) -> PrintedNumber | None:
         """Return the last number in the pattern's group, from the end or else the beginning; or a
         quantile of all numbers there, None if not all of the output was kept."""
         for kept in self.kept[: 1 if quantile else 2]:
@@ -102,23 +104,23 @@ class Stream:
                 continue
             grouped, decimal, are_decimal = zip(*numbers, strict=True)
             if quantile is None:
-                return Number(grouped[-1], decimal[-1], any(are_decimal))
+                return PrintedNumber(grouped[-1], decimal[-1], any(are_decimal))
             place = ceil(quantile * len(numbers)) - 1
-            return Number(sorted(grouped)[place], sorted(decimal)[place], any(are_decimal))
+            return PrintedNumber(sorted(grouped)[place], sorted(decimal)[place], any(are_decimal))
         return None
 
 
-def _numbers(metric: re.Pattern[str], text: str) -> Iterator[Number]:
+def _numbers(metric: re.Pattern[str], text: str) -> Iterator[PrintedNumber]:
     for found in metric.finditer(text):
         with contextlib.suppress(ValueError, AttributeError):  # AttributeError: an empty group
             yield parsed_number(found[1].strip())
 
 
-def parsed_number(text: str) -> Number:
+def parsed_number(text: str) -> PrintedNumber:
     """Return a number by both meanings of its comma, which are equal unless it fits both. Raises
     ValueError for what is no number."""
     if "," not in text:
-        return Number(float(text), float(text))
+        return PrintedNumber(float(text), float(text))
     readings = []
     if _GROUPED.fullmatch(text):
         readings.append(float(text.replace(",", "")))
@@ -126,7 +128,7 @@ def parsed_number(text: str) -> Number:
         readings.append(float(text.replace(".", "").replace(",", ".")))
     if not readings:
         raise ValueError(f"{text} is no number")
-    return Number(readings[0], readings[-1], not _GROUPED.fullmatch(text))
+    return PrintedNumber(readings[0], readings[-1], not _GROUPED.fullmatch(text))
 
 
 @contextlib.contextmanager
@@ -161,7 +163,7 @@ def started(
         raise Unavailable("program-missing", f"{command[0]}: {why}") from None
     processes.end_first(child.pid)  # and not the command that reports it
     try:
-        with watched_over(child.pid):
+        with watched_by_guard(child.pid):
             yield child
     finally:
         for pipe in filter(None, (child.stdout, child.stderr)):
@@ -180,12 +182,12 @@ def signal_words(status: int) -> str:
     return ", ".join([name, *(f"{file} is {format_size(most)}" for file, most in limits.items())])
 
 
-def streams_of(child: subprocess.Popen[bytes], are_shown: bool = False) -> list[Stream]:
+def streams_of(child: subprocess.Popen[bytes], are_shown: bool = False) -> list[ProgramOutput]:
     pipes = [pipe for pipe in (child.stdout, child.stderr) if pipe]
-    return [Stream(pipe.fileno(), are_shown) for pipe in pipes]
+    return [ProgramOutput(pipe.fileno(), are_shown) for pipe in pipes]
 
 
-def drain(pid: int, streams: list[Stream], limit_s: float) -> None:
+def drain(pid: int, streams: list[ProgramOutput], limit_s: float) -> None:
     """Read streams until the process ends. Raises Unavailable("program-endless") at limit_s of the
     monotonic clock."""
     with selectors.DefaultSelector() as waiting, pidfd(pid) as ended:
@@ -203,7 +205,7 @@ def drain(pid: int, streams: list[Stream], limit_s: float) -> None:
                     waiting.unregister(key.fd)
 
 
-def read_rest(streams: list[Stream]) -> None:
+def read_rest(streams: list[ProgramOutput]) -> None:
     """Read what is still in the pipes of a program that has ended."""
     for stream in streams:
         while stream.read() > 0:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tlb.system import procfs
 from tlb.system.processes import collapse_range, error_name, refused_calls
 from tlb.system.reasons import Unavailable
-from tlb.system.smaps import of_process
+from tlb.system.smaps import mappings_of_process
 
 _PROC = Path("/proc")
 _HUGE = Path("/sys/kernel/mm/transparent_hugepage")
@@ -69,7 +69,7 @@ def collapse(pid: int, huge_bytes: int, stop: Event) -> tuple[int, set[str]]:
         return 0, errors
     before = _anonymous_huge_bytes(pid)
     try:
-        for mapping in of_process(pid, _PROC):
+        for mapping in mappings_of_process(pid, _PROC):
             if not mapping.private_anonymous or mapping.resident_bytes <= mapping.huge_bytes:
                 continue
             first = -(-mapping.start // huge_bytes) * huge_bytes

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-from tlb.system.processes import PROBE_S, run_whole
+from tlb.system.processes import PROBE_TIMEOUT_S, run_in_own_session
 from tlb.system.reasons import Unavailable
 
 # elf.h. PT_INTERP names the loader of a dynamically linked program.
@@ -116,9 +116,9 @@ def is_static(head: bytes) -> bool:
     return bool(kinds) and _PT_INTERP not in kinds
 
 
-def line_before(path: str, offset: int) -> tuple[str, str, int]:
-    """Return the line of the instruction before a place in a file, as `line_of` does."""
-    return line_of(path, hex(address_of(path, offset) - 1))
+def source_line_before(path: str, offset: int) -> tuple[str, str, int]:
+    """Return the line of the instruction before a place in a file, as `source_line_of` does."""
+    return source_line_of(path, hex(address_of(path, offset) - 1))
 
 
 def address_of(path: str, offset: int) -> int:
@@ -136,11 +136,13 @@ def address_of(path: str, offset: int) -> int:
 
 
 @lru_cache(maxsize=1024)
-def line_of(path: str, address: str) -> tuple[str, str, int]:
+def source_line_of(path: str, address: str) -> tuple[str, str, int]:
     """Return function, file and line at an address of a file as addr2line knows them; "" and 0 for
     what it does not know."""
     try:
-        done = run_whole(["addr2line", "-Cf", "-e", path, address], timeout=PROBE_S)
+        done = run_in_own_session(
+            ["addr2line", "-Cf", "-e", path, address], timeout=PROBE_TIMEOUT_S
+        )
     except (OSError, subprocess.TimeoutExpired):
         return "", "", 0
     function, _, place = done.stdout.strip().partition("\n")

@@ -31,8 +31,8 @@ _guards: list[IO[bytes]] = []
 
 
 @contextlib.contextmanager
-def guarded() -> Iterator[None]:
-    """Keep a guard running meanwhile: programs inside `watched_over` are killed if this process
+def guard_running() -> Iterator[None]:
+    """Keep a guard running meanwhile: programs inside `watched_by_guard` are killed if this process
     ends without ending them."""
     with subprocess.Popen(
         [sys.executable, "-m", __name__],
@@ -52,7 +52,7 @@ def guarded() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def watched_over(pid: int) -> Iterator[None]:
+def watched_by_guard(pid: int) -> Iterator[None]:
     """Have the guard, where there is one, kill a program that was started with a session of its
     own."""
     _tell(f"+{pid}")

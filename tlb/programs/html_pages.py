@@ -12,10 +12,10 @@ import pandas as pd
 from markupsafe import Markup
 
 from tlb.programs.trial import Trial
-from tlb.programs.trial_report import remarks, rows, verdict_sentence
-from tlb.programs.where.report import Report
+from tlb.programs.trial_report import trial_remarks, trial_table_rows, verdict_sentence
+from tlb.programs.where.report import WhereReport
 from tlb.report import standalone
-from tlb.report.render import MUTED, PALETTE, Figure, join
+from tlb.report.render import MUTED_COLOUR, PALETTE, Figure, join_html
 from tlb.system.units import format_size
 
 _HEIGHT_PX = 220
@@ -37,7 +37,9 @@ def trial_figure(trial: Trial) -> Figure:
     y = alt.Y("ratio:Q", title="with over without", scale=alt.Scale(zero=False))
     band = pd.DataFrame({"low": [ratio.low], "high": [ratio.high], "ratio": [ratio.value]})
     interval = alt.Chart(band).mark_rect(opacity=0.2, color=PALETTE[0])
-    equal = alt.Chart(pd.DataFrame({"ratio": [1.0]})).mark_rule(strokeDash=[4, 4], color=MUTED)
+    equal = alt.Chart(pd.DataFrame({"ratio": [1.0]})).mark_rule(
+        strokeDash=[4, 4], color=MUTED_COLOUR
+    )
     points = alt.Chart(pairs).mark_point(color=PALETTE[0])
     chart = alt.layer(
         interval.encode(y=alt.Y("low:Q", scale=alt.Scale(zero=False)), y2="high:Q"),
@@ -55,7 +57,7 @@ def trial_figure(trial: Trial) -> Figure:
 def trial_page(trial: Trial) -> str:
     """Return the page as HTML."""
     aim = trial.aim
-    table = pd.DataFrame(rows(trial), columns=["", *aim.sides])
+    table = pd.DataFrame(trial_table_rows(trial), columns=["", *aim.sides])
     driven = Markup(", driven by <code>{}</code>")
     body = _BODY.format(
         verdict=trial.verdict.capitalize(),
@@ -64,7 +66,7 @@ def trial_page(trial: Trial) -> str:
         does=aim.lever.does,
         against="" if aim.against.name == "none" else f", against {aim.against.does}",
         sentence=verdict_sentence(trial),
-        remarks=standalone.paragraphs(remarks(trial)),
+        remarks=standalone.paragraphs(trial_remarks(trial)),
         figure=standalone.figure(trial_figure(trial) if trial.pairs else None, _PAIRS_CAPTION),
         table=standalone.table(table),
     )
@@ -106,10 +108,10 @@ def flame_graph(walks: Counter[tuple[str, str, str]]) -> Markup:
     return Markup(
         '<figure><svg viewBox="0 0 {} {}" width="100%" role="img" aria-label="Flame graph">{}</svg>'
         "<figcaption>{}</figcaption></figure>"
-    ).format(_WIDTH, height, join(_BOX, boxes), _CAPTION)
+    ).format(_WIDTH, height, join_html(_BOX, boxes), _CAPTION)
 
 
-def where_page(made: Report) -> str:
+def where_page(made: WhereReport) -> str:
     """Return the page as HTML."""
     verdict, *sentences = made.sentences()
     tables = made.tables()
@@ -125,7 +127,7 @@ def where_page(made: Report) -> str:
         (heading, standalone.table(pd.DataFrame(rows, columns=head)))
         for heading, (head, rows) in tables.items()
     ]
-    body = join("<h1>{}</h1><p><code>{}</code></p>", [(verdict, shlex.join(made.command))])
-    body += standalone.paragraphs(sentences) + join("<pre>{}</pre>", made.commands())
-    body += flame_graph(made.found.stacks()) + join("<h2>{}</h2>{}", shown)
+    body = join_html("<h1>{}</h1><p><code>{}</code></p>", [(verdict, shlex.join(made.command))])
+    body += standalone.paragraphs(sentences) + join_html("<pre>{}</pre>", made.commands())
+    body += flame_graph(made.found.stacks()) + join_html("<h2>{}</h2>{}", shown)
     return standalone.page(f"tlb where: {made.command[0]}", body)

@@ -17,7 +17,7 @@ from threading import Event
 
 from tlb.machine import changed_settings, pools
 from tlb.machine.settings import check_thp
-from tlb.measure.build import library
+from tlb.measure.build import preload_library
 from tlb.programs import collapse, snapshots
 from tlb.system import procfs
 from tlb.system.processes import without_thp
@@ -43,7 +43,7 @@ _JEMALLOC = ("MALLOC_CONF", "_RJEM_MALLOC_CONF", "JE_MALLOC_CONF")
 
 
 @dataclass(frozen=True)
-class Variable:
+class LeverVariable:
     """An environment variable. separator: its value follows the old one; "": it replaces it."""
 
     name: str
@@ -55,8 +55,8 @@ class Variable:
         return f"{before}{self.separator}{self.value}" if before and self.separator else self.value
 
 
-def _tunables(value: str) -> tuple[Variable]:
-    return (Variable("GLIBC_TUNABLES", value, ":"),)
+def _tunables(value: str) -> tuple[LeverVariable]:
+    return (LeverVariable("GLIBC_TUNABLES", value, ":"),)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Lever:
     name: str
     does: str
     check: Callable[[], object] = lambda: None
-    variables: tuple[Variable, ...] = ()
+    variables: tuple[LeverVariable, ...] = ()
     preload: Path | None = None
     starting: Callable[[], AbstractContextManager[object]] = nullcontext
     setting: Callable[[], AbstractContextManager[object]] = nullcontext
@@ -98,7 +98,7 @@ def _preloaded(source: Path | None) -> Iterator[Mapping[str, str]]:
     if source is None:
         yield {}
         return
-    shim = library(source)
+    shim = preload_library(source)
     with tempfile.TemporaryDirectory(prefix="tlb-try-") as folder:
         if set(" :") & set(str(shim)):
             link = Path(folder) / shim.name
@@ -140,14 +140,14 @@ def _pool_filled(root: Path = Path("/")) -> None:
         raise Unavailable("page-size-unsupported", "this Linux kernel has no pool of huge pages")
     if not pools.available(page, root):
         raise Unavailable("pool-empty", page)
-    if limits := pools.limits_under(page, parse_size(page), root):
+    if limits := pools.cgroup_limits_below(page, parse_size(page), root):
         raise Unavailable("pool-limited", limits)
 
 
 def pool_limits() -> str:
     """Return in words what the cgroup allows a program that takes pages of the pool, "" without
     limits."""
-    return pools.limits_under(pools.default_page(), inf)
+    return pools.cgroup_limits_below(pools.default_page(), inf)
 
 
 def _size_allowed(root: Path = Path("/")) -> None:
@@ -232,31 +232,31 @@ LEVERS: dict[str, Lever] = {
             "a JVM's heap on transparent huge pages (ZGC's, which is shared memory, only with "
             "shmem_enabled at advise)",
             _thp_allowed,
-            (Variable("JAVA_TOOL_OPTIONS", "-XX:+UseTransparentHugePages", " "),),
+            (LeverVariable("JAVA_TOOL_OPTIONS", "-XX:+UseTransparentHugePages", " "),),
         ),
         Lever(
             "jvm-pool",
             "a JVM's heap on the pool of huge pages",
             _pool_filled,
-            (Variable("JAVA_TOOL_OPTIONS", "-XX:+UseLargePages", " "),),
+            (LeverVariable("JAVA_TOOL_OPTIONS", "-XX:+UseLargePages", " "),),
             takes_pool=True,
         ),
         Lever(
             "jemalloc",
             "huge pages requested by jemalloc",
             _thp_allowed,
-            tuple(Variable(name, "thp:always", ",") for name in _JEMALLOC),
+            tuple(LeverVariable(name, "thp:always", ",") for name in _JEMALLOC),
         ),
         Lever(
             "node-text",
             "the code of Node.js itself on huge pages",
             _thp_allowed,
-            (Variable("NODE_OPTIONS", "--use-largepages=silent", " "),),
+            (LeverVariable("NODE_OPTIONS", "--use-largepages=silent", " "),),
         ),
         Lever(
             "numpy-off",
             "NumPy no longer requesting huge pages",
-            variables=(Variable("NUMPY_MADVISE_HUGEPAGE", "0"),),
+            variables=(LeverVariable("NUMPY_MADVISE_HUGEPAGE", "0"),),
         ),
     )
 }
@@ -271,7 +271,7 @@ def lever(name: str, settings: list[str], option: str = "--lever") -> Lever:
             if not re.match("[^=]+=", setting):
                 raise Unavailable("bad-parameter", f"--env takes NAME=VALUE, not '{setting}'")
         pairs = [setting.partition("=") for setting in settings]
-        variables = tuple(Variable(variable, value) for variable, _, value in pairs)
+        variables = tuple(LeverVariable(variable, value) for variable, _, value in pairs)
         return Lever("env", " ".join(settings), variables=variables)
     if name not in LEVERS:
         raise Unavailable("bad-parameter", f"{option} is one of {', '.join(LEVERS)}, not '{name}'")
@@ -285,7 +285,7 @@ def sites_lever(sites: Iterable[str]) -> Lever:
     that does so, all are those of glibc's malloc."""
     chosen, preload = (
         ",".join(sites),
-        SITES_LIBRARY if if_available(library, SITES_LIBRARY) else None,
+        SITES_LIBRARY if if_available(preload_library, SITES_LIBRARY) else None,
     )
     heaps = LEVERS["advise" if chosen and not preload else "advise-control"]
     return Lever(
@@ -293,8 +293,8 @@ def sites_lever(sites: Iterable[str]) -> Lever:
         f"huge pages requested for {chosen or 'no allocation'}",
         variables=(
             *heaps.variables,
-            Variable("TLB_ONLY", chosen),
-            Variable("NUMPY_MADVISE_HUGEPAGE", "0"),  # else NumPy advises its arrays itself
+            LeverVariable("TLB_ONLY", chosen),
+            LeverVariable("NUMPY_MADVISE_HUGEPAGE", "0"),  # else NumPy advises its arrays itself
         ),
         preload=preload,
     )

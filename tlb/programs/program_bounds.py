@@ -16,9 +16,9 @@ from statistics import median
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from tlb.stats import curves
-from tlb.stats.curves import Curve, select
+from tlb.stats.curves import Curve, select_rows
 from tlb.stats.intervals import NO_REPEATS, Interval
-from tlb.system.page_sizes import BASE, LARGE
+from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS
 from tlb.system.reasons import Unavailable, required
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 # of two such is of neither. One point between two others decides nothing.
 _NEIGHBOURS = 3
 
-Tread = Literal["first level", "second level", "beyond"]
+TlbLevelName = Literal["first level", "second level", "beyond"]
 
 
-def tread(pages: float, entries: Sequence[int]) -> Tread:
+def tlb_level_holding(pages: float, entries: Sequence[int]) -> TlbLevelName:
     """Return the level that holds so many pages, given the entries of each level, ascending. A
     single known level is the last. Raises Unavailable("no-geometry") if no level is known."""
     first = required(entries, "no level is known for such pages", "no-geometry")[0]
@@ -40,10 +40,10 @@ def tread(pages: float, entries: Sequence[int]) -> Tread:
     return "first level" if pages <= first and len(entries) > 1 else "second level"
 
 
-Points = list[tuple[float, Interval]]  # a curve without pandas: x, ascending, and the estimate
+CurvePoints = list[tuple[float, Interval]]  # a curve without pandas: x, ascending, and the estimate
 
 
-def bracket(points: Points, x: float) -> Interval:
+def bracket(points: CurvePoints, x: float) -> Interval:
     """Return the estimate at any x: interpolated in log x between its neighbours, with the lower of
     their lower bounds and the higher of their upper ones; outside the curve that of the nearest
     end.
@@ -64,7 +64,7 @@ def bracket(points: Points, x: float) -> Interval:
     )
 
 
-def smoothed(curve: Curve) -> Points:
+def smoothed(curve: Curve) -> CurvePoints:
     """Return the curve with each value and bound the median of three neighbours."""
     points = [*curve]
 
@@ -100,22 +100,22 @@ class Gain(NamedTuple):
     measured_pages: int
 
 
-class Prices(NamedTuple):
+class TranslationPrices(NamedTuple):
     """What a machine's rows say of translation. loads: the price of a far load in ns over pages, by
     page size. ratios: the time with large pages over that with base pages. large: which large pages;
     "" for none."""
 
-    loads: dict[str, Points]
-    ratios: Points
+    loads: dict[str, CurvePoints]
+    ratios: CurvePoints
     large: str
 
     @classmethod
-    def of(cls, rows: pd.DataFrame) -> Prices:
+    def of(cls, rows: pd.DataFrame) -> TranslationPrices:
         """rows: of `page_chase`, spread and packed (columns of Store.load)."""
-        chase = select(rows, kernel="page_chase", order="cycle", stride_pages=1)
+        chase = select_rows(rows, kernel="page_chase", order="cycle", stride_pages=1)
         measured = set(chase["pages"])
         loads = {pages: smoothed(curves.price(chase, pages=pages)) for pages in measured}
-        large = next((pages for pages in reversed(LARGE) if pages in measured), "")
+        large = next((pages for pages in reversed(HUGE_PAGE_KINDS) if pages in measured), "")
         if not large or BASE not in measured:
             return cls(loads, [], large)
         ratios = curves.spread(chase, pages=large) / curves.spread(chase, pages=BASE)

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from tlb.programs.watch import Watched
+from tlb.programs.watch import WatchState
 from tlb.system.reasons import Unavailable
 
 _LOOPBACK = "127.0.0.1"
 _MOST_PORT = 65535
 
 
-def metrics(watched: Watched | None) -> str:
+def metrics(watched: WatchState | None) -> str:
     """Return the metrics; none before a first sample. Sizes are in bytes, times in seconds."""
     if not watched or not watched.samples:
         return ""
@@ -52,11 +52,11 @@ def parsed_address(address: str) -> tuple[str, int]:
 
 
 @contextmanager
-def serving(address: str) -> Iterator[Callable[[Watched], None]]:
+def serving_metrics(address: str) -> Iterator[Callable[[WatchState], None]]:
     """Serve metrics at [HOST:]PORT, by default on the loopback interface alone; yield what is
     called with each new state. Raises Unavailable("bad-parameter")."""
     place = parsed_address(address)
-    latest: list[Watched] = []
+    latest: list[WatchState] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

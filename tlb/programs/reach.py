@@ -16,8 +16,14 @@ from tlb.machine.host import Host, data_caches, data_tlbs
 from tlb.measure import kernels, row_selection
 from tlb.measure.last_campaign import last_campaign
 from tlb.measure.store import Store
-from tlb.programs.activity import Sample
-from tlb.programs.program_bounds import Gain, Points, Prices, Tread, tread
+from tlb.programs.activity import ActivitySample
+from tlb.programs.program_bounds import (
+    CurvePoints,
+    Gain,
+    TlbLevelName,
+    TranslationPrices,
+    tlb_level_holding,
+)
 from tlb.stats.intervals import Interval, median_interval
 from tlb.system import files, processes
 from tlb.system.page_sizes import BASE, page_bytes
@@ -26,16 +32,16 @@ from tlb.system.reasons import Unavailable, if_available
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tlb.measure.measuring_setup import Rig
+    from tlb.measure.measuring_setup import MeasuringSetup
 
 PRICES = "hugepages"  # the experiment with chases on base pages and on huge ones
 SURVEY = "geometry"  # measure.survey.NAME
 _LARGE = "2m"
-_LEVELS: tuple[Tread, ...] = ("first level", "second level", "beyond")
+_LEVELS: tuple[TlbLevelName, ...] = ("first level", "second level", "beyond")
 
 
 @dataclass(frozen=True)
-class Reach:
+class TlbReach:
     """entries: of each level of the data TLB, ascending, by the page that an entry maps; source: of
     these numbers. prices: by the rows of PRICES on this machine, or why there are none.
     is_splintered: whether the hypervisor backs huge pages with smaller ones, so that no entry holds
@@ -44,7 +50,7 @@ class Reach:
 
     entries: dict[str, tuple[int, ...]]
     source: dict[str, str]
-    prices: Prices | Unavailable
+    prices: TranslationPrices | Unavailable
     is_splintered: bool
     base_page_bytes: int
     large_page_bytes: int
@@ -52,7 +58,7 @@ class Reach:
     fault_s: float = 0.0
 
     @classmethod
-    def of(cls, host: Host, store: Store) -> Reach:
+    def of(cls, host: Host, store: Store) -> TlbReach:
         """Return what this computer's own rows say, else its published rows, else CPUID.
 
         Where there may be rows, a process of its own reads them, for pandas and SciPy take 200 MB.
@@ -66,33 +72,35 @@ class Reach:
         except BrokenProcessPool:
             return _stated(host, Unavailable("oom-killed", "the process that reads the prices"))
 
-    def tread(self, sample: Sample) -> Tread:
+    def tread(self, sample: ActivitySample) -> TlbLevelName:
         """Return the TLB level that covers what is touched: the higher of those of base pages and
         of huge pages. Raises Unavailable: no-geometry, no-cpuid."""
         if not self.entries.get(BASE):
             raise Unavailable(self.unknown)
         base_bytes = sample.active_bytes - (0 if self.is_splintered else sample.huge_least)
-        levels = [tread(base_bytes / self.base_page_bytes, self.entries.get(BASE, ()))]
+        levels = [tlb_level_holding(base_bytes / self.base_page_bytes, self.entries.get(BASE, ()))]
         if sample.huge_most and not self.is_splintered:
             huge_pages = sample.huge_most / self.large_page_bytes
-            levels.append(tread(huge_pages, self.entries.get(_LARGE, ())))
+            levels.append(tlb_level_holding(huge_pages, self.entries.get(_LARGE, ())))
         return max(levels, key=_LEVELS.index)
 
-    def gain(self, sample: Sample, user_share: float, fault_share: float) -> Gain:
+    def gain(self, sample: ActivitySample, user_share: float, fault_share: float) -> Gain:
         """Return the most that huge pages can gain a program, with shares of its CPU time. Raises
         Unavailable: no-data, and what `Prices.gain` raises."""
         sizes = sample.active_bytes, sample.huge_most, self.base_page_bytes
         return self._prices().gain(*sizes, user_share, fault_share)
 
-    def timed(self, host: Host, store: Store, sample: Sample) -> Reach:
+    def timed(self, host: Host, store: Store, sample: ActivitySample) -> TlbReach:
         """Return this with prices timed now, over what a sample touches, or why they were not. Holds
         the lock of measurements meanwhile."""
-        from tlb.measure.measuring_setup import Rig  # once the program has ended, for its memory
+        from tlb.measure.measuring_setup import (
+            MeasuringSetup,  # once the program has ended, for its memory
+        )
 
         pages = (sample.active_bytes - sample.huge_most) // self.base_page_bytes
         try:
             with files.measuring_lock():
-                rig = Rig.of(host, store.own, counters=False)
+                rig = MeasuringSetup.of(host, store.own, counters=False)
                 return replace(self, prices=timed_prices(rig, self.base_page_bytes, pages))
         except Unavailable as why:
             return replace(self, prices=why)
@@ -102,7 +110,7 @@ class Reach:
         a size. Raises Unavailable: no-data, too-few-points if that was not measured."""
         return self._prices().price(size, pages)
 
-    def _prices(self) -> Prices:
+    def _prices(self) -> TranslationPrices:
         if isinstance(self.prices, Unavailable):
             raise self.prices
         return self.prices
@@ -123,7 +131,7 @@ def _fault_s() -> float:
     return slowest_s
 
 
-def _stated(host: Host, prices: Prices | Unavailable) -> Reach:
+def _stated(host: Host, prices: TranslationPrices | Unavailable) -> TlbReach:
     """Return what CPUID states, with prices or why there are none."""
     entries = {
         page: tuple(tlb.entries for tlb in levels)
@@ -133,15 +141,15 @@ def _stated(host: Host, prices: Prices | Unavailable) -> Reach:
     sizes = host.base_page_bytes, host.thp.page_bytes or page_bytes("thp", host.base_page_bytes)
     unknown = host.tlb_reason or "no-geometry"
     source = dict.fromkeys(entries, "CPUID")
-    return Reach(entries, source, prices, False, *sizes, unknown, _fault_s())
+    return TlbReach(entries, source, prices, False, *sizes, unknown, _fault_s())
 
 
-def _read_apart(host: Host, store: Store) -> Reach:
+def _read_apart(host: Host, store: Store) -> TlbReach:
     processes.end_first(os.getpid())
     return read(host, store)
 
 
-def read(host: Host, store: Store) -> Reach:
+def read(host: Host, store: Store) -> TlbReach:
     """Return `Reach.of`, read in this process."""
     try:
         frame = _rows(host, store, PRICES)
@@ -149,7 +157,7 @@ def read(host: Host, store: Store) -> Reach:
 
         backing = if_available(splinter.judge, frame, host.hypervisor)
         is_splintered = bool(backing and backing.is_splintered)
-        known = replace(_stated(host, Prices.of(frame)), is_splintered=is_splintered)
+        known = replace(_stated(host, TranslationPrices.of(frame)), is_splintered=is_splintered)
     except Unavailable as why:
         known = _stated(host, why)
     if surveyed := if_available(_surveyed, host, store):
@@ -169,7 +177,7 @@ def _sources(host: Host, store: Store, experiment: str) -> list[Store]:
 def _rows(host: Host, store: Store, experiment: str) -> pd.DataFrame:
     """Return this computer's own rows of an experiment in its present state, else those of the last
     published campaign. Raises Unavailable("no-data")."""
-    machine, state = hosts.machine_id(host), hosts.state(host)
+    machine, state = hosts.machine_id(host), hosts.state_digest(host)
     for source in _sources(host, store, experiment):
         frame = source.load(machine, experiment)
         if source is not store and "state" in frame:
@@ -185,7 +193,7 @@ def _surveyed(host: Host, store: Store) -> tuple[int, ...]:
     surveyed = _rows(host, store, SURVEY)
     from tlb.stats import geometry
 
-    levels = geometry.infer(surveyed, (), data_caches(host)).levels
+    levels = geometry.infer_geometry(surveyed, (), data_caches(host)).levels
     if any(level.is_alone for level in levels):
         raise Unavailable("one-level")
     return tuple(round(level.entries.value) for level in levels)
@@ -199,7 +207,7 @@ PRICE_REPEATS, PRICE_REGION_MS = 3, 10
 _LEAST_PAGES, _STEP, MOST_BYTES = 256, 4, 256 << 20
 
 
-def timed_prices(rig: Rig, base_page_bytes: int, pages: int) -> Prices:
+def timed_prices(rig: MeasuringSetup, base_page_bytes: int, pages: int) -> TranslationPrices:
     """Return prices on base pages up to so many of them. Raises Unavailable as `Rig.measured`."""
     from tlb.measure.record import Point
 
@@ -222,10 +230,10 @@ def timed_prices(rig: Rig, base_page_bytes: int, pages: int) -> Prices:
                 raise result
             times[point.lines, point.layout].append(result.ns_per_access)
     both = {n: list(zip(times[n, "spread"], times[n, "packed"], strict=True)) for n in sizes}
-    walks: Points = [
+    walks: CurvePoints = [
         (n, median_interval([far - near for far, near in each])) for n, each in both.items()
     ]
-    ratios: Points = [
+    ratios: CurvePoints = [
         (n, median_interval([near / far for far, near in each])) for n, each in both.items()
     ]
-    return Prices({BASE: walks}, ratios, "thp")
+    return TranslationPrices({BASE: walks}, ratios, "thp")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tlb.programs import children, snapshots
-from tlb.programs.children import Number, Stream, Written
+from tlb.programs.children import OutputDigest, PrintedNumber, ProgramOutput
 from tlb.programs.collapse import Collapsed
 from tlb.programs.levers import Lever
 from tlb.programs.snapshots import Snapshot
@@ -32,7 +32,7 @@ PADDING = "TLB_PADDING"  # a variable that no program reads
 
 
 @dataclass(frozen=True)
-class Conditions:
+class RunConditions:
     """What each run of a command has. input_file: its stdin. prepare: a command that ends before
     it starts. metric: looked for in its output; quantile: of all numbers that match, else the last.
     is_shown: its output is copied to stderr."""
@@ -44,7 +44,7 @@ class Conditions:
     is_shown: bool = False
 
 
-class Run(NamedTuple):
+class ProgramRun(NamedTuple):
     """One run. status: exit code, or minus the signal that ended it. number: the one that it
     printed. last_lines: of its stderr. Faults, cpu_s and system_s, which is the part of it that Linux
     took, include children that it waited for. left:
@@ -53,9 +53,9 @@ class Run(NamedTuple):
 
     elapsed_s: float
     status: int
-    number: Number | None
+    number: PrintedNumber | None
     last_lines: str
-    written: tuple[Written, Written]  # stdout, stderr
+    written: tuple[OutputDigest, OutputDigest]  # stdout, stderr
     minor_faults: int
     major_faults: int
     cpu_s: float
@@ -67,17 +67,17 @@ class Run(NamedTuple):
     system_s: float = 0.0
 
 
-def run(
+def run_program(
     command: list[str],
     lever: Lever,
     *,
     limit_s: float,
     share: float,
-    driver: Driver | None = None,
-    conditions: Conditions = Conditions(),
+    driver: ServerDriver | None = None,
+    conditions: RunConditions = RunConditions(),
     after_s: float = 0.0,
     padding_bytes: int = 0,
-) -> Run:
+) -> ProgramRun:
     """Run a command with a lever, without a shell. With a driver, the command is a server: the
     driver runs without the lever once the server is ready, and is what is timed.
 
@@ -119,13 +119,13 @@ def _reaped(program: subprocess.Popen[bytes]) -> resource.struct_rusage:
 def _run_of(
     elapsed_s: float,
     status: int,
-    output: list[children.Stream],
-    conditions: Conditions,
+    output: list[children.ProgramOutput],
+    conditions: RunConditions,
     usage: resource.struct_rusage,
     of_memory: tuple[tuple[Snapshot, ...], int, Collapsed | None, bool, int],
-) -> Run:
+) -> ProgramRun:
     """Return a run. of_memory: its fields from snapshots to given_bytes."""
-    return Run(
+    return ProgramRun(
         elapsed_s,
         status,
         _number(output, conditions),
@@ -144,7 +144,7 @@ def _prepare(command: tuple[str, ...], limit_s: float) -> None:
     if not command:
         return
     try:
-        done = processes.run_whole(command, timeout=limit_s)
+        done = processes.run_in_own_session(command, timeout=limit_s)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unavailable("prepare-failed", str(error)) from None
     if done.returncode:
@@ -153,12 +153,12 @@ def _prepare(command: tuple[str, ...], limit_s: float) -> None:
 
 def _follow(
     program: subprocess.Popen[bytes],
-    streams: list[children.Stream],
-    driver: Driver | None,
+    streams: list[children.ProgramOutput],
+    driver: ServerDriver | None,
     mine: ServerProcesses,
     start_s: float,
     limit_s: float,
-) -> tuple[int | None, float, list[children.Stream]]:
+) -> tuple[int | None, float, list[children.ProgramOutput]]:
     """Wait for the end of a driver, or else of the program. Return its exit code (None for the
     program, which is not reaped yet), its time in s, and its output."""
     if driver:
@@ -168,7 +168,9 @@ def _follow(
     return None, time.monotonic() - start_s, streams
 
 
-def _number(streams: list[children.Stream], conditions: Conditions) -> Number | None:
+def _number(
+    streams: list[children.ProgramOutput], conditions: RunConditions
+) -> PrintedNumber | None:
     """Return the number that --metric finds, of the first stream that has it."""
     metric, quantile = conditions.metric, conditions.quantile
     numbers = [stream.number(metric, quantile) for stream in streams] if metric else []
@@ -219,7 +221,7 @@ _LISTENS, _ACCEPTS = "0A", 0x10000  # TCP_LISTEN in /proc/net/tcp, __SO_ACCEPTCO
 _SOCKET = re.compile(r"socket:\[([0-9]+)\]")
 
 
-class Driver(NamedTuple):
+class ServerDriver(NamedTuple):
     """A command that is run against a server. ready: what the server writes once it is ready; None:
     it is ready once it listens."""
 
@@ -238,7 +240,7 @@ class ServerProcesses:
 
     def all(self) -> dict[int, bool]:
         """Return the processes, with the driver's."""
-        return snapshots.own_processes(self._before)
+        return snapshots.new_descendants(self._before)
 
     def __call__(self) -> dict[int, bool]:
         # `_older` is read after the list: a driver in the list has been announced by then.
@@ -258,8 +260,8 @@ class ServerProcesses:
 
 
 def drive(
-    driver: Driver, server: ServerProcesses, logs: list[Stream], limit_s: float
-) -> tuple[int, float, list[Stream]]:
+    driver: ServerDriver, server: ServerProcesses, logs: list[ProgramOutput], limit_s: float
+) -> tuple[int, float, list[ProgramOutput]]:
     """Run a driver to its end while the server's output is read. Return its exit code, its time and
     its output."""
     server.driver_starts()
@@ -275,7 +277,10 @@ def drive(
 
 
 def wait_until_ready(
-    logs: list[Stream], driver: Driver, server: Callable[[], dict[int, bool]], limit_s: float
+    logs: list[ProgramOutput],
+    driver: ServerDriver,
+    server: Callable[[], dict[int, bool]],
+    limit_s: float,
 ) -> None:
     """Read a server's output until it is ready. Raises Unavailable: server-ended, and server-silent
     at limit_s of the monotonic clock."""
@@ -286,7 +291,9 @@ def wait_until_ready(
         running = [pid for pid, runs in server().items() if runs]
         unseen = 0 if running else unseen + 1
         pattern, output = driver.ready, [text for stream in logs for text in stream.kept]
-        ready = any(map(pattern.search, output)) if pattern else any(map(listens, running))
+        ready = (
+            any(map(pattern.search, output)) if pattern else any(map(accepts_connections, running))
+        )
         if unseen == _UNSEEN:
             raise Unavailable("server-ended", "before it was ready")
         if ready and running:
@@ -296,7 +303,7 @@ def wait_until_ready(
         time.sleep(_POLL_S)
 
 
-def listens(pid: int, proc: Path = Path("/proc")) -> bool:
+def accepts_connections(pid: int, proc: Path = Path("/proc")) -> bool:
     """Return whether a process accepts connections, by TCP or a Unix socket, in its own network
     namespace."""
     accepting = _accepting(proc / str(pid) / "net")

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from tlb.system import procfs
 from tlb.system.processes import descendants
-from tlb.system.smaps import Rollup, rollup
+from tlb.system.smaps import SmapsRollup, parse_rollup
 
 # What a program holds for less than a tenth of its run, as to read its input, is not its work.
 _LASTING = 0.1
@@ -36,7 +36,7 @@ class Snapshot(NamedTuple):
     at_s: float
     processes: int
     reached: int
-    pages: Rollup
+    pages: SmapsRollup
     table_bytes: int
     without_thp: int = 0
 
@@ -58,13 +58,13 @@ def take(
     """Return a snapshot of these processes, without those that ended or may not be read.
 
     start_s: the program's start by the monotonic clock."""
-    pages, table_bytes, seen, reached, without_thp = Rollup(0, 0, 0, 0), 0, 0, 0, 0
+    pages, table_bytes, seen, reached, without_thp = SmapsRollup(0, 0, 0, 0), 0, 0, 0, 0
     for pid in pids:
         # The sums are read last: memory that they show was there when the rest was read.
         is_reached = has_lever(pid)
         status = procfs.fields(procfs.text(proc / str(pid) / "status"))
         try:
-            pages += rollup(procfs.text(proc / str(pid) / "smaps_rollup"))
+            pages += parse_rollup(procfs.text(proc / str(pid) / "smaps_rollup"))
         except ValueError:
             continue
         seen += 1
@@ -122,7 +122,7 @@ def _lasting_bytes(snapshots: Sequence[Snapshot]) -> int:
     return 0
 
 
-def own_processes(before: set[int]) -> dict[int, bool]:
+def new_descendants(before: set[int]) -> dict[int, bool]:
     """Return the descendants of this process that are not in `before`, and whether each runs."""
     return {pid: runs for pid, runs in descendants(os.getpid()).items() if pid not in before}
 

@@ -17,14 +17,14 @@ from typing import Literal
 
 from tlb.machine import background
 from tlb.programs import snapshots
-from tlb.programs.children import Number, signal_words
+from tlb.programs.children import PrintedNumber, signal_words
 from tlb.programs.executable import why_no_preload
-from tlb.programs.guard import guarded
+from tlb.programs.guard import guard_running
 from tlb.programs.levers import LEVERS, Lever, pool_limits
-from tlb.programs.runs import Conditions, Driver, Run, run
+from tlb.programs.runs import ProgramRun, RunConditions, ServerDriver, run_program
 from tlb.stats.effects import Effect
 from tlb.stats.intervals import Interval
-from tlb.stats.pairs import LEAST_PAIRS, is_look, paired_ratio
+from tlb.stats.pairs import LEAST_PAIRS, is_interim_look, paired_ratio
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_ns
 
@@ -35,14 +35,14 @@ SNAPSHOT_SHARE, REHEARSAL_SHARE = 0.01, 0.1
 # exceed the difference that is looked for.
 STARTING_S = 1e-3
 _SEED_BITS = 32
-LEAST_LIMIT_S = 0.001  # of a run that begins as the time ends, and is ended as endless
-_NO_NUMBER = Number(nan, nan)
+MIN_RUN_TIMEOUT_S = 0.001  # of a run that begins as the time ends, and is ended as endless
+_NO_NUMBER = PrintedNumber(nan, nan)
 # Of a program that its lever may have caused
 _FAILURES = {"program-killed", "program-failed", "server-ended", "no-metric"}
 
 
 @dataclass(frozen=True)
-class Aim:
+class TrialAim:
     """What is compared, and how well. within: relative uncertainty of the ratio to reach. higher: of
     the number that the conditions' metric finds, which is compared in place of time, more is better.
     after_s: when a lever acts that acts from outside; None: once most of the memory is there.
@@ -56,13 +56,13 @@ class Aim:
     minutes: float = 5.0
     higher: bool = False
     after_s: float | None = None
-    driver: Driver | None = None
-    conditions: Conditions = Conditions()
+    driver: ServerDriver | None = None
+    conditions: RunConditions = RunConditions()
     warmup: int = 0
     ignore_failure: bool = False
     against: Lever = LEVERS["none"]
 
-    def values(self, runs: Sequence[Run]) -> list[float]:
+    def values(self, runs: Sequence[ProgramRun]) -> list[float]:
         """Return what is compared: seconds, or the printed numbers, NaN if none was printed. One
         number with decimals after a comma means that commas stand before decimals in all runs."""
         if self.metric is None:
@@ -94,7 +94,7 @@ class Aim:
     def format(self, value: float) -> str:
         return format_ns(value * 1e9) if self.metric is None else f"{value:g}"
 
-    def checked(self, run: Run) -> Run:
+    def checked(self, run: ProgramRun) -> ProgramRun:
         """Return a run that can be compared. Raises Unavailable: no-metric, and program-killed and
         program-failed, with the end of its stderr as a note."""
         driver, failed = "the driver, " if self.driver else "", None
@@ -115,10 +115,10 @@ class Trial:
     """A comparison. rehearsal: the first two runs, without and with the lever, whose times do not
     count. seed: of the order of runs. pairs: (without, with). ended: why it stopped early."""
 
-    aim: Aim
-    rehearsal: tuple[Run, Run]
+    aim: TrialAim
+    rehearsal: tuple[ProgramRun, ProgramRun]
     seed: int
-    pairs: list[tuple[Run, Run]] = field(default_factory=list)
+    pairs: list[tuple[ProgramRun, ProgramRun]] = field(default_factory=list)
     spent_s: float = 0.0
     ended: str = ""
     is_interrupted: bool = False
@@ -134,7 +134,7 @@ class Trial:
         """Return the ratio of with to without."""
         return paired_ratio(self.values(True), self.values(False))
 
-    def runs(self, lever: bool) -> list[Run]:
+    def runs(self, lever: bool) -> list[ProgramRun]:
         """Return all runs with the lever or without, the rehearsal's first."""
         return [pair[lever] for pair in (self.rehearsal, *self.pairs)]
 
@@ -163,7 +163,7 @@ class Trial:
         return verdict(self.ratio(), len(self.pairs), self.aim.within, self.aim.higher)
 
 
-def attempt(aim: Aim, tell: Callable[[Trial], None] = lambda trial: None) -> Trial:
+def run_trial(aim: TrialAim, tell: Callable[[Trial], None] = lambda trial: None) -> Trial:
     """Make the comparison; `tell` is called after the rehearsal and after each pair. No run goes on
     after the aim's minutes, and Ctrl-C ends it early: the pairs before it stay. Without a pair,
     Ctrl-C raises KeyboardInterrupt.
@@ -173,11 +173,11 @@ def attempt(aim: Aim, tell: Callable[[Trial], None] = lambda trial: None) -> Tri
     lever raises."""
     if sys.platform != "linux":
         raise Unavailable("not-linux")
-    with guarded():
+    with guard_running():
         return _attempt(aim, tell)
 
 
-def _attempt(aim: Aim, tell: Callable[[Trial], None]) -> Trial:
+def _attempt(aim: TrialAim, tell: Callable[[Trial], None]) -> Trial:
     begin, seed, throttled = time.monotonic(), secrets.randbits(_SEED_BITS), background.throttled()
     end_s = begin + aim.minutes * 60
 
@@ -187,7 +187,7 @@ def _attempt(aim: Aim, tell: Callable[[Trial], None]) -> Trial:
     tell(trial)
     paddings = _paddings(seed)
 
-    def one(lever: bool) -> Run:
+    def one(lever: bool) -> ProgramRun:
         chosen = aim.lever if lever else aim.against
         return aim.checked(take(chosen, SNAPSHOT_SHARE, after_s, next(paddings)))
 
@@ -211,13 +211,18 @@ def _attempt(aim: Aim, tell: Callable[[Trial], None]) -> Trial:
 
 
 def _take(
-    aim: Aim, end_s: float, lever: Lever, share: float, after_s: float = 0.0, padding_bytes: int = 0
-) -> Run:
+    aim: TrialAim,
+    end_s: float,
+    lever: Lever,
+    share: float,
+    after_s: float = 0.0,
+    padding_bytes: int = 0,
+) -> ProgramRun:
     """Run the aim's command with a lever, until end_s of the monotonic clock at most."""
-    return run(
+    return run_program(
         aim.command,
         lever,
-        limit_s=max(end_s - time.monotonic(), LEAST_LIMIT_S),
+        limit_s=max(end_s - time.monotonic(), MIN_RUN_TIMEOUT_S),
         share=share,
         driver=aim.driver,
         conditions=aim.conditions,
@@ -226,7 +231,9 @@ def _take(
     )
 
 
-def _rehearsed(aim: Aim, take: Callable[..., Run]) -> tuple[tuple[Run, Run], float]:
+def _rehearsed(
+    aim: TrialAim, take: Callable[..., ProgramRun]
+) -> tuple[tuple[ProgramRun, ProgramRun], float]:
     """Make the runs that do not count: warm-ups, one without the lever and one with it. Return
     these two, and when a lever that acts from outside is to act."""
     for _ in range(aim.warmup):
@@ -236,18 +243,18 @@ def _rehearsed(aim: Aim, take: Callable[..., Run]) -> tuple[tuple[Run, Run], flo
     if aim.metric is None and plain.elapsed_s * aim.within < STARTING_S:
         took, enough = format_ns(plain.elapsed_s * 1e9), ceil(100 * STARTING_S / plain.elapsed_s)
         short = f"in {took}, of which {aim.within:.2%} would have to show"
-        hint = f"; --within {enough} would do" if enough <= MOST_WITHIN else ""
+        hint = f"; --within {enough} would do" if enough <= MAX_WITHIN_PERCENT else ""
         raise Unavailable("program-short", f"{short}{hint}")
     after_s = snapshots.filled_s(plain.snapshots) if aim.after_s is None else aim.after_s
     try:
         with_lever = aim.checked(take(aim.lever, share=REHEARSAL_SHARE, after_s=after_s))
     except Unavailable as why:
-        raise by_lever(aim.lever, why) from None
+        raise failure_with_lever(aim.lever, why) from None
     _check_lever(aim, aim.lever, with_lever)
     return (plain, with_lever), after_s
 
 
-def by_lever(lever: Lever, why: Unavailable) -> Unavailable:
+def failure_with_lever(lever: Lever, why: Unavailable) -> Unavailable:
     """Return why a program fails with a lever that runs without it: pool-limited, lever-failed, or
     what says nothing of the program."""
     if why.code not in _FAILURES:
@@ -270,7 +277,7 @@ def _paddings(seed: int) -> Iterator[int]:
         yield from (size_bytes, size_bytes)
 
 
-def _check_lever(aim: Aim, lever: Lever, run: Run) -> None:
+def _check_lever(aim: TrialAim, lever: Lever, run: ProgramRun) -> None:
     """Raise Unavailable if the lever did not reach the program at all."""
     seen = [snapshot for snapshot in run.snapshots if snapshot.processes]
     if lever.has_reached and run.snapshots and not any(each.reached for each in seen):
@@ -282,7 +289,7 @@ def _check_lever(aim: Aim, lever: Lever, run: Run) -> None:
 # --- the rule: the order of runs, when their pairs are enough, and what their ratio means
 
 Verdict = Literal["helps", "hurts", "differs, by less than asked", "no difference", "cannot tell"]
-MOST_WITHIN = 50  # %: a ratio that is known less well says nothing
+MAX_WITHIN_PERCENT = 50  # %: a ratio that is known less well says nothing
 
 
 def verdict(ratio: Interval, pairs: int, within: float, higher: bool = False) -> Verdict:
@@ -336,7 +343,7 @@ def paired(
         taken = {lever: take(lever) for lever in (first, not first)}
         pairs.append((taken[False], taken[True]))
         yield pairs[-1]
-        if is_look(len(pairs)):
+        if is_interim_look(len(pairs)):
             compared = values([run for pair in pairs for run in pair])
             if is_narrow(paired_ratio(compared[1::2], compared[::2]), within):
                 return
@@ -344,6 +351,6 @@ def paired(
             return
 
 
-def would_have_shown(ratio: Interval) -> float:
+def smallest_detectable_difference(ratio: Interval) -> float:
     """Return the smallest relative difference that the interval rules out; inf if it is unknown."""
     return max(ratio.high - 1, 1 / ratio.low - 1) if ratio.low > 0 else inf

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from tlb.programs import snapshots
 from tlb.programs.collapse import Collapsed
-from tlb.programs.runs import Run
+from tlb.programs.runs import ProgramRun
 from tlb.programs.snapshots import Snapshot
 from tlb.programs.text import sentences
-from tlb.programs.trial import Trial, would_have_shown
+from tlb.programs.trial import Trial, smallest_detectable_difference
 from tlb.stats.intervals import Interval, median_interval
 from tlb.stats.pairs import LEAST_PAIRS, paired_ratio
 from tlb.system import procfs
@@ -39,7 +39,7 @@ class Side(NamedTuple):
     statuses: tuple[int, ...]
 
 
-def side(trial: Trial, lever: bool) -> Side:
+def summary_of_side(trial: Trial, lever: bool) -> Side:
     runs = trial.runs(lever)
     counting = runs[1:] or runs
     values = trial.values(lever) or trial.aim.values(runs)
@@ -70,7 +70,7 @@ def verdict_sentence(trial: Trial) -> str:
     verdict = trial.verdict.capitalize()
     if trial.verdict == "no difference":
         # Rounded up, so that what the sentence rules out is ruled out.
-        shown = ceil(1000 * would_have_shown(ratio) - _ROUNDING) / 10
+        shown = ceil(1000 * smallest_detectable_difference(ratio) - _ROUNDING) / 10
         verdict = f"No difference: one of more than {shown} % would have shown"
     elif trial.verdict == "differs, by less than asked":
         verdict = f"It differs, by less than the {100 * trial.aim.within:g} % asked for"
@@ -83,10 +83,10 @@ def _enough(trial: Trial) -> str:
     return f"A verdict takes {LEAST_PAIRS} pairs, and here they take about {minutes} (--minutes)."
 
 
-def remarks(trial: Trial) -> list[str]:
+def trial_remarks(trial: Trial) -> list[str]:
     """Return what a reader has to know beside the verdict, one sentence each."""
     runs, collapses = trial.runs(False) + trial.runs(True), _collapses(trial)
-    without, with_lever = side(trial, False), side(trial, True)
+    without, with_lever = summary_of_side(trial, False), summary_of_side(trial, True)
     return sentences(
         "trial",
         trial=trial,
@@ -135,7 +135,7 @@ def _collapses(trial: Trial) -> list[Collapsed]:
 def _net_ratio(trial: Trial) -> Interval | None:
     """Return the ratio without the time of collapsing, during which the program runs on."""
 
-    def net_s(run: Run) -> float:
+    def net_s(run: ProgramRun) -> float:
         return run.elapsed_s - (run.collapsed.took_s if run.collapsed else 0)
 
     is_timed = trial.aim.metric is None and not trial.aim.driver
@@ -144,15 +144,15 @@ def _net_ratio(trial: Trial) -> Interval | None:
     return paired_ratio(with_lever, without) if is_known else None
 
 
-def huge_share(snapshot: Snapshot) -> str:
+def huge_share_words(snapshot: Snapshot) -> str:
     pages = snapshot.pages
     share = pages.huge_bytes / max(pages.resident_bytes, 1)
     return f"{format_size(pages.huge_bytes)}, {share:.0%}"
 
 
-def rows(trial: Trial) -> list[tuple[str, str, str]]:
+def trial_table_rows(trial: Trial) -> list[tuple[str, str, str]]:
     """Return the rows of a table: quantity, without the lever, with it."""
-    without, with_lever = side(trial, False), side(trial, True)
+    without, with_lever = summary_of_side(trial, False), summary_of_side(trial, True)
 
     def row(name: str, show: Callable[[Side], str]) -> tuple[str, str, str]:
         return name, show(without), show(with_lever)
@@ -163,7 +163,7 @@ def rows(trial: Trial) -> list[tuple[str, str, str]]:
     return [
         row(trial.aim.value_name, lambda each: trial.aim.format(each.value.value)),
         row("CPU time", lambda each: format_ns(each.cpu_s * 1e9)),
-        at_peak("on huge pages, at work", huge_share),
+        at_peak("on huge pages, at work", huge_share_words),
         at_peak("resident, at work", lambda peak: format_size(peak.pages.resident_bytes)),
         at_peak("page tables, at work", lambda peak: format_size(peak.table_bytes)),
         row("page faults", lambda each: f"{each.minor_faults:,.0f}"),
@@ -178,7 +178,7 @@ def sweep_head(trial: Trial) -> tuple[str, str, str, str, str]:
 def sweep_row(trial: Trial) -> tuple[str, str, str, str, str]:
     """Return a trial as a row under `sweep_head`."""
     without, with_lever = (
-        trial.aim.format(side(trial, lever).value.value) for lever in (False, True)
+        trial.aim.format(summary_of_side(trial, lever).value.value) for lever in (False, True)
     )
     ratio = f"{trial.ratio():.3f}" if trial.pairs else "none"
     return shlex.join(trial.aim.command), without, with_lever, ratio, trial.verdict
@@ -196,7 +196,11 @@ def document(trial: Trial) -> dict[str, Any]:
     """Return everything as JSON has it: bytes, seconds, the ratio of with to without, and `values`
     in pairs of without and with."""
     aim, ratio = trial.aim, trial.ratio() if trial.pairs else None
-    shown = would_have_shown(ratio) if ratio and trial.verdict == "no difference" else None
+    shown = (
+        smallest_detectable_difference(ratio)
+        if ratio and trial.verdict == "no difference"
+        else None
+    )
     return {
         "command": aim.command,
         "driver": aim.driver and aim.driver.command,
@@ -211,7 +215,7 @@ def document(trial: Trial) -> dict[str, Any]:
         "pairs": len(trial.pairs),
         "would_have_shown": shown,
         "seed": trial.seed,
-        "remarks": remarks(trial),
+        "remarks": trial_remarks(trial),
         "spent_s": trial.spent_s,
         "without": _side_document(trial, False),
         "with": _side_document(trial, True),
@@ -222,7 +226,7 @@ def document(trial: Trial) -> dict[str, Any]:
 
 
 def _side_document(trial: Trial, lever: bool) -> dict[str, Any]:
-    found = side(trial, lever)
+    found = summary_of_side(trial, lever)
     is_seen = trial.aim.lever.has_reached is not None
     return {
         "value": found.value.as_dict(),

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from tlb.machine import background
 from tlb.programs import activity, children, folios
-from tlb.programs.activity import Sample, Used, after_start
-from tlb.programs.guard import guarded
-from tlb.programs.runs import listens
-from tlb.programs.snapshots import own_processes, process_has_no_thp
+from tlb.programs.activity import ActivitySample, ProcessUsage, samples_after_start
+from tlb.programs.guard import guard_running
+from tlb.programs.runs import accepts_connections
+from tlb.programs.snapshots import new_descendants, process_has_no_thp
 from tlb.system import processes
 from tlb.system.reasons import Unavailable
 
@@ -39,17 +39,17 @@ _STEP_S = 1.0  # of a pause, after which the program may have ended
 
 
 @dataclass
-class Watched:
+class WatchState:
     """What was seen so far. overhead: the allowed share of the program's time. usage: by PID.
     sampling_s: time that all samples took. left_out_s: windows that did not fit. folios: as
     `folios.shares` returns it, or why it is unknown; read again at folios_due_s. throttled: periods
     in which a CPU quota was used up. thp_disabled: for the process, by prctl. listens: whether it
     accepts connections."""
 
-    target: Target
+    target: WatchedProgram
     overhead: float
-    samples: list[Sample] = field(default_factory=list)
-    usage: dict[int, Used] = field(default_factory=dict)
+    samples: list[ActivitySample] = field(default_factory=list)
+    usage: dict[int, ProcessUsage] = field(default_factory=dict)
     elapsed_s: float = 0.0
     sampling_s: float = 0.0
     left_out_s: tuple[float, ...] = ()
@@ -59,13 +59,13 @@ class Watched:
     throttled: int = 0
     thp_disabled: bool = False
     listens: bool = False
-    _sorted: list[Sample] | None = None  # the list that these are of
-    _after_start: list[Sample] = field(default_factory=list)
+    _sorted: list[ActivitySample] | None = None  # the list that these are of
+    _after_start: list[ActivitySample] = field(default_factory=list)
 
     @property
-    def used(self) -> Used:
+    def used(self) -> ProcessUsage:
         """What its processes have used, as far as they were there at a sample."""
-        return sum(self.usage.values(), Used())
+        return sum(self.usage.values(), ProcessUsage())
 
     @property
     def cost(self) -> float:
@@ -83,14 +83,14 @@ class Watched:
         return self.due_s <= self.elapsed_s * (1 + _ROUNDING)
 
     @property
-    def samples_after_start(self) -> list[Sample]:
+    def samples_after_start(self) -> list[ActivitySample]:
         """The samples taken after the program had started up; with any sample, at least one."""
         if self._sorted is not self.samples:
-            self._sorted, self._after_start = self.samples, after_start(self.samples)
+            self._sorted, self._after_start = self.samples, samples_after_start(self.samples)
         return self._after_start
 
     @property
-    def used_after_start(self) -> Used:
+    def used_after_start(self) -> ProcessUsage:
         """What its processes have used since the first of these samples began."""
         return self.used - self.samples_after_start[0].used
 
@@ -99,7 +99,7 @@ class Watched:
         """The time since the first of these samples began."""
         return self.elapsed_s - self.samples_after_start[0].at_s
 
-    def of(self, window_s: float) -> list[Sample]:
+    def of(self, window_s: float) -> list[ActivitySample]:
         return [sample for sample in self.samples_after_start if sample.window_s == window_s]
 
     @property
@@ -109,22 +109,22 @@ class Watched:
 
 
 def watch(
-    target: Target,
+    target: WatchedProgram,
     seconds: float,
     overhead: float,
-    tell: Callable[[Watched], None],
+    tell: Callable[[WatchState], None],
     pause: Callable[[float], None] | None = None,
-) -> Watched:
+) -> WatchState:
     """Wait until the program has started up, then sample each window in turn, the shortest first,
     until it has ended, `seconds` are over, or Ctrl-C. After each sample the program runs alone
     until sampling is no more than `overhead` of its time. pause: called meanwhile with seconds that
     it may take.
 
     Raises Unavailable (process-gone, process-denied, program-killed) or KeyboardInterrupt before a first sample."""
-    watched, begin = Watched(target, overhead), time.monotonic()
+    watched, begin = WatchState(target, overhead), time.monotonic()
     throttled = partial(background.throttled, process=str(target.pid))
     before, watched.thp_disabled = throttled(), process_has_no_thp(target.pid)
-    first: dict[int, activity.Used] = {}  # other processes start later, from nothing
+    first: dict[int, activity.ProcessUsage] = {}  # other processes start later, from nothing
     try:
         first[target.pid] = activity.used(target.pid)
         _wait_for_start(target, min(seconds / 2, _MOST_START_S))
@@ -144,12 +144,12 @@ def watch(
                 raise Unavailable("program-killed", words) from None
             raise
     _use(watched, begin, first)
-    watched.listens = watched.listens or any(map(listens, target.pids()))
+    watched.listens = watched.listens or any(map(accepts_connections, target.pids()))
     watched.has_ended = target.ended(0)
     return watched
 
 
-def _wait_for_start(target: Target, most_s: float) -> None:
+def _wait_for_start(target: WatchedProgram, most_s: float) -> None:
     """Wait until the program's memory stands still, or it has ended; no longer than most_s."""
     begin = still_since = time.monotonic()
     level = 0.0
@@ -161,7 +161,9 @@ def _wait_for_start(target: Target, most_s: float) -> None:
             return
 
 
-def _sample(watched: Watched, window_s: float, begin: float, first: dict[int, Used]) -> None:
+def _sample(
+    watched: WatchState, window_s: float, begin: float, first: dict[int, ProcessUsage]
+) -> None:
     """Take a sample. Raises Unavailable as `activity.sample` does."""
     target = watched.target
     _use(watched, begin, first)
@@ -173,11 +175,11 @@ def _sample(watched: Watched, window_s: float, begin: float, first: dict[int, Us
     watched.samples = [*watched.samples[-_KEPT:], taken]
     watched.sampling_s += sample.took_s
     if len(watched.samples) == 1:
-        watched.listens = any(map(listens, target.pids()))
+        watched.listens = any(map(accepts_connections, target.pids()))
     _draw_folios(watched, read)
 
 
-def _draw_folios(watched: Watched, read: activity.ProcessMappings) -> None:
+def _draw_folios(watched: WatchState, read: activity.ProcessMappings) -> None:
     """Look folios up, at first and then as rarely as the overhead asks. The program does not wait
     for it."""
     begin = time.monotonic()
@@ -190,14 +192,14 @@ def _draw_folios(watched: Watched, read: activity.ProcessMappings) -> None:
     watched.folios_due_s = watched.elapsed_s + (time.monotonic() - begin) / watched.overhead
 
 
-def _use(watched: Watched, begin: float, first: dict[int, Used]) -> None:
+def _use(watched: WatchState, begin: float, first: dict[int, ProcessUsage]) -> None:
     watched.elapsed_s = time.monotonic() - begin
     for pid in {watched.target.pid, *watched.target.pids()}:
         with contextlib.suppress(Unavailable):  # it has ended: what was known before stays
-            watched.usage[pid] = activity.used(pid) - first.get(pid, Used())
+            watched.usage[pid] = activity.used(pid) - first.get(pid, ProcessUsage())
 
 
-def _next_s(watched: Watched, left_s: float, seconds: float) -> float | None:
+def _next_s(watched: WatchState, left_s: float, seconds: float) -> float | None:
     """Return the window with the fewest samples, of those that are no shorter than a sample takes
     and end in time; None if there is none, or another sample would cost too much of all the time.
     The first sample is always taken."""
@@ -216,7 +218,7 @@ def _next_s(watched: Watched, left_s: float, seconds: float) -> float | None:
 
 
 def _rest(
-    watched: Watched, begin: float, seconds: float, pause: Callable[[float], None] | None
+    watched: WatchState, begin: float, seconds: float, pause: Callable[[float], None] | None
 ) -> bool:
     """Wait until sampling is a small enough share of the time. Return False if the program or the
     time ends before."""
@@ -233,7 +235,7 @@ def _rest(
 
 
 @dataclass
-class Target:
+class WatchedProgram:
     """The program. pids: its processes now. ended: waits so many seconds for its end, and returns
     whether it has ended. command: starts it again, in the folder `cwd`; [] if none is known.
     status: its exit code if it was started here and has ended."""
@@ -248,7 +250,7 @@ class Target:
 
 
 @contextlib.contextmanager
-def attached(pid: int, proc: Path = activity.PROC) -> Iterator[Target]:
+def attached_program(pid: int, proc: Path = activity.PROC) -> Iterator[WatchedProgram]:
     """Yield a process that runs already, and is left running. Raises Unavailable: not-linux, and
     what `activity.check` raises."""
     if sys.platform != "linux":
@@ -267,7 +269,7 @@ def attached(pid: int, proc: Path = activity.PROC) -> Iterator[Target]:
         def ended(wait_s: float) -> bool:
             return bool(select.select([fd], [], [], wait_s)[0])
 
-        yield Target(pid, lambda: [pid], ended, command, cwd=cwd)
+        yield WatchedProgram(pid, lambda: [pid], ended, command, cwd=cwd)
     finally:
         os.close(fd)
 
@@ -294,16 +296,16 @@ def command_again(pid: int, proc: Path = activity.PROC) -> tuple[list[str], str]
 
 
 @contextlib.contextmanager
-def started(command: list[str]) -> Iterator[Target]:
+def started_program(command: list[str]) -> Iterator[WatchedProgram]:
     """Start a command without a shell, with empty input, and drop its output. On exit, it and all
     that it started are ended. Raises Unavailable: not-linux, program-missing."""
     if sys.platform != "linux":
         raise Unavailable("not-linux")
-    with guarded(), processes.adopting():
+    with guard_running(), processes.adopting():
         before = set(processes.descendants(os.getpid()))
 
         def running() -> list[int]:
-            return [pid for pid, runs in own_processes(before).items() if runs]
+            return [pid for pid, runs in new_descendants(before).items() if runs]
 
         with children.started(command, {}, output=subprocess.DEVNULL) as child:
 
@@ -313,9 +315,9 @@ def started(command: list[str]) -> Iterator[Target]:
                 return child.returncode is not None
 
             try:
-                yield Target(
+                yield WatchedProgram(
                     child.pid, running, ended, command, lambda: child.returncode, was_started=True
                 )
             finally:
                 ended(0)  # before `processes.end` reaps it, which would lose its exit code
-                processes.end(lambda: own_processes(before), children.GRACE_S)
+                processes.end(lambda: new_descendants(before), children.GRACE_S)

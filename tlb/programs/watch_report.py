@@ -12,15 +12,15 @@ from typing import Any
 
 from tlb.measure.record import Quantity
 from tlb.programs import levers
-from tlb.programs.activity import Sample, Used, contradiction
+from tlb.programs.activity import ActivitySample, ProcessUsage, contradicting_windows
 from tlb.programs.executable import why_no_preload
 from tlb.programs.levers import Lever
 from tlb.programs.program_bounds import Gain
-from tlb.programs.reach import Reach
+from tlb.programs.reach import TlbReach
 from tlb.programs.text import sentences
-from tlb.programs.watch import Watched
+from tlb.programs.watch import WatchState
 from tlb.stats.intervals import Interval, median_interval
-from tlb.system.page_sizes import BASE, PAGES, words
+from tlb.system.page_sizes import BASE, PAGES, page_words
 from tlb.system.reasons import Unavailable, if_available
 from tlb.system.units import format_ns, format_size
 
@@ -29,17 +29,17 @@ MOSTLY = 0.5  # of its memory: from then on it is said to lie on huge pages
 WORTH = 0.02  # of the time: the smallest gain that `tlb try` shows by default
 
 
-def typical(samples: Sequence[Sample]) -> Sample:
+def typical(samples: Sequence[ActivitySample]) -> ActivitySample:
     """Return the sample with the median active size."""
     return sorted(samples, key=lambda sample: sample.active_bytes)[len(samples) // 2]
 
 
-def active(samples: Sequence[Sample]) -> Interval:
+def active(samples: Sequence[ActivitySample]) -> Interval:
     """Return the median active size of samples in bytes."""
     return median_interval([sample.active_bytes for sample in samples])
 
 
-def duration(seconds: float) -> str:
+def duration_words(seconds: float) -> str:
     return format_ns(seconds * 1e9)
 
 
@@ -49,23 +49,23 @@ def size_range(low: float, high: float) -> str:
 
 
 @dataclass(frozen=True)
-class Report:
+class WatchReport:
     """counts: hardware counts of each pause, or the reason's code. loads: sampled loads by the
     bytes of the page that they read, or the reason's code."""
 
-    watched: Watched
-    reach: Reach
+    watched: WatchState
+    reach: TlbReach
     counts: Sequence[Mapping[str, Quantity]] | str = "no-time"
     loads: Mapping[int, int] | str = "no-time"
 
     @cached_property
-    def largest(self) -> Sample:
+    def largest(self) -> ActivitySample:
         """The typical sample that touches most; of equal ones, that of the shortest window."""
         samples = [typical(self.watched.of(window_s)) for window_s in self.watched.windows_s]
         return max(samples, key=lambda sample: sample.active_bytes)
 
     @property
-    def used(self) -> Used:
+    def used(self) -> ProcessUsage:
         """What it has used since it had started up."""
         return self.watched.used_after_start
 
@@ -98,7 +98,7 @@ class Report:
     @cached_property
     def contradiction(self) -> tuple[float, float] | None:
         """Two windows in s, of which the longer touched far less."""
-        return contradiction(self.watched.samples_after_start)
+        return contradicting_windows(self.watched.samples_after_start)
 
     @property
     def large_size(self) -> str:
@@ -110,7 +110,7 @@ class Report:
         if page == "thp":
             return f"transparent {self.large_size} pages"
         base = self.reach.base_page_bytes
-        return words(page, base) if page in PAGES else f"{page} pages of the pool"
+        return page_words(page, base) if page in PAGES else f"{page} pages of the pool"
 
     def gain(self) -> Gain:
         """Return the most that huge pages can gain it. Raises Unavailable as `Reach.gain` does."""
@@ -135,7 +135,10 @@ class Report:
             ("page tables", format_size(last.table_bytes)),
             ("mappings", f"{last.mappings:,}"),
             ("page faults", f"{faults:,}, of which {used.major_faults:,} read a disk"),
-            ("CPU time", f"{duration(used.user_s)}, and {duration(used.kernel_s)} in the kernel"),
+            (
+                "CPU time",
+                f"{duration_words(used.user_s)}, and {duration_words(used.kernel_s)} in the kernel",
+            ),
         ]
 
     def folio_bytes(self) -> dict[str, int]:
@@ -154,12 +157,12 @@ class Report:
         middle, size = typical(samples), active(samples)
         bounds = f" ({size_range(size.low, size.high)})" if size.low < size.high else ""
         return (
-            duration(window_s),
+            duration_words(window_s),
             f"{format_size(int(size.value))}{bounds}",
             size_range(middle.huge_least, middle.huge_most),
             if_available(self.reach.tread, middle) or "unknown",
             str(len(samples)),
-            duration(max(sample.took_s for sample in samples)),
+            duration_words(max(sample.took_s for sample in samples)),
         )
 
     def window_rows(self) -> list[tuple[str, ...]]:
@@ -293,7 +296,7 @@ def _value(make: Callable[[], Any]) -> Any:
 # --- what was seen, as JSON
 
 
-def document(report: Report) -> dict[str, Any]:
+def watch_document(report: WatchReport) -> dict[str, Any]:
     """Return everything as JSON has it: bytes, seconds, prices in ns a far load. A number that
     is missing has its reason."""
     watched, reach, last = report.watched, report.reach, report.watched.samples[-1]
@@ -330,7 +333,7 @@ def document(report: Report) -> dict[str, Any]:
     }
 
 
-def _window(report: Report, window_s: float) -> dict[str, Any]:
+def _window(report: WatchReport, window_s: float) -> dict[str, Any]:
     samples = report.watched.of(window_s)
     middle = typical(samples)
     return {

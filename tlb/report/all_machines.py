@@ -12,12 +12,12 @@ from markupsafe import Markup
 from tlb.machine import host as hosts
 from tlb.measure.store import Store, data_root
 from tlb.report import page as pages
-from tlb.report.answers import ANSWERS, Decision, KeptAnswer
+from tlb.report.answers import ANSWERS_DOCUMENT, Decision, KeptAnswer
 from tlb.report.chapter import Chapter
 from tlb.report.claims import Statement, statements
 from tlb.report.names import short_machine_names
-from tlb.report.quantities import QUANTITIES
-from tlb.report.render import Html, inline, join
+from tlb.report.quantities import QUANTITIES_DOCUMENT
+from tlb.report.render import Html, inline, join_html
 from tlb.report.verdicts import (
     CSS_CLASS_BY_VERDICT,
     claim_anchor,
@@ -29,7 +29,7 @@ from tlb.stats.effects import Effect
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable, if_available
 
-MACHINE = "machine"  # the column that names a row's machine
+MACHINE_COLUMN = "machine"  # the column that names a row's machine
 THIS_COMPUTER = "this computer"
 
 
@@ -51,7 +51,7 @@ def rows_on_all_machines(page: Chapter, experiment: str, engine: str = "") -> pd
     frames = []
     for name, about in on_all_machines(page).items():
         try:
-            frames.append(about.kept(experiment, engine).assign(**{MACHINE: name}))
+            frames.append(about.kept(experiment, engine).assign(**{MACHINE_COLUMN: name}))
         except Unavailable as why:
             if why.code != "no-data":
                 raise
@@ -65,7 +65,7 @@ def estimates_on_all_machines(page: Chapter, experiment: str) -> pd.DataFrame:
     machine; NaN for what a machine lacks."""
     found = {}
     for name, about in on_all_machines(page).items():
-        kept = if_available(about.store.read_document, about.machine, QUANTITIES) or {}
+        kept = if_available(about.store.read_document, about.machine, QUANTITIES_DOCUMENT) or {}
         found[name] = {key: one.get("value") for key, one in kept.get(experiment, {}).items()}
     return pd.DataFrame(found, dtype=float)
 
@@ -116,12 +116,14 @@ def judged_on_all_machines(*ids: str) -> Html:
         cells = [verdict_cell(statement, found.get(id)) for found in answers.values()]
         rows.append((statement, cells))
     body = [
-        (claim_anchor(one.id), inline(one.quote), predicted(one), join(_CELL, cells))
+        (claim_anchor(one.id), inline(one.quote), predicted(one), join_html(_CELL, cells))
         for one, cells in rows
     ]
     heads = ["Claim", *answers]
     lines = [heads, *([one.quote, *(cell.striptags() for _, cell in cells)] for one, cells in rows)]
-    table = Markup(_TABLE).format(join(_HEAD, [(head,) for head in heads]), join(_ROW, body))
+    table = Markup(_TABLE).format(
+        join_html(_HEAD, [(head,) for head in heads]), join_html(_ROW, body)
+    )
     return Html(str(table), "\n".join("\t".join(line) for line in lines))
 
 
@@ -144,7 +146,7 @@ def published_names(store: Store) -> dict[str, str]:
 
 
 def _kept_answers(store: Store, machine: str) -> dict[str, KeptAnswer]:
-    chapters: Mapping = if_available(store.read_document, machine, ANSWERS) or {}
+    chapters: Mapping = if_available(store.read_document, machine, ANSWERS_DOCUMENT) or {}
     return {
         id: KeptAnswer.model_validate(answer)
         for answers in chapters.values()

@@ -14,9 +14,9 @@ from tlb.machine.host import Host, data_caches, tlb_entries
 from tlb.measure import survey
 from tlb.report.chapter import Chapter
 from tlb.stats import curves, geometry, splinter
-from tlb.stats.curves import Curve, select
+from tlb.stats.curves import Curve, select_rows
 from tlb.stats.intervals import Interval, median_interval
-from tlb.system.page_sizes import labels
+from tlb.system.page_sizes import page_labels
 from tlb.system.reasons import Note, Unavailable, if_available, required
 
 Document = TypeVar("Document", bound=BaseModel)
@@ -69,7 +69,7 @@ class Analysis:
     @cached_property
     def page_labels(self) -> dict[str, str]:
         """Page sizes as figures and tables call them."""
-        return labels(self.base_page_bytes)
+        return page_labels(self.base_page_bytes)
 
     def cache_bytes(self, level: int) -> int | None:
         """Return the size of the data cache of a level, or None if it is not stated."""
@@ -89,7 +89,9 @@ class Analysis:
         return self.stated_entries or if_available(self._surveyed_entries) or []
 
     def _surveyed_entries(self) -> list[int]:
-        levels = geometry.infer(self.about.kept(survey.NAME), (), data_caches(self.host)).levels
+        levels = geometry.infer_geometry(
+            self.about.kept(survey.NAME), (), data_caches(self.host)
+        ).levels
         if any(level.is_alone for level in levels):
             return []
         return [round(level.entries.value) for level in levels]
@@ -154,7 +156,7 @@ class Analysis:
     def survey(self) -> geometry.Geometry:
         """What this machine's survey found of its TLB. Raises Unavailable."""
         rows = self.about.kept(survey.NAME)
-        return geometry.infer(rows, self.stated_entries, data_caches(self.host))
+        return geometry.infer_geometry(rows, self.stated_entries, data_caches(self.host))
 
     @cached_property
     def _splintering(self) -> splinter.Splinter | None:
@@ -176,13 +178,13 @@ class EventAnalysis(Analysis):
     a second CPU."""
 
     @cached_property
-    def flushes(self) -> flushes.Flushes:
+    def flushes(self) -> flushes.FlushesDocument:
         """What this computer states of flushes. Raises Unavailable, as `document` does."""
-        return self.document("flushes", flushes.make, flushes.Flushes)
+        return self.document("flushes", flushes.make, flushes.FlushesDocument)
 
     def _rows(self, kernel: str, *columns: str, **where: object) -> pd.DataFrame:
         """Return a kernel's rows, none if one of these columns is missing."""
-        rows = select(self.frame, kernel=kernel, **where)
+        rows = select_rows(self.frame, kernel=kernel, **where)
         if {*columns} <= set(rows):
             return rows
         return rows.iloc[:0].assign(**dict.fromkeys(columns, 0.0))

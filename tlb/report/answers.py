@@ -16,10 +16,10 @@ from pydantic import BaseModel, ConfigDict
 
 from tlb.stats.effects import Effect, why_undecided
 from tlb.stats.intervals import Interval
-from tlb.system.reasons import REASONS, UNDECIDED, explain
-from tlb.system.units import digits_apart, rounded, significant
+from tlb.system.reasons import REASON_TEXTS, UNDECIDED, explain
+from tlb.system.units import digits_apart, rounded_to_digits, significant_digits
 
-ANSWERS = "claims"  # the document that keeps them, and their key in a notebook's outputs
+ANSWERS_DOCUMENT = "claims"  # the document that keeps them, and their key in a notebook's outputs
 DIGITS = 6  # what is beyond them depends on the CPU that computed it
 VerdictWord = Literal["holds", "fails", "cannot tell", "not testable here"]
 
@@ -48,7 +48,7 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True)
 class Decision:
-    """A verdict with its evidence. reason: why it is open, as a code of UNDECIDED or REASONS. why:
+    """A verdict with its evidence. reason: why it is open, as a code of UNDECIDED or REASON_TEXTS. why:
     the same as a sentence; empty if the evidence says it."""
 
     verdict: VerdictWord
@@ -95,13 +95,17 @@ class KeptEffect(_Strict):
         digits = digits_apart((low, high), (effect.least, effect.most), DIGITS)
 
         def end(number: float) -> float | None:
-            return float(significant(number, digits).replace(",", "")) if isfinite(number) else None
+            return (
+                float(significant_digits(number, digits).replace(",", ""))
+                if isfinite(number)
+                else None
+            )
 
         return cls(
             value=end(value),
             low=end(low),
             high=end(high),
-            coverage=rounded(float(effect.interval.coverage), DIGITS),
+            coverage=rounded_to_digits(float(effect.interval.coverage), DIGITS),
             modes=effect.interval.modes,
             least=end(effect.least),
             most=end(effect.most),
@@ -127,7 +131,7 @@ def _end(kept: float | None, otherwise: float) -> float:
 class KeptAnswer(_Strict):
     """What one machine's rows say to a claim: effects with their bands, or a fact, or a reason.
 
-    holds: of a fact. reason: a code of UNDECIDED, or of REASONS where there is nothing to compare.
+    holds: of a fact. reason: a code of UNDECIDED, or of REASON_TEXTS where there is nothing to compare.
     detail: of that reason. evidence: the answer in a sentence; empty where the reason says it.
     """
 
@@ -146,7 +150,7 @@ class KeptAnswer(_Strict):
         """Return the verdict by the rule: the interval inside its band, or outside of it."""
         if self.holds is not None:
             return Decision("holds" if self.holds else "fails", self.evidence)
-        if self.reason in REASONS:
+        if self.reason in REASON_TEXTS:
             word: VerdictWord = "not testable here" if self.reason in OBSTACLES else "cannot tell"
             return Decision(word, explain(self.reason, self.detail), reason=self.reason)
         effects = tuple(kept.effect for kept in self.effects)

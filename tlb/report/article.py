@@ -17,11 +17,11 @@ import pandas as pd
 from markupsafe import Markup
 
 from tlb.report import page
-from tlb.report.all_machines import MACHINE
+from tlb.report.all_machines import MACHINE_COLUMN
 from tlb.report.chapter import Chapter
 from tlb.report.notebook import Borrowed, Overlaid
-from tlb.report.quantities import FEW, QUANTITIES, Quantities, Quantity
-from tlb.report.render import Figure, Html, highlighted, join
+from tlb.report.quantities import FEW_MARK, QUANTITIES_DOCUMENT, Quantities, Quantity
+from tlb.report.render import Figure, Html, highlighted_code, join_html
 
 LEAST_SWEEP_BYTES = 1 << 30  # the chapters' quantities are of working sets past all caches
 _Quantities = TypeVar("_Quantities", bound=Quantities)
@@ -30,7 +30,7 @@ _Quantities = TypeVar("_Quantities", bound=Quantities)
 def show_source(function: Callable[..., Any]) -> Html:
     """Return the source of a function, such as a chapter's grid, for the page."""
     source = inspect.getsource(function)
-    return Html(str(highlighted(source)), source)
+    return Html(str(highlighted_code(source)), source)
 
 
 # --- charts
@@ -62,11 +62,11 @@ def show_chart(
     cell's metadata, `mystnb: {figure: {name, caption}}`.
 
     On the page of another machine a chart has a line that says whose it is, unless it shows the
-    same there or names each machine itself, in a column MACHINE.
+    same there or names each machine itself, in a column MACHINE_COLUMN.
     """
     shown = page.current_page()
     name = draw.__name__
-    if shown.is_reference or MACHINE in data:  # of all machines: the reference is among them
+    if shown.is_reference or MACHINE_COLUMN in data:  # of all machines: the reference is among them
         shown.put(Committed(Figure(draw(data), words, data, name)))
         return
     reference = _committed_data(shown.notebook, name)
@@ -121,7 +121,7 @@ class QuantitiesTable:
         self, include: Any = None, exclude: Any = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         return self.table._repr_mimebundle_(), {
-            "tlb": {QUANTITIES: {self.chapter: self.found.kept}}
+            "tlb": {QUANTITIES_DOCUMENT: {self.chapter: self.found.kept}}
         }
 
 
@@ -153,16 +153,16 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[Any]], own: Quantities)
         ]
         for name, *sides in rows
     ]
-    head = join('<th scope="col">{}</th>', heads)
+    head = join_html('<th scope="col">{}</th>', heads)
     body = Markup("").join(
-        Markup('<tr title="{}">{}</tr>').format(reason, join("<td>{}</td>", texts))
+        Markup('<tr title="{}">{}</tr>').format(reason, join_html("<td>{}</td>", texts))
         for *texts, reason in cells
     )
     table = Markup(
         '<div class="tlb-table tlb-data"><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>'
     ).format(head, body)
     text = "\n".join("\t".join(line) for line in [list(heads), *(texts for *texts, _ in cells)])
-    if any(cell.endswith(FEW) for *texts, _ in cells for cell in texts):
+    if any(cell.endswith(FEW_MARK) for *texts, _ in cells for cell in texts):
         table += Markup('<p class="tlb-few"><small>{}</small></p>').format(_FEW_WORDS)
         text += f"\n{_FEW_WORDS}"
     return Html(str(table), text)
@@ -173,7 +173,7 @@ def _mappings(quantity: Quantity) -> str:
 
 
 def recorded(notebook: dict[str, Any], kind: str) -> dict[str, dict[str, Any]]:
-    """Return what an executed notebook's outputs keep, by chapter: QUANTITIES or ANSWERS."""
+    """Return what an executed notebook's outputs keep, by chapter: QUANTITIES_DOCUMENT or ANSWERS."""
     found: dict[str, dict[str, Any]] = {}
     for cell in notebook["cells"]:
         for output in cell.get("outputs", ()):

@@ -9,7 +9,7 @@ from tlb.measure import kernels
 from tlb.measure.last_campaign import last_campaign
 from tlb.measure.record import Point
 from tlb.measure.store import Store
-from tlb.stats.curves import counter_curve, why_not_counted
+from tlb.stats.curves import counter_curve, reason_not_counted
 from tlb.stats.intervals import summarise
 from tlb.system.files import disk_errors
 from tlb.system.reasons import explain
@@ -85,7 +85,7 @@ def card(store: Store, machine: str, host: Host) -> str:
     rows = pd.concat([pd.DataFrame(columns=["lines"]), *frames.values()])  # may have no frames
     counters = "A time budget: counters cover the timed regions only."
     if not len(counter_curve(rows, "walk")):
-        counters = f"Counts of walks. {explain(why_not_counted(rows, 'walk', host))}"
+        counters = f"Counts of walks. {explain(reason_not_counted(rows, 'walk', host))}"
     return _CARD.format(
         machine=machine,
         cpu=host.cpu_model,
@@ -103,13 +103,13 @@ def card(store: Store, machine: str, host: Host) -> str:
     )
 
 
-def processes(frame: pd.DataFrame) -> pd.Series:
+def processes_per_point(frame: pd.DataFrame) -> pd.Series:
     """Return the number of processes of each point of a chapter's rows."""
     return frame.groupby(point_columns(frame), dropna=False).size()
 
 
 def point_columns(frame: pd.DataFrame) -> list[str]:
     """Return the columns that identify a point of these rows, options of their kernels included."""
-    known = {*frame["kernel"]} & {*kernels.CATALOGUE}
+    known = {*frame["kernel"]} & {*kernels.KERNEL_DECLARATIONS}
     options = {option for kernel in known for option in kernels.declaration(kernel).options}
     return [name for name in (*_POINT, *sorted(options)) if name in frame]

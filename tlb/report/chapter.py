@@ -19,15 +19,15 @@ from tlb.measure import build, campaign, grid, kernels, row_selection, states, s
 from tlb.measure.campaign import Outcome
 from tlb.measure.grid import Profile, Scope
 from tlb.measure.last_campaign import last_campaign
-from tlb.measure.measuring_setup import Rig, usable_bytes
-from tlb.measure.outcome import SESSIONS, SessionCounts
+from tlb.measure.measuring_setup import MeasuringSetup, usable_bytes
+from tlb.measure.outcome import SESSIONS_DOCUMENT, SessionCounts
 from tlb.measure.progress import Progress
 from tlb.measure.record import Point
 from tlb.measure.store import Store, data_root
 from tlb.report import card, claims, page, parameters
 from tlb.report.head_line import HeadLine
 from tlb.report.names import machine_name
-from tlb.report.quantities import QUANTITIES
+from tlb.report.quantities import QUANTITIES_DOCUMENT
 from tlb.system.files import ROOT
 from tlb.system.page_sizes import PAGES
 from tlb.system.reasons import Note, Unavailable, explain, if_available
@@ -97,7 +97,7 @@ class Subject:
     def described(self, state: str) -> Host:
         """Return the machine as it was in the state of a row. Raises Unavailable("no-data") if it
         was not recorded."""
-        if state == hosts.state(self.host):
+        if state == hosts.state_digest(self.host):
             return self.host
         return states.description_of_state(self.store, self.machine, state)
 
@@ -167,12 +167,12 @@ class Chapter(Subject):
     # --- its rows
 
     @cached_property
-    def rig(self) -> Rig:
+    def rig(self) -> MeasuringSetup:
         """This computer, inspected and probed once. Raises Unavailable("not-linux")."""
         self._require_linux()
         if self.parameters["engine"] == "auto" and build.engine_for("auto") == "numba":
             self._note(Note("The numba engine serves: " + explain("no-compiler"), "no-compiler"))
-        rig = Rig.of(self.host, self.store, self.machine)
+        rig = MeasuringSetup.of(self.host, self.store, self.machine)
         if reason := rig.plan.lacking.get("core_cycles"):
             self._note(Note("Timing only, no hardware counters: " + explain(reason), reason))
         states.write_description(self.store, self.machine, self.host)
@@ -198,7 +198,7 @@ class Chapter(Subject):
         except Unavailable as why:
             if name or not self.head or why.code != "no-data":
                 raise
-            return published(self.name, "reference").kept(self.name)[:0]
+            return published_chapter(self.name, "reference").kept(self.name)[:0]
         frame = kernels.with_option_columns(frame, {point.kernel for point in points})
         return frame[kernels.is_within(frame, self.profile.max_working_set)].reset_index(drop=True)
 
@@ -278,7 +278,7 @@ class Chapter(Subject):
         asked = {(point.kernel, point.engine) for point in points}
         frame = self.store.load(self.machine, name)
         if self.is_this:
-            frame = row_selection.current_rows(frame, hosts.state(self.host))
+            frame = row_selection.current_rows(frame, hosts.state_digest(self.host))
         else:
             frame = last_campaign(frame)
             asked &= {*zip(frame["kernel"], frame["engine"], strict=True)}
@@ -293,7 +293,9 @@ class Chapter(Subject):
 
     def counted_sessions(self) -> list[SessionCounts]:
         """Return what perf stat counted of the machine's measuring processes."""
-        kept = if_available(self.store.read_document, self.machine, SESSIONS) or {"sessions": []}
+        kept = if_available(self.store.read_document, self.machine, SESSIONS_DOCUMENT) or {
+            "sessions": []
+        }
         return [SessionCounts.model_validate(one) for one in kept["sessions"]]
 
     def kept_quantities(self, machine: str) -> dict[str, Any]:
@@ -301,7 +303,7 @@ class Chapter(Subject):
         first refresh."""
         data = Store(ROOT / "data")  # beside the committed text, whatever is measured elsewhere
         name = data.resolve(machine, experiment=self.name)
-        kept = if_available(data.read_document, name, QUANTITIES) or {}
+        kept = if_available(data.read_document, name, QUANTITIES_DOCUMENT) or {}
         return kept.get(self.name, {})
 
     def document(
@@ -319,7 +321,7 @@ class Chapter(Subject):
         if self.is_this and make:
             self._make_document(name, make, whole)
         document = self.store.read_document(self.machine, name)
-        if self.is_this and not make and document.get("state") != hosts.state(self.host):
+        if self.is_this and not make and document.get("state") != hosts.state_digest(self.host):
             raise Unavailable("no-data", f"{name}.json is of another state of this computer")
         return {key: value for key, value in document.items() if key != "means"}
 
@@ -331,7 +333,7 @@ class Chapter(Subject):
     ) -> None:
         means = self._means()
         known = if_available(self.store.read_document, self.machine, name) or {}
-        now = (hosts.state(self.host), means)
+        now = (hosts.state_digest(self.host), means)
         if not self._seconds or ((known.get("state"), known.get("means")) == now and whole(known)):
             return
         self._require_linux()
@@ -407,7 +409,7 @@ def begin(chapter: str, namespace: dict[str, Any]) -> Chapter:
     return about
 
 
-def published(name: str, machine: str) -> Chapter:
+def published_chapter(name: str, machine: str) -> Chapter:
     """Return a chapter about a published machine."""
     return Chapter(name, parameters.check(name, {"machine": machine}), Store(ROOT / "data"))
 

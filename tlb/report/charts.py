@@ -11,9 +11,9 @@ from typing import Any, Literal, TypeVar
 import altair as alt
 import pandas as pd
 
-from tlb.report.render import FONT_PX, INK, MUTED, PALETTE
+from tlb.report.render import FONT_PX, INK_COLOUR, MUTED_COLOUR, PALETTE
 from tlb.stats.curves import Curve
-from tlb.system.page_sizes import ordered
+from tlb.system.page_sizes import ordered_page_sizes
 from tlb.system.reasons import required
 from tlb.system.units import format_size
 
@@ -124,7 +124,7 @@ def named_colours(colours: Mapping[str, str]) -> alt.Scale:
 
 def page_colours(kinds: Iterable[str], labels: Mapping[str, str] | None = None) -> alt.Scale:
     """A scale of the page sizes that occur, from small to large, or of their labels."""
-    shown = ordered(kinds)
+    shown = ordered_page_sizes(kinds)
     names = [labels[pages] for pages in shown] if labels else shown
     return alt.Scale(domain=names, range=[PAGE_COLOURS[pages] for pages in shown])
 
@@ -200,8 +200,8 @@ def intervals_on_log(data: pd.DataFrame, *also: float) -> tuple[pd.DataFrame, tu
 _Drawn = TypeVar("_Drawn", alt.Chart, alt.LayerChart)
 PUBLISHED = "published"  # the name in a chart of the switch of what others published
 # Columns of `summarise` in the data that a figure offers.
-INTERVAL = ["median", "low", "high"]
-FIELDS = [*INTERVAL, "coverage", "n", "unstable"]
+INTERVAL_COLUMNS = ["median", "low", "high"]
+FIELDS = [*INTERVAL_COLUMNS, "coverage", "n", "unstable"]
 ROW_PX = 38  # a row of a chart that has a name above each: a line of text, and a mark under it
 
 
@@ -327,7 +327,7 @@ def bars(
     shown = [*tips(x["shorthand"], color["shorthand"], unit=unit, bounds=False), *tooltip]
     # pale, so that the interval shows inside its bar too
     drawn = base.mark_bar(size=size, opacity=0.55).encode(y=y, color=color, tooltip=shown)
-    intervals = base.mark_rule(strokeWidth=2, color=INK).encode(y="low:Q", y2="high:Q")
+    intervals = base.mark_rule(strokeWidth=2, color=INK_COLOUR).encode(y="low:Q", y2="high:Q")
     return alt.LayerChart(layer=[drawn, intervals.transform_filter("isValid(datum.low)")])
 
 
@@ -369,13 +369,15 @@ def marks(
     one before, so that they do not touch where the page is narrow. last_left: the last label stands
     left of its rule, for a chart whose curves rise to the top on the right."""
     frame = pd.DataFrame(places, columns=[x, "label"])
-    rules = alt.Chart(frame).mark_rule(strokeDash=[4, 4], color=MUTED).encode(x=f"{x}:Q")
+    rules = alt.Chart(frame).mark_rule(strokeDash=[4, 4], color=MUTED_COLOUR).encode(x=f"{x}:Q")
     sides: list[tuple[Literal["left", "right"], int]] = [("left", 5)] * len(frame)
     if last_left:
         sides[-1] = ("right", -5)
     labels = [
         alt.Chart(frame.iloc[[k]])
-        .mark_text(align=sides[k][0], dx=sides[k][1], dy=2 + 16 * k, baseline="top", color=MUTED)
+        .mark_text(
+            align=sides[k][0], dx=sides[k][1], dy=2 + 16 * k, baseline="top", color=MUTED_COLOUR
+        )
         .encode(x=f"{x}:Q", text="label:N", y=alt.value(0))
         for k in range(len(frame))
     ]

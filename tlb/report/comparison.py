@@ -23,7 +23,7 @@ from tlb.machine.host import Host
 from tlb.measure import states
 from tlb.measure.store import OWN_PREFIX, Store, data_root
 from tlb.report import discovery
-from tlb.report.quantities import LEAST_MAPPINGS, QUANTITIES, Quantities, Quantity
+from tlb.report.quantities import LEAST_MAPPINGS, QUANTITIES_DOCUMENT, Quantities, Quantity
 from tlb.stats.intervals import NO_REPEATS, Interval
 from tlb.system.reasons import Unavailable, if_available
 
@@ -198,10 +198,10 @@ def _machine(name: str) -> Machine:
     if is_own and asked == "reference":
         raise Unavailable("bad-parameter", f"'{name}' is no machine")
     identity = store.resolve(asked, this)
-    document = QUANTITIES
+    document = QUANTITIES_DOCUMENT
     if state:
         documents = store.documents(identity)
-        prefix = f"{QUANTITIES}-"
+        prefix = f"{QUANTITIES_DOCUMENT}-"
         there = {one.removeprefix(prefix) for one in documents if one.startswith(prefix)}
         document = prefix + states.chosen(store, identity, state, there)
     kept = if_available(store.read_document, identity, document)
@@ -215,7 +215,7 @@ def _machine(name: str) -> Machine:
 
 
 def _description(machine: Machine) -> Host:
-    state = machine.document.removeprefix(QUANTITIES).removeprefix("-")
+    state = machine.document.removeprefix(QUANTITIES_DOCUMENT).removeprefix("-")
     if state:
         return states.description_of_state(machine.store, machine.identity, state)
     return states.latest_description(machine.store, machine.identity)

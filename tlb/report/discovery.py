@@ -12,10 +12,10 @@ from types import ModuleType
 from pydantic import BaseModel
 
 from tlb.system.files import ROOT
-from tlb.system.optional import Lazy
+from tlb.system.optional import LazyModule
 from tlb.system.reasons import Unavailable
 
-yaml = Lazy("yaml")
+yaml = LazyModule("yaml")
 
 PACKAGE = "experiments"
 

@@ -15,12 +15,12 @@ from markupsafe import Markup
 from tlb.measure import build
 from tlb.report import charts
 from tlb.report.analysis import Analysis
-from tlb.report.answers import ANSWERS
+from tlb.report.answers import ANSWERS_DOCUMENT
 from tlb.report.claims import untestable_statements
 from tlb.report.page import current_page
-from tlb.report.render import MUTED, Figure, Html
+from tlb.report.render import MUTED_COLOUR, Figure, Html
 from tlb.report.verdicts import table_of_answered, verdict_table, verdicts
-from tlb.system.prose import listed
+from tlb.system.prose import list_in_words
 
 
 def judge(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
@@ -50,7 +50,7 @@ class ClaimsTable:
     def _repr_mimebundle_(
         self, include: Any = None, exclude: Any = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        return self.table._repr_mimebundle_(), {"tlb": {ANSWERS: self.answers}}
+        return self.table._repr_mimebundle_(), {"tlb": {ANSWERS_DOCUMENT: self.answers}}
 
 
 # --- the reference machine beside another
@@ -151,7 +151,10 @@ def _grey(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
     mark = spec.get("mark", {"type": ""})
     mark = {"type": mark} if isinstance(mark, str) else mark
     if mark["type"] in _MARKS:
-        yield {**kept, "mark": {**mark, "color": MUTED, "opacity": _OPACITY, "tooltip": None}}
+        yield {
+            **kept,
+            "mark": {**mark, "color": MUTED_COLOUR, "opacity": _OPACITY, "tooltip": None},
+        }
 
 
 def _without_colour(encoding: dict[str, Any]) -> dict[str, Any]:
@@ -214,7 +217,7 @@ def measured_by(frame: pd.DataFrame) -> dict[str, str]:
     sentences = {}
     for file, words in files.items():
         by_kernel = [f"{text} of `{kernel}`" for kernel, text in words.items()]
-        text = listed(by_kernel) if len(words) > 1 else next(iter(words.values()))
+        text = list_in_words(by_kernel) if len(words) > 1 else next(iter(words.values()))
         sentences[file] = f"Measured with {text}."
     return sentences
 
@@ -226,4 +229,4 @@ def _version_words(kernel: str, digests: Collection[str]) -> str:
     if earlier:
         version = "an earlier version" if len(earlier) == 1 else "earlier versions"
         words.append(f"{version} ({', '.join(earlier)})")
-    return listed(words)
+    return list_in_words(words)

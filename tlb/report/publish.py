@@ -39,9 +39,9 @@ from tlb.measure import publishing
 from tlb.measure.row_database import DATABASE_FILE, DATABASE_LOGS, RowDatabase
 from tlb.measure.store import Store, data_root
 from tlb.report import article, card, discovery, page, parameters
-from tlb.report.answers import ANSWERS
+from tlb.report.answers import ANSWERS_DOCUMENT
 from tlb.report.parameters import BOOK, table_of_contents
-from tlb.report.quantities import QUANTITIES
+from tlb.report.quantities import QUANTITIES_DOCUMENT
 from tlb.system.files import ROOT, disk_errors, measuring_lock
 from tlb.system.reasons import if_available
 
@@ -52,7 +52,7 @@ _STRICT = ["-W", "-n", "--keep-going"]
 # What a site is built from: its settings, its pages, and the sources that its listings show.
 _STAGED = ("_config.yml", "_toc.yml", "book", "kernels", "tlb", "experiments")
 # The first two change with each look at the computer; answers follow from rows and sources.
-_NOT_SOURCES = ("machine.json", "lacking.json", f"{ANSWERS}.json", *DATABASE_LOGS)
+_NOT_SOURCES = ("machine.json", "lacking.json", f"{ANSWERS_DOCUMENT}.json", *DATABASE_LOGS)
 
 
 class SiteError(RuntimeError):
@@ -249,13 +249,18 @@ def keep_own_quantities(executed: Path) -> None:
     own, this = Store(data_root()).own, host.inspect()
     name = host.machine_id(this)
     keep_quantities(own, name, executed)
-    _keep(own, name, f"{QUANTITIES}-{host.state(this)}", _recorded(executed, QUANTITIES))
+    _keep(
+        own,
+        name,
+        f"{QUANTITIES_DOCUMENT}-{host.state_digest(this)}",
+        _recorded(executed, QUANTITIES_DOCUMENT),
+    )
 
 
 def keep_quantities(store: Store, machine: str, executed: Path) -> None:
     """Keep what an executed page recorded of a machine beside its rows: its quantities, and its
     answers to claims."""
-    for kind in (QUANTITIES, ANSWERS):
+    for kind in (QUANTITIES_DOCUMENT, ANSWERS_DOCUMENT):
         _keep(store, machine, kind, _recorded(executed, kind))
 
 
@@ -293,7 +298,7 @@ def book(given: Mapping[str, Any]) -> Book:
     place = ROOT / "_build" / name
     source, built_of = place / "source", place / "built-of"
     index = place / "site" / "_build" / "html" / "index.html"
-    made_of = _digest(json.dumps([given, host.state(this)], sort_keys=True, default=str))
+    made_of = _digest(json.dumps([given, host.state_digest(this)], sort_keys=True, default=str))
     if index.is_file() and built_of.is_file() and built_of.read_text() == made_of:
         return Book(index)
     with disk_errors(source):
@@ -348,7 +353,7 @@ def _digest(words: str) -> str:
     digest = hashlib.sha256(words.encode())
     for top in (*(ROOT / name for name in _STAGED), data_root()):
         for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
-            is_made = path.name in _NOT_SOURCES or path.match(f"own/*/{QUANTITIES}*.json")
+            is_made = path.name in _NOT_SOURCES or path.match(f"own/*/{QUANTITIES_DOCUMENT}*.json")
             if path.is_file() and path.suffix != ".pyc" and not is_made:
                 is_open = path.name == DATABASE_FILE
                 content = RowDatabase(path).digest() if is_open else _sha256(path)

@@ -19,16 +19,16 @@ from pydantic import BaseModel, ConfigDict
 from tlb.stats.intervals import Interval
 from tlb.stats.scatter import median_rank
 from tlb.system.reasons import Unavailable, explain
-from tlb.system.units import format_size, rounded
+from tlb.system.units import format_size, rounded_to_digits
 
 Unit = Literal["ns", "us", "ms", "cycles", "pages", "lines", "bytes", "share", "times", ""]
 Found = Interval | float | Callable[[], Interval | float]
 _DIGITS = 6  # no measurement has more
-FEW = " *"  # marks, in a table, what is of fewer mappings than LEAST_MAPPINGS
+FEW_MARK = " *"  # marks, in a table, what is of fewer mappings than LEAST_MAPPINGS
 LEAST_MAPPINGS = 5  # that an interval decides of: it then covers 94 %
 CONFIDENCE = 0.95  # of a median's interval, where there are mappings enough
-QUANTITIES = "quantities"  # the document that keeps them
-LACKING = "⟦lacking⟧ "  # in a text
+QUANTITIES_DOCUMENT = "quantities"  # the document that keeps them
+LACKING_MARK = "⟦lacking⟧ "  # in a text
 _UNITS = {"us": " µs", "times": "", "share": "", "": ""}  # as a text writes them
 
 
@@ -52,7 +52,7 @@ def _mappings_behind(interval: Interval, most: int) -> int:
 
 def _kept(value: float) -> float:
     """Return a number as quantities.json keeps it: whole ones exactly."""
-    return value if value.is_integer() else rounded(value, _DIGITS)
+    return value if value.is_integer() else rounded_to_digits(value, _DIGITS)
 
 
 class Kept(BaseModel):
@@ -94,7 +94,7 @@ class Quantity:
 
     def __format__(self, spec: str) -> str:
         """Format for a text, with its unit: "21 (18 to 24) ns". spec: decimals and what is shown,
-        as ".1", "value" (the estimate alone) or ".1 value". What is lacking is LACKING and its
+        as ".1", "value" (the estimate alone) or ".1 value". What is lacking is LACKING_MARK and its
         reason's code, which `say` refuses. Raises ValueError for another spec."""
         decimals, what = self.decimals, ""
         for word in spec.split():
@@ -107,7 +107,7 @@ class Quantity:
                     f"a quantity is formatted as '.1', 'value' or '.1 value', not {spec!r}"
                 )
         if self.interval is None:
-            return f"{LACKING}{self.lacking.code if self.lacking else 'no-data'}"
+            return f"{LACKING_MARK}{self.lacking.code if self.lacking else 'no-data'}"
         known = self.interval
         return self._text(_exact(known.value) if what else known, decimals)
 
@@ -125,7 +125,7 @@ class Quantity:
         mappings."""
         if self.interval is None:
             return "–"
-        return f"{self:value}{FEW}" if self.is_of_few else format(self)
+        return f"{self:value}{FEW_MARK}" if self.is_of_few else format(self)
 
     @property
     def is_of_few(self) -> bool:
@@ -146,13 +146,13 @@ class Quantity:
             value=value,
             low=low,
             high=high,
-            coverage=rounded(float(self.interval.coverage), _DIGITS),
+            coverage=rounded_to_digits(float(self.interval.coverage), _DIGITS),
             modes=self.interval.modes,
             mappings=self.mappings,
         )
 
 
-class Measured:
+class QuantityDeclaration:
     """Declares a quantity of a chapter. source: where the number comes from, if not from rows."""
 
     def __init__(self, label: str, unit: Unit = "ns", decimals: int = 0, source: str = ""):
@@ -163,10 +163,10 @@ class Measured:
         self.name = name
 
     @overload
-    def __get__(self, instance: None, owner: type) -> Measured: ...
+    def __get__(self, instance: None, owner: type) -> QuantityDeclaration: ...
     @overload
     def __get__(self, instance: Quantities, owner: type) -> Quantity: ...
-    def __get__(self, instance: Quantities | None, owner: type) -> Measured | Quantity:
+    def __get__(self, instance: Quantities | None, owner: type) -> QuantityDeclaration | Quantity:
         return self if instance is None else instance.of(self)
 
     def read(self, found: Found, mappings: int) -> Quantity:
@@ -203,10 +203,10 @@ class Quantities:
     walk_ns = Measured("a walk just past the TLB's reach", "ns")
     """
 
-    declared: ClassVar[dict[str, Measured]] = {}
+    declared: ClassVar[dict[str, QuantityDeclaration]] = {}
 
     def __init_subclass__(cls) -> None:
-        own = {name: one for name, one in vars(cls).items() if isinstance(one, Measured)}
+        own = {name: one for name, one in vars(cls).items() if isinstance(one, QuantityDeclaration)}
         cls.declared = cls.declared | own
 
     def __init__(self, kept: Mapping[str, Any] | None = None):
@@ -242,7 +242,7 @@ class Quantities:
                     quantity = replace(quantity, mappings=mappings)  # so that it is marked
             self._found[name] = quantity
 
-    def of(self, declared: Measured) -> Quantity:
+    def of(self, declared: QuantityDeclaration) -> Quantity:
         """Return what was recorded, or a quantity that lacks its rows."""
         if declared.name in self._found:
             return self._found[declared.name]

@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 # --- colours, fonts and axes of all charts
 
 # book/assets/figures.css repaints each of these in dark mode; a test holds the two together.
-INK = "#1f2933"  # what is read: labels, titles, annotations
-MUTED = "#46525e"  # what is glanced at: ticks, reference lines
-RULE = "#dde3ea"  # what is looked through: grid lines
+INK_COLOUR = "#1f2933"  # what is read: labels, titles, annotations
+MUTED_COLOUR = "#46525e"  # what is glanced at: ticks, reference lines
+RULE_COLOUR = "#dde3ea"  # what is looked through: grid lines
 # Okabe and Ito's colours, which red-green blind readers tell apart, with green, purple and yellow
 # darkened for white paper. Give a series a dash or a shape too.
-PALETTE = ("#0072b2", "#d55e00", "#007f5c", "#cc6699", "#5c5000", MUTED)
+PALETTE = ("#0072b2", "#d55e00", "#007f5c", "#cc6699", "#5c5000", MUTED_COLOUR)
 
 WIDTH_PX = 680  # axes and labels included: one text column of the page
 HEIGHT_PX = 320  # of the plot alone
@@ -51,11 +51,11 @@ FONT_PX = 13
 TEXT = {"font-family": FONT, "font-size": f"{FONT_PX}px"}  # of all text of a chart
 
 _LABELS = {
-    "labelColor": INK,
+    "labelColor": INK_COLOUR,
     "labelFont": FONT,
     "labelFontSize": FONT_PX,
     "labelLimit": 320,
-    "titleColor": INK,
+    "titleColor": INK_COLOUR,
     "titleFont": FONT,
     "titleFontSize": FONT_PX,
     "titleFontWeight": "normal",
@@ -67,9 +67,9 @@ THEME: dict[str, Any] = {
     "font": FONT,
     "axis": {
         **_LABELS,
-        "domainColor": MUTED,
-        "gridColor": RULE,
-        "tickColor": MUTED,
+        "domainColor": MUTED_COLOUR,
+        "gridColor": RULE_COLOUR,
+        "tickColor": MUTED_COLOUR,
         "tickSize": 4,
         "labelPadding": 6,
         "titlePadding": 10,
@@ -101,15 +101,15 @@ THEME: dict[str, Any] = {
     "mark": {"aria": False},
     "line": {"strokeCap": "butt", "strokeJoin": "round", "strokeWidth": 2},
     "point": {"filled": True, "opacity": 1, "size": 42},
-    "rule": {"color": MUTED},
-    "text": {"color": INK, "font": FONT, "fontSize": FONT_PX},
+    "rule": {"color": MUTED_COLOUR},
+    "text": {"color": INK_COLOUR, "font": FONT, "fontSize": FONT_PX},
     "title": {
         "anchor": "start",
-        "color": INK,
+        "color": INK_COLOUR,
         "font": FONT,
         "fontSize": 15,
         "offset": 14,
-        "subtitleColor": MUTED,
+        "subtitleColor": MUTED_COLOUR,
         "subtitleFont": FONT,
         "subtitleFontSize": FONT_PX,
     },
@@ -423,13 +423,13 @@ def inline(text: str) -> Markup:
     return Markup(_INLINE.renderInline(text))
 
 
-def highlighted(source: str) -> Markup:
+def highlighted_code(source: str) -> Markup:
     """Return Python source as the page's own code blocks show it."""
     code = highlight(source, PythonLexer(), CodeHtml(nowrap=True))
     return Markup('<div class="highlight"><pre>{}</pre></div>').format(Markup(code))
 
 
-def join(template: str, items: Iterable[Any]) -> Markup:
+def join_html(template: str, items: Iterable[Any]) -> Markup:
     """Return the template of HTML formatted with each item, one after the other."""
     return Markup("").join(
         Markup(template).format(*(item if isinstance(item, tuple) else (item,))) for item in items
@@ -456,7 +456,7 @@ def data_table(frame: pd.DataFrame, decimals: int = 1) -> Html:
     marks = [number if pd.api.types.is_numeric_dtype(kind) else "" for kind in frame.dtypes]
 
     def line(cell: str, values: list[str]) -> Markup:
-        return Markup("<tr>{}</tr>").format(join(cell, zip(marks, values, strict=True)))
+        return Markup("<tr>{}</tr>").format(join_html(cell, zip(marks, values, strict=True)))
 
     table = Markup(
         '<div class="tlb-table tlb-data"><table><thead>{}</thead><tbody>{}</tbody></table></div>'

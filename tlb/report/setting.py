@@ -10,11 +10,11 @@ from tlb.machine import host as hosts
 from tlb.machine.host import Host, data_tlbs
 from tlb.measure import build, kernels
 from tlb.report.analysis import Analysis
-from tlb.report.card import processes
-from tlb.stats.curves import counter_curve, why_not_counted
-from tlb.system.page_sizes import BASE, PAGES, ordered, words
-from tlb.system.prose import count, escape_markdown, listed
-from tlb.system.reasons import PAGE_REASONS, REASONS, Note, Unavailable, explain, if_available
+from tlb.report.card import processes_per_point
+from tlb.stats.curves import counter_curve, reason_not_counted
+from tlb.system.page_sizes import BASE, PAGES, ordered_page_sizes, page_words
+from tlb.system.prose import escape_markdown, list_in_words, with_thousands
+from tlb.system.reasons import PAGE_REASONS, REASON_TEXTS, Note, Unavailable, explain, if_available
 from tlb.system.units import format_size
 
 # Up to this working set, the first version of the kernels measures what later ones do.
@@ -55,7 +55,9 @@ def stated_tlb(a: Analysis) -> str:
     levels = data_tlbs(a.host)
     if not levels:
         return explain(a.host.tlb_reason or "no-geometry")
-    entries = [f"{count(level.entries)} entries at level {level.level}" for level in levels]
+    entries = [
+        f"{with_thousands(level.entries)} entries at level {level.level}" for level in levels
+    ]
     reach = [format_size(level.entries * a.base_page_bytes) for level in levels]
     return (
         f"CPUID states {' and '.join(entries)} for {format_size(a.base_page_bytes)} data pages, "
@@ -64,7 +66,9 @@ def stated_tlb(a: Analysis) -> str:
 
 
 def _counters(a: Analysis) -> str:
-    reason = "" if len(counter_curve(a.frame, "walk")) else why_not_counted(a.frame, "walk", a.host)
+    reason = (
+        "" if len(counter_curve(a.frame, "walk")) else reason_not_counted(a.frame, "walk", a.host)
+    )
     if reason == "no-data":
         return "Walks are timed, not counted: no hardware counter was read."
     if a.is_simulated:
@@ -90,7 +94,7 @@ def _counted_processes(a: Analysis) -> str:
     }
     if not sessions:
         return ""
-    counts = listed(f"{total:,.0f} {words}" for words, total in totals.items())
+    counts = list_in_words(f"{total:,.0f} {words}" for words, total in totals.items())
     number = sum(one.sessions for one in sessions)
     return f"`perf stat` counted {counts} in {number:,} processes of these kernels."
 
@@ -100,7 +104,7 @@ def about_pages(notes: Iterable[Note]) -> str:
     codes = dict.fromkeys(note.code for note in notes if note.code in PAGE_REASONS)
     if not codes:
         return ""
-    reasons = " ".join(REASONS[code].sentence for code in codes)
+    reasons = " ".join(REASON_TEXTS[code].sentence for code in codes)
     return f"Some page sizes were not measured. {reasons} `tlb doctor` says what to do."
 
 
@@ -132,7 +136,7 @@ def earlier_kernels(frame: pd.DataFrame) -> str:
     earlier = frame[frame["measures"] < programs.map(now)]
     if earlier.empty:
         return ""
-    names = listed([f"`{kernel}`" for kernel in sorted({*earlier["kernel"]})])
+    names = list_in_words([f"`{kernel}`" for kernel in sorted({*earlier["kernel"]})])
     text = f"**These times were taken with an earlier version of {names}.**"
     far = earlier.query(
         f"pages == {BASE!r} and layout == 'spread' and working_set_bytes > {_ALIKE_BYTES}"
@@ -147,7 +151,7 @@ def _other_documents(a: Analysis) -> str:
     if not a.about.is_this:  # this computer's own are always of its present state
         for name in (*a.documents, *a.on_request):
             if_available(getattr, a, name)  # read, which notes its state
-    states = {*a.frame.get("state", ())} or {hosts.state(a.host)}
+    states = {*a.frame.get("state", ())} or {hosts.state_digest(a.host)}
     of = "the rows of this page" if len(a.frame) else "the description above"
     return " ".join(
         f"`{name}.json` was measured in another state of this machine (`{state}`) than {of} "
@@ -183,14 +187,14 @@ def _settings(host: Host) -> str:
 def _large(frame: pd.DataFrame) -> str:
     """Name the page sizes that the rows had; a pool's present size says nothing of that time."""
     most = frame.groupby("backing")["arena_bytes"].max().to_dict()
-    kinds = ordered(most)
-    given = [words(kind) for kind in kinds if PAGES[kind].source in ("thp", "mthp")]
+    kinds = ordered_page_sizes(most)
+    given = [page_words(kind) for kind in kinds if PAGES[kind].source in ("thp", "mthp")]
     for kind in kinds:
         if PAGES[kind].source == "pool":
-            given.append(f"{words(kind)} (up to {format_size(int(most[kind]))} a process)")
+            given.append(f"{page_words(kind)} (up to {format_size(int(most[kind]))} a process)")
     if not given:
         return "All measurements used base pages."
-    return f"Used, and confirmed by Linux in each process: {listed(given)}."
+    return f"Used, and confirmed by Linux in each process: {list_in_words(given)}."
 
 
 def _measured(frame: pd.DataFrame) -> str:
@@ -198,12 +202,10 @@ def _measured(frame: pd.DataFrame) -> str:
         return (
             "No rows. The page shows what the machine reports about itself, and separate documents."
         )
-    sizes, days = processes(frame), sorted(frame["started_at"].str[:10].unique())
+    sizes, days = processes_per_point(frame), sorted(frame["started_at"].str[:10].unique())
     when = f"on {days[0]}" if len(days) == 1 else f"from {days[0]} to {days[-1]}"
     each = " to ".join(map(str, dict.fromkeys([sizes.min(), sizes.max()])))
-    return (
-        f"{count(len(frame))} measurements {when}, {each} for each of {count(len(sizes))} points."
-    )
+    return f"{with_thousands(len(frame))} measurements {when}, {each} for each of {with_thousands(len(sizes))} points."
 
 
 # --- measuring it oneself

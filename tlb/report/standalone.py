@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 from markupsafe import Markup
 
-from tlb.report.render import Figure, data_table, join
+from tlb.report.render import Figure, data_table, join_html
 from tlb.system.files import ROOT
 
 STYLE = ROOT / "book" / "assets" / "figures.css"
@@ -53,4 +53,4 @@ def table(frame: pd.DataFrame) -> Markup:
 
 
 def paragraphs(sentences: Sequence[str]) -> Markup:
-    return join("<p>{}</p>", sentences)
+    return join_html("<p>{}</p>", sentences)

@@ -19,7 +19,7 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup, escape
 
-from tlb.measure.events import SOFTWARE
+from tlb.measure.events import SOFTWARE_EVENTS
 from tlb.report.analysis import Analysis
 from tlb.report.answers import OBSTACLES as OBSTACLES
 from tlb.report.answers import Bounds as Bounds
@@ -36,15 +36,15 @@ from tlb.report.claims import claim as claim
 from tlb.report.claims import claims_of as claims_of
 from tlb.report.claims import counted as counted
 from tlb.report.claims import points_of as points_of
-from tlb.report.render import Html, highlighted, inline, join
-from tlb.stats.curves import why_not_counted
+from tlb.report.render import Html, highlighted_code, inline, join_html
+from tlb.stats.curves import reason_not_counted
 from tlb.stats.effects import Effect as Effect
 from tlb.stats.effects import inside as inside
-from tlb.stats.effects import too_few as too_few
+from tlb.stats.effects import too_few_processes as too_few_processes
 from tlb.stats.effects import why_undecided as why_undecided
 from tlb.stats.intervals import LEAST_COVERAGE as LEAST_COVERAGE
 from tlb.system.reasons import Unavailable, Undecided, required
-from tlb.system.units import digits_apart, significant
+from tlb.system.units import digits_apart, significant_digits
 
 # --- obstacles: properties of a machine that keep it from testing a claim, whatever is measured there.
 # claims.csv names those of each claim; `judge` checks them before the predicate runs.
@@ -71,11 +71,11 @@ def _no_pmu(a: Analysis) -> str:
     """No row has hardware counts."""
     reasons = (column for column in a.frame.columns if column.endswith("_reason"))
     quantities = {column.removesuffix("_reason") for column in reasons}
-    hardware = quantities - {event.quantity for event in SOFTWARE}
+    hardware = quantities - {event.quantity for event in SOFTWARE_EVENTS}
     columns = [f"{quantity}_per_access" for quantity in hardware]
     if columns and a.frame[columns].notna().to_numpy().any():
         return ""
-    return why_not_counted(a.frame, "walk", a.host)
+    return reason_not_counted(a.frame, "walk", a.host)
 
 
 def _reach_in_cache(a: Analysis) -> str:
@@ -146,7 +146,7 @@ DIGITS = 3
 
 def range_words(low: float, high: float, digits: int = DIGITS) -> str:
     """Return "1 to 2", "1 or more", "up to 2", "2", or "any value", without trailing zeros."""
-    texts = [significant(end, digits) if isfinite(end) else "" for end in (low, high)]
+    texts = [significant_digits(end, digits) if isfinite(end) else "" for end in (low, high)]
     least, most = (text.rstrip("0").rstrip(".") if "." in text else text for text in texts)
     return least if least and low == high else _words(least, most)
 
@@ -162,7 +162,9 @@ def effect_words(effect: Effect) -> str:
     without uncertainty; with enough digits that no end is printed on the other side of the band's."""
     value, low, high = effect.interval.value_and_bounds
     digits = digits_apart((low, high), (effect.least, effect.most), DIGITS)
-    shown, *ends = (significant(x, digits) if isfinite(x) else "" for x in (value, low, high))
+    shown, *ends = (
+        significant_digits(x, digits) if isfinite(x) else "" for x in (value, low, high)
+    )
     if low == high:
         return shown
     return f"{shown} ({' to '.join(ends)})" if all(ends) and shown else _words(*ends)
@@ -186,7 +188,7 @@ def bounds_words(bounds: Iterable[Bounds]) -> Markup:
 
 
 def _interval(one: Bounds, digits: int) -> Markup:
-    numbers = [significant(end, digits) if isfinite(end) else "" for end in one]
+    numbers = [significant_digits(end, digits) if isfinite(end) else "" for end in one]
     names = ("low", "high", "least", "most")
     attributes = Markup(" ").join(
         Markup('data-{}="{}"').format(name, number.replace(",", ""))
@@ -340,7 +342,7 @@ def verdict_table(found: Sequence[Verdict], beyond: Sequence[Statement] = ()) ->
             inline(verdict.evidence),
             bounds_html(verdict.bounds, verdict.why),
             verdict.claim.place,
-            highlighted(inspect.getsource(verdict.claim.decide)),
+            highlighted_code(inspect.getsource(verdict.claim.decide)),
         )
         for verdict in found
     ]
@@ -349,7 +351,7 @@ def verdict_table(found: Sequence[Verdict], beyond: Sequence[Statement] = ()) ->
         f"{bounds_html(verdict.bounds, verdict.why).striptags()}"
         for verdict in found
     )
-    table = Html(str(Markup(_TABLE).format(join(_ROW, rows))), text)
+    table = Html(str(Markup(_TABLE).format(join_html(_ROW, rows))), text)
     return table + _chance(found) + _beyond(beyond)
 
 
@@ -406,6 +408,6 @@ def _beyond(beyond: Sequence[Statement]) -> Html:
         for one in beyond
     ]
     summary = f"Not testable here: {len(beyond)} more"
-    listed = join(f'<li id="{{}}">“{{}}” {_SOURCE}: {{}}</li>', items)
+    listed = join_html(f'<li id="{{}}">“{{}}” {_SOURCE}: {{}}</li>', items)
     text = "\n".join([summary, *(f"{one.quote}: {one.note}" for one in beyond)])
     return Html(str(Markup(_BEYOND).format(summary, listed)), text)

@@ -8,9 +8,9 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from tlb.stats.intervals import (
-    BY_REPEAT,
-    JUMP,
-    UNKNOWN,
+    BY_REPEAT_COLUMN,
+    MODE_JUMP,
+    UNKNOWN_INTERVAL,
     Interval,
     Repeats,
     median_interval,
@@ -18,7 +18,7 @@ from tlb.stats.intervals import (
     with_repeats,
 )
 from tlb.stats.scatter import UNSTABLE_SPREAD
-from tlb.system.optional import Lazy
+from tlb.system.optional import LazyModule
 from tlb.system.reasons import Unavailable, required
 from tlb.system.units import format_size
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tlb.machine.host import Host
 else:
-    np, pd = Lazy("numpy"), Lazy("pandas")
+    np, pd = LazyModule("numpy"), LazyModule("pandas")
 
 # A grid in quarter octaves rounds to whole lines; its next point is 19 % away.
 SAME_GRID_POINT = 0.01
@@ -51,7 +51,7 @@ def last_level_plateau(first: float, last: float) -> tuple[float, float]:
     return begins * first, ends * last
 
 
-def select(frame: pd.DataFrame, **where: object) -> pd.DataFrame:
+def select_rows(frame: pd.DataFrame, **where: object) -> pd.DataFrame:
     """Return the rows in which each named column has the value, or one of the values, given; none
     if a column is missing."""
     if not where.keys() <= set(frame):
@@ -83,12 +83,12 @@ class Curve:
     ) -> Curve:
         """Return the curve of `select(frame, **where)`, without rows that have no value; empty if
         there is no such column, as of a counter that was not asked for."""
-        rows = select(frame, **where)
+        rows = select_rows(frame, **where)
         if value not in rows:
             rows = rows.iloc[:0].assign(**{value: 0.0})
         summary = summarise(rows, [x], value)
         ends = rows.groupby(x)[value].agg(["min", "max"])
-        apart = ends.index[(ends["max"] > JUMP * ends["min"]) & (ends["min"] > 0)]
+        apart = ends.index[(ends["max"] > MODE_JUMP * ends["min"]) & (ends["min"] > 0)]
         processes = rows.loc[rows[x].isin(apart), [x, value]].set_axis([x, "median"], axis=1)
         return cls(summary[summary["n"] > 0].reset_index(drop=True), x, processes)
 
@@ -145,9 +145,9 @@ class Curve:
         return self.table.iloc[int(away.argmin())]
 
     def get(self, x: float) -> Interval:
-        """Return the estimate exactly at x, or UNKNOWN."""
+        """Return the estimate exactly at x, or UNKNOWN_INTERVAL."""
         rows = self.table[self.table[self.x] == x]
-        return Interval.of(rows.iloc[0]) if len(rows) else UNKNOWN
+        return Interval.of(rows.iloc[0]) if len(rows) else UNKNOWN_INTERVAL
 
     @property
     def last(self) -> Interval:
@@ -167,7 +167,9 @@ class Curve:
 
     def __truediv__(self, other: Curve) -> Curve:
         """Return the ratios at each x that both have with both medians above zero."""
-        return self._with(other, lambda a, b: a / b if a.value > 0 and b.value > 0 else UNKNOWN)
+        return self._with(
+            other, lambda a, b: a / b if a.value > 0 and b.value > 0 else UNKNOWN_INTERVAL
+        )
 
     def _with(self, other: Curve, combine) -> Curve:
         """n and unstable are of the worse side; n_left and n_right of each."""
@@ -281,7 +283,7 @@ def median_over_points(points: Sequence[Interval]) -> Interval | None:
     )
 
 
-def at_largest_shared(curves: Mapping[str, Curve]) -> tuple[float, dict[str, float]]:
+def medians_at_largest_common_x(curves: Mapping[str, Curve]) -> tuple[float, dict[str, float]]:
     """Return the largest x that all curves but empty ones have, and the median of each there.
     Raises Unavailable("too-few-points")."""
     found = {name: curve for name, curve in curves.items() if len(curve)}
@@ -295,14 +297,14 @@ def spread(
     frame: pd.DataFrame, kernel: str = "page_chase", order: str = "cycle", **where: object
 ) -> Curve:
     """Return ns per access of a chase over one line a page, by lines."""
-    return Curve.of(select(frame, kernel=kernel, layout="spread", order=order, **where))
+    return Curve.of(select_rows(frame, kernel=kernel, layout="spread", order=order, **where))
 
 
 def packed(
     frame: pd.DataFrame, kernel: str = "page_chase", order: str = "cycle", **where: object
 ) -> Curve:
     """Return its control: as many lines next to each other."""
-    return Curve.of(select(frame, kernel=kernel, layout="packed", order=order, **where))
+    return Curve.of(select_rows(frame, kernel=kernel, layout="packed", order=order, **where))
 
 
 def price(
@@ -313,7 +315,7 @@ def price(
     **where: object,
 ) -> Curve:
     """Return the price of translation of a chase, ns per access: `price_of` its two layouts."""
-    rows = select(frame, kernel=kernel, order=order, **where)
+    rows = select_rows(frame, kernel=kernel, order=order, **where)
     return price_of(spread(rows, kernel, order), packed(rows, kernel, order), entries)
 
 
@@ -342,7 +344,7 @@ def price_of(spread: Curve, packed: Curve, entries: float = LEAST_ENTRIES) -> Cu
         if ahead > max(row["median"], 0.0) / 2:
             gaps.append(n)
         else:
-            rows.append(row | {"low": row["low"] - ahead, BY_REPEAT: None} if ahead else row)
+            rows.append(row | {"low": row["low"] - ahead, BY_REPEAT_COLUMN: None} if ahead else row)
     return Curve(pd.DataFrame(rows, columns=price.table.columns), price.x, gaps=tuple(gaps))
 
 
@@ -357,7 +359,7 @@ def counter_curve(rows: pd.DataFrame, quantity: str) -> Curve:
     return Curve.of(rows, value=f"{quantity}_per_access")
 
 
-def why_not_counted(rows: pd.DataFrame, quantity: str, host: Host) -> str:
+def reason_not_counted(rows: pd.DataFrame, quantity: str, host: Host) -> str:
     """Return the reason code for a counter without any value: that of most rows, else that of the
     machine."""
     reasons = rows.get(f"{quantity}_reason", pd.Series(dtype="str"))

@@ -45,7 +45,7 @@ class Effect:
         if self.decided(together) is not None:
             return None
         if not self.interval.coverage >= LEAST_COVERAGE:
-            return too_few(self.interval.coverage)
+            return too_few_processes(self.interval.coverage)
         within = self.least <= self.interval.low and self.interval.high <= self.most
         if within or self.is_outside:
             among = self.among if within else max(self.among, together)
@@ -57,7 +57,7 @@ class Effect:
         return Undecided("bistable" if self.interval.modes > 1 else "crosses")
 
 
-def too_few(coverage: float) -> Undecided:
+def too_few_processes(coverage: float) -> Undecided:
     """Return the reason that an interval of less than LEAST_COVERAGE gives, with the number of
     processes where its coverage tells it."""
     n = next(

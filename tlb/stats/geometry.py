@@ -20,23 +20,23 @@ from tlb.stats import misses
 from tlb.stats.geometry_curves import (
     TABLE_ENTRY_BYTES,
     Estimate,
-    Model,
+    GeometryModel,
     Walk,
     aliased_curve,
+    base_stride_of,
     costs_by_mapping,
     curve_knees,
-    has_clock,
+    has_core_clock,
     price_curve,
-    stride_of,
     survey_curve,
     walk_prices,
 )
 from tlb.stats.intervals import median_interval
-from tlb.stats.steps import APART, Knee
+from tlb.stats.steps import MIN_STEP_DISTANCE, Knee
 from tlb.system.reasons import Unavailable, explain
 
-WAY_STRIDE = 64  # pages that collide; no published first level has more than 32 sets
-NEVER = 1e9  # entries of a second level that is never missed
+COLLIDING_STRIDE_PAGES = 64  # pages that collide; no published first level has more than 32 sets
+UNREACHABLE_ENTRIES = 1e9  # entries of a second level that is never missed
 # A knee above the second level whose page table fills a data cache within this share of its size
 # belongs to that cache, not to a TLB.
 NEAR = 0.2
@@ -55,7 +55,7 @@ BOTH = 0.01  # a first level has a fortieth of a second's entries, so this tells
 JOINED = (1.5, 20.0)
 
 
-class Level(Model):
+class TlbLevel(GeometryModel):
     """One level of the data TLB. Costs in `Geometry.unit` per access.
 
     entries: the opinion to believe; opinions: price, alias and draws, as far as there are any.
@@ -77,14 +77,14 @@ class Level(Model):
     verdict: str
 
 
-class Backing(Model):
+class PageBacking(GeometryModel):
     """Whether an entry of the TLB spans a large page (tlb/stats/splinter.py)."""
 
     verdict: Literal["not splintered", "splintered by the host", "cannot tell"]
     evidence: str
 
 
-class Geometry(Model):
+class Geometry(GeometryModel):
     """Result of `tlb geometry`.
 
     first_tread: cost of an access that hits everywhere. alias_penalty: cost of reaching a line by
@@ -95,14 +95,14 @@ class Geometry(Model):
     unit: Literal["cycles", "ns"]
     core_ghz: float | None
     first_tread: float
-    levels: list[Level]
+    levels: list[TlbLevel]
     walks: list[Walk]
     alias_penalty: float | None
     notes: list[str]
-    backing: Backing | None = None
+    backing: PageBacking | None = None
 
 
-def infer(
+def infer_geometry(
     frame: pd.DataFrame,
     stated: Sequence[int] = (),
     cache_bytes: Mapping[int, int] | None = None,
@@ -116,7 +116,7 @@ def infer(
     """
     if frame.empty:
         raise Unavailable("no-data")
-    caches, stride = cache_bytes or {}, stride_of(frame)
+    caches, stride = cache_bytes or {}, base_stride_of(frame)
     alias, price = aliased_curve(frame, stride), price_curve(frame, stride)
     alias_knees, price_knees = curve_knees(alias), curve_knees(price)
     pairs = paired(price_knees[:2], alias_knees[:2])
@@ -134,7 +134,7 @@ def infer(
         levels = [levels[0].model_copy(update={"is_alone": True})]
     return Geometry(
         pages=str(frame["pages"].iloc[0]),
-        unit="cycles" if has_clock(frame) else "ns",
+        unit="cycles" if has_core_clock(frame) else "ns",
         core_ghz=_core_ghz(frame),
         first_tread=float((price if len(price) else alias)["cost"].iloc[0]),
         levels=levels,
@@ -153,7 +153,7 @@ def _core_ghz(frame: pd.DataFrame) -> float | None:
 def _walks(
     frame: pd.DataFrame,
     alias: pd.DataFrame,
-    levels: Sequence[Level],
+    levels: Sequence[TlbLevel],
     stride: int,
     cache_bytes: Mapping[int, int],
 ) -> list[Walk]:
@@ -169,10 +169,10 @@ def _levels(
     stated: Sequence[int],
     main: pd.DataFrame,
     mappings: pd.DataFrame,
-) -> list[Level]:
+) -> list[TlbLevel]:
     """Return a level for each pair of knees, by price and by alias. main, mappings: of the hit
     costs, see `hit_cost`."""
-    levels: list[Level] = []
+    levels: list[TlbLevel] = []
     before = None
     for place, (by_price, by_alias) in enumerate(pairs):
         knee = by_alias or by_price
@@ -185,7 +185,7 @@ def _levels(
         ways, ways_reason = (None, None) if levels else _ways(frame, entries, knee, stride)
         smaller = round(levels[-1].entries.value) if levels else 0
         levels.append(
-            Level(
+            TlbLevel(
                 level=place + 1,
                 entries=entries,
                 opinions=opinions,
@@ -221,10 +221,10 @@ def _stated(stated: Sequence[int], place: int, levels: int, knee: Knee) -> int |
         return stated[place]
     away = {n: abs(np.log2(n / knee.pages)) for n in stated}
     distance, nearest = min(((off, n) for n, off in away.items()), default=(np.inf, None))
-    return nearest if distance < APART else None
+    return nearest if distance < MIN_STEP_DISTANCE else None
 
 
-def _unseen(stated: Sequence[int], levels: Sequence[Level], pairs: int) -> list[str]:
+def _unseen(stated: Sequence[int], levels: Sequence[TlbLevel], pairs: int) -> list[str]:
     """Return a sentence for each level that CPUID states and no chase shows."""
     if len(stated) <= pairs:
         return []
@@ -243,7 +243,7 @@ def draw_window(knee: Knee) -> tuple[float, float]:
 
 
 def _from_draws(
-    frame: pd.DataFrame, stride: int, below: Sequence[Level], knee: Knee
+    frame: pd.DataFrame, stride: int, below: Sequence[TlbLevel], knee: Knee
 ) -> Estimate | None:
     """Fit cost = first plateau + hit (1 - C1/M) + walk (1 - C2/M) with the knee of this level free.
 
@@ -260,7 +260,7 @@ def _from_draws(
     base = base[base["lines"] < (below[0].rise[0] if below else knee.tenth)]
     if drawn.empty or base.empty:
         return None
-    known = {"l1_entries": below[0].entries.value} if below else {"l2_entries": NEVER}
+    known = {"l1_entries": below[0].entries.value} if below else {"l2_entries": UNREACHABLE_ENTRIES}
     costs = drawn["least"] - base["least"].median()
     try:
         fit = misses.fit_random_curve(drawn["lines"], costs, **known)
@@ -301,11 +301,11 @@ def _ways(
     At a stride of as many pages as there are sets or more, only as many pages fit as a set has
     ways.
     """
-    points = survey_curve(frame, "spread", stride_pages=stride * WAY_STRIDE)
+    points = survey_curve(frame, "spread", stride_pages=stride * COLLIDING_STRIDE_PAGES)
     lines, least = points["lines"], points["least"]
-    at_stride = f"at a stride of {WAY_STRIDE}"
+    at_stride = f"at a stride of {COLLIDING_STRIDE_PAGES}"
     if len(points) < 6 or not (lines > entries.value).any():
-        return None, explain("too-few-points", f"a stride of {WAY_STRIDE} pages")
+        return None, explain("too-few-points", f"a stride of {COLLIDING_STRIDE_PAGES} pages")
     height = float(least.iloc[:2].median()) + (knee.after - knee.before) / 2
     if float(least[lines > entries.value].median()) < height:
         return None, explain(

@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict
 
-from tlb.stats.curves import Curve, select
-from tlb.stats.intervals import PAIRED, Interval, median_interval
+from tlb.stats.curves import Curve, select_rows
+from tlb.stats.intervals import FIRST_PAIRED_MEASURES, Interval, median_interval
 from tlb.stats.steps import Knee, knees
 from tlb.system.page_sizes import page_bytes
 from tlb.system.reasons import explain
@@ -26,13 +26,13 @@ COLUMNS = ["lines", "cost", "low", "high", "coverage", "n", "least"]
 ALIAS_FROM = 16  # pages, two to a line
 
 
-def has_clock(frame: pd.DataFrame) -> bool:
+def has_core_clock(frame: pd.DataFrame) -> bool:
     return bool((frame["core_ghz"] > 0).all())
 
 
 def cost_per_access(frame: pd.DataFrame) -> pd.Series:
     """Core cycles per access of each row, or ns where no row has a core clock."""
-    return frame["ns_per_access"] * (frame["core_ghz"] if has_clock(frame) else 1.0)
+    return frame["ns_per_access"] * (frame["core_ghz"] if has_core_clock(frame) else 1.0)
 
 
 def base_stride(pages: str, base_page_bytes: int) -> int:
@@ -40,7 +40,7 @@ def base_stride(pages: str, base_page_bytes: int) -> int:
     return page_bytes(pages, base_page_bytes) // base_page_bytes
 
 
-def stride_of(frame: pd.DataFrame) -> int:
+def base_stride_of(frame: pd.DataFrame) -> int:
     """The `base_stride` of a survey's rows, by the base page of the machine that they are from."""
     row = frame.iloc[0]
     return base_stride(row["pages"], int(row["stride_bytes"] // row["stride_pages"]))
@@ -90,7 +90,7 @@ def costs_by_mapping(
     """Return the cost of a cycle with a row for each mapping and a column for each number of pages:
     of the alias layout, or of spread minus packed. Empty for rows of processes that held one point
     each."""
-    if "measures" not in frame or not (frame["measures"] >= PAIRED).all():
+    if "measures" not in frame or not (frame["measures"] >= FIRST_PAIRED_MEASURES).all():
         return pd.DataFrame()
     if layout == "alias":
         return _by_mapping(_rows(frame, "alias", "cycle", stride_pages))
@@ -111,7 +111,7 @@ def _rows(
     frame: pd.DataFrame, layout: str, order: str, stride_pages: int | None = None
 ) -> pd.DataFrame:
     """The rows of a layout with their cost; packed lines have no stride."""
-    rows = select(
+    rows = select_rows(
         frame,
         layout=layout,
         order=order,
@@ -133,14 +133,14 @@ def _points(table: pd.DataFrame, least: pd.Series) -> pd.DataFrame:
 TABLE_ENTRY_BYTES, LINE_BYTES = 8, 64
 REPEATS_FOR_BOUNDS = 3
 MOST_PAGES = 1 << 26  # that an aliased chase spans: its visits have 32 bits, in units of a line
-Place = Literal["L2", "L3", "memory"]
+PageTableLocation = Literal["L2", "L3", "memory"]
 
 
-class Model(BaseModel):
+class GeometryModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Estimate(Model):
+class Estimate(GeometryModel):
     """A number with its bounds. method: where it comes from. coverage: of the bounds, as intervals
     have it; 1 if they are two points of a sweep."""
 
@@ -165,11 +165,11 @@ class Estimate(Model):
         )
 
 
-class Walk(Model):
+class Walk(GeometryModel):
     """The price of a walk on top of a hit in the last level. table_bytes: lines of page-table
     entries that the walks touch."""
 
-    table_in: Place
+    table_in: PageTableLocation
     pages: int
     stride_pages: int
     table_bytes: int
@@ -179,7 +179,7 @@ class Walk(Model):
 
 def walk_points(
     entries: float, stride: int, cache_bytes: Mapping[int, int]
-) -> list[tuple[Place, int, int]]:
+) -> list[tuple[PageTableLocation, int, int]]:
     """Return (place, pages, stride) of the chases whose page table fits that place and no nearer
     one.
 
@@ -189,7 +189,7 @@ def walk_points(
     """
     sizes = [size for _, size in sorted(cache_bytes.items())]
     least: float = 5 * entries
-    points: list[tuple[Place, int, int]] = []
+    points: list[tuple[PageTableLocation, int, int]] = []
     if len(sizes) > 1:
         n = 2 ** int(np.ceil(np.log2(least)))
         if sizes[0] < n * TABLE_ENTRY_BYTES <= sizes[1] / 2:
@@ -216,7 +216,7 @@ def walk_prices(
     """
     found = []
     for place, lines, apart in walk_points(entries, stride, cache_bytes):
-        rows = select(frame, layout="alias", order="cycle", lines=lines, stride_pages=apart)
+        rows = select_rows(frame, layout="alias", order="cycle", lines=lines, stride_pages=apart)
         cost = reason = None
         if lines * apart > MOST_PAGES:
             reason = explain("out-of-reach")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from tlb.stats.geometry import WAY_STRIDE, Backing, Geometry, Level
+from tlb.stats.geometry import COLLIDING_STRIDE_PAGES, Geometry, PageBacking, TlbLevel
 from tlb.stats.geometry_curves import Estimate
 from tlb.system.units import format_size
 
@@ -13,7 +13,7 @@ _NAMES = {1: "L1 dTLB", 2: "STLB"}
 _MISSING = "–"
 
 
-def level_name(level: Level) -> str:
+def level_name(level: TlbLevel) -> str:
     return "first level seen" if level.is_alone else _NAMES.get(level.level, f"level {level.level}")
 
 
@@ -79,7 +79,7 @@ def sentences(geometry: Geometry) -> list[str]:
     lacking."""
     lines = [f"{level_name(level)}: {level.verdict}" for level in geometry.levels]
     lines += [
-        f"{level_name(level)}: all pages fit wherever they lie, up to {WAY_STRIDE} pages apart, "
+        f"{level_name(level)}: all pages fit wherever they lie, up to {COLLIDING_STRIDE_PAGES} pages apart, "
         "so it has no sets."
         for level in geometry.levels
         if level.ways == 0
@@ -100,7 +100,7 @@ def sentences(geometry: Geometry) -> list[str]:
     )
 
 
-def backing_sentence(backing: Backing) -> str:
+def backing_sentence(backing: PageBacking) -> str:
     return f"Large pages: {backing.verdict}. {backing.evidence}"
 
 

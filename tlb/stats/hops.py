@@ -42,7 +42,7 @@ def grain_ns(readings: tuple[float, ...], counts: tuple[float, ...]) -> float:
     return float(periods[turned > max(COMBED, 0.95 * turned.max())].max(initial=0.0))
 
 
-def with_one_clock(rows: pd.DataFrame) -> pd.DataFrame:
+def with_median_clock_cost(rows: pd.DataFrame) -> pd.DataFrame:
     """Return rows in which reading the clock costs all processes the same, their median.
 
     A process that is disturbed while it times the clock alone finds several times its cost (140 ns
@@ -56,7 +56,7 @@ def with_one_clock(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(clock_ns=cost, **{name: rows[name] + too_much for name in read})
 
 
-def smoothed(row: pd.Series) -> pd.DataFrame:
+def smoothed_hops(row: pd.Series) -> pd.DataFrame:
     """Return one process's times of hops: low_ns, high_ns and share, spread evenly between them.
 
     A counter that advances by whole steps reads a hop of t as the step below or above t, in the
@@ -82,11 +82,11 @@ def smoothed(row: pd.Series) -> pd.DataFrame:
     )
 
 
-def merged(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return `smoothed` of several processes as one distribution; each process counts alike."""
+def merged_hops(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return `smoothed_hops` of several processes as one distribution; each process counts alike."""
     if rows.empty:
         raise Unavailable("too-few-points", "no walk was timed hop by hop there")
-    parts = [smoothed(row) for _, row in rows.iterrows()]
+    parts = [smoothed_hops(row) for _, row in rows.iterrows()]
     return pd.concat(
         [part.assign(share=part["share"] / len(parts)) for part in parts], ignore_index=True
     )
@@ -102,24 +102,24 @@ def cumulative(spread: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     return at, np.maximum.accumulate(np.clip(heights / heights[-1], 0, 1))
 
 
-def below(spread: pd.DataFrame, ns: Numbers) -> np.ndarray:
+def share_below(spread: pd.DataFrame, ns: Numbers) -> np.ndarray:
     """Return the share of hops that took less than so many ns."""
     return np.interp(ns, *cumulative(spread), left=0.0, right=1.0)
 
 
-def quantile(spread: pd.DataFrame, q: Numbers) -> np.ndarray:
+def hop_quantile(spread: pd.DataFrame, q: Numbers) -> np.ndarray:
     """Return the ns that a share q of the hops did not exceed; never below zero."""
     at, heights = cumulative(spread)
     return np.maximum(np.interp(q, heights, at), 0.0)
 
 
-def modes(spread: pd.DataFrame, width_ns: float = 0.0) -> list[float]:
+def hop_modes(spread: pd.DataFrame, width_ns: float = 0.0) -> list[float]:
     """Return the maxima that stand out of the density over two clock steps or `width_ns`, in ns."""
-    most = float(quantile(spread, 0.999))
+    most = float(hop_quantile(spread, 0.999))
     width = max(
         2 * float((spread["high_ns"] - spread["low_ns"]).min()), most / MODE_POINTS, width_ns
     )
     least = float(spread["low_ns"].min()) - width
     places = least + width / 4 * np.arange(int((most - least) / (width / 4)) + 8)
-    density = below(spread, places + width / 2) - below(spread, places - width / 2)
+    density = share_below(spread, places + width / 2) - share_below(spread, places - width / 2)
     return places[find_peaks(density, prominence=PROMINENT * density.max())[0]].tolist()

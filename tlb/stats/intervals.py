@@ -2,7 +2,7 @@
 
 A repeat is a fresh process or a mapping; a figure shows the median of a point's repeats. Its
 interval takes them for independent draws. On some machines each repeat is a little slower or faster
-than the one before: `trend` finds that, and `summarise` widens the intervals by it.
+than the one before: `log_trend_per_repeat` finds that, and `summarise` widens the intervals by it.
 
 A mapping holds many points, so rows of one repeat share physical pages, the clock and the
 neighbours of that time. A difference or a ratio of two points is therefore taken inside each repeat
@@ -29,8 +29,15 @@ from math import exp, hypot, inf, isfinite, log, log2, nan
 from typing import TYPE_CHECKING, Any
 
 from tlb.stats import scatter
-from tlb.stats.scatter import JUMP, UNSTABLE_SPREAD, finite, median, modes, trend
-from tlb.system.optional import Lazy
+from tlb.stats.scatter import (
+    MODE_JUMP,
+    UNSTABLE_SPREAD,
+    finite_sorted,
+    log_trend_per_repeat,
+    median,
+    modes,
+)
+from tlb.system.optional import LazyModule
 from tlb.system.reasons import Unavailable
 
 if TYPE_CHECKING:
@@ -40,18 +47,20 @@ if TYPE_CHECKING:
 
     from tlb.stats.scatter import Values
 else:
-    np, pd, special = Lazy("numpy"), Lazy("pandas"), Lazy("scipy.special")
+    np, pd, special = LazyModule("numpy"), LazyModule("pandas"), LazyModule("scipy.special")
 
 LEAST_COVERAGE = 0.90  # of an interval that decides: five processes cover 93.75 %, four 87.5 %
 FEWEST_PAIRS = 5  # whose range covers as much
-PAIRED = 2  # `measures` of the first kernels whose repeats are mappings of many points
+FIRST_PAIRED_MEASURES = (
+    2  # `measures` of the first kernels whose repeats are mappings of many points
+)
 
 SUMMARY = ("median", "low", "high", "coverage", "modes", "n", "spread", "unstable", "outliers")
 
 
 @dataclass(frozen=True)
 class Repeats:
-    """The value of each mapping, by its number. drift: what the `trend` of their rows adds from the
+    """The value of each mapping, by its number. drift: what the `log_trend_per_repeat` of their rows adds from the
     middle of the campaign to its end."""
 
     values: Mapping[int, float] = field(default_factory=dict)
@@ -111,7 +120,7 @@ class Interval:
             return f"at least {low}"
         if self.low == -inf and self.high < inf:
             return f"at most {high}"
-        if self.high > JUMP * self.low > 0:
+        if self.high > MODE_JUMP * self.low > 0:
             return f"{low} to {high}"
         return f"{value} ({low} to {high}{', two modes' if self.modes > 1 else ''})"
 
@@ -157,7 +166,7 @@ class Interval:
         <name>_low, <name>_high with the row's coverage, 1 if it has none, without repeats."""
         columns = (name, f"{name}_low", f"{name}_high") if name else ("median", "low", "high")
         value, low, high = (float(row[column]) for column in columns)
-        by_repeat, repeats = None if name else row.get(BY_REPEAT), NO_REPEATS
+        by_repeat, repeats = None if name else row.get(BY_REPEAT_COLUMN), NO_REPEATS
         if isinstance(by_repeat, Mapping):
             repeats = Repeats(by_repeat, float(row[DRIFT]))
         return cls(
@@ -171,11 +180,11 @@ class Interval:
 
 
 # Columns of tables that keep each row's `Repeats`; absent where none has any. What changes `median`,
-# `low` or `high` of a table drops BY_REPEAT.
-BY_REPEAT, DRIFT = "by_repeat", "by_repeat_drift"
+# `low` or `high` of a table drops BY_REPEAT_COLUMN.
+BY_REPEAT_COLUMN, DRIFT = "by_repeat", "by_repeat_drift"
 
 
-UNKNOWN = Interval(nan, nan, nan, 0.0)  # what was not measured
+UNKNOWN_INTERVAL = Interval(nan, nan, nan, 0.0)  # what was not measured
 
 
 def median_interval(values: Values, confidence: float = 0.95) -> Interval:
@@ -188,9 +197,9 @@ def median_interval(values: Values, confidence: float = 0.95) -> Interval:
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence is between 0 and 1, not {confidence}")
-    x = finite(values)
+    x = finite_sorted(values)
     if not x:
-        return UNKNOWN
+        return UNKNOWN_INTERVAL
     r, coverage = scatter.median_rank(len(x), confidence)
     return Interval(median(x), x[r - 1], x[-r], coverage, modes(x))
 
@@ -214,7 +223,7 @@ def _of_mappings(
     values = values[is_kept]
     if measures is None or repeat is None or not values.size:
         return median_interval(values)
-    if not (measures[is_kept] >= PAIRED).all():
+    if not (measures[is_kept] >= FIRST_PAIRED_MEASURES).all():
         return median_interval(values)
     by_repeat = scatter.medians_by_repeat(values, repeat[is_kept])
     return replace(median_interval([*by_repeat.values()]), repeats=Repeats(by_repeat))
@@ -225,7 +234,10 @@ def with_repeats(table: pd.DataFrame, intervals: Sequence[Interval]) -> pd.DataF
     if not any(i.repeats.values for i in intervals):
         return table
     values = pd.Series([i.repeats.values for i in intervals], dtype=object)
-    columns: dict[str, Any] = {BY_REPEAT: values, DRIFT: [i.repeats.drift for i in intervals]}
+    columns: dict[str, Any] = {
+        BY_REPEAT_COLUMN: values,
+        DRIFT: [i.repeats.drift for i in intervals],
+    }
     return table.assign(**columns)
 
 
@@ -291,10 +303,10 @@ def summarise(frame: pd.DataFrame, by: Sequence[str], value: str = "ns_per_acces
 
     median, low and high are in the unit of `value`; spread is `relative_spread`, outliers a count.
     unstable: the spread is over 5 %, or there are too few values to know it. n: values, one a
-    mapping, without NaN. If the repeats have a `trend`, each interval is widened by half of it on
+    mapping, without NaN. If the repeats have a `log_trend_per_repeat`, each interval is widened by half of it on
     either side, so that it holds the median of any moment of the campaign, not only of its middle.
     """
-    rows, intervals, slope = [], [], 0.0 if frame.empty else trend(frame, by, value)
+    rows, intervals, slope = [], [], 0.0 if frame.empty else log_trend_per_repeat(frame, by, value)
     columns = _columns(frame, value)
     # A group is the places of its rows: pandas takes a millisecond to copy out a part of a frame.
     places = frame[[*by]].assign(place=np.arange(len(frame)))
@@ -302,7 +314,7 @@ def summarise(frame: pd.DataFrame, by: Sequence[str], value: str = "ns_per_acces
         at = group.to_numpy()
         interval = _of_mappings(*(column[at] for column in columns))
         values = interval.repeats.values
-        x = finite(list(values.values()) or columns[0][at])
+        x = finite_sorted(list(values.values()) or columns[0][at])
         spread = scatter.relative_spread(x)
         drift = slope * np.ptp(frame["repeat"].to_numpy()[at]) / 2 if slope else 0.0
         if slope and interval.low > 0:
@@ -315,7 +327,7 @@ def summarise(frame: pd.DataFrame, by: Sequence[str], value: str = "ns_per_acces
     return with_repeats(pd.DataFrame(rows, columns=[*by, *SUMMARY]), intervals)
 
 
-def summarise_beside(
+def summarise_with_other_medians(
     frame: pd.DataFrame, by: Sequence[str], others: Mapping[str, str]
 ) -> pd.DataFrame:
     """Return `summarise` of ns per access with the medians of other columns, renamed as in

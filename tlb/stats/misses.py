@@ -16,7 +16,7 @@ from scipy.special import stdtrit
 
 from tlb.stats.intervals import Interval
 from tlb.system.reasons import Unavailable
-from tlb.system.units import rounded
+from tlb.system.units import rounded_to_digits
 
 # Capacities tried as a start of a fit with free knees: between every two neighbours of so many
 # quantiles of the grid.
@@ -103,7 +103,7 @@ def _random_fit(
 def _interval(ends: np.ndarray, confidence: float) -> Interval:
     """Return the interval of an estimate and its two bounds, to the digits that all CPUs agree
     on."""
-    value, low, high = map(rounded, ends)
+    value, low, high = map(rounded_to_digits, ends)
     return Interval(value, low, high, confidence)
 
 

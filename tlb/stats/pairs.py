@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import accumulate
 from math import ceil, exp, inf, log
 
-from tlb.stats.intervals import UNKNOWN, Interval, modes
+from tlb.stats.intervals import UNKNOWN_INTERVAL, Interval, modes
 from tlb.stats.scatter import median
 
 # Of five pairs all go one way by chance once in sixteen times, of six once in thirty-two.
@@ -25,7 +25,7 @@ CONFIDENCE = 0.99
 _GROWTH = 1.5
 
 
-def is_look(pairs: int) -> bool:
+def is_interim_look(pairs: int) -> bool:
     """Whether the interval is looked at after so many pairs: 6, 9, 14, 21, 32, ..."""
     look = LEAST_PAIRS
     while look < pairs:
@@ -36,7 +36,7 @@ def is_look(pairs: int) -> bool:
 def paired_ratio(
     numerators: Iterable[float], denominators: Iterable[float], confidence: float = CONFIDENCE
 ) -> Interval:
-    """Return the typical ratio of pairs of numbers above zero with its exact interval; UNKNOWN
+    """Return the typical ratio of pairs of numbers above zero with its exact interval; UNKNOWN_INTERVAL
     without a pair.
 
     The estimate is the median of the means of all pairs of logs (Hodges & Lehmann, Ann. Math. Stat.
@@ -49,7 +49,7 @@ def paired_ratio(
     if len(above) != len(below) or not all(0 < value < inf for value in above + below):
         raise ValueError("a ratio is of pairs of numbers above zero")
     if not above:
-        return UNKNOWN
+        return UNKNOWN_INTERVAL
     logs = [log(a) - log(b) for a, b in zip(above, below, strict=True)]
     means = sorted((one + other) / 2 for n, one in enumerate(logs) for other in logs[n:])
     rank, coverage = _rank(len(logs), confidence)

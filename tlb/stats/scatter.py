@@ -8,7 +8,7 @@ from functools import lru_cache
 from math import inf, isfinite, log, nan
 from typing import TYPE_CHECKING, TypeAlias
 
-from tlb.system.optional import Lazy
+from tlb.system.optional import LazyModule
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     Values: TypeAlias = Sequence[float] | np.ndarray | pd.Series
 else:
-    np = Lazy("numpy")
+    np = LazyModule("numpy")
 
-JUMP = 1.5  # between two modes; for less, the bounds of the median say enough
+MODE_JUMP = 1.5  # between two modes; for less, the bounds of the median say enough
 UNSTABLE_SPREAD = 0.05  # the design's line between a result and a warning
 # Of frames of independent points one in 370 shows so strong a trend by chance. Points of a mapping
 # share its noise, and few mappings cannot prove a trend: of 100 points that correlate by 0.05, 0.2
@@ -29,7 +29,7 @@ OUTLIER_SCORE = 3.5  # Iglewicz & Hoaglin, How to Detect and Handle Outliers (19
 NORMAL_MAD = 0.6744897501960817
 
 
-def trend(frame: pd.DataFrame, by: Sequence[str], value: str) -> float:
+def log_trend_per_repeat(frame: pd.DataFrame, by: Sequence[str], value: str) -> float:
     """Return the change of a value from each repeat of a group to the next (column `repeat`), as
     the log of the ratio; 0 if no trend is found.
 
@@ -63,7 +63,7 @@ def relative_spread(values: Values) -> float:
     decide, as it does with the range. Quartiles: median-unbiased (Hyndman & Fan, The American
     Statistician 50, 1996, definition 8).
     """
-    x = finite(values)
+    x = finite_sorted(values)
     if len(x) < 2:
         return nan
     low, high = np.quantile(x, [0.25, 0.75], method="median_unbiased")
@@ -94,17 +94,17 @@ def modes(values: Values) -> int:
     """Return 2 if the values lie at two places: two or more at each, a jump between them, and
     nothing within twice the spread of either side; else 1. A single value away from the others is
     an outlier."""
-    x = finite(values)
+    x = finite_sorted(values)
     if len(x) < 4 or x[0] <= 0:
         return 1
     y = [log(value) for value in x]
     for k in range(2, len(x) - 1):
-        if y[k] - y[k - 1] >= max(log(JUMP), 2 * (y[k - 1] - y[0]), 2 * (y[-1] - y[k])):
+        if y[k] - y[k - 1] >= max(log(MODE_JUMP), 2 * (y[k - 1] - y[0]), 2 * (y[-1] - y[k])):
             return 2
     return 1
 
 
-def finite(values: Values) -> list[float]:
+def finite_sorted(values: Values) -> list[float]:
     """Return the finite values of a sequence or an array in ascending order."""
     listed: Iterable[float] = values.tolist() if hasattr(values, "tolist") else values
     return sorted(value for value in map(float, listed) if isfinite(value))

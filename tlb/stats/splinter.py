@@ -14,27 +14,27 @@ from typing import Literal, NamedTuple
 
 import pandas as pd
 
-from tlb.stats.curves import select
-from tlb.stats.geometry import Backing
-from tlb.stats.geometry_curves import curve_knees, has_clock, price_curve
+from tlb.stats.curves import select_rows
+from tlb.stats.geometry import PageBacking
+from tlb.stats.geometry_curves import curve_knees, has_core_clock, price_curve
 from tlb.stats.intervals import Interval
-from tlb.system.page_sizes import BASE, LARGE, words
+from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, page_words
 from tlb.system.reasons import Unavailable, explain
 
 # Half of what base pages pay: a splintered page pays all of it, a whole one nothing.
-HALF = 0.5
+HALF_THE_PRICE = 0.5
 # 128 MiB are 64 pages of 2 MiB: what a published first level cannot hold of them (Haswell to Golden
 # Cove: 32), any second level does.
 MOST_LINES = 1 << 15
 
 
-def backing(frame: pd.DataFrame, hypervisor: str) -> Backing:
+def backing(frame: pd.DataFrame, hypervisor: str) -> PageBacking:
     """`judge` for `tlb geometry`: what it cannot tell, it says."""
     try:
         verdict = judge(frame, hypervisor)
     except Unavailable as why:
-        return Backing(verdict="cannot tell", evidence=str(why))
-    return Backing(verdict=verdict.verdict, evidence=verdict.evidence)
+        return PageBacking(verdict="cannot tell", evidence=str(why))
+    return PageBacking(verdict=verdict.verdict, evidence=verdict.evidence)
 
 
 class Compared(NamedTuple):
@@ -77,10 +77,10 @@ class Splinter(NamedTuple):
         return self.verdict == "not splintered"
 
 
-def large_pages(frame: pd.DataFrame) -> str:
+def huge_page_kind(frame: pd.DataFrame) -> str:
     """Which 2 MiB pages of a frame to compare: the pool's before transparent ones. Raises
     Unavailable("pool-empty") without any."""
-    for pages in LARGE:
+    for pages in HUGE_PAGE_KINDS:
         if (frame["pages"] == pages).any():
             return pages
     raise Unavailable("pool-empty", "neither the pool nor THP gave 2 MiB pages")
@@ -93,17 +93,17 @@ def judge(frame: pd.DataFrame, hypervisor: str) -> Splinter:
     hypervisor: "none" on bare metal. Raises Unavailable: pool-empty without large pages, no-step
     where base pages show no step that large ones could lack, too-few-points.
     """
-    chase = select(frame, kernel="page_chase", order="cycle", stride_pages=1)
+    chase = select_rows(frame, kernel="page_chase", order="cycle", stride_pages=1)
     chase = chase[chase["lines"] <= MOST_LINES]
-    large = large_pages(chase)
-    base, huge = (price_curve(select(chase, pages=pages)) for pages in (BASE, large))
+    large = huge_page_kind(chase)
+    base, huge = (price_curve(select_rows(chase, pages=pages)) for pages in (BASE, large))
     knees = curve_knees(base)[:2] if len(base) else []
     if not knees:
         raise Unavailable("no-step", "base pages show no step that large ones could lack")
-    unit = "cycles" if has_clock(chase) else "ns"
+    unit = "cycles" if has_core_clock(chase) else "ns"
     second = knees[1].tenth if len(knees) > 1 else float(base["lines"].max())
     first = _compare(base, huge, knees[0].nine_tenths, 0.9 * second)
-    evidence = first.sentence(unit, words(large))
+    evidence = first.sentence(unit, page_words(large))
     walk = None
     if len(knees) > 1:
         with suppress(Unavailable):  # the sweep ends before
@@ -141,13 +141,13 @@ def _compare(base: pd.DataFrame, huge: pd.DataFrame, above: float, below: float)
 def _above_hits(points: pd.DataFrame, lines: list[int]) -> Interval:
     """Return the medians of costs and bounds at these numbers of lines, less the cost of a load
     that hits everywhere, which `price_curve` adds."""
-    part, hit = select(points, lines=lines), float(points["cost"].iloc[0])
+    part, hit = select_rows(points, lines=lines), float(points["cost"].iloc[0])
     value, low, high = (float(part[name].median()) - hit for name in ("cost", "low", "high"))
     return Interval(value, low, high, float(part["coverage"].min()))
 
 
 def _decide(first: Interval, walk: Interval | None, hypervisor: str) -> tuple[Verdict, str]:
-    if first.low > HALF:
+    if first.low > HALF_THE_PRICE:
         if hypervisor == "none":
             return "cannot tell", (
                 "Large pages step where base pages do, and no host is in sight that would split "
@@ -163,7 +163,7 @@ def _decide(first: Interval, walk: Interval | None, hypervisor: str) -> tuple[Ve
             "Few entries would hold all of those lines if an entry spanned a large page. It spans "
             f"a piece: {why}."
         )
-    if first.high < HALF and (walk is None or walk.high < HALF):
+    if first.high < HALF_THE_PRICE and (walk is None or walk.high < HALF_THE_PRICE):
         return "not splintered", "An entry spans a large page."
-    doubtful = first if walk is None or first.high >= HALF else walk
+    doubtful = first if walk is None or first.high >= HALF_THE_PRICE else walk
     return "cannot tell", explain("unstable", f"large over base is {doubtful:.2f}")

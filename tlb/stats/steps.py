@@ -23,7 +23,7 @@ WINDOW = 12  # points on each side that say how high the curve stands there
 SEGMENT = 3  # points a segment has at least: two outliers side by side are no segment
 # octaves: change points nearer to each other than that belong to one step. TLB levels are further
 # apart
-APART = 1.5
+MIN_STEP_DISTANCE = 1.5
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def knees(pages: ArrayLike, cost: ArrayLike) -> list[Knee]:
     """Return the upward steps of a curve, ascending by pages. pages ascending, cost above 0.
 
     The log of the cost is smoothed by a running median of three and cut into segments. Change
-    points closer than APART are one step. It counts if robust lines (Theil-Sen) through the points
+    points closer than MIN_STEP_DISTANCE are one step. It counts if robust lines (Theil-Sen) through the points
     on either side, extended to the step, differ by LEAST_STEP and by NOISES standard errors, and if
     the curve does not come down again, as it does after a disturbed minute.
     """
@@ -123,7 +123,7 @@ def _steps(x: np.ndarray, cuts: list[int]) -> list[tuple[int, int]]:
     """(first, last) change point of each step, as indices of the first point after it."""
     steps: list[tuple[int, int]] = []
     for cut in cuts:
-        if steps and x[cut] - x[steps[-1][1]] < APART:
+        if steps and x[cut] - x[steps[-1][1]] < MIN_STEP_DISTANCE:
             steps[-1] = (steps[-1][0], cut)
         else:
             steps.append((cut, cut))

@@ -86,7 +86,7 @@ def disk_errors(path: Path) -> Iterator[None]:
         raise
 
 
-def lock(fd: int, wait: bool = True) -> None:
+def lock_file(fd: int, wait: bool = True) -> None:
     """Takes the exclusive flock; without `wait`, BlockingIOError where another holds it."""
     if fcntl is None:
         raise Unavailable("not-linux")
@@ -132,7 +132,9 @@ def read_regular(path: Path, most_bytes: int) -> bytes:
     return path.read_bytes()
 
 
-def replace(path: Path, data: bytes, like: os.stat_result | None = None, mode: int = 0o644) -> None:
+def replace_file(
+    path: Path, data: bytes, like: os.stat_result | None = None, mode: int = 0o644
+) -> None:
     """Puts `data` in the place of `path` in one step, of this mode from its first moment, or with
     owner and mode of `like`. Under a lock only."""
     # one name, so that the next writer finds what a kill -9 left
@@ -175,7 +177,7 @@ def new_folder(target: Path) -> Iterator[Path]:
         parent.mkdir(parents=True, exist_ok=True)
         fd = os.open(parent, os.O_RDONLY | OPEN_FLAGS)
         try:
-            lock(fd)
+            lock_file(fd)
             unfinished(target, aside)
             for abandoned in parent.glob(f".{target.name}.new-*"):  # by a process that was killed
                 shutil.rmtree(abandoned, ignore_errors=True)
@@ -239,7 +241,7 @@ def measuring_lock(wait: bool | float = False, path: Path = MEASURING_LOCK) -> I
         fd = _open_lock(path)
         try:
             try:
-                lock(fd, wait is True)
+                lock_file(fd, wait is True)
             except BlockingIOError:
                 if time.monotonic() >= end_s:
                     raise Unavailable("measuring-already", _holder(fd)) from None

@@ -11,7 +11,7 @@ from tlb.system.reasons import Unavailable
 _ANALYSIS = {"numpy", "pandas", "scipy", "yaml"}
 
 
-class Lazy:
+class LazyModule:
     """A module that is imported when something of it is asked for. Raises Unavailable("no-extra")
     then if it is not installed."""
 
@@ -22,12 +22,12 @@ class Lazy:
         try:
             value = getattr(import_module(self._name), attribute)
         except ModuleNotFoundError as error:
-            raise lacking(error) from None
+            raise missing_package(error) from None
         setattr(self, attribute, value)  # the next access does not come here
         return value
 
 
-def lacking(error: ModuleNotFoundError) -> Unavailable:
+def missing_package(error: ModuleNotFoundError) -> Unavailable:
     """Return the reason for a package that is not installed, with the extra that brings it."""
     package = (error.name or "").partition(".")[0]
     extra = "analysis" if package in _ANALYSIS else "book"

@@ -55,14 +55,14 @@ def _known(pages: str) -> str:
 
 Pages = Annotated[str, AfterValidator(_known)]
 # what entries map, by the level of their table
-HARDWARE = tuple(dict.fromkeys(size.hardware for size in PAGES.values()))
+MAPPED_PAGE_SIZES = tuple(dict.fromkeys(size.hardware for size in PAGES.values()))
 # chased over every working set; the sizes between, a ladder, over one
-SWEPT = ("4k", "64k", "thp", "2m", "1g")
+FULLY_SWEPT_PAGES = ("4k", "64k", "thp", "2m", "1g")
 # with base pages of 4 KiB, 2 MiB both, as far as a TLB is concerned; the pool's are the surer
-LARGE: tuple[str, ...] = ("2m", "thp")
+HUGE_PAGE_KINDS: tuple[str, ...] = ("2m", "thp")
 
 
-def words(pages: str, base_page_bytes: int = 4096) -> str:
+def page_words(pages: str, base_page_bytes: int = 4096) -> str:
     """A page size as a sentence calls it: "2 MiB pages of the pool"."""
     return PAGES[pages].words.format(format_size(page_bytes(pages, base_page_bytes)))
 
@@ -70,7 +70,7 @@ def words(pages: str, base_page_bytes: int = 4096) -> str:
 _LABELLED = {"base": "", "mthp": " (mTHP)", "thp": " (THP)", "pool": " (hugetlb)"}
 
 
-def labels(base_page_bytes: int) -> dict[str, str]:
+def page_labels(base_page_bytes: int) -> dict[str, str]:
     """Every page size as figures and tables call it: "4 KiB", "2 MiB (hugetlb)"."""
     return {
         pages: format_size(page_bytes(pages, base_page_bytes)) + _LABELLED[size.source]
@@ -89,18 +89,18 @@ def page_bytes(pages: str, base_page_bytes: int) -> int:
     return PAGES[pages].size_bytes or base_page_bytes
 
 
-def hardware(pages: str) -> str:
+def mapped_page_size(pages: str) -> str:
     """The page that a table's entry maps on x86-64: a transparent huge page is one of 2 MiB."""
     return PAGES[pages].hardware
 
 
-def ordered(kinds: Iterable[Any]) -> list[str]:
+def ordered_page_sizes(kinds: Iterable[Any]) -> list[str]:
     """Those page sizes that occur in `kinds`, each once, from small to large."""
     occurring = set(kinds)
     return [pages for pages in PAGES if pages in occurring]
 
 
-def rank(kinds: Any) -> Any:
+def page_size_rank(kinds: Any) -> Any:
     """A series of page sizes as numbers that sort from small to large: `frame.sort_values("pages",
     key=rank)`."""
     return kinds.map(list(PAGES).index) if kinds.name == "pages" else kinds

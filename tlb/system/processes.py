@@ -39,7 +39,7 @@ def restore_signals_for_children() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def run_whole(
+def run_in_own_session(
     command: Sequence[str], *, timeout: float | None, **how: Any
 ) -> subprocess.CompletedProcess[str]:
     """`subprocess.run` with its output captured, in a session of its own: on a time limit
@@ -66,7 +66,7 @@ def run_whole(
     return subprocess.CompletedProcess(command, child.returncode, stdout, stderr)
 
 
-def status_within(child: subprocess.Popen, seconds: float) -> int:
+def wait_or_kill(child: subprocess.Popen, seconds: float) -> int:
     """Wait for the child to end and return its exit status; after so long it is killed with all
     that it started.
 
@@ -110,7 +110,7 @@ def _end_with_parent() -> None:
 
 
 @contextlib.contextmanager
-def pinned(cpu: int) -> Iterator[None]:
+def pinned_to_cpu(cpu: int) -> Iterator[None]:
     """This thread runs on one CPU alone meanwhile; a system that pins no threads leaves it where it
     is. Raises OSError where the thread may not run there."""
     if not hasattr(os, "sched_setaffinity"):
@@ -128,7 +128,7 @@ _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37  # linux/prctl.h
 _PR_SET_THP_DISABLE, _PR_GET_THP_DISABLE = 41, 42
 _ENDED = frozenset("ZX")  # states of a process in /proc
 # A program that answers in hundredths of a second has hung after so long, on a busy machine too.
-PROBE_S = 120.0
+PROBE_TIMEOUT_S = 120.0
 _KILLED_S = 10.0  # for SIGKILL to act; what hangs in the kernel outlives it
 
 

@@ -18,19 +18,19 @@ def escape_markdown(text: object) -> str:
     return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", " ".join(str(text).split()))
 
 
-def count(number: float) -> str:
+def with_thousands(number: float) -> str:
     """A number of things as prose wants it: 72, 3,072."""
     return f"{number:,.0f}"
 
 
-def in_words(number: int) -> str:
+def number_in_words(number: int) -> str:
     """A small number as prose wants it: two; the digits of a larger one."""
     return _WORDS[number] if number < len(_WORDS) else f"{number:,}"
 
 
-def many(number: int) -> str:
+def count_in_words(number: int) -> str:
     """How many of several: none, one, two."""
-    return in_words(number) if number else "none"
+    return number_in_words(number) if number else "none"
 
 
 def extremes(
@@ -50,7 +50,7 @@ def extremes(
     return f"{first}, and {low} {least}, with {smallest:z.3g}."
 
 
-def listed(items: Iterable[str], word: str = "and") -> str:
+def list_in_words(items: Iterable[str], word: str = "and") -> str:
     """A list of words as prose has it: "a", "a and b", "a, b and c"; "" for none."""
     *first, last = [*items] or [""]
     return f"{', '.join(first)} {word} {last}" if first else last

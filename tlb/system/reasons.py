@@ -34,15 +34,15 @@ def parsed(table: str) -> dict[str, ReasonText]:
     return {code: ReasonText(*text) for code, *text in _ENTRY.findall(table) if code}
 
 
-REASONS = parsed(Path(__file__).with_name("reasons.txt").read_text(encoding="utf-8"))
+REASON_TEXTS = parsed(Path(__file__).with_name("reasons.txt").read_text(encoding="utf-8"))
 
 
 def explain(code: str, detail: str = "") -> str:
     """One line for people: the reason's sentence, with `detail` in brackets, and its remedy.
 
-    KeyError for a code that REASONS does not hold.
+    KeyError for a code that REASON_TEXTS does not hold.
     """
-    sentence, remedy = REASONS[code]
+    sentence, remedy = REASON_TEXTS[code]
     detail = " ".join(detail.split())
     if len(detail) > _DETAIL_CHARS:
         detail = detail[:_DETAIL_CHARS] + "…"
@@ -56,7 +56,7 @@ PAGE_REASONS = {"pool-empty", "thp-never", "mthp-off", "page-size-unsupported"}
 PAGE_REASONS |= {"backing-partial", "memory-short", "setting-absent"}
 
 
-# Why what was measured does not decide a claim. Codes go into data/, as those of REASONS do.
+# Why what was measured does not decide a claim. Codes go into data/, as those of REASON_TEXTS do.
 UNDECIDED: dict[str, str] = {
     "few": "Too few processes were measured.",
     "crosses": "The interval crosses an end of the band.",
@@ -83,14 +83,14 @@ class Undecided:
 
 class Note(NamedTuple):
     """What a run could not measure, in a sentence; and the reason's code, "" where it is none of
-    REASONS."""
+    REASON_TEXTS."""
 
     text: str
     code: str = ""
 
 
 class Unavailable(Exception):
-    """Something cannot be measured here. `code` is a key of REASONS; str() is one line with the
+    """Something cannot be measured here. `code` is a key of REASON_TEXTS; str() is one line with the
     remedy."""
 
     def __init__(self, code: str, detail: str = "") -> None:

@@ -72,7 +72,7 @@ def mappings(smaps: str | Iterable[str]) -> list[Mapping]:
     return found
 
 
-def of_process(pid: int, proc: Path = Path("/proc")) -> list[Mapping]:
+def mappings_of_process(pid: int, proc: Path = Path("/proc")) -> list[Mapping]:
     """Return the mappings of a process that runs meanwhile. Linux shows some of them at a time, so
     a mapping that grows between two looks is shown again: the later state counts.
 
@@ -85,13 +85,13 @@ def of_process(pid: int, proc: Path = Path("/proc")) -> list[Mapping]:
                     found.pop()
                 found.append(mapping)
     except (OSError, ValueError) as error:
-        raise unreadable(pid, error) from None
+        raise unreadable_process(pid, error) from None
     if not found:  # it has ended: its memory is gone, its number not yet
         raise Unavailable("process-gone", f"process {pid}")
     return found
 
 
-def unreadable(pid: int, error: Exception) -> Unavailable:
+def unreadable_process(pid: int, error: Exception) -> Unavailable:
     """Return why a file of a process in /proc could not be read or written, or has an unknown
     form."""
     if isinstance(error, FileNotFoundError | ProcessLookupError):
@@ -170,7 +170,7 @@ def pages(parsed: Iterable[Mapping], address: int | None, array_bytes: int) -> P
     return Pages(resident, huge, rest, max(huge - (resident - array_bytes), 0))
 
 
-class Rollup(NamedTuple):
+class SmapsRollup(NamedTuple):
     """All mappings of a process together, from /proc/PID/smaps_rollup. Pages of a pool count as
     resident. anonymous_bytes: what is nobody's file, of base pages and of transparent large ones.
     """
@@ -184,12 +184,12 @@ class Rollup(NamedTuple):
     def huge_bytes(self) -> int:
         return self.thp_bytes + self.pool_bytes
 
-    def __add__(self, other: Rollup) -> Rollup:  # type: ignore[override]
+    def __add__(self, other: SmapsRollup) -> SmapsRollup:  # type: ignore[override]
         """Of two processes: a page that they share counts in both."""
-        return Rollup(*(mine + its for mine, its in zip(self, other, strict=True)))
+        return SmapsRollup(*(mine + its for mine, its in zip(self, other, strict=True)))
 
 
-def rollup(text: str) -> Rollup:
+def parse_rollup(text: str) -> SmapsRollup:
     """The sums of smaps_rollup (Linux 4.14). ValueError where a field is missing, or is no size."""
     stated = dict[str, int]()
     for line in text.splitlines():
@@ -199,4 +199,4 @@ def rollup(text: str) -> Rollup:
     if missing := [name for name in ("Rss", "Anonymous") if name not in stated]:
         raise ValueError(f"{missing[0]} is missing")
     pool, thp = (sum(stated.get(name, 0) for name in names) for names in (_HUGETLB, _THP))
-    return Rollup(stated["Rss"] + pool, stated["Anonymous"], thp, pool)
+    return SmapsRollup(stated["Rss"] + pool, stated["Anonymous"], thp, pool)

@@ -74,7 +74,7 @@ def format_ns(ns: float) -> str:
     return f"{_digits(ns)} ns"
 
 
-def rounded(value: float, digits: int = 4) -> float:
+def rounded_to_digits(value: float, digits: int = 4) -> float:
     """A number to so many significant digits: those of a fit that do not depend on the CPU it was
     made on.
 
@@ -85,7 +85,7 @@ def rounded(value: float, digits: int = 4) -> float:
     return float(f"{value:.{digits}g}")
 
 
-def significant(value: float, digits: int) -> str:
+def significant_digits(value: float, digits: int) -> str:
     """Return a finite number to so many significant digits, all whole digits kept, without an
     exponent: "1,234", "0.950"."""
     if not value:
@@ -95,13 +95,13 @@ def significant(value: float, digits: int) -> str:
 
 
 def digits_apart(values: Iterable[float], marks: Iterable[float], least: int) -> int:
-    """Return the fewest digits, `least` or more, at which `significant` prints each value on its
+    """Return the fewest digits, `least` or more, at which `significant_digits` prints each value on its
     own side of each mark."""
     marks = [mark for mark in marks if math.isfinite(mark)]
     pairs = [(value, mark) for value in values if math.isfinite(value) for mark in marks]
 
     def printed(value: float, digits: int) -> float:
-        return float(significant(value, digits).replace(",", ""))
+        return float(significant_digits(value, digits).replace(",", ""))
 
     def keeps(value: float, mark: float, digits: int) -> bool:
         one, other = printed(value, digits), printed(mark, digits)

@@ -29,7 +29,7 @@ def test_what_a_front_end_hides_is_no_price():
 
 def test_a_text_of_each_size_stands_beside_itself_on_large_pages():
     a = analysis(rows(Jumps(noise=1e-9, entries=(512, 2048))))  # 1 MiB is 256 pages
-    assert a.texts["mib"].tolist() == list(grid.TEXT_MIB)
+    assert a.texts["mib"].tolist() == list(grid.CODE_SIZES_MIB)
     assert a.gain(100).value > 1.05 and a.gain(1).value == pytest.approx(1.0)
     with pytest.raises(Unavailable):
         a.gain(7)
@@ -56,7 +56,7 @@ def test_hot_lines_cost_by_the_pages_they_are_strewn_over():
 @pytest.mark.parametrize("machine", ["base pages alone", "drawn jumps alone", "nothing"])
 def test_what_was_not_measured_is_empty_or_a_reason(machine):
     a = analysis(MACHINES[machine]())
-    assert set(a.spread) <= set(grid.JUMP_KINDS) and set(a.texts["mib"]) <= set(grid.TEXT_MIB)
+    assert set(a.spread) <= set(grid.JUMP_KINDS) and set(a.texts["mib"]) <= set(grid.CODE_SIZES_MIB)
     if a.frame is NOTHING:
         assert a.spread == a.packed == {} and a.texts.empty and a.hot.empty
         assert not len(a.jumps("alias", "random"))

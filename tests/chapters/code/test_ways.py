@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from experiments.code import ways
-from tlb.system.reasons import REASONS, Unavailable
+from tlb.system.reasons import REASON_TEXTS, Unavailable
 
 pytestmark = [
     pytest.mark.measures,
@@ -21,7 +21,7 @@ def test_each_way_gives_code_that_is_whole_or_a_reason(way):
     except Unavailable as why:
         assert (
             why.code in ("thp-never", "pool-empty", "memory-short", "code-refused", "no-collapse")
-            and why.code in REASONS
+            and why.code in REASON_TEXTS
         )
         return
     assert got.resident_bytes >= got.array_bytes == ways.TEXT_BYTES and 0 <= got.huge_share <= 1
@@ -30,7 +30,7 @@ def test_each_way_gives_code_that_is_whole_or_a_reason(way):
 
 
 def test_the_document_says_of_each_way_what_it_gave_or_why_not():
-    told = ways.Texts.model_validate(ways.make("smoke"))
+    told = ways.CodeLoadingDocument.model_validate(ways.make("smoke"))
     assert {got.way for got in told.got} | set(told.lacking) == set(ways.WAYS_TO_LOAD_CODE)
     for way in told.lacking:
         with pytest.raises(Unavailable):

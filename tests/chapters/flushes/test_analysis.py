@@ -119,7 +119,9 @@ def test_what_neighbours_add():
 @pytest.mark.parametrize(("whole", "copied"), [(False, 4096), (True, 2 << 20)])
 def test_writes_after_a_fork_and_arenas_by_page_size(whole, copied):
     a = analysis(rows(Events(copies_whole=whole)))
-    assert a.single_write(grid.LARGE)[0].value == copied and a.single_write("4k")[0].value == 4096
+    assert (
+        a.single_write(grid.HUGE_PAGES)[0].value == copied and a.single_write("4k")[0].value == 4096
+    )
     mib_64 = 1e5 + 100 * (64 << 20) / 4096
     assert a.fork_ns("4k").value == pytest.approx(mib_64) and a.fork_ns("thp").value < mib_64
     assert a.waste().value == pytest.approx((2 << 20) / (100 << 10))

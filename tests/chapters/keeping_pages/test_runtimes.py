@@ -13,7 +13,7 @@ from support.stand_ins import no_tools as no_tools
 from experiments.keeping_pages import runtimes
 from experiments.keeping_pages.runtimes import RuntimeReport
 from tlb.measure import granted_pages, toolchains
-from tlb.measure.toolchains import Program
+from tlb.measure.toolchains import BuiltProgram
 from tlb.system import files, procfs
 from tlb.system.reasons import Unavailable
 
@@ -106,7 +106,7 @@ def fake(tmp_path, monkeypatch):
         change: str = "",
         after: str = "sys.stdin.readline()",
         show: str = "print(json.dumps(answer), flush=True)",
-    ) -> Program:
+    ) -> BuiltProgram:
         path = tmp_path / "program.py"
         path.write_text(
             f"import ctypes, json, mmap, os, signal, sys, time\nsize = {SIZE}\n"
@@ -117,7 +117,7 @@ def fake(tmp_path, monkeypatch):
             f"{{'address': ctypes.addressof(ctypes.c_char.from_buffer(room))}}\n"
             f"{change}\n{show}\n{after}\n"
         )
-        return Program("c", "cc 1", (sys.executable, str(path)))
+        return BuiltProgram("c", "cc 1", (sys.executable, str(path)))
 
     return make
 

@@ -4,7 +4,7 @@ import pytest
 from support.common import refusal
 from support.faults import NOTHING, Kernel, analysis, points, rows
 
-from experiments.page_faults import TOUCHED, grid, name_memory
+from experiments.page_faults import TOUCHED_MEMORY_KINDS, grid, name_memory
 from experiments.page_faults.analysis import (
     FILE_PAGES,
     FILE_PAGES_AT_ONCE,
@@ -59,8 +59,10 @@ def test_rows_are_named_by_what_they_touch_and_faults_are_known_of_each():
     frame.loc[heap & (frame["pages"] == "4k"), "minor_faults"] = frame["lines"]
     named = name_memory(frame)
     faults = named.groupby("memory")["faults_per_access"].median()
-    assert set(TOUCHED) <= set(faults.index)
-    assert faults[TOUCHED].tolist() == pytest.approx([1 / 16, 1 / 512, 1, 1 / 512, 1, 1 / 512])
+    assert set(TOUCHED_MEMORY_KINDS) <= set(faults.index)
+    assert faults[TOUCHED_MEMORY_KINDS].tolist() == pytest.approx(
+        [1 / 16, 1 / 512, 1, 1 / 512, 1, 1 / 512]
+    )
     assert not named.query("threads == 2").size and name_memory(frame[:0]).empty
 
 
@@ -99,7 +101,7 @@ def test_the_grid_has_each_point_once_and_a_control_for_each_number_of_threads()
             dict(p.options)["threads"]
             for p in every
             if (p.kernel, p.mode, p.lines)
-            == ("map_churn", mode, grid.CHUNKS * grid.CHUNK_BYTES // 64)
+            == ("map_churn", mode, grid.CHUNK_COUNT * grid.CHUNK_BYTES // 64)
         ]
         for mode in ("unmap", "keep")
     }

@@ -11,13 +11,13 @@ from support.synthetic import Stated
 
 from experiments.page_faults import kernel_side
 from experiments.page_faults.kernel_side import (
-    KernelSide,
+    KernelFaultDocument,
     function_shares,
     high_mapping,
     kernel_settings,
 )
 from tlb.machine import host
-from tlb.system.reasons import REASONS
+from tlb.system.reasons import REASON_TEXTS
 
 REPORT = """
 # Samples: 2K of event 'cpu-clock'
@@ -102,10 +102,10 @@ def test_this_computer_gives_high_addresses_with_five_levels_alone():
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 def test_the_document_is_whole_and_mounts_nothing():
     before = Path("/proc/self/mounts").read_text()
-    told = KernelSide.model_validate(kernel_side.make("smoke"))
+    told = KernelFaultDocument.model_validate(kernel_side.make("smoke"))
     assert Path("/proc/self/mounts").read_text() == before
     assert bool(told.profiles) != ("profiles" in told.lacking)
-    assert set(told.lacking.values()) <= set(REASONS)
+    assert set(told.lacking.values()) <= set(REASON_TEXTS)
     for profile in told.profiles.values():
         assert 0 < sum(profile.values()) <= 1.01
 
@@ -114,7 +114,7 @@ def test_a_program_that_does_not_answer_is_a_reason(monkeypatch):
     def late(*given: object, **how: object) -> None:
         raise subprocess.TimeoutExpired("perf", 1)
 
-    monkeypatch.setattr(kernel_side, "run_whole", late)
+    monkeypatch.setattr(kernel_side, "run_in_own_session", late)
     assert refusal(kernel_side.sampled, "perf", ["true"]) == "perf-failed"
 
 

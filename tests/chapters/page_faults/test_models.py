@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from support.common import refusal
 
-from experiments.page_faults.models import Sample, sample_from_interval, student_test
+from experiments.page_faults.models import SampleMean, sample_from_interval, student_test
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -35,7 +35,7 @@ def test_the_published_test_comes_back_to_two_digits_from_means_intervals_and_co
 
 def test_two_means_are_compared_as_scipy_does():
     x, y = np.array([3.0, 4.0, 6.0, 9.0]), np.array([5.0, 8.0, 8.5, 11.0, 12.0])
-    made = (Sample(v.mean(), v.std(ddof=1) / len(v) ** 0.5, len(v)) for v in (x, y))
+    made = (SampleMean(v.mean(), v.std(ddof=1) / len(v) ** 0.5, len(v)) for v in (x, y))
     test, theirs = student_test(*made), stats.ttest_ind(y, x)
     assert (test.t, test.p, test.freedom) == pytest.approx(
         (theirs.statistic, theirs.pvalue, theirs.df)
@@ -50,4 +50,4 @@ def test_what_has_no_spread_is_no_sample():
         lambda: sample_from_interval(1.0, 0.9, 1.1, 1),
     ):
         assert refusal(ask) == "too-few-points"
-    assert refusal(lambda: student_test(Sample(2, 0, 2), Sample(3, 0, 2))) == "unstable"
+    assert refusal(lambda: student_test(SampleMean(2, 0, 2), SampleMean(3, 0, 2))) == "unstable"

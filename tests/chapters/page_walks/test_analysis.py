@@ -12,7 +12,7 @@ from support.walk import Walk, analysis, only, rows
 
 from experiments.page_walks.analysis import REGIMES, Analysis
 from tlb.stats.curves import Curve
-from tlb.stats.hops import below
+from tlb.stats.hops import share_below
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -74,7 +74,7 @@ def test_regimes_are_those_that_the_machine_was_made_with():
     assert names[MIB] == names[4 * MIB] == "cache"
     assert names[64 * MIB] == names[512 * MIB] == "memory"
     assert names[8 * GIB] == names[16 * GIB] == "memory and walk"
-    shares = below(a.distributions("4k")[16 * GIB], a.regimes.cut_ns)
+    shares = share_below(a.distributions("4k")[16 * GIB], a.regimes.cut_ns)
     assert 1 - shares[1] == pytest.approx(1 - 1 / 32, abs=0.02)
 
 

@@ -12,7 +12,7 @@ from support.synthetic import MIB, fit, words_of
 from experiments.tlb_blocking import claims
 from tlb.report.claims import REGISTRY
 from tlb.report.verdicts import judge
-from tlb.system.reasons import REASONS
+from tlb.system.reasons import REASON_TEXTS
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -58,8 +58,8 @@ def test_each_claim_is_judged_by_the_rows(case):
     claim, make, verdict, evidence = JUDGED[case]
     found = fit(judge(REGISTRY[claim], analysis(make())))
     assert found.verdict == verdict, found
-    if evidence in REASONS:
-        assert REASONS[evidence].sentence.removesuffix(".") in found.evidence, found
+    if evidence in REASON_TEXTS:
+        assert REASON_TEXTS[evidence].sentence.removesuffix(".") in found.evidence, found
     else:
         assert re.search(evidence, found.evidence), found
 

@@ -5,18 +5,22 @@ import pytest
 from support.common import refusal
 from support.your_program import HELPS, HURTS, OPEN, analysis, document
 
-from experiments.your_program.cases import CASES
+from experiments.your_program.cases import PROGRAM_CASES
 from experiments.your_program.programs import is_document_complete
 from tlb.report.claims import REGISTRY
 from tlb.report.verdicts import judge
 
-OF_PAGES = [name for name, case in CASES.items() if case.changes_pages]
-OTHERS = [name for name in OF_PAGES if not CASES[name].ours and not CASES[name].again]
+OF_PAGES = [name for name, case in PROGRAM_CASES.items() if case.changes_pages]
+OTHERS = [
+    name for name in OF_PAGES if not PROGRAM_CASES[name].ours and not PROGRAM_CASES[name].again
+]
 
 
 @pytest.mark.parametrize("gain", [HELPS, HURTS])
 def test_a_gain_is_of_huge_pages_over_base_pages_whichever_of_them_the_lever_gives(gain):
-    found = analysis(document(dict.fromkeys(CASES, gain), dict.fromkeys(CASES, 1.25)))
+    found = analysis(
+        document(dict.fromkeys(PROGRAM_CASES, gain), dict.fromkeys(PROGRAM_CASES, 1.25))
+    )
     for case, row in found.trials.set_index("case").iterrows():
         assert (
             found.gain(case).value == pytest.approx(gain)
@@ -30,9 +34,11 @@ def test_page_tables_are_those_of_others_programs_on_base_pages():
     for row in content["told"]:
         row["without"]["table_bytes"], row["with_lever"]["table_bytes"] = 2 << 20, 1 << 20
     found = analysis(content).tables_of_others
-    others = {name for name, case in CASES.items() if not case.ours and not case.again}
+    others = {name for name, case in PROGRAM_CASES.items() if not case.ours and not case.again}
     assert set(found) == others & {row["case"] for row in content["told"]}
-    assert all(size == (1 if CASES[name].takes else 2) << 20 for name, size in found.items())
+    assert all(
+        size == (1 if PROGRAM_CASES[name].takes else 2) << 20 for name, size in found.items()
+    )
 
 
 def test_faster_and_slower_are_those_whose_interval_excludes_one():
@@ -90,7 +96,7 @@ H, F, C = "holds", "fails", "cannot tell"
 VERDICTS = [
     (BOOST, document(), H),
     (BOOST, document({"sort": HURTS}), F),
-    (BOOST, document(dict.fromkeys(set(CASES) - set(OTHERS), HURTS)), H),
+    (BOOST, document(dict.fromkeys(set(PROGRAM_CASES) - set(OTHERS), HURTS)), H),
     (SHARDING, document({"sharded": HURTS}), F),
     (FORK, document({"redis-save": 0.5}), H),
     (FORK, document({"redis-save": HURTS}), F),

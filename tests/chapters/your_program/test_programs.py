@@ -9,11 +9,11 @@ import pytest
 from support.programs import look, made, trial
 
 from experiments.your_program import cases, programs
-from experiments.your_program.cases import CASES, Case
+from experiments.your_program.cases import PROGRAM_CASES, ProgramCase
 from tlb.machine.settings import Pool
 from tlb.measure.toolchains import Toolchain
 from tlb.system import files
-from tlb.system.reasons import REASONS, Unavailable
+from tlb.system.reasons import REASON_TEXTS, Unavailable
 
 SMALL = {
     "fare-cache": ("4194304", "20000", "50"),
@@ -47,7 +47,7 @@ def answers(command: list[str], **environment: str) -> dict[str, float]:
 @pytest.mark.needs("a C compiler", "go")
 @pytest.mark.parametrize("name", SMALL)
 def test_our_programs_answer_the_same_with_the_lever_and_without(name):
-    case = CASES[name]
+    case = PROGRAM_CASES[name]
     _, folder = programs.compiled(case.tool)
     command = [case.tool.run[0].replace("@", str(folder)), *SMALL[name]]
     variable, _, value = case.lever.partition("=")
@@ -69,7 +69,7 @@ def test_a_join_by_parts_joins_what_a_second_loop_joins():
     first = {1 + 2 * (i * 0x9E3779B1 % rows): i for i in range(rows)}
     second = [1 + mixed(i * 0x9E3779B97F4A7C15 & bits) % (2 * rows) for i in range(rows)]
     expected = sum(first[key] ^ i for i, key in enumerate(second) if key in first)
-    _, folder = programs.compiled(CASES["join"].tool)
+    _, folder = programs.compiled(PROGRAM_CASES["join"].tool)
     assert answers([f"{folder}/hash_join", str(rows)])["sum"] == expected != 0
 
 
@@ -83,14 +83,14 @@ def test_a_clock_finds_the_chase_in_a_program_that_does_nothing_else():
         text=True,
         check=True,
     )
-    found = programs.Profile.model_validate_json(done.stdout)
+    found = programs.SampledProfile.model_validate_json(done.stdout)
     assert 0 < found.most <= found.ticks
 
 
 def test_a_program_that_is_not_there_is_a_reason_with_what_to_install():
     tool = Toolchain("C", "", ("no-such-program", "--version"), (), ("no-such-program",), "nothing")
     with pytest.raises(Unavailable) as why:
-        programs.measure("x", Case("x", tool, "advise", "x"), 0.01)
+        programs.measure("x", ProgramCase("x", tool, "advise", "x"), 0.01)
     assert why.value.code == "no-toolchain" and "nothing" in why.value.detail
 
 
@@ -102,7 +102,7 @@ def test_a_slice_from_the_pool_is_a_reason_where_the_pool_has_no_room_for_it(fre
         lambda: {"2m": Pool(page="2m", total=600, free=free, reserved=0, surplus=0)},
     )
     with pytest.raises(Unavailable) as why:
-        programs.measure("rules-pool", CASES["rules-pool"], 0.01)
+        programs.measure("rules-pool", PROGRAM_CASES["rules-pool"], 0.01)
     assert why.value.code == "pool-empty" and "1 GiB" in why.value.detail
 
 
@@ -135,9 +135,9 @@ def test_a_program_that_did_not_end_is_tried_once_more(codes, tries, monkeypatch
             raise Unavailable(codes[len(aims) - 1])
         return trial(made(), made(0.5))
 
-    monkeypatch.setattr(programs, "attempt", attempt)
+    monkeypatch.setattr(programs, "run_trial", attempt)
     monkeypatch.setattr(cases, "inputs", dict)
-    case = Case(
+    case = ProgramCase(
         "x", Toolchain("C", "", (sys.executable, "--version"), (), ("true",), "x"), "none", "x"
     )
     if len(codes) == tries:
@@ -153,13 +153,13 @@ def started(monkeypatch, own_lock) -> list[str]:
     """Return the names of the programs started; of them only sort can be measured."""
     names: list[str] = []
 
-    def measure(name: str, case: Case, minutes: float) -> programs.Result:
+    def measure(name: str, case: ProgramCase, minutes: float) -> programs.ProgramResult:
         names.append(name)
         if name != "sort":
             raise Unavailable("no-toolchain", name)
         return programs.summary(name, "1.0", trial(made(), made(0.5)))
 
-    def profile(room_bytes: int) -> programs.Profile:
+    def profile(room_bytes: int) -> programs.SampledProfile:
         raise Unavailable("kernel-hung")
 
     monkeypatch.setattr(programs, "measuring_lock", lambda: files.measuring_lock(path=own_lock))
@@ -171,21 +171,25 @@ def started(monkeypatch, own_lock) -> list[str]:
 @pytest.mark.parametrize("room", [1 << 30, (9 << 30) - 1])
 def test_a_program_that_holds_more_than_there_is_is_left_out(room, started, monkeypatch):
     monkeypatch.setattr(programs, "usable_bytes", lambda host: room)
-    lacking = programs.make(1.0, tell=lambda line: None)["lacking"]
-    assert started == [name for name, case in CASES.items() if case.holds_gib << 30 <= room]
+    lacking = programs.make_programs_document(1.0, tell=lambda line: None)["lacking"]
+    assert started == [name for name, case in PROGRAM_CASES.items() if case.holds_gib << 30 <= room]
     short = {name for name, code in lacking.items() if code == "memory-short"}
-    assert short == set(CASES) - set(started) >= {"jvm-start-8"}
+    assert short == set(PROGRAM_CASES) - set(started) >= {"jvm-start-8"}
 
 
 def test_a_document_is_whole_whatever_is_missing(started):
-    document = programs.Programs.model_validate(programs.make(1.0, tell=lambda line: None))
+    document = programs.ProgramsDocument.model_validate(
+        programs.make_programs_document(1.0, tell=lambda line: None)
+    )
     assert [each.case for each in document.told] == ["sort"]
-    assert set(document.lacking) == set(CASES) - {"sort"} | {"profile"}
-    assert set(document.lacking.values()) <= set(REASONS)
+    assert set(document.lacking) == set(PROGRAM_CASES) - {"sort"} | {"profile"}
+    assert set(document.lacking.values()) <= set(REASON_TEXTS)
 
 
 def test_a_document_of_a_few_programs_is_whole_for_who_wants_no_more(started):
-    few = programs.make(programs.QUICK_MINUTES, programs.QUICK_PROGRAMS, tell=lambda line: None)
+    few = programs.make_programs_document(
+        programs.QUICK_MINUTES, programs.QUICK_PROGRAMS, tell=lambda line: None
+    )
     assert tuple(started) == programs.QUICK_PROGRAMS and set(few["lacking"]) == set(
         programs.QUICK_PROGRAMS
     ) - {"sort"}

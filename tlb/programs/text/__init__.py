@@ -8,8 +8,8 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from tlb.system.page_sizes import words
-from tlb.system.prose import listed
+from tlb.system.page_sizes import page_words
+from tlb.system.prose import list_in_words
 from tlb.system.reasons import Unavailable, explain
 from tlb.system.units import format_ns, format_size, with_unit
 
@@ -29,11 +29,11 @@ def sentences(template: str, **facts: Any) -> list[str]:
     )
     texts.filters |= {
         "explain": explain,
-        "listed": listed,
+        "listed": list_in_words,
         "median": lambda values: median([*values]),
         "number": _number,
         "ns": lambda price: with_unit(f"{price:z.1f}", "ns"),
-        "page": words,
+        "page": page_words,
         "size": lambda size: format_size(int(size)),
         "time": lambda seconds: format_ns(seconds * 1e9),
     }

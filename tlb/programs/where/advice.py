@@ -11,8 +11,8 @@ from pathlib import Path
 
 from tlb.machine import settings
 from tlb.programs.executable import is_go
-from tlb.programs.levers import LEVERS, Variable
-from tlb.programs.where.simulation import Site, line_at
+from tlb.programs.levers import LEVERS, LeverVariable
+from tlb.programs.where.simulation import AllocationSite, source_line_of_frame
 from tlb.system.reasons import explain
 from tlb.system.units import format_size
 
@@ -22,13 +22,13 @@ _GLIBC = LEVERS[
 # What makes each allocator request huge pages. gperftools' tcmalloc has nothing of the kind.
 _ALLOCATORS = {
     "glibc": _GLIBC,
-    "jemalloc": (Variable("MALLOC_CONF", "thp:always", ","),),
-    "mimalloc": (Variable("MIMALLOC_LARGE_OS_PAGES", "1"),),
+    "jemalloc": (LeverVariable("MALLOC_CONF", "thp:always", ","),),
+    "mimalloc": (LeverVariable("MIMALLOC_LARGE_OS_PAGES", "1"),),
 }
 # What makes a language's runtime do so with memory that it maps itself, by its library's name.
 _RUNTIMES = {
     r"libjvm\.so": LEVERS["jvm"].variables,
-    r"(lib)?python3.*": (Variable("PYTHONMALLOC", "malloc"), *_GLIBC),
+    r"(lib)?python3.*": (LeverVariable("PYTHONMALLOC", "malloc"), *_GLIBC),
 }
 _CPLUSPLUS = r"lib(std)?c\+\+\.so.*"  # whose operator new calls malloc
 _REPLACEABLE = "malloc", "calloc", "memalign", "aligned_alloc", "posix_memalign"
@@ -47,24 +47,24 @@ def why_no_huge_pages(root: Path = Path("/")) -> str:
     return explain(code, "transparent_hugepage/enabled") if code else ""
 
 
-def reachable(sites: Iterable[Site], huge_bytes: int) -> list[str]:
+def reachable(sites: Iterable[AllocationSite], huge_bytes: int) -> list[str]:
     """Return the ids of the sites that `tlb try --only` puts on huge pages."""
     return [site.id for site in sites if _is_large(site, huge_bytes) or _has_setting(site)]
 
 
-def _is_large(site: Site, huge_bytes: int) -> bool:
+def _is_large(site: AllocationSite, huge_bytes: int) -> bool:
     """Whether an allocation holds a whole huge page wherever it begins."""
     return not site.is_heap and site.first_bytes >= 2 * huge_bytes
 
 
-def _has_setting(site: Site) -> bool:
+def _has_setting(site: AllocationSite) -> bool:
     """Whether the memory is its allocator's, and that grows by whole huge pages."""
     return site.how != "mmap" and site.allocator in _ALLOCATORS
 
 
-def variables(sites: Iterable[Site]) -> tuple[Variable, ...]:
+def variables(sites: Iterable[AllocationSite]) -> tuple[LeverVariable, ...]:
     """Return the variables that put these sites on huge pages, those that can be."""
-    found = dict[str, Variable]()
+    found = dict[str, LeverVariable]()
     for site in sites:
         by_kind = _ALLOCATORS.get(site.allocator, ())
         if site.how == "mmap":
@@ -73,27 +73,29 @@ def variables(sites: Iterable[Site]) -> tuple[Variable, ...]:
     return tuple(found.values())
 
 
-def without_setting(sites: Iterable[Site]) -> list[str]:
+def without_setting(sites: Iterable[AllocationSite]) -> list[str]:
     """Return the allocators of these sites that have no variable which brings huge pages."""
     kinds = {site.allocator for site in sites if site.how != "mmap"}
     return sorted(kinds - set(_ALLOCATORS))
 
 
-def _runtime(site: Site) -> str:
+def _runtime(site: AllocationSite) -> str:
     """Return the key in _RUNTIMES of the library that a site is in, "" if none."""
     return next((name for name in _RUNTIMES if re.fullmatch(name, _module(site))), "")
 
 
-def _module(site: Site) -> str:
+def _module(site: AllocationSite) -> str:
     """Return the name of the file whose code called the allocator, without C++'s own library."""
     modules = [frame.rpartition("+")[0].rpartition("/")[2] for frame in site.stack]
     return next((name for name in modules if not re.fullmatch(_CPLUSPLUS, name)), "")
 
 
-def change(site: Site, huge_bytes: int) -> str:
+def change(site: AllocationSite, huge_bytes: int) -> str:
     """Return what to write at a site in place of what it does; "" where nothing is known to work,
     and where its source is not at hand."""
-    is_own = not _runtime(site) and any(line_at(frame).line for frame in site.stack[:3])
+    is_own = not _runtime(site) and any(
+        source_line_of_frame(frame).line for frame in site.stack[:3]
+    )
     if site.is_heap or not is_own:
         return ""
     advise = "madvise(p, bytes, MADV_HUGEPAGE)"
@@ -107,7 +109,7 @@ def change(site: Site, huge_bytes: int) -> str:
 
 
 def commands(
-    command: list[str], sites: list[Site], only: Iterable[str], huge_bytes: int
+    command: list[str], sites: list[AllocationSite], only: Iterable[str], huge_bytes: int
 ) -> Iterator[str]:
     """Yield what to run or to write next, so that these sites are on huge pages: nothing that does
     not bring them. only: what `tlb try` is to advise."""

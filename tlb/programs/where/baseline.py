@@ -19,10 +19,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from tlb.measure import build, compiling
 from tlb.programs.levers import SITES_LIBRARY
-from tlb.programs.where.simulation import Counts, Line, Simulation, Site, line_at
-from tlb.programs.where.valgrind import MOST_FILE_BYTES, TOOL, Geometry
+from tlb.programs.where.simulation import (
+    AllocationSite,
+    Simulation,
+    SourceLine,
+    WalkCounts,
+    source_line_of_frame,
+)
+from tlb.programs.where.valgrind import MOST_FILE_BYTES, TOOL_SOURCE, SimulatedTlb
 from tlb.system.files import read_regular
-from tlb.system.processes import PROBE_S, run_whole
+from tlb.system.processes import PROBE_TIMEOUT_S, run_in_own_session
 from tlb.system.reasons import Unavailable
 
 Metric = Literal["exposed", "walks", "pages"]
@@ -49,7 +55,7 @@ _FILLER, _ENVIRONMENT_BYTES, _POINTER_BYTES = "TLB_FILLER", 1 << 16, 8
 _PATH_BYTES = 1 << 12  # of PATH, which slashes at its end fill: CPython copies it
 
 
-class Counted(BaseModel):
+class CountedPlace(BaseModel):
     """Counts of a function or of an allocation. place: of its line with most walks. pages: of an
     allocation, base pages at their first touch."""
 
@@ -81,13 +87,13 @@ class Baseline(BaseModel):
     runs: int
     totals: dict[Metric, Annotated[int, Field(ge=0, le=1 << 60)]]
     spread: dict[Metric, Annotated[float, Field(ge=0, allow_inf_nan=False)]]
-    functions: list[Counted]
-    allocations: list[Counted]
+    functions: list[CountedPlace]
+    allocations: list[CountedPlace]
 
     @field_validator("geometry")
     @classmethod
     def _is_geometry(cls, document: dict[str, Any]) -> dict[str, Any]:
-        return Geometry.of_document(document).document()
+        return SimulatedTlb.of_document(document).document()
 
     @field_validator("totals", "spread")
     @classmethod
@@ -98,7 +104,7 @@ class Baseline(BaseModel):
 
     @classmethod
     def of(
-        cls, command: list[str], machine: str, geometry: Geometry, found: Sequence[Simulation]
+        cls, command: list[str], machine: str, geometry: SimulatedTlb, found: Sequence[Simulation]
     ) -> Baseline:
         """Return what simulations of a command counted. Functions and allocations are those of the
         run with the median walks."""
@@ -131,7 +137,7 @@ class Baseline(BaseModel):
             why = str(getattr(error, "strerror", None) or error)
         raise Unavailable("bad-parameter", f"--baseline {file}: {why}")
 
-    def check_comparable(self, command: list[str], machine: str, geometry: Geometry) -> None:
+    def check_comparable(self, command: list[str], machine: str, geometry: SimulatedTlb) -> None:
         """Raise Unavailable("other-baseline") with what differs, if something that decides counts
         does besides the program. machine: the name of the geometry."""
         then = {"command": command_words(self.command)} | self.conditions
@@ -154,12 +160,14 @@ def command_words(command: list[str]) -> str:
 
 def conditions() -> dict[str, str]:
     """Return what decides counts besides a program, its input and the simulated TLB."""
-    sources = [file for each in (TOOL, SITES_LIBRARY) for file in compiling.closure(each)]
+    sources = [file for each in (TOOL_SOURCE, SITES_LIBRARY) for file in compiling.closure(each)]
     described = {
         "architecture": platform.machine(),
         "C library": " ".join(platform.libc_ver()).strip(),
         "CPU features": _cpu_features(),
-        "Valgrind": run_whole(["valgrind", "--version"], timeout=PROBE_S).stdout.strip(),
+        "Valgrind": run_in_own_session(
+            ["valgrind", "--version"], timeout=PROBE_TIMEOUT_S
+        ).stdout.strip(),
         "simulator": compiling.digest(sources, []),
     }
     return {name: text or "unknown" for name, text in described.items()}
@@ -203,22 +211,22 @@ def _totals(found: Simulation, page_bytes: int) -> dict[Metric, int]:
     return {"exposed": total.exposed, "walks": total.walks, "pages": pages}
 
 
-def _largest(counted: Iterable[Counted], most: int) -> list[Counted]:
+def _largest(counted: Iterable[CountedPlace], most: int) -> list[CountedPlace]:
     made = sorted(counted, key=lambda each: (-each.walks, -each.pages, each.key))
     return [each for each in made[:most] if each.walks or each.pages]
 
 
-def _functions(lines: Mapping[Line, Counts]) -> Iterator[Counted]:
+def _functions(lines: Mapping[SourceLine, WalkCounts]) -> Iterator[CountedPlace]:
     """Yield the counts of each function, with the place of its line that has most walks."""
-    by_function = defaultdict[tuple[str, str], list[Line]](list)
+    by_function = defaultdict[tuple[str, str], list[SourceLine]](list)
     for line in lines:
         file = (line.file or line.module).rpartition("/")[2]
         by_function[_CLONE.sub("", line.function) or "?", file].append(line)
     for (name, file), own in by_function.items():
-        counts = sum((lines[line] for line in own), Counts())
+        counts = sum((lines[line] for line in own), WalkCounts())
         hottest = max(own, key=lambda line: (lines[line].walks, line.line))
         place = f"{file}:{hottest.line}" if hottest.line else file
-        yield Counted(
+        yield CountedPlace(
             name=name[:MOST_NAME],
             place=place[:MOST_NAME],
             exposed=counts.exposed,
@@ -226,16 +234,16 @@ def _functions(lines: Mapping[Line, Counts]) -> Iterator[Counted]:
         )
 
 
-def _allocations(found: Simulation, page_bytes: int) -> Iterator[Counted]:
+def _allocations(found: Simulation, page_bytes: int) -> Iterator[CountedPlace]:
     """Yield the counts of allocations by the functions that asked for them, and of other memory."""
-    by_name = defaultdict[str, list[Site]](list)
+    by_name = defaultdict[str, list[AllocationSite]](list)
     sites = sorted(found.sites.values(), key=lambda site: (-site.counts.walks, -site.touched))
     for site in sites[: 2 * MOST_ALLOCATIONS]:
         by_name[_allocation_name(site)].append(site)
     left, left_pages = found.total, found.touched_bytes // page_bytes
     exposed, walks = left.exposed, left.walks
     for name, own in by_name.items():
-        counts = sum((site.counts for site in own), Counts())
+        counts = sum((site.counts for site in own), WalkCounts())
         pages = sum(site.touched for site in own) // page_bytes
         exposed, walks, left_pages = (
             exposed - counts.exposed,
@@ -243,22 +251,22 @@ def _allocations(found: Simulation, page_bytes: int) -> Iterator[Counted]:
             left_pages - pages,
         )
         place = "" if own[0].is_heap else _place(own[0])
-        yield Counted(
+        yield CountedPlace(
             name=name, place=place, exposed=counts.exposed, walks=counts.walks, pages=pages
         )
-    yield Counted(name=OTHER_MEMORY, exposed=exposed, walks=walks, pages=left_pages)
+    yield CountedPlace(name=OTHER_MEMORY, exposed=exposed, walks=walks, pages=left_pages)
 
 
-def _allocation_name(site: Site) -> str:
+def _allocation_name(site: AllocationSite) -> str:
     """Return what allocated it, without line numbers and addresses, which differ in another
     build."""
     if site.is_heap:
         return site.origin
-    lines = map(line_at, site.stack[:FRAMES])
+    lines = map(source_line_of_frame, site.stack[:FRAMES])
     names = [line.function or line.module.rpartition("/")[2] for line in lines]
     return f"{site.how} in {' < '.join(_CLONE.sub('', name) for name in names)}"[:MOST_NAME]
 
 
-def _place(site: Site) -> str:
-    lines = map(line_at, site.stack[:FRAMES])
+def _place(site: AllocationSite) -> str:
+    lines = map(source_line_of_frame, site.stack[:FRAMES])
     return next((line.place for line in lines if line.line), "")[:MOST_NAME]

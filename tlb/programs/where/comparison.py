@@ -9,9 +9,9 @@ from functools import cached_property
 from typing import Any
 from xml.etree import ElementTree
 
-from tlb.programs.where.baseline import METRICS, Baseline, Counted, Metric, command_words
-from tlb.programs.where.report import FEW, MOST_ROWS, Table
-from tlb.system.prose import listed
+from tlb.programs.where.baseline import METRICS, Baseline, CountedPlace, Metric, command_words
+from tlb.programs.where.report import FEW_EXPOSED_SHARE, MOST_ROWS, TextTable
+from tlb.system.prose import list_in_words
 
 # A growth of fewer walks or pages than this is none: another line printed at the start makes
 # dozens, and these take a few microseconds.
@@ -20,7 +20,9 @@ LEAST = 256
 # compiler's instructions. Loops written otherwise changed it by up to 2.4 % where no walk was added.
 MARGINS: dict[Metric, int] = {"exposed": 5, "walks": 1, "pages": 1}
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd]")
-Pair = tuple[Counted, Counted]  # before and now; one of them has no counts if it is new or gone
+Pair = tuple[
+    CountedPlace, CountedPlace
+]  # before and now; one of them has no counts if it is new or gone
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,9 @@ class Comparison:
         """Return the growth that still is none. Exposed walks, where they are few, have to grow by
         as much as if they were a share of all walks that matters."""
         totals = self.before.totals
-        base = max(totals[metric], FEW * totals["walks"] if metric == "exposed" else 0)
+        base = max(
+            totals[metric], FEW_EXPOSED_SHARE * totals["walks"] if metric == "exposed" else 0
+        )
         return max(self.allowed(metric) * base, LEAST - 1)
 
     @cached_property
@@ -65,7 +69,7 @@ class Comparison:
             {each.key: each for each in getattr(side, kind)} for side in (self.before, self.now)
         ]
         pairs = [
-            tuple(side.get(key) or Counted(name=key[0], place=key[1]) for side in sides)
+            tuple(side.get(key) or CountedPlace(name=key[0], place=key[1]) for side in sides)
             for key in dict.fromkeys(key for side in sides for key in side)
         ]
         changed = [
@@ -85,12 +89,14 @@ class Comparison:
     def sentences(self) -> list[str]:
         """Return the verdict, then what qualifies it."""
         now, allowed = self.now, _percentage(self.fail_above)
-        grown = listed([f"{METRICS[metric]} {self._percent(metric)}" for metric in self.grown])
+        grown = list_in_words(
+            [f"{METRICS[metric]} {self._percent(metric)}" for metric in self.grown]
+        )
         made = [f"No count grew by more than is allowed (--fail-above {allowed})."]
         if self.grown:
             made = [f"More than is allowed (--fail-above {allowed}): {grown}."]
         if less := self._changed(-1):
-            fewer = listed([f"{METRICS[metric]} {self._percent(metric)}" for metric in less])
+            fewer = list_in_words([f"{METRICS[metric]} {self._percent(metric)}" for metric in less])
             made.append(f"Fewer than the baseline: {fewer}. --save makes this the baseline.")
         made += [
             f"{METRICS[metric].capitalize()} differ by {spread:.2%} between runs of one program, so as "
@@ -106,14 +112,14 @@ class Comparison:
         before = self.before.totals[metric]
         return f"{self.growth(metric) / before:+.2%}" if before else f"{self.growth(metric):+,}"
 
-    def tables(self) -> dict[str, Table]:
+    def tables(self) -> dict[str, TextTable]:
         """Return the totals, and the functions and allocations that changed, by headings."""
         totals: list[tuple[str, ...]] = [
             (METRICS[metric], f"{self.before.totals[metric]:,}", f"{self.now.totals[metric]:,}",
              self._percent(metric), _percentage(self.allowed(metric)), "FAIL" if metric in self.grown else "")
             for metric in METRICS
         ]  # fmt: skip
-        made: dict[str, Table] = {
+        made: dict[str, TextTable] = {
             "Totals": (("", "baseline", "now", "change", "allowed", ""), totals)
         }
         for heading, kind in (("Lines of code", "functions"), ("Allocations", "allocations")):

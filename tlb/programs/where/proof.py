@@ -16,10 +16,10 @@ from statistics import median
 from typing import NamedTuple
 
 from tlb.programs.levers import sites_lever
-from tlb.programs.runs import run
-from tlb.programs.trial import Aim, by_lever
+from tlb.programs.runs import run_program
+from tlb.programs.trial import TrialAim, failure_with_lever
 from tlb.programs.where import sampling
-from tlb.programs.where.sampling import Samples
+from tlb.programs.where.sampling import CodeSamples
 from tlb.stats.intervals import Interval
 from tlb.stats.pairs import LEAST_PAIRS, paired_ratio
 from tlb.system.reasons import Unavailable
@@ -30,32 +30,32 @@ MOST_ROUNDS = 25
 # How often a proof may name a set, or a loss, where huge pages change nothing: divided among its
 # comparisons (Bonferroni), since the best of many sets that change nothing looks like a gain.
 WRONG = 0.05
-Sites = tuple[str, ...]
-NO_SITES: Sites = ()
-ALL_SITES: Sites = ("all",)
+AllocationSites = tuple[str, ...]
+NO_SITES: AllocationSites = ()
+ALL_SITES: AllocationSites = ("all",)
 
 
 class Timed(NamedTuple):
     """A run: its time, and where it spent it, empty without perf."""
 
     seconds: float
-    samples: Samples = Samples()
+    samples: CodeSamples = CodeSamples()
 
 
 @dataclass
-class Proof:
+class SitesProof:
     """rounds: runs by the sites that were advised, of each round. smallest: the set that was found,
     () if no set is known to gain. no_samples: why there are none, or "". left_out: candidates that
     there was no time to try. is_interrupted: by Ctrl-C."""
 
-    rounds: list[dict[Sites, Timed]] = field(default_factory=list)
-    smallest: Sites = NO_SITES
+    rounds: list[dict[AllocationSites, Timed]] = field(default_factory=list)
+    smallest: AllocationSites = NO_SITES
     no_samples: str = ""
     left_out: int = 0
     is_interrupted: bool = False
 
     @property
-    def tried(self) -> list[Sites]:
+    def tried(self) -> list[AllocationSites]:
         """The sets: none, all, then the smaller ones first."""
         made = {sites for each in self.rounds for sites in each}
         return sorted(
@@ -67,21 +67,23 @@ class Proof:
         """Of the interval of each comparison, so that all of them hold together."""
         return 1 - WRONG / max(len(self.tried) - 1, 1)
 
-    def seconds(self, *settings: Sites) -> list[tuple[float, ...]]:
+    def seconds(self, *settings: AllocationSites) -> list[tuple[float, ...]]:
         """Return the times with each of these settings, of the rounds that have all of them."""
         whole = [each for each in self.rounds if all(sites in each for sites in settings)]
         return [tuple(each[sites].seconds for each in whole) for sites in settings]
 
-    def samples(self) -> Samples:
+    def samples(self) -> CodeSamples:
         """Return the samples of all runs together."""
-        return sum((timed.samples for each in self.rounds for timed in each.values()), Samples())
+        return sum(
+            (timed.samples for each in self.rounds for timed in each.values()), CodeSamples()
+        )
 
-    def ratio(self, sites: Sites) -> Interval:
+    def ratio(self, sites: AllocationSites) -> Interval:
         """Return the time with these sites advised over that with none."""
         with_sites, without = self.seconds(sites, NO_SITES)
         return paired_ratio(with_sites, without, self.confidence)
 
-    def gains(self, sites: Sites) -> bool:
+    def gains(self, sites: AllocationSites) -> bool:
         """Whether these sites are known to gain; False with too few rounds to know."""
         ratio = self.ratio(sites)
         return ratio.high < 1 and ratio.coverage >= self.confidence
@@ -91,17 +93,17 @@ class Proof:
         """Whether there are rounds enough to show a gain of all sites."""
         return self.ratio(ALL_SITES).coverage >= self.confidence
 
-    def gain(self, sites: Sites) -> float:
+    def gain(self, sites: AllocationSites) -> float:
         """Return the part of the time that these sites save, by medians."""
         none, some = map(median, self.seconds(NO_SITES, sites))
         return 1 - some / none
 
-    def share(self, sites: Sites) -> float:
+    def share(self, sites: AllocationSites) -> float:
         """Return the part of the gain of all sites that these bring; 0 if all gain nothing."""
         every = self.gain(ALL_SITES)
         return self.gain(sites) / every if every > 0 else 0.0
 
-    def enough(self) -> Sites:
+    def enough(self) -> AllocationSites:
         """Return the smallest set that is known to gain and keeps the largest gain; () if none is."""
         gaining = [sites for sites in self.tried if sites != NO_SITES and self.gains(sites)]
         least = KEPT * max(map(self.gain, gaining), default=0.0)
@@ -122,20 +124,20 @@ def prove(
     candidates: list[str],
     native_s: float,
     limit_s: float,
-    tell: Callable[[Proof], None] = lambda proof: None,
+    tell: Callable[[SitesProof], None] = lambda proof: None,
     status: int = 0,
-) -> Proof:
+) -> SitesProof:
     """Time the program with none, all, and each candidate alone on huge pages, then with the best
     ones together until they keep the gain. Where perf is, each run is sampled.
 
     candidates: sites, the most promising first; as many are tried as there is time for, and
     MOST_CANDIDATES at most. native_s: of a run by itself; status: its exit code. No run goes on after
     limit_s of the monotonic clock, and Ctrl-C ends the proof: the rounds until then are kept. Raises
-    Unavailable as `runs.run` does, and lever-failed."""
+    Unavailable as `runs.run_program` does, and lever-failed."""
     begin = time.monotonic()
     number = _affordable(len(candidates), (limit_s - begin) / max(native_s, 1e-3))
-    singles: list[Sites] = [(site,) for site in candidates[:number]]
-    proof = Proof()
+    singles: list[AllocationSites] = [(site,) for site in candidates[:number]]
+    proof = SitesProof()
     proof.left_out = min(len(candidates), MOST_CANDIDATES) - number
     with sampling.scratch() as (file, proof.no_samples):
         timed = partial(_timed, command, file, limit_s, status)
@@ -157,7 +159,7 @@ def _affordable(candidates: int, runs: float) -> int:
     return next((n for n in numbers if (2 + n) * least_rounds(1 + n) <= runs), 0)
 
 
-def _together(proof: Proof, singles: list[Sites]) -> list[Sites]:
+def _together(proof: SitesProof, singles: list[AllocationSites]) -> list[AllocationSites]:
     """Return the sets to try next: the best candidates together, more and more of them; none if no
     set gains, or one alone keeps the gain."""
     gaining = [sites for sites in (ALL_SITES, *singles) if proof.rounds and proof.gains(sites)]
@@ -168,12 +170,12 @@ def _together(proof: Proof, singles: list[Sites]) -> list[Sites]:
 
 
 def _measure(
-    proof: Proof,
-    timed: Callable[[Sites, int], Timed],
-    settings: list[Sites],
+    proof: SitesProof,
+    timed: Callable[[AllocationSites, int], Timed],
+    settings: list[AllocationSites],
     until_s: float,
     limit_s: float,
-    tell: Callable[[Proof], None],
+    tell: Callable[[SitesProof], None],
 ) -> None:
     """Time all settings in rounds: as many as can show a gain until limit_s, more until until_s,
     both of the monotonic clock. A round that is not finished then is dropped."""
@@ -200,7 +202,7 @@ def _timed(
     file: Path | None,
     limit_s: float,
     status: int,
-    sites: Sites,
+    sites: AllocationSites,
     padding_bytes: int,
 ) -> Timed:
     """Run the program with these sites on huge pages, and sample it into a file. limit_s: when it is
@@ -208,11 +210,11 @@ def _timed(
     because the program ran before without the library that advises."""
     words = [*sampling.recording(file), *command] if file else command
     chosen, left_s = sites_lever(sites), max(limit_s - time.monotonic(), 0.0)
-    done = run(words, chosen, limit_s=left_s, share=0.01, padding_bytes=padding_bytes)
-    aim = Aim(command, chosen, ignore_failure=done.status == status)
+    done = run_program(words, chosen, limit_s=left_s, share=0.01, padding_bytes=padding_bytes)
+    aim = TrialAim(command, chosen, ignore_failure=done.status == status)
     try:
         elapsed_s = aim.checked(done).elapsed_s
     except Unavailable as why:
-        raise by_lever(chosen, why) from None
-    seconds, samples = sampling.read(file) if file else (0.0, Samples())
+        raise failure_with_lever(chosen, why) from None
+    seconds, samples = sampling.read(file) if file else (0.0, CodeSamples())
     return Timed(seconds or elapsed_s, samples)

@@ -11,20 +11,20 @@ from string import ascii_uppercase
 from typing import Any
 
 from tlb.programs.executable import why_no_preload
-from tlb.programs.runs import Run
+from tlb.programs.runs import ProgramRun
 from tlb.programs.text import sentences
 from tlb.programs.where import advice
-from tlb.programs.where.proof import ALL_SITES, NO_SITES, Proof, Sites
+from tlb.programs.where.proof import ALL_SITES, NO_SITES, AllocationSites, SitesProof
 from tlb.programs.where.simulation import (
     IN_LINUX,
     OTHER_CODE,
-    PROGRAM,
-    Counts,
-    Line,
+    WHOLE_PROGRAM,
+    AllocationSite,
     Simulation,
-    Site,
+    SourceLine,
+    WalkCounts,
 )
-from tlb.programs.where.valgrind import Geometry
+from tlb.programs.where.valgrind import SimulatedTlb
 from tlb.stats.intervals import Interval, median_interval
 from tlb.system.units import format_ns, format_size
 
@@ -33,13 +33,13 @@ MOST_ROWS = 12
 NOTHING = 0.02
 UNSURE = 0.05  # of the time, that huge pages may save where runs show no gain: more is left open
 MOST = 0.9  # of the walks
-FEW = 0.05  # exposed ones, of the walks
+FEW_EXPOSED_SHARE = 0.05  # exposed ones, of the walks
 LEAST = 0.005  # of the walks, for a row of its own
 # Of a page fault, with the page that Linux clears: generous, as the published rows of page_fault have
 # 2.8 us at most. It bounds faults where Linux's time is mostly reading and writing.
 FAULT_NS = 10_000
 Row = dict[str, str]  # cells by the names of their columns
-Table = tuple[tuple[str, ...], list[tuple[str, ...]]]  # head, rows
+TextTable = tuple[tuple[str, ...], list[tuple[str, ...]]]  # head, rows
 
 
 class Verdict(StrEnum):
@@ -54,18 +54,18 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True)
-class Report:
+class WhereReport:
     """native_s: of a run by itself; None if it did not end. walk_ns: what a walk costs that overlaps
     with nothing; hit_ns: the same of a miss that the second level answers; faults_s: what page faults
     cost that run at most. Without a simulation: no geometry, and a proof. is_interrupted: by Ctrl-C,
     in a proof; lacks_time: no round of the proof was finished in the time for it."""
 
     command: list[str]
-    geometry: Geometry | None
+    geometry: SimulatedTlb | None
     found: Simulation
     native_s: float | None
     walk_ns: float
-    proof: Proof | None = None
+    proof: SitesProof | None = None
     is_interrupted: bool = False
     lacks_time: bool = False
     hit_ns: float = 0.0
@@ -81,28 +81,28 @@ class Report:
         """The size of a simulated huge page, in words."""
         return format_size(self.geometry.huge_page_bytes) if self.geometry else ""
 
-    def weight(self, counts: Counts) -> int:
+    def weight(self, counts: WalkCounts) -> int:
         """Return the walks to rank by: the exposed ones, or all where hardly any is exposed."""
         total = self.found.total
-        return counts.exposed if total.exposed > FEW * total.walks else counts.walks
+        return counts.exposed if total.exposed > FEW_EXPOSED_SHARE * total.walks else counts.walks
 
-    def _ranked(self, items: Iterable[Any], counts: Callable[[Any], Counts]) -> list[Any]:
+    def _ranked(self, items: Iterable[Any], counts: Callable[[Any], WalkCounts]) -> list[Any]:
         """Return the items with walks enough for a row, the first most."""
         least = LEAST * self.found.total.walks
         made = [item for item in items if counts(item).walks > least]
         return sorted(made, key=lambda item: (-self.weight(counts(item)), -counts(item).walks))
 
     @cached_property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[SourceLine]:
         """Lines that matter, the first most: by walks, without simulation by the time saved."""
         if self.geometry:
             return self._ranked(self.found.lines, self.found.lines.__getitem__)
         times = {line: time for line, time in self.times.items() if line.module}
-        made = [line for line in times if times[line][0] > LEAST * self.times[PROGRAM][0]]
+        made = [line for line in times if times[line][0] > LEAST * self.times[WHOLE_PROGRAM][0]]
         return sorted(made, key=lambda line: -times[line][1].value)
 
     @cached_property
-    def sites(self) -> list[Site]:
+    def sites(self) -> list[AllocationSite]:
         """Sites that matter, the first most: by walks, without simulation by the gain of each."""
         sites = self.found.sites.values()
         if self.knows_sites:
@@ -121,7 +121,7 @@ class Report:
         most = misses_ns / 1e9 + self.faults_s
         return most if self.native_s is None else min(most, self.native_s)
 
-    def largest(self) -> Iterator[Site]:
+    def largest(self) -> Iterator[AllocationSite]:
         """Yield the fewest sites that make up most of the weight."""
         weight = 0
         for site in self.sites:
@@ -131,11 +131,11 @@ class Report:
             weight += self.weight(site.counts)
 
     @cached_property
-    def times(self) -> dict[Line, tuple[float, Interval]]:
+    def times(self) -> dict[SourceLine, tuple[float, Interval]]:
         """As `saved`, of the set that the proof found, or all if none gains."""
         return self.saved(self.chosen or ALL_SITES)
 
-    def saved(self, sites: Sites) -> dict[Line, tuple[float, Interval]]:
+    def saved(self, sites: AllocationSites) -> dict[SourceLine, tuple[float, Interval]]:
         """Return the CPU time of each line in ms without huge pages, and what it saves if these
         sites are on them; empty without samples."""
         if self.proof is None or self.proof.no_samples:
@@ -145,7 +145,11 @@ class Report:
             for each in self.proof.rounds
             if sites in each
         ]
-        lines = {line for none, _ in rounds for line in none} | {OTHER_CODE, IN_LINUX, PROGRAM}
+        lines = {line for none, _ in rounds for line in none} | {
+            OTHER_CODE,
+            IN_LINUX,
+            WHOLE_PROGRAM,
+        }
         return {
             line: (
                 median(none[line] for none, _ in rounds),
@@ -164,7 +168,7 @@ class Report:
         for line in (OTHER_CODE, IN_LINUX) if self.times else ():
             yield {"line": line.function, **self._time(line)}
 
-    def _time(self, line: Line) -> Row:
+    def _time(self, line: SourceLine) -> Row:
         if not self.times:
             return {}
         took, saved = self.times.get(line, (0.0, median_interval([0.0])))
@@ -193,17 +197,17 @@ class Report:
             if sites != NO_SITES:
                 row["ratio"] = f"{self.proof.ratio(sites):.3f}"
                 if saved := self.saved(sites):
-                    row["CPU saved, ms"] = _range(saved[PROGRAM][1])
+                    row["CPU saved, ms"] = _range(saved[WHOLE_PROGRAM][1])
                     row["by Linux, ms"] = _range(saved[IN_LINUX][1])
             yield row
 
-    def tables(self) -> dict[str, Table]:
+    def tables(self) -> dict[str, TextTable]:
         """Return the tables that have rows, by their headings."""
         made = {"Lines of code": [*self.line_rows()], "Allocations": [*self.site_rows()]}
         made["Runs"] = [*self.run_rows()]
         return {heading: _table(rows) for heading, rows in made.items() if rows}
 
-    def _walks(self, counts: Counts) -> Row:
+    def _walks(self, counts: WalkCounts) -> Row:
         share = counts.exposed / max(self.found.total.exposed, 1)
         exposed = f"{counts.exposed:,} ({share:.0%})" if self.knows_sites else ""
         return {"exposed walks": exposed, "all walks": f"{counts.walks:,}" if self.geometry else ""}
@@ -227,7 +231,7 @@ class Report:
         return self.most_saved_s < NOTHING * self.native_s
 
     @property
-    def chosen(self) -> Sites:
+    def chosen(self) -> AllocationSites:
         """The sites for huge pages: those that the proof found, else those with most walks."""
         return self.proof.smallest if self.proof else tuple(site.id for site in self.largest())
 
@@ -245,7 +249,7 @@ class Report:
         return Verdict.UNDECIDED if is_open else Verdict.NO_GAIN_SHOWN
 
     @property
-    def _chosen_sites(self) -> list[Site]:
+    def _chosen_sites(self) -> list[AllocationSite]:
         """The sites that matter of those for huge pages, without heaps that fill none."""
         chosen = [site for site in self.sites if self.chosen == ALL_SITES or site.id in self.chosen]
         least = advice.huge_page_bytes()
@@ -310,7 +314,7 @@ class Report:
         }
 
 
-def _table(rows: list[Row]) -> Table:
+def _table(rows: list[Row]) -> TextTable:
     """Return head and rows of a table; what no row has is no column."""
     head = tuple(dict.fromkeys(name for row in rows for name, cell in row.items() if cell))
     return head, [tuple(row.get(name, "") for name in head) for row in rows]
@@ -320,6 +324,6 @@ def _range(value: Interval) -> str:
     return f"{value.value:z,.0f} ({value.low:z,.0f} to {value.high:z,.0f})"
 
 
-def most_faults_s(alone: Run) -> float:
+def most_faults_s(alone: ProgramRun) -> float:
     """Return the most that page faults cost a run, in s."""
     return min(alone.system_s, alone.minor_faults * FAULT_NS / 1e9)

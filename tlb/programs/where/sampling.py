@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tlb.machine import pmu
-from tlb.system.processes import PROBE_S, run_whole
+from tlb.system.processes import PROBE_TIMEOUT_S, run_in_own_session
 from tlb.system.reasons import Unavailable
 
-PERIOD_NS = 250_000
-Code = tuple[str, int]  # where an instruction is: a file, and the offset in it
-LINUX = ("", 0)  # all samples in Linux itself
-Samples = Counter[Code]  # by the instruction that was about to finish
+SAMPLING_PERIOD_NS = 250_000
+CodePlace = tuple[str, int]  # where an instruction is: a file, and the offset in it
+LINUX_CODE = ("", 0)  # all samples in Linux itself
+CodeSamples = Counter[CodePlace]  # by the instruction that was about to finish
 _EVENT = re.compile(r"^\s*(\d+)\s+([\d.]+):\s+(.*)$", re.MULTILINE)  # process, seconds, what
 _HEX = re.compile("[0-9a-f]+")
 _MAPPED = re.compile(
@@ -31,7 +31,7 @@ Mapping = tuple[int, int, int, str]  # start, end, offset in the file, file
 def recording(file: Path) -> list[str]:
     """Return the words before a command that record its samples in a file."""
     lacking = "--no-bpf-event", "--no-buildid", "--no-buildid-cache"  # which take perf a second
-    event = "-e", "cpu-clock", "-c", str(PERIOD_NS)
+    event = "-e", "cpu-clock", "-c", str(SAMPLING_PERIOD_NS)
     return ["perf", "record", "-q", *lacking, *event, "-o", str(file), "--"]
 
 
@@ -42,29 +42,33 @@ def scratch() -> Iterator[tuple[Path | None, str]]:
         file, code, said = Path(folder, "perf.data"), "", ""
         if not shutil.which("perf"):
             code = "no-perf"
-        elif (done := run_whole([*recording(file), "true"], timeout=PROBE_S)).returncode:
+        elif (
+            done := run_in_own_session([*recording(file), "true"], timeout=PROBE_TIMEOUT_S)
+        ).returncode:
             code = "perf-denied" if pmu.denied(done.stderr) else "perf-failed"
             said = done.stderr.strip().partition("\n")[0]
         yield (None, str(Unavailable(code, said))) if code else (file, "")
 
 
-def read(file: Path) -> tuple[float, Samples]:
+def read(file: Path) -> tuple[float, CodeSamples]:
     """Return what perf recorded, as `parse` does."""
     shown = ["--show-mmap-events", "--show-task-events", "-F", "pid,time,ip"]
-    return parse(run_whole(["perf", "script", "-i", str(file), *shown], timeout=None).stdout)
+    return parse(
+        run_in_own_session(["perf", "script", "-i", str(file), *shown], timeout=None).stdout
+    )
 
 
-def parse(text: str) -> tuple[float, Samples]:
+def parse(text: str) -> tuple[float, CodeSamples]:
     """Return the seconds that a program took, without perf's own, and its samples, from the output
     of `perf script` with mappings and tasks."""
     mapped: dict[int, list[Mapping]] = {}
-    samples, times = Samples(), list[float]()
+    samples, times = CodeSamples(), list[float]()
     for line in _EVENT.finditer(text):
         pid, time, event = line.groups()
         times += [float(time)] if times or "COMM exec" in event else []
         if _HEX.fullmatch(event):
             address = int(event, 16)
-            samples[LINUX if address >> 63 else _code(mapped.get(int(pid), []), address)] += 1
+            samples[LINUX_CODE if address >> 63 else _code(mapped.get(int(pid), []), address)] += 1
         elif found := _MAPPED.match(event):
             start, size, offset = (int(number, 16) for number in found.group(2, 3, 4))
             mapped.setdefault(int(found[1]), []).append((start, start + size, offset, found[5]))
@@ -75,7 +79,7 @@ def parse(text: str) -> tuple[float, Samples]:
     return (times[-1] - times[0] if times else 0.0), samples
 
 
-def _code(mapped: list[Mapping], address: int) -> Code:
+def _code(mapped: list[Mapping], address: int) -> CodePlace:
     """Return the place of an address: of the latest mapping that has it."""
     for start, end, offset, file in reversed(mapped):
         if start <= address < end:

@@ -11,12 +11,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from tlb.measure.build import library
-from tlb.programs.executable import line_before, line_of, sanitizer_of, why_no_preload
-from tlb.programs.levers import LEVERS, SITES_LIBRARY, Lever, Variable
-from tlb.programs.runs import Run, run
-from tlb.programs.where.sampling import LINUX, PERIOD_NS, Code, Samples
-from tlb.programs.where.valgrind import Geometry, tool
+from tlb.measure.build import preload_library
+from tlb.programs.executable import sanitizer_of, source_line_before, source_line_of, why_no_preload
+from tlb.programs.levers import LEVERS, SITES_LIBRARY, Lever, LeverVariable
+from tlb.programs.runs import ProgramRun, run_program
+from tlb.programs.where.sampling import LINUX_CODE, SAMPLING_PERIOD_NS, CodePlace, CodeSamples
+from tlb.programs.where.valgrind import SimulatedTlb, build_valgrind_tool
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_size
 
@@ -30,7 +30,7 @@ _INTERPRETER = re.compile(r"(?:lib)?(python|perl|ruby|php|lua|node|julia|R$)(?![
 MOST_CODES = 100  # instructions without simulation, whose lines are looked up one by one
 
 
-class Counts(NamedTuple):
+class WalkCounts(NamedTuple):
     """Of accesses: misses of the first level, walks, those of them that are chained and alone (see
     tool/walks.c), and the walks that would remain with huge pages everywhere."""
 
@@ -45,11 +45,11 @@ class Counts(NamedTuple):
         """Walks that overlap with no other one."""
         return self.chained + self.alone
 
-    def __add__(self, other: Counts) -> Counts:  # type: ignore[override]
-        return Counts(*(a + b for a, b in zip(self, other, strict=True)))
+    def __add__(self, other: WalkCounts) -> WalkCounts:  # type: ignore[override]
+        return WalkCounts(*(a + b for a, b in zip(self, other, strict=True)))
 
 
-class Line(NamedTuple):
+class SourceLine(NamedTuple):
     """A line of code; file "" and line 0 where no debug information says."""
 
     function: str
@@ -63,11 +63,13 @@ class Line(NamedTuple):
         return f"{file}:{self.line}" if self.line else self.module.rpartition("/")[2] or "?"
 
 
-OTHER_CODE, PROGRAM, IN_LINUX = map(Line, ("other code", "all of the program", "Linux itself"))
+OTHER_CODE, WHOLE_PROGRAM, IN_LINUX = map(
+    SourceLine, ("other code", "all of the program", "Linux itself")
+)
 
 
 @dataclass
-class Site:
+class AllocationSite:
     """Allocations by one stack. how: the function that was called; first_bytes: of the first one;
     allocator: one of ALLOCATORS; stack: frames "module+offset" from the inside out. Of a simulation:
     bytes of all of them; touched, those of pages that the program touches; added, those that huge
@@ -83,7 +85,7 @@ class Site:
     touched: int = 0
     added: int = 0
     lived: float = 0.0
-    counts: Counts = Counts()
+    counts: WalkCounts = WalkCounts()
 
     @property
     def is_heap(self) -> bool:
@@ -124,34 +126,38 @@ class Simulation:
 
     instructions: int = 0
     touched_bytes: int = 0
-    lines: dict[Line, Counts] = field(default_factory=lambda: defaultdict(Counts))
-    sites: dict[str, Site] = field(default_factory=dict)
-    touches: dict[Line, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    code: dict[Code, Line] = field(default_factory=dict)
+    lines: dict[SourceLine, WalkCounts] = field(default_factory=lambda: defaultdict(WalkCounts))
+    sites: dict[str, AllocationSite] = field(default_factory=dict)
+    touches: dict[SourceLine, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    code: dict[CodePlace, SourceLine] = field(default_factory=dict)
     curve: Counter[int] = field(default_factory=Counter)
     is_cut: bool = False
     lacking: str = ""
     unnamed: str = ""
 
     @cached_property
-    def total(self) -> Counts:
-        return sum(self.lines.values(), Counts())
+    def total(self) -> WalkCounts:
+        return sum(self.lines.values(), WalkCounts())
 
-    def milliseconds(self, samples: Samples) -> dict[Line, float]:
+    def milliseconds(self, samples: CodeSamples) -> dict[SourceLine, float]:
         """Return the time of each line of code. The clock mostly stops a core at the instruction
         after the one that waited, so a sample there is of the load before it, if that walked."""
-        times = defaultdict[Line, float](float)
+        times = defaultdict[SourceLine, float](float)
         for code, number in samples.items():
-            lines = (IN_LINUX,) if code == LINUX else (self.code.get(code, OTHER_CODE), PROGRAM)
+            lines = (
+                (IN_LINUX,)
+                if code == LINUX_CODE
+                else (self.code.get(code, OTHER_CODE), WHOLE_PROGRAM)
+            )
             for line in lines:
-                times[line] += number * PERIOD_NS / 1e6
+                times[line] += number * SAMPLING_PERIOD_NS / 1e6
         return times
 
-    def locate(self, samples: Samples) -> None:
+    def locate(self, samples: CodeSamples) -> None:
         """Find the lines of the instructions before those with most samples."""
         counted = {(line.file, line.line): line for line in self.lines}
         for code in (code for code, _ in samples.most_common(MOST_CODES) if code[1]):
-            line = Line(*line_before(*code), code[0])
+            line = SourceLine(*source_line_before(*code), code[0])
             self.code[code] = counted.get((line.file, line.line), line)
 
     def stacks(self) -> Counter[tuple[str, str, str]]:
@@ -185,10 +191,10 @@ class Simulation:
 def simulate(
     command: list[str], option: str, seconds: float, status: int = 0, fixed: Sequence[str] = ()
 ) -> Simulation:
-    """Return what the tool counts, as `run_under_valgrind` does; raise also what `tool` raises.
+    """Return what the tool counts, as `run_under_valgrind` does; raise also what `build_valgrind_tool` raises.
     fixed: words of `baseline.fixed_environment`; with them all is the same in each run that
     Valgrind decides: also random numbers, and the order of threads as far as it can be."""
-    tool_folder = Variable("VALGRIND_LIB", str(tool()))
+    tool_folder = LeverVariable("VALGRIND_LIB", str(build_valgrind_tool()))
     options = ["--keep-debuginfo=yes", option]
     options += ["--fixed-random=yes", "--fair-sched=try", "--curve=no"] if fixed else []
     return run_under_valgrind(
@@ -209,7 +215,7 @@ def run_under_valgrind(
     options: list[str],
     seconds: float,
     add_counts: Callable[[Simulation, list[str]], None],
-    *variables: Variable,
+    *variables: LeverVariable,
     status: int = 0,
     before: Sequence[str] = (),
 ) -> Simulation:
@@ -239,10 +245,10 @@ def run_under_valgrind(
     return found
 
 
-def run_until(command: list[str], lever: Lever, seconds: float) -> Run | None:
+def run_until(command: list[str], lever: Lever, seconds: float) -> ProgramRun | None:
     """Run a command; return None if it was ended after so many seconds. Raises Unavailable."""
     try:
-        return run(command, lever, limit_s=seconds, share=0.01)
+        return run_program(command, lever, limit_s=seconds, share=0.01)
     except Unavailable as why:
         if why.code != "program-endless":
             raise
@@ -250,8 +256,8 @@ def run_until(command: list[str], lever: Lever, seconds: float) -> Run | None:
 
 
 def run_naming_sites(
-    command: list[str], scratch: str, seconds: float, *variables: Variable
-) -> tuple[Run | None, Simulation]:
+    command: list[str], scratch: str, seconds: float, *variables: LeverVariable
+) -> tuple[ProgramRun | None, Simulation]:
     """Run a command with the library that names sites; return the run, None if it was ended after
     so many seconds, and the sites: heaps, then those whose first allocation is largest."""
     log = Path(scratch, "sites")
@@ -261,7 +267,7 @@ def run_naming_sites(
         # Heaps grow in the steps that a huge page needs, here as in the runs of a proof.
         variables=(
             *LEVERS["advise-control"].variables,
-            Variable("TLB_SITES", str(log)),
+            LeverVariable("TLB_SITES", str(log)),
             *variables,
         ),
         preload=SITES_LIBRARY,
@@ -273,7 +279,7 @@ def run_naming_sites(
     return done, found
 
 
-def _logged_sites(log: Path) -> list[Site]:
+def _logged_sites(log: Path) -> list[AllocationSite]:
     """Return the sites that the library logged (tool/sites.c, log_site)."""
     if not log.exists():
         return []
@@ -284,11 +290,13 @@ def _logged_sites(log: Path) -> list[Site]:
             continue
         site_id, how, size, allocator, stack = fields
         frames = [frame for frame in stack.split(";") if frame]
-        sites.append(Site(site_id, how, frames, int(size), allocator))
+        sites.append(AllocationSite(site_id, how, frames, int(size), allocator))
     return sorted(sites, key=lambda site: (site.id > OTHER, -site.first_bytes))
 
 
-def _check(done: Run | None, has_counted: bool, status: int, refused: Site | None) -> None:
+def _check(
+    done: ProgramRun | None, has_counted: bool, status: int, refused: AllocationSite | None
+) -> None:
     """Raise Unavailable("no-simulation") unless a program ended as it does by itself, with an exit
     code of `status`. done: None if it was ended before. refused: what Valgrind has no room for."""
     if has_counted and (done is None or done.status == status):
@@ -333,8 +341,8 @@ def add_tool_counts(found: Simulation, output: list[str]) -> None:
 def _add_instruction(found: Simulation, site_id: str, fields: list[str]) -> None:
     """Add the counts of one instruction in the memory of one site."""
     offset, length, module, function, file, row, *numbers = fields
-    line = Line(function, file, int(row), module)
-    counts = Counts(*map(int, numbers))
+    line = SourceLine(function, file, int(row), module)
+    counts = WalkCounts(*map(int, numbers))
     start = int(offset)
     found.code.setdefault((module, start), line)
     found.lines[line] += counts
@@ -345,15 +353,15 @@ def _add_instruction(found: Simulation, site_id: str, fields: list[str]) -> None
         found.code[module, start + int(length)] = line
 
 
-def line_at(frame: str) -> Line:
+def source_line_of_frame(frame: str) -> SourceLine:
     """Return the line of a frame "path+0xoffset", as far as addr2line finds it."""
     path, _, address = frame.rpartition("+")
-    return Line(*line_of(path, address), path)
+    return SourceLine(*source_line_of(path, address), path)
 
 
 def resolved(frame: str) -> str:
     """Return a frame "path+0xoffset" as "function (file:line)" if addr2line finds it."""
-    line = line_at(frame)
+    line = source_line_of_frame(frame)
     return f"{line.function} ({line.place})" if line.line else line.function or frame
 
 
@@ -380,7 +388,7 @@ def sites_of(command: list[str], seconds: float, why: Unavailable) -> Simulation
         raise why
     found = Simulation()
     try:
-        library(SITES_LIBRARY)
+        preload_library(SITES_LIBRARY)
     except Unavailable as lacking:
         found.unnamed = str(lacking)
     else:
@@ -395,14 +403,14 @@ def sites_of(command: list[str], seconds: float, why: Unavailable) -> Simulation
 # --- Cachegrind, where the tool cannot be built: a cache with lines of a page is a TLB
 
 
-def rounded_for_cachegrind(geometry: Geometry) -> Geometry:
+def rounded_for_cachegrind(geometry: SimulatedTlb) -> SimulatedTlb:
     """Return the geometry with as many sets as Cachegrind can simulate: a power of two."""
     base = geometry.base
     sets = 1 << (base.second // base.ways).bit_length() - 1
     return geometry._replace(base=base._replace(second=sets * base.ways))
 
 
-def cachegrind_options(geometry: Geometry) -> list[str]:
+def cachegrind_options(geometry: SimulatedTlb) -> list[str]:
     """Return the caches of a rounded geometry: bytes, ways, bytes of a line."""
     (first, second, ways), page = geometry.base, geometry.page_bytes
     caches = {"I1": (first, first), "D1": (first, first), "LL": (second, ways)}
@@ -410,7 +418,7 @@ def cachegrind_options(geometry: Geometry) -> list[str]:
 
 
 def count_by_cachegrind(
-    command: list[str], geometry: Geometry, seconds: float, why: Unavailable, status: int = 0
+    command: list[str], geometry: SimulatedTlb, seconds: float, why: Unavailable, status: int = 0
 ) -> Simulation:
     """Run a command under Cachegrind; return misses and walks of lines, and the sites, whose walks
     are unknown, by size. why: what the tool lacks; status: its exit code by itself. Raises as
@@ -436,5 +444,5 @@ def add_cachegrind_counts(made: Simulation, output: Iterable[str]) -> None:
             number, *counts = map(int, record.split())
             of = dict(zip(events, counts, strict=True))
             misses, walks = of["D1mr"] + of["D1mw"], of["DLmr"] + of["DLmw"]  # reads and writes
-            made.lines[Line(names["fn"], names["fl"], number)] += Counts(misses, walks)
+            made.lines[SourceLine(names["fn"], names["fl"], number)] += WalkCounts(misses, walks)
             made.instructions += of["Ir"]

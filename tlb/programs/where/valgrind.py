@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tlb.machine.cpuid import Tlb, ways_of
+from tlb.machine.cpuid import Tlb, associativity
 from tlb.machine.host import Host, data_tlbs
 from tlb.measure import build, compiling
 from tlb.measure.prebuilt import compiler
@@ -23,7 +23,7 @@ from tlb.system.files import read_regular
 from tlb.system.page_sizes import BASE, page_bytes
 from tlb.system.reasons import Unavailable
 
-TOOL = Path(__file__).parent / "tool" / "walks.c"
+TOOL_SOURCE = Path(__file__).parent / "tool" / "walks.c"
 MOST_FILE_BYTES = 1 << 22  # of a geometry
 # The published machines' geometries by short names, made from data/ by tests/programs/test_baseline.py.
 MACHINES = Path(__file__).parent / "machines.json"
@@ -58,7 +58,7 @@ class Levels(NamedTuple):
     @classmethod
     def of(cls, entries: Sequence[int], stated: Sequence[Tlb]) -> Levels:
         """Return two levels of so many entries, in whole sets of the ways that CPUID states."""
-        ways = ways_of(stated[-1]) if len(stated) > 1 else None
+        ways = associativity(stated[-1]) if len(stated) > 1 else None
         ways = USUAL_WAYS if ways is None else ways or entries[1]
         return cls(entries[0], max(round(entries[1] / ways), 1) * ways, ways)
 
@@ -68,7 +68,7 @@ class Levels(NamedTuple):
         return fits and self.second % self.ways == 0
 
 
-class Geometry(NamedTuple):
+class SimulatedTlb(NamedTuple):
     """A simulated TLB. page_bytes: of a base page; huge_page_bytes: of a transparent huge page;
     source: of the entries for base pages."""
 
@@ -89,7 +89,7 @@ class Geometry(NamedTuple):
         return self._asdict() | {"base": self.base._asdict(), "large": self.large._asdict()}
 
     @classmethod
-    def of_document(cls, document: dict[str, Any]) -> Geometry:
+    def of_document(cls, document: dict[str, Any]) -> SimulatedTlb:
         """Return the geometry of a document, or of one that `tlb geometry --json` prints. Raises
         ValueError for anything else, and for what the tool cannot simulate."""
         try:
@@ -108,7 +108,7 @@ class Geometry(NamedTuple):
         return made
 
     @classmethod
-    def _of_survey(cls, document: dict[str, Any]) -> Geometry:
+    def _of_survey(cls, document: dict[str, Any]) -> SimulatedTlb:
         """Return what a survey of base pages found: both page sizes with its entries."""
         entries = [round(level["entries"]["value"]) for level in document["levels"]]
         if len(entries) < 2 or document["pages"] != BASE:
@@ -118,7 +118,7 @@ class Geometry(NamedTuple):
         return cls.of_document({**sizes, "base": levels, "large": levels, "source": "measured"})
 
 
-def geometry(host: Host, surveyed: Sequence[int] = ()) -> Geometry:
+def geometry(host: Host, surveyed: Sequence[int] = ()) -> SimulatedTlb:
     """Return this computer's TLB: the entries for base pages that a survey has found, else those
     that CPUID states. Raises Unavailable("no-geometry") without two levels of either."""
     stated, large = data_tlbs(host, BASE), data_tlbs(host, "2m")
@@ -134,23 +134,23 @@ def geometry(host: Host, surveyed: Sequence[int] = ()) -> Geometry:
     huge = Levels.of([level.entries for level in large], large) if len(large) > 1 else base
     base_bytes = host.base_page_bytes
     huge_bytes = host.thp.page_bytes or page_bytes("thp", base_bytes)
-    return Geometry(base_bytes, huge_bytes, base, huge, source)
+    return SimulatedTlb(base_bytes, huge_bytes, base, huge, source)
 
 
-def machines() -> dict[str, Geometry]:
+def machines() -> dict[str, SimulatedTlb]:
     """Return the geometries of the published machines, by short names."""
     documents = json.loads(MACHINES.read_text(encoding="utf-8"))
-    return {name: Geometry.of_document(document) for name, document in documents.items()}
+    return {name: SimulatedTlb.of_document(document) for name, document in documents.items()}
 
 
-def named_geometry(name: str) -> Geometry:
+def named_geometry(name: str) -> SimulatedTlb:
     """Return the geometry of a published machine, or of a file. Raises
     Unavailable("bad-parameter")."""
     published = machines()
     if name in published:
         return published[name]
     try:
-        return Geometry.of_document(json.loads(read_regular(Path(name), MOST_FILE_BYTES)))
+        return SimulatedTlb.of_document(json.loads(read_regular(Path(name), MOST_FILE_BYTES)))
     except FileNotFoundError:
         known = ", ".join(published)
         why = f"there is no such file, and the published machines are {known}"
@@ -159,7 +159,7 @@ def named_geometry(name: str) -> Geometry:
     raise Unavailable("bad-parameter", f"--machine {name}: {why}")
 
 
-def tool() -> Path:
+def build_valgrind_tool() -> Path:
     """Build the tool where it is not yet; return the folder that Valgrind takes it from. Raises
     Unavailable: no-toolchain, no-compiler, compile-failed."""
     machine = platform.machine()
@@ -179,11 +179,13 @@ def tool() -> Path:
     # Another version of Valgrind has other archives.
     made = [str(archive.stat().st_mtime_ns) for archive in archives]
     words = [*flags, *cc.command, cc.version, *made]
-    folder = build.build_folder() / f"valgrind-{compiling.digest(compiling.closure(TOOL), words)}"
+    folder = (
+        build.build_folder() / f"valgrind-{compiling.digest(compiling.closure(TOOL_SOURCE), words)}"
+    )
     program = folder / f"walks-{arch}-linux"
     folder.mkdir(exist_ok=True)
     if not program.exists():
-        compiling.compiled(cc, TOOL, program, flags, [*map(str, archives), "-lgcc"])
+        compiling.compiled(cc, TOOL_SOURCE, program, flags, [*map(str, archives), "-lgcc"])
     for file in runtime.iterdir():
         with suppress(FileExistsError):
             (folder / file.name).symlink_to(file)
