@@ -28,6 +28,7 @@ from tlb.measure.row_database import DATABASE_FILE as DATABASE
 from tlb.measure.row_database import RowDatabase
 from tlb.measure.store import PUBLISHED_ROWS, Store, data_root
 from tlb.report import parameters
+from tlb.report.answers import ANSWERS_DOCUMENT
 from tlb.report.chapter import Chapter
 from tlb.report.quantities import QUANTITIES_DOCUMENT
 from tlb.stats.curves import last_level_plateau
@@ -40,7 +41,8 @@ from tlb.system.reasons import Unavailable, if_available, required
 from tlb.system.units import rounded_to_digits
 
 NAME = "translation"
-DERIVED = frozenset({NAME, QUANTITIES_DOCUMENT})  # documents of data/ that are made from the others
+# Documents of data/ that are made from the others, some also by state: quantities-STATE.
+DERIVED = frozenset({NAME, QUANTITIES_DOCUMENT, ANSWERS_DOCUMENT})
 SCHEMA = "translation.schema.json"
 PAGE = "index"
 FAR_BYTES = 2 << 30  # past every TLB's reach and every cache; a machine of 8 GiB has it
@@ -278,7 +280,7 @@ def rows_digest(store: Store, machine: str) -> str:
     is_own, folder = store.root.name == "own", store.root / machine
     files = [path for path in (folder / PUBLISHED_ROWS,) if path.is_file()]
     for name, path in store.documents(machine).items():
-        if name not in DERIVED and not (is_own and name.startswith("machine")):
+        if name.partition("-")[0] not in DERIVED and not (is_own and name.startswith("machine")):
             files.append(path)
     whole = hashlib.sha256(RowDatabase(folder / DATABASE).digest().hex().encode())
     for path in files:
