@@ -71,23 +71,19 @@ def memory_peaks(
         np.array([ns for ns in hop_modes(process, width) if ns > cached_ns])
         for process in processes
     ]
+    return MemoryPeaks(_peak_intervals(peaks, own), cuts, shares.tolist())
+
+
+def _peak_intervals(peaks: Sequence[float], own: Sequence[np.ndarray]) -> list[Interval]:
+    """Return the interval of each peak over the nearest peaks of the processes, `own`, as far as
+    they lie within half of the least distance of two."""
     reach = min([b - a for a, b in pairwise(peaks)], default=peaks[0]) / 2
-    near = [
-        [
-            found[np.abs(found - peak).argmin()]
-            for found in own
-            if len(found) and np.abs(found - peak).min() < reach
-        ]
-        for peak in peaks
-    ]
-    return MemoryPeaks(
-        [
-            replace(median_interval(places), modes=1) if places else UNKNOWN_INTERVAL
-            for places in near
-        ],
-        cuts,
-        shares.tolist(),
-    )
+    intervals = []
+    for peak in peaks:
+        nearest = [found[np.abs(found - peak).argmin()] for found in own if len(found)]
+        near = [ns for ns in nearest if abs(ns - peak) < reach]
+        intervals.append(replace(median_interval(near), modes=1) if near else UNKNOWN_INTERVAL)
+    return intervals
 
 
 def shares_by_accesses(

@@ -32,7 +32,10 @@ def test_a_pair_is_read_in_either_form_and_has_the_type_that_the_chapter_declare
 ):
     executed: list[tuple[str, Path, dict]] = []
     monkeypatch.setattr(publish, "execute", lambda *what: executed.append(what))
-    monkeypatch.setattr(campaign, "book", executed.append)
+    monkeypatch.setattr(publish, "keep_own_quantities", lambda path: None)
+    monkeypatch.setattr(
+        campaign, "book", lambda given: executed.append(given) or publish.Book(Path("index.html"))
+    )
     assert ended(monkeypatch, "run", "stlb_cliff", *given) == 0
     assert executed == [
         ("stlb_cliff", ROOT / "_build/runs/stlb_cliff.ipynb", {"machine": "this"} | read)
@@ -62,7 +65,7 @@ def test_refresh_executes_the_chapters_named_or_all_in_their_order(arguments, mo
     ]
 
 
-def test_publish_adds_own_rows_to_published_ones_and_writes_the_card_anew(
+def test_bundle_add_adds_own_rows_to_published_ones_and_writes_the_card_anew(
     tmp_path, monkeypatch, capsys, own_lock
 ):
     monkeypatch.setenv("TLB_DATA", str(tmp_path))
@@ -73,11 +76,10 @@ def test_publish_adds_own_rows_to_published_ones_and_writes_the_card_anew(
     write_published(tmp_path / name / PUBLISHED_ROWS, [(make_record(lines=16), ["walks"])])
     put(store.own, name, "walks", make_record(lines=32))
     store.own.write_machine(name, Stated().host().model_dump(mode="json"))
-    for given in ([], [name], [f"own/{name}"]):
-        assert ended(monkeypatch, "publish", *given) == 0
-        assert capsys.readouterr().out == f"{tmp_path / name}\n"
+    for _ in range(2):
+        assert ended(monkeypatch, "bundle", "add", "this", "--no-quantities") == 0
+        assert capsys.readouterr().out.splitlines()[0] == str(tmp_path / name)
         assert store.load(name, "walks")["lines"].tolist() == [16, 32]
-        assert profile.refresh() == []  # it is made from these rows
         assert (tmp_path / name / "README.md").read_text() == card(store, name, Stated().host())
     with files.measuring_lock(path=own_lock):
-        assert ended(monkeypatch, "publish") == 3  # a campaign appends
+        assert ended(monkeypatch, "bundle", "add", "this") == 3  # a campaign appends
