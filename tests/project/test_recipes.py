@@ -227,11 +227,11 @@ class Analysis(analysis.Analysis):
     "quantities": '''"""One number."""
 
 from tlb.report import quantities
-from tlb.report.quantities import Measured
+from tlb.report.quantities import QuantityDeclaration
 
 
 class Quantities(quantities.Quantities):
-    load_ns = Measured("a load", "ns", 1)
+    load_ns = QuantityDeclaration("a load", "ns", 1)
 ''',
     "claims": '''"""One claim."""
 
