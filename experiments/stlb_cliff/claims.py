@@ -220,6 +220,10 @@ def capacity_alone(a: Analysis, most: float = SHARED_RISE) -> Answer:
 
 @claim("sharp-so-associative", points=selected_chase("spread", "packed", low=0.5, high=4))
 def is_fully_associative(a: Analysis, most: float = STEP_WIDTH) -> Answer:
+    """By CPUID where it states the ways of the last level, else by the width of the step."""
+    tlbs = data_tlbs(a.host)
+    if tlbs and (ways := ways_text(tlbs[-1])) not in (None, "full"):
+        return Fact(False, f"By CPUID, level {tlbs[-1].level} has {ways} ways.")
     begins, ends = a.second_step(0.1), a.second_step(0.9)
     width = ends / begins
     return inside(width, most=most), (
