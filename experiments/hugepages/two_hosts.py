@@ -30,10 +30,7 @@ WORDS = (
     "above the packed lines. On Emerald Rapids it lies on them: translation is gone."
 )
 # What the difference to the next cheaper curve is: host, curve, words.
-_NOTES = (
-    (SPLINTERED, HUGE, "translation left"),
-    (WHOLE, BASE, "translation removed"),
-)
+_NOTES = ((SPLINTERED, HUGE, "translation left"), (WHOLE, BASE, "translation removed"))
 _NOTED_BYTES = 64 << 20
 
 
@@ -64,8 +61,9 @@ def _loads_on(machine: str, host: str) -> pd.DataFrame:
         floor, is_curve = found[found["curve"] == other], found["curve"] == curve
         logs = (np.log(each) for each in (found["lines"], floor["lines"], floor["median"]))
         found.loc[is_curve, "below"] = np.exp(np.interp(*logs))[is_curve]
-    found.loc[(found["curve"] == HUGE) & found["lines"].isin(gaps), "below"] = np.nan
-    stretch = np.searchsorted(gaps, found["lines"])
+    is_huge = found["curve"] == HUGE
+    found.loc[is_huge & found["lines"].isin(gaps), "below"] = np.nan
+    stretch = np.searchsorted(gaps, found["lines"].where(is_huge, 0))
     size = found["lines"] * 4096  # on both, a line on each 4 KiB
     columns = ["host", "curve", "stretch", "working_set_bytes", "median", "low", "high", "below"]
     return found.assign(host=host, stretch=stretch, working_set_bytes=size)[[*columns, "n"]]
