@@ -9,7 +9,7 @@ from markupsafe import Markup
 from experiments import code, flushes, hugepages, page_faults, page_walks, stlb_cliff, tlb_blocking
 from tlb.report.chapter import Chapter, published_chapter
 from tlb.report.names import machine_name
-from tlb.report.quantities import FEW_MARK, Quantity
+from tlb.report.quantities import Quantity
 from tlb.report.render import Html, join_html
 from tlb.stats.scatter import MODE_JUMP
 
@@ -28,7 +28,7 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
         "entry_ns": "A page-table entry from memory adds",
     },
     hugepages: {
-        "far_gain": "2 MiB pages speed up a random load in the largest memory measured, times",
+        "far_thp_gain": "Transparent huge pages speed up a random load in 4 GiB, times",
         "walk_huge_share": "A walk on 2 MiB pages, as a share of one on 4 KiB pages",
     },
     page_faults: {
@@ -39,7 +39,7 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
     tlb_blocking: {
         "prefetch_gain": "Prefetching the hops of a known path speeds it up, times",
         "join_gain": "Partitioning speeds up a hash join, times",
-        "padding_saves_ns": "64 bytes of padding at a stride of 4 KiB save a load",
+        "padding_saves_ns": "64 bytes of padding at a stride of 4 KiB save, per load",
     },
     flushes: {
         "unmap_alone_us": "munmap of a page, all threads on one CPU",
@@ -80,9 +80,11 @@ def numbers_table(chapter: Chapter) -> Html:
 
 def _shown(quantity: Quantity) -> str:
     """Return a quantity without its interval, which its chapter has, or the range alone of one that
-    varies widely; marked of too few mappings."""
+    varies widely; of too few mappings the estimate alone, marked."""
     if quantity.interval is None:
         return "–"
+    if quantity.is_of_few:
+        return quantity.cell
     if quantity.interval.low > 0 and quantity.interval.high > MODE_JUMP * quantity.interval.low:
         return f"{quantity}"
-    return f"{quantity:value}{FEW_MARK if quantity.is_of_few else ''}"
+    return f"{quantity:value}"
