@@ -47,7 +47,7 @@ def test_a_kernel(copy):
         "tlb/measure/catalogue.py",
         (
             '    "page_gather": ',
-            '    "line_sum": Declaration(least_cycles=0.1),\n    "page_gather": ',
+            '    "line_sum": KernelDeclaration(least_cycles=0.1),\n    "page_gather": ',
         ),
     )
     copy.write("tests/kernels/test_line_sum.py", LINE_SUM)
@@ -231,7 +231,7 @@ from tlb.report.quantities import QuantityDeclaration
 
 
 class Quantities(quantities.Quantities):
-    load_ns = QuantityDeclaration("a load", "ns", 1)
+    load_ns = QuantityKernelDeclaration("a load", "ns", 1)
 ''',
     "claims": '''"""One claim."""
 
