@@ -13,10 +13,9 @@ def told(jumps: Jumps | None = None, **about: object) -> dict[str, str]:
 
 def test_where_walks_for_code_are_dear_large_pages_help():
     found = told(Jumps(walk_ns=60.0))
-    assert {
-        found[claim]
-        for claim in ("text-on-2-mib-helps", "hundred-mb-of-code-gains")
-    } == {"holds"}
+    assert {found[claim] for claim in ("text-on-2-mib-helps", "hundred-mb-of-code-gains")} == {
+        "holds"
+    }
     assert found["thirty-mb-binary-is-noise"] == "fails"
 
 
