@@ -63,4 +63,6 @@ def fault_times(shares: pd.DataFrame, colours: Mapping[str, str]) -> alt.FacetCh
     published = "indexof(datum.series, 'published') == 0"
     hollow = base.transform_filter(published).mark_point(filled=False, opacity=1, size=40)
     filled = base.transform_filter(f"!({published})").mark_point(filled=True, opacity=1, size=40)
-    return charts.panels(alt.layer(lines, filled, hollow), names, "share of the faults")
+    return charts.panels(
+        alt.LayerChart(layer=[lines, filled, hollow]), names, "share of the faults"
+    )

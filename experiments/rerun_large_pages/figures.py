@@ -22,11 +22,9 @@ def gains(shown: pd.DataFrame, colours: Mapping[str, str]) -> alt.FacetChart:
     """
     names = [name for name in colours if name in set(shown["machine"])]
     scale = alt.Scale(domain=names, range=[colours[name] for name in names])
-    y = alt.Y("machine:N", sort=names, axis=alt.Axis(title=None))
+    y = alt.Y("machine:N", sort=names, axis=alt.Axis(title=None, minExtent=110))
     x = alt.X(
-        "median:Q",
-        axis=alt.Axis(title="times as fast, 100 MB", values=GAINS, grid=True),
-        scale=alt.Scale(zero=False),
+        "median:Q", axis=alt.Axis(title=None, values=GAINS, grid=True), scale=alt.Scale(zero=False)
     )
     colour = alt.Color("machine:N", scale=scale, legend=None)
     base = alt.Chart().encode(y=y, color=colour)
