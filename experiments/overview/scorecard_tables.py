@@ -11,8 +11,9 @@ from markupsafe import Markup
 
 from experiments.overview.scorecard import JudgedClaim, Scorecard
 from tlb.report import page
-from tlb.report.all_machines import NOT_MEASURED, THIS_COMPUTER, predicted, verdict_cell
+from tlb.report.all_machines import NOT_MEASURED, predicted, verdict_cell
 from tlb.report.claims import Statement, source_names, statements
+from tlb.report.names import THIS_COMPUTER
 from tlb.report.render import Html, inline, join_html
 from tlb.report.verdicts import CSS_CLASS_BY_VERDICT, claim_anchor
 from tlb.system.prose import with_thousands
@@ -79,9 +80,7 @@ def cards(card: Scorecard, explained: Mapping[str, Mapping[str, str]]) -> Html:
         last = join_html("<p><small>{}.</small></p>", filter(None, lasts))
         items.append((_css(claim, reference), mark, *quote, inline(why), inline(evidence), last))
         lines.append(f"{mark.striptags()}: {claim.statement.quote}")
-    each = (
-        '<li data-is="{}"><p>{}</p><p>{} {}</p><p>{}</p><p><small>{}</small></p>{}</li>'
-    )
+    each = '<li data-is="{}"><p>{}</p><p>{} {}</p><p>{}</p><p><small>{}</small></p>{}</li>'
     markup = f'<ul class="tlb-cards tlb-scorecard">{join_html(each, items)}</ul>'
     return Html(markup, "\n".join(lines))
 
@@ -111,7 +110,11 @@ def _row(claim: JudgedClaim, card: Scorecard) -> Markup:
     row = '<tr data-is="{}"><td>{} <small>{}{}</small></td>{}</tr>'
     where = _source(claim.statement)
     return Markup(row).format(
-        _css(claim, card.shown), _link(claim.statement), where, f"; claims {band}" if band else "", cells
+        _css(claim, card.shown),
+        _link(claim.statement),
+        where,
+        f"; claims {band}" if band else "",
+        cells,
     )
 
 
