@@ -29,6 +29,7 @@ from tlb.report.quantities import (
     Quantity,
 )
 from tlb.report.render import FEW_NOTE, Figure, Html, highlighted_code, join_html
+from tlb.system.reasons import Unavailable, explain
 
 LEAST_SWEEP_BYTES = 1 << 30  # the chapters' quantities are of working sets past all caches
 _Quantities = TypeVar("_Quantities", bound=Quantities)
@@ -122,6 +123,11 @@ def _committed_data(notebook: str, name: str) -> pd.DataFrame | None:
 # --- quantities
 
 
+# The largest size that a chapter measured, and by convention `far` in the names of what is of it.
+_LARGEST = "far_bytes"
+_OTHER_SIZE = Unavailable("other-size")
+
+
 def quantities_of(chapter: Chapter, kind: type[_Quantities]) -> tuple[_Quantities, _Quantities]:
     """Return the quantities of the page's machine, still to be recorded, and those of the
     reference, which are the same on its own page."""
@@ -156,23 +162,32 @@ def on_this_computer(own: _Quantities, reference: _Quantities) -> QuantitiesTabl
     heads = [
         "Quantity",
         "Reference machine",
-        *([] if own is reference else ["This machine"]),
+        *([] if own is reference else ["This computer" if shown.is_this else "This machine"]),
         "Mappings",
     ]
-    rows = [[name, *(side.of(side.declared[name]) for side in sides)] for name, _ in own]
-    return QuantitiesTable(shown.notebook, _table(heads, rows, own), own)
+    found = {name: [side.of(side.declared[name]) for side in sides] for name, _ in own}
+    sizes = {one.interval and one.value for one in found.get(_LARGEST, ())}
+    if len(sizes) > 1:  # both measured up to their own size
+        found = {name: _without_far(name, row) for name, row in found.items()}
+    return QuantitiesTable(shown.notebook, _table(heads, [*found.values()]), own)
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[Any]], own: Quantities) -> Html:
-    reasons = own.reasons
+def _without_far(name: str, row: list[Quantity]) -> list[Quantity]:
+    """Leave out this machine's quantity if it is of its largest size."""
+    if name == _LARGEST or "far" not in name.split("_"):
+        return row
+    return [*row[:-1], replace(row[-1], interval=None, mappings=0, lacking=_OTHER_SIZE)]
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[Quantity]]) -> Html:
     cells = [
         [
-            own.declared[name].label,
+            sides[-1].label,
             *(one.cell for one in sides),
             _mappings(sides[-1]),
-            reasons.get(name, ""),
+            "" if (why := sides[-1].lacking) is None else explain(why.code, why.detail),
         ]
-        for name, *sides in rows
+        for sides in rows
     ]
     head = join_html('<th scope="col">{}</th>', heads)
     body = Markup("").join(
