@@ -28,14 +28,14 @@ PACKAGES = {"x86_64": "binutils-x86-64-linux-gnu", "aarch64": "binutils-aarch64-
 # The commands of `tlb.measure.build`, with $CC as a reader may set it.
 PROGRAMS = """
 from tlb.measure import build
-for path in sorted(build.KERNELS.glob("*.c")):
+for path in sorted(build.KERNELS_FOLDER.glob("*.c")):
     build.program(path)
 """
 LIBRARIES = """
 from tlb.measure import build
 from tlb.programs.levers import SHIM, SITES_LIBRARY
 for path in (SHIM, SITES_LIBRARY):
-    build.library(path)
+    build.preload_library(path)
 """
 
 

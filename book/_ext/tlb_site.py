@@ -16,6 +16,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.builders.html._assets import _JavaScript
+from sphinx.environment import BuildEnvironment
 from sphinx.highlighting import PygmentsBridge
 from sphinx.util.docutils import SphinxRole
 
@@ -202,6 +203,17 @@ def put_figure_first(app: Sphinx, doctree: nodes.document) -> None:
 _NO_TEXT = re.compile(r"<(pre|svg)\b.*?</\1>", re.DOTALL)
 
 
+def number_figures_by_page(app: Sphinx, env: BuildEnvironment) -> None:
+    """Start the figures of each page without a number at 1: Sphinx counts them through all such pages,
+    and "Figure 15" beside "Figure 3.1" says nothing."""
+    for by_type in env.toc_fignumbers.values():
+        for numbers in by_type.values():
+            if numbers and all(len(number) == 1 for number in numbers.values()):
+                before = min(number[0] for number in numbers.values()) - 1
+                for id, (number,) in numbers.items():
+                    numbers[id] = (number - before,)
+
+
 def without_code(doctree: nodes.document) -> nodes.document:
     """Return a copy of a page without code, folded or not, and without the words of drawings."""
     copy = doctree.deepcopy()
@@ -260,6 +272,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("builder-inited", index_text_alone)
     app.add_config_value("tlb_moved", {}, "html", dict)
     app.connect("doctree-read", put_figure_first)
+    app.connect("env-updated", number_figures_by_page)
     app.connect("html-page-context", add_scripts)
     app.connect("html-page-context", defer_scripts, priority=900)  # after all who add some
     app.connect("html-page-context", mend)

@@ -11,6 +11,7 @@ class Quantities(quantities.Quantities):
         "pages that the last level of the iTLB holds, as stated", "pages", source="CPUID"
     )
     predicted_pages = QuantityDeclaration("pages before direct jumps slow most", "pages")
+    direct_inside_ns = QuantityDeclaration("a direct jump as the iTLB is full", "ns", 1)
     direct_ns = QuantityDeclaration("a direct jump to as many", "ns", 1)
     direct_page_ns = QuantityDeclaration("what its own page adds to it", "ns", 1)
     learned_page_ns = QuantityDeclaration("what it adds to an indirect jump that repeats", "ns", 1)

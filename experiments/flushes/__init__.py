@@ -1,4 +1,4 @@
-"""What empties the TLB: shootdowns, context switches, cold starts, and Linux's own work on pages."""
+"""What removes TLB entries: shootdowns, context switches, cold starts, and Linux's own work on pages."""
 
 from experiments.flushes import analysis, claims, grid
 from experiments.flushes.analysis import Analysis

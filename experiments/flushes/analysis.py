@@ -137,6 +137,13 @@ class _Shootdowns(EventAnalysis):
         rows = self._rows("shootdown", "threads", mode="collapse", threads=0)
         return self._median(rows, "no pages were collapsed")
 
+    def area_collapse_ns(self) -> Interval:
+        """Return ns in which Linux makes large pages of a whole area, one after the other, while
+        another thread chases through it."""
+        rows = self._rows("collapse_chase", "joined_ns", mode="random")
+        rows = required(rows.dropna(subset=["joined_ns"]), "no area was collapsed")
+        return median_interval(rows["joined_ns"])
+
     def flushes_per_collapse(self) -> float:
         """Return the flushes that each other CPU sees for a large page that Linux makes of base
         pages. Raises Unavailable("no-flush-count") too."""

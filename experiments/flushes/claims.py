@@ -21,6 +21,7 @@ from experiments.flushes.grid import (
 )
 from tlb.report.verdicts import Answer, Band, claim, counted, inside, points_of
 from tlb.system.page_sizes import BASE, page_words
+from tlb.system.reasons import Undecided
 from tlb.system.units import format_ns, format_size
 
 # The chase beside the largest stream, and beside none.
@@ -102,11 +103,12 @@ def sparse_allocations_hurt(a: Analysis, band: Band) -> Answer:
 
 
 @claim("some-applications-suffer", points=points_of("fork_write", mode="write", used=1))
-def some_suffer(a: Analysis, band: Band) -> Answer:
+def some_suffer(a: Analysis) -> Answer:
     (_, base_ns), (_, large_ns) = (a.single_write(pages) for pages in (BASE, HUGE_PAGES))
     ratio = large_ns / base_ns
-    return inside(ratio, *band), (
-        "A program that forks and then writes here and there, once in each 2 MiB range, "
+    # A loop made to be slow cannot show that applications suffer.
+    return Undecided("conditions"), (
+        "A loop of ours, not an application, that forks and then writes once in each 2 MiB range "
         f"takes {ratio:.2f} times as long a write on {page_words(HUGE_PAGES)} as on {page_words(BASE)}."
     )
 

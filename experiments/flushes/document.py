@@ -89,7 +89,7 @@ class HousekeepingDocument(BaseModel, extra="forbid", frozen=True):
 
     schema_version: Literal[1] = 1
     measured_at: str
-    state: str  # host.state()
+    state: str  # host.state_digest()
     defrag: str  # as it was before
     room_bytes: int
     leave_bytes: int

@@ -65,8 +65,8 @@ def _gain(a: Analysis, size: int) -> tuple[Interval, str]:
     slow, fast = (a.gathers[pages].at(size // a.base_page_bytes) for pages in (BASE, a.gathered))
     gain = slow / fast
     return gain, (
-        f"Over {format_size(size)} the published loop takes {slow.value:.1f} ns an access on base "
-        f"pages and {fast.value:.1f} on {page_words(a.gathered)}, {gain:.2f} times as fast."
+        f"Over {format_size(size)} the published loop takes {slow:.1f} ns an access on base "
+        f"pages and {fast:.1f} on {page_words(a.gathered)}, {gain:.2f} times as fast."
     )
 
 

@@ -17,7 +17,7 @@ from tlb.report.quantities import QuantityDeclaration
 from tlb.stats import curves
 from tlb.stats.curves import Curve
 from tlb.stats.intervals import Interval
-from tlb.system.prose import escape_markdown
+from tlb.system.prose import escape_markdown, list_in_words
 from tlb.system.reasons import Unavailable, if_available, required
 
 # What a machine may lack without the first page failing; a bad parameter is an error there too.
@@ -120,16 +120,26 @@ class Analysis(analysis.Analysis):
     def provenance(self) -> str:
         """Whose results these are, when they were measured, and what was left out. Raises
         Unavailable."""
-        days = sorted(self.of(stlb_cliff).frame["started_at"].str[:10].unique())
+        self.of(stlb_cliff)  # without a chase, the page has no results
+        days = sorted(self.all_rows["started_at"].str[:10].unique())
         when = f"on {days[0]}" if len(days) == 1 else f"from {days[0]} to {days[-1]}"
         if self.parameters["machine"] != "this":
-            return f"Its published results were measured {when}."
+            return f"Its published results were measured {when}{self._systems()}."
         short = (
             " The profile was `smoke`: its numbers are too few and too short to quote."
             if self.parameters["profile"] == "smoke"
             else ""
         )
         return f"Its results were measured {when}.{short}{self._left_out()}"
+
+    def _systems(self) -> str:
+        """Name the kernels under which the rows were measured, if they are of several."""
+        states = sorted({*self.all_rows["state"].dropna()})
+        found = if_available(lambda: {self.about.described(s).kernel_release for s in states})
+        if not found or len(found) < 2:
+            return ""
+        releases = list_in_words([escape_markdown(release) for release in sorted(found)])
+        return f", under Linux {releases} (the chapters say which)"
 
     def _left_out(self) -> str:
         """Count in one sentence what there was no time to measure; "" if nothing."""

@@ -29,7 +29,7 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
         "entry_ns": "A page-table entry from memory adds",
     },
     hugepages: {
-        "far_gain": "2 MiB pages speed up a random load in the largest memory measured, times",
+        "far_thp_gain": "Transparent huge pages speed up a random load in 4 GiB, times",
         "walk_huge_share": "A walk on 2 MiB pages, as a share of one on 4 KiB pages",
     },
     page_faults: {
@@ -40,7 +40,7 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
     tlb_blocking: {
         "prefetch_gain": "Prefetching the hops of a known path speeds it up, times",
         "join_gain": "Partitioning speeds up a hash join, times",
-        "padding_saves_ns": "64 bytes of padding at a stride of 4 KiB save a load",
+        "padding_saves_ns": "64 bytes of padding at a stride of 4 KiB save, per load",
     },
     flushes: {
         "unmap_alone_us": "munmap of a page, all threads on one CPU",
@@ -85,7 +85,7 @@ def numbers_table(chapter: Chapter) -> Html:
 
 def _shown(quantity: Quantity) -> str:
     """Return a quantity without its interval, which its chapter has, or the range alone of one that
-    varies widely; marked of too few mappings."""
+    varies widely; of too few mappings the estimate alone, marked."""
     if quantity.interval is None:
         return "–"
     if quantity.is_of_few:

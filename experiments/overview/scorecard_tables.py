@@ -110,11 +110,7 @@ def _row(claim: JudgedClaim, card: Scorecard) -> Markup:
     row = '<tr data-is="{}"><td>{} <small>{}{}</small></td>{}</tr>'
     where = _source(claim.statement)
     return Markup(row).format(
-        _css(claim, card.shown),
-        _link(claim.statement),
-        where,
-        f"; claims {band}" if band else "",
-        cells,
+        _css(claim, card.shown), _link(claim.statement), where, f"; {band}" if band else "", cells
     )
 
 

@@ -53,7 +53,7 @@ class KernelFaultDocument(BaseModel, extra="forbid", frozen=True):
 
     schema_version: Literal[1] = 1
     measured_at: str
-    state: str  # host.state()
+    state: str  # host.state_digest()
     file_system: str
     la57_flag: bool
     no5lvl: bool  # on the kernel's command line

@@ -53,7 +53,7 @@ def memory_peaks(
     """Return the heaps past `cached_ns`, where the caches end. memory_ns: what one access
     takes.
 
-    pooled: a frame of `hops.merged`; processes: those of `hops.smoothed` that it was made of, whose
+    pooled: a frame of `hops.merged_hops`; processes: those of `hops.smoothed_hops` that it was made of, whose
     own peaks nearest to each give its interval. A peak with fewer than LEAST_SHARE of those hops is
     none.
     """

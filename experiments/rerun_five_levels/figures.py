@@ -36,27 +36,33 @@ def threads(rates: pd.DataFrame, colours: Mapping[str, str]) -> alt.FacetChart:
     return chart.facet(buffers)
 
 
-def fault_times(shares: pd.DataFrame, colours: Mapping[str, str]) -> alt.LayerChart:
-    """Draw the shares of faults by powers of two of their time, the published ones as hollow points.
+def fault_times(shares: pd.DataFrame, colours: Mapping[str, str]) -> alt.FacetChart:
+    """Draw the shares of faults by powers of two of their time, a panel for each machine with the
+    published ones, as hollow points, in each.
 
     shares: columns series (of PUBLISHED, or a machine), from_ns, share. colours: of machines.
     """
-    series = [name for name in [*PUBLISHED, *colours] if name in set(shares["series"])]
+    is_published = shares["series"].isin(PUBLISHED)
+    names = [name for name in colours if name in set(shares["series"])]
+    theirs = shares[is_published].merge(pd.DataFrame({"machine": names}), how="cross")
+    ours = shares[~is_published].assign(machine=shares["series"])
+    series = [*PUBLISHED, *names]
     scale = alt.Scale(domain=series, range=[colours.get(name, INK_COLOUR) for name in series])
-    legend = charts.line_legend(columns=3)
     dashes = [PUBLISHED.get(name, [1, 0]) for name in series]
-    base = alt.Chart(shares).encode(
+    base = alt.Chart(pd.concat([theirs, ours], ignore_index=True)).encode(
         x=alt.X(
             "from_ns:Q",
             scale=charts.log_scale(2, (BUCKETS[0], BUCKETS[-1])),
-            axis=charts.ns_axis("ns, from … to twice that", BUCKETS),
+            axis=charts.ns_axis("ns, from … to twice that", BUCKETS[::2]),
         ),
-        y=alt.Y("share:Q", axis=alt.Axis(title="share of the faults", format="%")),
-        color=alt.Color("series:N", sort=series, scale=scale, legend=legend),
+        y=alt.Y("share:Q", axis=alt.Axis(title=None, format="%")),
+        color=alt.Color("series:N", sort=series, scale=scale, legend=charts.line_legend(columns=3)),
         tooltip=["series:N", "from_ns:Q", alt.Tooltip("share:Q", format=".1%")],
     )
     lines = base.mark_line().encode(strokeDash=charts.dash("series", series, dashes, columns=3))
-    is_published = "indexof(datum.series, 'published') == 0"
-    hollow = base.transform_filter(is_published).mark_point(filled=False, opacity=1, size=60)
-    ours = base.transform_filter(f"!({is_published})").mark_point(filled=True, opacity=1, size=45)
-    return alt.LayerChart(layer=[lines, ours, hollow]).properties(height=230)
+    published = "indexof(datum.series, 'published') == 0"
+    hollow = base.transform_filter(published).mark_point(filled=False, opacity=1, size=40)
+    filled = base.transform_filter(f"!({published})").mark_point(filled=True, opacity=1, size=40)
+    return charts.panels(
+        alt.LayerChart(layer=[lines, filled, hollow]), names, "share of the faults"
+    )

@@ -220,11 +220,19 @@ def capacity_alone(a: Analysis, most: float = SHARED_RISE) -> Answer:
 
 @claim("sharp-so-associative", points=selected_chase("spread", "packed", low=0.5, high=4))
 def is_fully_associative(a: Analysis, most: float = STEP_WIDTH) -> Answer:
+    """By the width of the step, or by CPUID where only counters could tell its misses."""
     begins, ends = a.second_step(0.1), a.second_step(0.9)
+    try:
+        rises = a.what_rises()
+    except Unavailable:
+        tlbs = data_tlbs(a.host)
+        if not tlbs or (ways := ways_text(tlbs[-1])) in (None, "full"):
+            raise
+        return Fact(False, f"By CPUID, level {tlbs[-1].level} has {ways} ways.")
     width = ends / begins
     return inside(width, most=most), (
         f"A fully associative LRU TLB would step at {with_thousands(a.entries[-1])} pages and nowhere else. "
-        f"{a.what_rises()} done a tenth of the rise at {with_thousands(begins.value)} pages and nine tenths "
+        f"{rises} done a tenth of the rise at {with_thousands(begins.value)} pages and nine tenths "
         f"at {with_thousands(ends.value)}, a factor of {width:.2f}."
     )
 

@@ -25,6 +25,10 @@ class Quantities(quantities.Quantities):
     walk_ns = QuantityDeclaration(
         "price of a walk at two to four times the last level's reach", "ns"
     )
+    unpriced_from_bytes = QuantityDeclaration(
+        "smallest working set without a price, as only the packed lines fit a cache", "bytes"
+    )
+    unpriced_to_bytes = QuantityDeclaration("largest working set without a price", "bytes")
     far_bytes = QuantityDeclaration("largest working set with a price", "bytes")
     far_ns = QuantityDeclaration("a spread load in the largest working set", "ns")
     far_packed_ns = QuantityDeclaration("a packed load there", "ns")

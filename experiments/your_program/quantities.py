@@ -10,8 +10,8 @@ class Quantities(quantities.Quantities):
     pages, each once."""
 
     others = QuantityDeclaration("programs of others tried on huge pages", "")
-    clear_others = QuantityDeclaration("of these, faster or slower by more than 3%", "")
-    edge_others = QuantityDeclaration("of these, faster or slower, but maybe by less", "")
+    helped_others = QuantityDeclaration("of these, faster", "")
+    hurt_others = QuantityDeclaration("of these, slower", "")
     same_others = QuantityDeclaration("of these, no different", "")
     undecided_others = QuantityDeclaration("of these, undecided", "")
     least_pairs = QuantityDeclaration("fewest pairs of runs of a program", "")

@@ -20,13 +20,13 @@ pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 RUNNER = """
 import sys
 from tlb.measure import perf, plan
-from tlb.measure.perf_stat import NO_COUNTERS, OF_PROCESS
+from tlb.measure.perf_stat import NO_COUNTERS, PROCESS_EVENTS
 from tlb.measure.record import Point
-counted = perf.Plan("perf", (perf.Event("core_cycles", "cycles"),), of_process=OF_PROCESS)
+counted = perf.EventPlan("perf", (perf.Event("core_cycles", "cycles"),), of_process=PROCESS_EVENTS)
 how = {"counted": counted, "timed": NO_COUNTERS}[sys.argv[1]]
 point = Point(kernel="page_chase", engine=sys.argv[2], lines=int(sys.argv[3]), region_ms=60_000)
-setting = plan.Setting("0" * 12, 1 << 40, how)
-with plan.Process(point, point.lines * 4096, 0, setting) as process:
+setting = plan.MeasuringConditions("0" * 12, 1 << 40, how)
+with plan.KernelProcess(point, point.lines * 4096, 0, setting) as process:
     process.ask(point)
 """
 

@@ -159,7 +159,7 @@ def test_a_runner_that_is_killed_leaves_no_process(fresh, tmp_path, monkeypatch,
     """The kernel is perf's grandchild, and each of the three ends with its parent."""
     region_ms = 59_371 + counts
     plan = (
-        f"perf.Plan({install(tmp_path, {WALK.event: 1.0})!r}, "
+        f"perf.EventPlan({install(tmp_path, {WALK.event: 1.0})!r}, "
         f"(perf.Event(*{(WALK.quantity, WALK.event)}),))"
         if counts
         else "perf.NO_COUNTERS"

@@ -92,11 +92,11 @@ def test_a_program_gets_pages_of_64_kib(tmp_path):
 def test_a_command_that_is_killed_leaves_no_setting_changed():
     before = words(HERE)
     script = """
-from tlb.programs.guard import guarded
+from tlb.programs.guard import guard_running
 from tlb.programs.levers import LEVERS
-from tlb.programs.runs import run
-with guarded():
-    run(["sleep", "6000"], LEVERS["64k"], limit_s=6000, share=0.01)
+from tlb.programs.runs import run_program
+with guard_running():
+    run_program(["sleep", "6000"], LEVERS["64k"], limit_s=6000, share=0.01)
 """
     with subprocess.Popen([sys.executable, "-c", script], cwd=ROOT) as process:
         wait_until(lambda: words(HERE) != before)

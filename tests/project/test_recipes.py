@@ -47,7 +47,7 @@ def test_a_kernel(copy):
         "tlb/measure/catalogue.py",
         (
             '    "page_gather": ',
-            '    "line_sum": Declaration(least_cycles=0.1),\n    "page_gather": ',
+            '    "line_sum": KernelDeclaration(least_cycles=0.1),\n    "page_gather": ',
         ),
     )
     copy.write("tests/kernels/test_line_sum.py", LINE_SUM)
@@ -88,7 +88,7 @@ def test_a_claim(copy):
         path = copy.path / file
         path.write_text(path.read_text() + more)
     book = copy.path / "book/tlb_blocking.ipynb"
-    committed = book.read_text()
+    committed = {path: path.read_text() for path in (book, *copy.path.glob("data/*/claims.json"))}
     copy.tlb("refresh", "tlb_blocking")
     notebook = nbformat.read(book, as_version=4)
     verdicts = [
@@ -99,7 +99,8 @@ def test_a_claim(copy):
     ]
     assert "HOLDS: “A join takes time.”" in verdicts[0]["data"]["text/plain"]
     run_tests(copy, "tests/project/test_house.py", "tests/project/test_claims.py")
-    book.write_text(committed)  # what `refresh` wrote
+    for path, text in committed.items():  # what `refresh` wrote
+        path.write_text(text)
     assert_is_all(
         copy, "A claim", {"data/literature/claims.csv", "experiments/tlb_blocking/claims.py"}
     )
@@ -227,11 +228,11 @@ class Analysis(analysis.Analysis):
     "quantities": '''"""One number."""
 
 from tlb.report import quantities
-from tlb.report.quantities import Measured
+from tlb.report.quantities import QuantityDeclaration
 
 
 class Quantities(quantities.Quantities):
-    load_ns = Measured("a load", "ns", 1)
+    load_ns = QuantityKernelDeclaration("a load", "ns", 1)
 ''',
     "claims": '''"""One claim."""
 

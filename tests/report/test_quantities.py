@@ -40,6 +40,12 @@ def test_a_text_has_the_number_its_interval_and_its_unit(recorded):
         f"{recorded.load_ns:median}"
 
 
+def test_a_size_of_a_wide_interval_is_a_range_without_its_median():
+    made = Quantities()
+    made.record(ROWS, size=Interval(3 << 20, 1 << 20, 4 << 20))
+    assert f"{made.size}" == "1 MiB to 4 MiB" and f"{made.size:value}" == "3 MiB"
+
+
 def test_what_is_lacking_is_marked_in_a_text_and_has_its_reason(recorded):
     assert LACKING_MARK in f"{recorded.pages:value}" and recorded.pages.cell == "–"
     assert recorded.reasons.keys() == {"pages"} and "in a test" in recorded.reasons["pages"]

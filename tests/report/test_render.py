@@ -141,11 +141,6 @@ def test_the_link_to_the_data_holds_the_csv_and_ends_no_attribute(text):
     assert re.fullmatch(r"[!-~]+", seen["href"]) and not set(seen["href"]) & set("\"'<>&#\\")
 
 
-def test_an_axis_of_prices_has_room_for_bounds_below_zero():
-    data = pd.DataFrame({"median": [1.0, 9.0], "low": [-3.0, 8.0], "high": [4.0, 10.0]})
-    assert charts.price_scale(data).domain[0] == -3.0 and charts.price_scale(data).domain[1] >= 10.0
-
-
 @given(st.lists(st.floats(0.1, 1e3), min_size=1, max_size=8))
 def test_names_at_curves_stand_apart_and_in_the_order_of_their_curves(lasts):
     points = [(str(n), x, y) for n, last in enumerate(lasts) for x, y in ((1, 5.0), (2, last))]

@@ -1,7 +1,7 @@
 """What else Linux does to memory by itself while a program runs, and what limits its container
 sets: read, never part of a state.
 
-Rows do not depend on it by their key (host.state): it is provenance. A task that this Linux does
+Rows do not depend on it by their key (host.state_digest): it is provenance. A task that this Linux does
 not have is left out.
 """
 

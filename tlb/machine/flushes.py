@@ -25,7 +25,7 @@ class FlushesDocument(BaseModel, extra="forbid", frozen=True):
     """The document `flushes` of data/. None is what nothing states."""
 
     schema_version: Literal[1] = 1
-    state: str  # host.state()
+    state: str  # host.state_digest()
     # the kernel has page tables of its own, so that a system call changes tables too
     pti: bool | None
     # one CPU empties the TLBs of all, without an interrupt: INVLPGB, or any arm64

@@ -27,7 +27,7 @@ class FlagsDocument(BaseModel, extra="forbid", frozen=True):
     also where an older version asked."""
 
     schema_version: Literal[1] = 1
-    state: str  # host.state()
+    state: str  # host.state_digest()
     defrag_modes: tuple[str, ...]
     java_flags: tuple[str, ...] | None
     java_on: tuple[str, ...] | None = None

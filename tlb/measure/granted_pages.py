@@ -63,7 +63,7 @@ class SurveyDocument(BaseModel, extra="forbid", frozen=True, strict=True):
 
     schema_version: Literal[1] = 1
     measured_at: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]  # UTC
-    state: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]  # host.state()
+    state: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]  # host.state_digest()
     # the setting: always, madvise, never, absent, unknown
     thp: Annotated[str, Field(pattern=r"^[a-z+_]{1,32}$")]
 

@@ -251,7 +251,7 @@ class Record(KernelReport):
     counters: dict[str, Quantity] = {}
     wall_ns: PositiveNs  # the whole process, perf included
     started_at: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]  # UTC
-    # of the computer's settings and versions: host.state()
+    # of the computer's settings and versions: host.state_digest()
     state: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]
     # Rows older than these three fields have the defaults: one try, disturbances not recorded.
     steal_ms: Annotated[FiniteFloat, Field(ge=0)] | None = (

@@ -2,6 +2,7 @@
 page with."""
 
 from tlb.report.all_machines import judged_on_all_machines as judged_on_all_machines
+from tlb.report.all_machines import summary_of_article as summary_of_article
 from tlb.report.article import on_this_computer as on_this_computer
 from tlb.report.article import quantities_of as quantities_of
 from tlb.report.article import show_chart as show_chart

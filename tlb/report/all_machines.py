@@ -3,7 +3,7 @@ re-run the sources, and for the page of all claims."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import inf, isfinite
 
 import pandas as pd
@@ -75,10 +75,16 @@ def estimates_on_all_machines(page: Chapter, experiment: str) -> pd.DataFrame:
 
 _HEAD = '<th scope="col">{}</th>'
 _ROW = '<tr id="{}"><td>“{}” <small>{}</small></td>{}</tr>'
-_CELL = '<td title="{}">{}</td>'
+_CELL = '<td title="{}"{}>{}</td>'
 _TABLE = (
     '<div class="tlb-table tlb-by-machine"><table><thead><tr>{}</tr></thead>'
     "<tbody>{}</tbody></table></div>"
+)
+_FOLDED = '<details class="tlb-beyond"><summary>{}</summary>{}</details>'
+_SUMMARY_ROW = "<tr><td>{}</td><td>{}</td><td>{}</td></tr>"
+_HOW_TO_READ = (
+    '<p class="tlb-chance">What <a href="method.html#how-a-claim-is-judged"><em>band</em>, <em>cannot tell</em> and '
+    "<em>not testable</em></a> mean.</p>"
 )
 NOT_MEASURED, NOT_TESTABLE = "not measured", "not testable"
 # Why a claim is open, in the few words that a cell has room for.
@@ -105,27 +111,93 @@ _REASON_WORDS = {
 
 
 def judged_on_all_machines(*ids: str) -> Html:
-    """Return a table of claims: the quotation with its band, and for each machine the verdict with
-    the number that decides it. What claims.csv says to be no claim is left out. Raises KeyError for
-    an id that it lacks."""
+    """Return a table of claims: the quotation with what it predicts, and for each machine the verdict
+    with the number that decides it. Those that no machine decides are folded below. What claims.csv
+    says to be no claim is left out. Raises KeyError for an id that it lacks."""
     answers = answers_by_machine()
-    rows = []
-    for statement in map(statements().__getitem__, ids):
-        if statement.status == "no claim":
-            continue
-        id = statement.where if statement.status == "said again" else statement.id
-        cells = [verdict_cell(statement, found.get(id)) for found in answers.values()]
-        rows.append((statement, cells))
-    body = [
-        (claim_anchor(one.id), inline(one.quote), predicted(one), join_html(_CELL, cells))
-        for one, cells in rows
+    shown = [one for one in map(statements().__getitem__, ids) if one.status != "no claim"]
+    found = {one.id: _answers_to(one, answers) for one in shown}
+    decided = [one for one in shown if any(map(_is_decided, found[one.id]))]
+    others = [one for one in shown if one not in decided]
+    markup = _claims_table(decided, found, [*answers]) if decided else Markup("")
+    if others:
+        counted = f"{len(others)} {'more ' if decided else ''}that no machine here decides"
+        markup += Markup(_FOLDED).format(counted, _claims_table(others, found, [*answers]))
+    lines = [["Claim", *answers]]
+    for one in [*decided, *others]:
+        cells = [verdict_cell(one, answer)[1].striptags() for answer in found[one.id]]
+        lines.append([one.quote, *cells])
+    return Html(str(markup), "\n".join("\t".join(line) for line in lines))
+
+
+def _answers_to(
+    statement: Statement, answers: Mapping[str, Mapping[str, KeptAnswer]]
+) -> list[KeptAnswer | None]:
+    """Return each machine's answer to a claim, None where there is none."""
+    id = statement.where if statement.status == "said again" else statement.id
+    return [found.get(id) for found in answers.values()]
+
+
+def _is_decided(answer: KeptAnswer | None) -> bool:
+    return answer is not None and answer.decide().is_decided
+
+
+def _claims_table(
+    claims: Sequence[Statement],
+    answers: Mapping[str, Sequence[KeptAnswer | None]],
+    machines: Sequence[str],
+) -> Markup:
+    rows = [
+        (claim_anchor(one.id), inline(one.quote), predicted(one), _cells(one, answers[one.id]))
+        for one in claims
     ]
-    heads = ["Claim", *answers]
-    lines = [heads, *([one.quote, *(cell.striptags() for _, cell in cells)] for one, cells in rows)]
+    heads = join_html(_HEAD, [(head,) for head in ["Claim", *machines]])
+    return Markup(_TABLE).format(heads, join_html(_ROW, rows))
+
+
+def _cells(statement: Statement, answers: Sequence[KeptAnswer | None]) -> Markup:
+    """Return a cell for each machine; one for all where arithmetic, which knows no machine, decides."""
+    first = answers[0]
+    is_arithmetic = first is not None and first.holds is not None
+    if is_arithmetic and all(answer == first for answer in answers):
+        title, words = verdict_cell(statement, first)
+        return Markup(_CELL).format(title, Markup(f' colspan="{len(answers)}"'), words)
+    cells = (verdict_cell(statement, answer) for answer in answers)
+    return join_html(_CELL, [(title, "", words) for title, words in cells])
+
+
+def summary_of_article(*rows: tuple[str, str, str]) -> Html:
+    """Return the table that opens a re-run: what the article says, what we find, and on which
+    machines the claim holds.
+
+    rows: what the article says, what we find, and the id of the claim. Raises KeyError for an id that
+    claims.csv lacks.
+    """
+    answers = answers_by_machine()
+    cells = [
+        (inline(says), inline(finds), verdict_by_machine(statements()[id], answers))
+        for says, finds, id in rows
+    ]
+    heads = ["The article says", "We find", "Verdict"]
     table = Markup(_TABLE).format(
-        join_html(_HEAD, [(head,) for head in heads]), join_html(_ROW, body)
+        join_html(_HEAD, [(head,) for head in heads]), join_html(_SUMMARY_ROW, cells)
     )
-    return Html(str(table), "\n".join("\t".join(line) for line in lines))
+    lines = [heads, *([*row[:2], cell[2]] for row, cell in zip(rows, cells, strict=True))]
+    return Html(str(table + Markup(_HOW_TO_READ)), "\n".join("\t".join(line) for line in lines))
+
+
+def verdict_by_machine(
+    statement: Statement, answers: Mapping[str, Mapping[str, KeptAnswer]]
+) -> str:
+    """Return "holds: Zen 3, Zen 4; cannot tell: Zen 5", or "holds on all"."""
+    machines: dict[str, list[str]] = {}
+    for name, answer in zip(answers, _answers_to(statement, answers), strict=True):
+        verdict = answer.decide().verdict if answer else NOT_TESTABLE
+        machines.setdefault(verdict.removesuffix(" here"), []).append(name)
+    if len(machines) == 1:
+        (verdict,) = machines
+        return f"{verdict} on any" if verdict == NOT_TESTABLE else f"{verdict} on all"
+    return "; ".join(f"{verdict}: {', '.join(names)}" for verdict, names in machines.items())
 
 
 def answers_by_machine() -> dict[str, dict[str, KeptAnswer]]:
@@ -200,11 +272,11 @@ def _unit(statement: Statement, effect: Effect) -> str:
 
 
 def predicted(statement: Statement) -> str:
-    """Return the band that would support a claim, "" if it has none; of one that no measurement
-    here tests, also what would."""
+    """Return "predicts a load from memory: 70 to 80 ns", "" for a claim without a band; of one that no
+    measurement here tests, also what would."""
     what_would = statement.note if statement.status == "not testable" else ""
     if not any(map(isfinite, statement.band)):
         return what_would
     unit = "" if statement.unit in ("ratio", "share") else f" {statement.unit}"
-    band = f"{range_words(*statement.band)}{unit}"
+    band = f"predicts {statement.quantity}: {range_words(*statement.band)}{unit}"
     return f"{band}; {what_would}" if what_would else band

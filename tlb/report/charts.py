@@ -76,13 +76,6 @@ def time_scale(frame: pd.DataFrame) -> alt.Scale:
     return alt.Scale(type="log", nice=False, domain=[frame["median"].min() * 0.85, top])
 
 
-def price_scale(frame: pd.DataFrame) -> alt.Scale:
-    """Linear up to 1 ns, so that plateaus at zero and at a few cycles show beside walks of hundreds
-    of ns."""
-    ends = [min(0.0, frame["low"].min()), frame["high"].max() * 1.1]
-    return alt.Scale(type="symlog", constant=1, nice=False, domain=ends)
-
-
 def zero_scale(frame: pd.DataFrame) -> alt.Scale:
     """Return a linear scale from zero with room for the upper bounds."""
     return alt.Scale(domain=[0.0, float(frame["high"].max()) * 1.1], nice=False)

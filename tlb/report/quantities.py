@@ -17,7 +17,7 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict
 
 from tlb.stats.intervals import Interval
-from tlb.stats.scatter import median_rank
+from tlb.stats.scatter import MODE_JUMP, median_rank
 from tlb.system.reasons import Unavailable, explain
 from tlb.system.units import format_size, rounded_to_digits
 
@@ -115,6 +115,8 @@ class Quantity:
 
     def _text(self, shown: Interval, decimals: int) -> str:
         if self.unit == "bytes":
+            if shown.high > MODE_JUMP * shown.low > 0:
+                return f"{format_size(round(shown.low))} to {format_size(round(shown.high))}"
             return format_size(round(shown.value))
         number = f"z,.{decimals}%" if self.unit == "share" else f"z,.{decimals}f"
         is_exact = shown.low == shown.high

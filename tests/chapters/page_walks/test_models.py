@@ -15,7 +15,7 @@ CACHED_NS, MEMORY_NS = 40.0, 100.0
 def hops(
     shares_of: dict[float, float], seed: int, hops: int = 60_000, tick_ns: float = 0.5
 ) -> pd.DataFrame:
-    """A frame as `hops.smoothed` gives it, of so many hops around each of these times."""
+    """A frame as `hops.smoothed_hops` gives it, of so many hops around each of these times."""
     random = np.random.default_rng(seed)
     at = random.choice(
         list(shares_of), hops, p=np.array([*shares_of.values()]) / sum(shares_of.values())
