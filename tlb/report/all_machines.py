@@ -121,7 +121,7 @@ def judged_on_all_machines(*ids: str) -> Html:
     others = [one for one in shown if one not in decided]
     markup = _claims_table(decided, found, [*answers]) if decided else Markup("")
     if others:
-        counted = f"{len(others)} {'more ' if decided else ''}that no machine here decides"
+        counted = f"{len(others)} {'more ' if decided else ''}that no published machine decides"
         markup += Markup(_FOLDED).format(counted, _claims_table(others, found, [*answers]))
     lines = [["Claim", *answers]]
     for one in [*decided, *others]:

@@ -126,6 +126,8 @@ def _committed_data(notebook: str, name: str) -> pd.DataFrame | None:
 # The largest size that a chapter measured, and by convention `far` in the names of what is of it.
 _LARGEST = "far_bytes"
 _OTHER_SIZE = Unavailable("other-size")
+_NOTHING_WORDS = "Nothing of this page has been measured on this computer."
+_NOTHING = Html(f'<p class="tlb-absent">{_NOTHING_WORDS}</p>', _NOTHING_WORDS)
 
 
 def quantities_of(chapter: Chapter, kind: type[_Quantities]) -> tuple[_Quantities, _Quantities]:
@@ -158,6 +160,8 @@ def on_this_computer(own: _Quantities, reference: _Quantities) -> QuantitiesTabl
     shown = page.current_page()
     if own.missing:
         raise page.PageError(f"{shown.place}: no cell recorded {', '.join(own.missing)}")
+    if shown.is_this and not any(one.interval for _, one in own):
+        return QuantitiesTable(shown.notebook, _NOTHING, own)
     sides = [own] if own is reference else [reference, own]
     heads = [
         "Quantity",
