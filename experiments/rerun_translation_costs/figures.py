@@ -71,7 +71,7 @@ def gains(found: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
     x = alt.X(
         "working_set_bytes:Q",
         axis=charts.bytes_axis("Working set", ticks),
-        scale=charts.log_scale(domain=(2**21, 2.0**34.2)),
+        scale=charts.log_scale(domain=(2**21, 2.0**38)),
     )
     axis = charts.ns_axis("times as fast on 2 MiB pages", [0.5, 1, 2, 5, 9])
     y = alt.Y("median:Q", axis=axis, scale=charts.log_scale(10))
