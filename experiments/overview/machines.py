@@ -24,6 +24,7 @@ from tlb.measure import build, states
 from tlb.measure.store import Store
 from tlb.report import analysis
 from tlb.report.chapter import Chapter
+from tlb.report.names import THIS_COMPUTER
 from tlb.report.quantities import Found
 from tlb.stats import splinter
 from tlb.stats.intervals import Interval
@@ -33,7 +34,6 @@ from tlb.system.reasons import Unavailable, if_available, required
 
 # as found or, where nothing was, as stated
 ENTRY_QUANTITIES = {level: (f"entries_level_{level}", f"stated_level_{level}") for level in (1, 2)}
-THIS_COMPUTER = "this computer"
 Backing = Literal["whole", "splintered", "unknown"]
 _PAGES: dict[str, Backing] = {"not splintered": "whole", "splintered by the host": "splintered"}
 _LABEL_CHARS = 40  # what a phone has room for

@@ -9,8 +9,9 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from experiments.overview.machines import THIS_COMPUTER, Analysis
+from experiments.overview.machines import Analysis
 from tlb.report import charts
+from tlb.report.names import THIS_COMPUTER
 from tlb.report.render import MUTED_COLOUR, PALETTE, RULE_COLOUR, Figure
 from tlb.system.reasons import required
 

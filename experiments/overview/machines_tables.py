@@ -16,8 +16,10 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from experiments.overview.machines import ENTRY_QUANTITIES, Analysis, Machine
+from tlb.report.quantities import FEW_MARK
 from tlb.report.render import Html, join_html
 from tlb.report.setting import hypervisor_name
+from tlb.stats.intervals import LEAST_COVERAGE
 from tlb.stats.scatter import MODE_JUMP
 from tlb.system import procfs
 from tlb.system.reasons import REASON_TEXTS
@@ -159,6 +161,8 @@ def _price(each: Machine, name: str) -> Markup:
     before, unit = "", " ns"
     if found.unit == "ratio":
         digits, before, unit = 2, "×", ""
+    if found.coverage is not None and found.coverage < LEAST_COVERAGE:
+        return _pair(f"{before}{found.value:,.{digits}f}{unit}{FEW_MARK}", "too few mappings")
     bounds = (found.low, found.high)
     ends = ["no bound" if end is None else f"{end:,.{digits}f}" for end in bounds]
     if found.low and found.high and found.high > MODE_JUMP * found.low > 0:

@@ -8,10 +8,11 @@ from markupsafe import Markup
 
 from experiments import code, flushes, hugepages, page_faults, page_walks, stlb_cliff, tlb_blocking
 from tlb.report.chapter import Chapter, published_chapter
-from tlb.report.names import machine_name
-from tlb.report.quantities import Quantity
-from tlb.report.render import Html, join_html
+from tlb.report.names import THIS_COMPUTER, machine_name
+from tlb.report.quantities import FEW_MARK, QUANTITIES_DOCUMENT, Quantity
+from tlb.report.render import FEW_NOTE, Html, join_html
 from tlb.stats.scatter import MODE_JUMP
+from tlb.system.reasons import if_available
 
 # Of each chapter, what a number is called where its neighbours in the chapter are not beside it.
 NUMBERS: dict[ModuleType, dict[str, str]] = {
@@ -51,10 +52,11 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
 
 
 def numbers_table(chapter: Chapter) -> Html:
-    """Return the quantities of each published machine, a column each, with links to the chapters
-    that measure them."""
+    """Return the quantities of each published machine, and of this computer on a page about it, a
+    column each, with links to the chapters that measure them."""
     names = {machine: machine_name(chapter.data, machine) for machine in chapter.data.machines()}
-    heads = ["", *names.values()]
+    heads = ["", *names.values(), *([THIS_COMPUTER] if chapter.is_this else [])]
+    own = if_available(chapter.store.read_document, chapter.machine, QUANTITIES_DOCUMENT) or {}
     rows, lines = Markup(""), ["\t".join(heads)]
     for module, wanted in NUMBERS.items():
         name = module.__name__.rpartition(".")[2]
@@ -62,6 +64,8 @@ def numbers_table(chapter: Chapter) -> Html:
             module.Quantities(published_chapter(name, machine).kept_quantities(machine))
             for machine in names
         ]
+        if chapter.is_this:
+            kept.append(module.Quantities(own.get(name, {})))
         for each, words in wanted.items():
             declared = module.Quantities.declared[each]
             cells = [_shown(quantities.of(declared)) for quantities in kept]
@@ -75,7 +79,8 @@ def numbers_table(chapter: Chapter) -> Html:
         '<div class="tlb-table tlb-data"><table><thead><tr>{}</tr></thead>'
         "<tbody>{}</tbody></table></div>"
     )
-    return Html(str(Markup(table).format(head, rows)), "\n".join(lines))
+    made = Html(str(Markup(table).format(head, rows)), "\n".join(lines))
+    return made + FEW_NOTE if any(FEW_MARK in line for line in lines) else made
 
 
 def _shown(quantity: Quantity) -> str:

@@ -13,6 +13,7 @@ from experiments.overview.scorecard import JudgedClaim, Scorecard
 from tlb.report import page
 from tlb.report.all_machines import NOT_MEASURED, predicted, verdict_cell
 from tlb.report.claims import Statement, source_names, statements
+from tlb.report.names import THIS_COMPUTER
 from tlb.report.render import Html, inline, join_html
 from tlb.report.verdicts import CSS_CLASS_BY_VERDICT, claim_anchor
 from tlb.system.prose import with_thousands
@@ -61,26 +62,25 @@ def counts(card: Scorecard) -> Html:
 
 def cards(card: Scorecard, explained: Mapping[str, Mapping[str, str]]) -> Html:
     """Return the claims that the page explains (by id, why, by verdict), a card each: the verdict of
-    the machine that the page is about, and below it those of the others."""
+    the reference, which the explanation is about, and below it those of the others, each on its
+    line."""
     items, lines = [], []
     for claim in card.claims:
         if claim.statement.id not in explained:
             continue
-        decision = claim.decisions.get(card.shown)
-        evidence, mark = _cell(claim, card.shown)
-        others = "; ".join(
-            f"{name}: {_cell(claim, name)[1].striptags()}"
-            for name in card.machines
-            if name != card.shown
-        )
+        reference, *others = card.machines
+        decision = claim.decisions.get(reference)
+        evidence, mark = _cell(claim, reference)
+        words = {name: _cell(claim, name)[1].striptags() for name in others}
+        own = words.pop(THIS_COMPUTER, "")
+        below = "; ".join(f"{name}: {each}" for name, each in words.items())
+        lasts = [below, f"This computer: {own}" if own else ""]
         why = explained[claim.statement.id].get(decision.verdict, "") if decision else ""
         quote = _link(claim.statement), _source(claim.statement)
-        items.append((_css(claim, card), mark, *quote, inline(why), inline(evidence), others))
+        last = join_html("<p><small>{}.</small></p>", filter(None, lasts))
+        items.append((_css(claim, reference), mark, *quote, inline(why), inline(evidence), last))
         lines.append(f"{mark.striptags()}: {claim.statement.quote}")
-    each = (
-        '<li data-is="{}"><p>{}</p><p>{} {}</p><p>{}</p><p><small>{}</small></p>'
-        "<p><small>{}.</small></p></li>"
-    )
+    each = '<li data-is="{}"><p>{}</p><p>{} {}</p><p>{}</p><p><small>{}</small></p>{}</li>'
     markup = f'<ul class="tlb-cards tlb-scorecard">{join_html(each, items)}</ul>'
     return Html(markup, "\n".join(lines))
 
@@ -110,7 +110,7 @@ def _row(claim: JudgedClaim, card: Scorecard) -> Markup:
     row = '<tr data-is="{}"><td>{} <small>{}{}</small></td>{}</tr>'
     where = _source(claim.statement)
     return Markup(row).format(
-        _css(claim, card), _link(claim.statement), where, f"; {band}" if band else "", cells
+        _css(claim, card.shown), _link(claim.statement), where, f"; {band}" if band else "", cells
     )
 
 
@@ -123,9 +123,9 @@ def _cell(claim: JudgedClaim, machine: str) -> tuple[str, Markup]:
     return verdict_cell(claim.statement, claim.answers.get(machine))
 
 
-def _css(claim: JudgedClaim, card: Scorecard) -> str:
-    """Return the classes of a claim, by which it is coloured and chosen."""
-    decision = claim.decisions.get(card.shown)
+def _css(claim: JudgedClaim, machine: str) -> str:
+    """Return the classes of a claim by a machine's verdict, by which it is coloured and chosen."""
+    decision = claim.decisions.get(machine)
     css = CSS_CLASS_BY_VERDICT[decision.verdict] if decision else UNMEASURED
     return f"{css} {DISAGREE}" if claim.machines_disagree else css
 
@@ -164,7 +164,7 @@ def _title(chapter: str) -> str:
 
 def _filter(card: Scorecard) -> Markup:
     chapters = Counter(claim.statement.where for claim in card.claims)
-    marks = Counter(mark for claim in card.claims for mark in _css(claim, card).split())
+    marks = Counter(mark for claim in card.claims for mark in _css(claim, card.shown).split())
     words = {css: word for word, css in CSS_CLASS_BY_VERDICT.items()}
     words |= {UNMEASURED: NOT_MEASURED, DISAGREE: "machines disagree"}
     by_chapter = {

@@ -15,11 +15,12 @@ from tlb.report import page as pages
 from tlb.report.answers import ANSWERS_DOCUMENT, Decision, KeptAnswer
 from tlb.report.chapter import Chapter
 from tlb.report.claims import Statement, statements
-from tlb.report.names import short_machine_names
-from tlb.report.quantities import QUANTITIES_DOCUMENT
+from tlb.report.names import THIS_COMPUTER, short_machine_names
+from tlb.report.quantities import FEW_MARK, QUANTITIES_DOCUMENT
 from tlb.report.render import Html, inline, join_html
 from tlb.report.verdicts import (
     CSS_CLASS_BY_VERDICT,
+    DIGITS,
     claim_anchor,
     effect_words,
     range_words,
@@ -28,9 +29,9 @@ from tlb.report.verdicts import (
 from tlb.stats.effects import Effect
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable, if_available
+from tlb.system.units import significant_digits
 
 MACHINE_COLUMN = "machine"  # the column that names a row's machine
-THIS_COMPUTER = "this computer"
 
 
 def on_all_machines(page: Chapter) -> dict[str, Chapter]:
@@ -120,7 +121,7 @@ def judged_on_all_machines(*ids: str) -> Html:
     others = [one for one in shown if one not in decided]
     markup = _claims_table(decided, found, [*answers]) if decided else Markup("")
     if others:
-        counted = f"{len(others)} {'more ' if decided else ''}that no machine here decides"
+        counted = f"{len(others)} {'more ' if decided else ''}that no published machine decides"
         markup += Markup(_FOLDED).format(counted, _claims_table(others, found, [*answers]))
     lines = [["Claim", *answers]]
     for one in [*decided, *others]:
@@ -228,13 +229,17 @@ def _kept_answers(store: Store, machine: str) -> dict[str, KeptAnswer]:
 
 def verdict_cell(statement: Statement, answer: KeptAnswer | None) -> tuple[str, Markup]:
     """Return the evidence as plain text, and as markup the verdict with the number that decides it,
-    or why it is open."""
+    or why it is open. Of too few mappings there is no verdict, and the estimate alone."""
     if answer is None:
         is_untestable = statement.status == "not testable"
         return "", Markup(NOT_TESTABLE if is_untestable else NOT_MEASURED)
     found = answer.decide()
-    word = verdict_html(found.verdict, CSS_CLASS_BY_VERDICT[found.verdict], found.reason)
-    more = [number_words(statement, found), "" if found.is_decided else reason_words(found.reason)]
+    css, number = CSS_CLASS_BY_VERDICT[found.verdict], number_words(statement, found)
+    if found.reason == "few":
+        word = verdict_html(reason_words("few"), css, "few")
+        return "", Markup(" ").join([word, *filter(None, [number])])
+    word = verdict_html(found.verdict, css, found.reason)
+    more = [number, "" if found.is_decided else reason_words(found.reason)]
     return found.evidence, Markup(" ").join([word, *filter(None, more)])
 
 
@@ -243,13 +248,20 @@ def reason_words(code: str) -> str:
 
 
 def number_words(statement: Statement, found: Decision) -> str:
-    """Return the estimate that decides a verdict, with its interval: of several, the first that has
-    the answer of all; "" if nothing was compared."""
+    """Return the estimate that decides a verdict, with its interval if that is of mappings enough:
+    of several, the first that has the answer of all; "" if nothing was compared."""
     if not found.effects:
         return ""
     answer = {"holds": True, "fails": False}.get(found.verdict)
     effects = found.effects
     effect = next((one for one in effects if one.decided(len(effects)) is answer), effects[0])
+    if found.reason == "few":
+        value = significant_digits(effect.interval.value, DIGITS)
+        return (
+            f"{value}{_unit(statement, effect)}{FEW_MARK}"
+            if isfinite(effect.interval.value)
+            else ""
+        )
     return f"{effect_words(effect)}{_unit(statement, effect)}"
 
 

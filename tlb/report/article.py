@@ -19,9 +19,17 @@ from markupsafe import Markup
 from tlb.report import page
 from tlb.report.all_machines import MACHINE_COLUMN
 from tlb.report.chapter import Chapter
+from tlb.report.names import THIS_COMPUTER
 from tlb.report.notebook import Borrowed, Overlaid
-from tlb.report.quantities import FEW_MARK, QUANTITIES_DOCUMENT, Quantities, Quantity
-from tlb.report.render import Figure, Html, highlighted_code, join_html
+from tlb.report.quantities import (
+    FEW_MARK,
+    LEAST_MAPPINGS,
+    QUANTITIES_DOCUMENT,
+    Quantities,
+    Quantity,
+)
+from tlb.report.render import FEW_NOTE, Figure, Html, highlighted_code, join_html
+from tlb.system.reasons import Unavailable, explain
 
 LEAST_SWEEP_BYTES = 1 << 30  # the chapters' quantities are of working sets past all caches
 _Quantities = TypeVar("_Quantities", bound=Quantities)
@@ -37,6 +45,7 @@ def show_source(function: Callable[..., Any]) -> Html:
 
 # Whose a chart is on the page of another machine than the reference, below it and in its text.
 _IN_GREY = "In grey: the reference machine, which the caption describes."
+_PUBLISHED = "Published machines; none of this computer's points."
 _WITHOUT_GREY = "With this machine's numbers; the caption describes the reference machine's."
 
 
@@ -66,8 +75,15 @@ def show_chart(
     """
     shown = page.current_page()
     name = draw.__name__
-    if shown.is_reference or MACHINE_COLUMN in data:  # of all machines: the reference is among them
+    if shown.is_of_few:
+        data = _without_noise(data)
+    if shown.is_reference:
         shown.put(Committed(Figure(draw(data), words, data, name)))
+        return
+    if MACHINE_COLUMN in data:  # of all machines: the reference is among them
+        is_there = not shown.is_this or THIS_COMPUTER in {*data[MACHINE_COLUMN]}
+        label = "" if is_there else _PUBLISHED
+        shown.put(Overlaid(draw(data), words, data, name, label=label))
         return
     reference = _committed_data(shown.notebook, name)
     if reference is None:  # before the first refresh
@@ -79,11 +95,19 @@ def show_chart(
         return
     own = Figure(draw(data), words, data, name)
     if own.csv() == theirs.csv():
-        shown.put(own)
+        shown.put(Overlaid(own.chart, words, data, name, label=_PUBLISHED if shown.is_this else ""))
         return
     made = Overlaid(own.chart, words, data, name, theirs)
     label = _IN_GREY if made.has_grey else _WITHOUT_GREY
     shown.put(replace(made, alt=f"{label} On the reference machine: {words}", label=label))
+
+
+def _without_noise(data: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of a chart without those of too few mappings whose median is below zero: no
+    cost is."""
+    if not {"median", "n"} <= {*data}:
+        return data
+    return data[~((data["median"] < 0) & (data["n"] < LEAST_MAPPINGS))]
 
 
 def _committed_data(notebook: str, name: str) -> pd.DataFrame | None:
@@ -98,7 +122,12 @@ def _committed_data(notebook: str, name: str) -> pd.DataFrame | None:
 
 # --- quantities
 
-_FEW_WORDS = "* of fewer than five mappings: no interval, and compared with nothing"
+
+# The largest size that a chapter measured, and by convention `far` in the names of what is of it.
+_LARGEST = "far_bytes"
+_OTHER_SIZE = Unavailable("other-size")
+_NOTHING_WORDS = "Nothing of this page has been measured on this computer."
+_NOTHING = Html(f'<p class="tlb-absent">{_NOTHING_WORDS}</p>', _NOTHING_WORDS)
 
 
 def quantities_of(chapter: Chapter, kind: type[_Quantities]) -> tuple[_Quantities, _Quantities]:
@@ -131,27 +160,38 @@ def on_this_computer(own: _Quantities, reference: _Quantities) -> QuantitiesTabl
     shown = page.current_page()
     if own.missing:
         raise page.PageError(f"{shown.place}: no cell recorded {', '.join(own.missing)}")
+    if shown.is_this and not any(one.interval for _, one in own):
+        return QuantitiesTable(shown.notebook, _NOTHING, own)
     sides = [own] if own is reference else [reference, own]
     heads = [
         "Quantity",
         "Reference machine",
-        *([] if own is reference else ["This machine"]),
+        *([] if own is reference else ["This computer" if shown.is_this else "This machine"]),
         "Mappings",
     ]
-    rows = [[name, *(side.of(side.declared[name]) for side in sides)] for name, _ in own]
-    return QuantitiesTable(shown.notebook, _table(heads, rows, own), own)
+    found = {name: [side.of(side.declared[name]) for side in sides] for name, _ in own}
+    sizes = {one.interval and one.value for one in found.get(_LARGEST, ())}
+    if len(sizes) > 1:  # both measured up to their own size
+        found = {name: _without_far(name, row) for name, row in found.items()}
+    return QuantitiesTable(shown.notebook, _table(heads, [*found.values()]), own)
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[Any]], own: Quantities) -> Html:
-    reasons = own.reasons
+def _without_far(name: str, row: list[Quantity]) -> list[Quantity]:
+    """Leave out this machine's quantity if it is of its largest size."""
+    if name == _LARGEST or "far" not in name.split("_"):
+        return row
+    return [*row[:-1], replace(row[-1], interval=None, mappings=0, lacking=_OTHER_SIZE)]
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[Quantity]]) -> Html:
     cells = [
         [
-            own.declared[name].label,
+            sides[-1].label,
             *(one.cell for one in sides),
             _mappings(sides[-1]),
-            reasons.get(name, ""),
+            "" if (why := sides[-1].lacking) is None else explain(why.code, why.detail),
         ]
-        for name, *sides in rows
+        for sides in rows
     ]
     head = join_html('<th scope="col">{}</th>', heads)
     body = Markup("").join(
@@ -163,8 +203,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[Any]], own: Quantities)
     ).format(head, body)
     text = "\n".join("\t".join(line) for line in [list(heads), *(texts for *texts, _ in cells)])
     if any(cell.endswith(FEW_MARK) for *texts, _ in cells for cell in texts):
-        table += Markup('<p class="tlb-few"><small>{}</small></p>').format(_FEW_WORDS)
-        text += f"\n{_FEW_WORDS}"
+        return Html(str(table), text) + FEW_NOTE
     return Html(str(table), text)
 
 

@@ -26,8 +26,8 @@ from tlb.measure.record import Point
 from tlb.measure.store import Store, data_root
 from tlb.report import card, claims, page, parameters
 from tlb.report.head_line import HeadLine
-from tlb.report.names import machine_name
-from tlb.report.quantities import QUANTITIES_DOCUMENT
+from tlb.report.names import THIS_COMPUTER, machine_name
+from tlb.report.quantities import LEAST_MAPPINGS, QUANTITIES_DOCUMENT
 from tlb.system.files import ROOT
 from tlb.system.page_sizes import PAGES
 from tlb.system.reasons import Note, Unavailable, explain, if_available
@@ -78,7 +78,7 @@ class Subject:
     @property
     def shown_name(self) -> str:
         """The machine as headings and notes call it."""
-        return "this computer" if self.is_this else machine_name(self.store, self.machine)
+        return THIS_COMPUTER if self.is_this else machine_name(self.store, self.machine)
 
     @cached_property
     def host(self) -> Host:
@@ -289,6 +289,12 @@ class Chapter(Subject):
             raise Unavailable("no-data", f"{name} on {self.machine}")
         return kernels.with_defaults(frame)
 
+    @property
+    def is_of_few(self) -> bool:
+        """Whether half of the machine's points or more have fewer mappings than decide."""
+        rows = self.store.load(self.machine)
+        return rows.empty or bool(card.processes_per_point(rows).median() < LEAST_MAPPINGS)
+
     # --- what else is kept of the machine
 
     def counted_sessions(self) -> list[SessionCounts]:
@@ -402,8 +408,10 @@ def begin(chapter: str, namespace: dict[str, Any]) -> Chapter:
     checked = parameters.check(chapter, given)
     is_reference = checked["machine"] == "reference"
     is_this = checked["machine"] == "this"
-    page.open_page(page.Page(chapter, is_reference=is_reference, is_this=is_this))
     about = Chapter(chapter, checked, Store(data_root()))
+    opened = page.Page(chapter, is_reference=is_reference, is_this=is_this)
+    opened.is_of_few = is_this and about.is_of_few
+    page.open_page(opened)
     if not is_reference:
         about.head = HeadLine(chapter, about.shown_name)
     return about

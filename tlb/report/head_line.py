@@ -32,14 +32,14 @@ class HeadLine:
             self._handle.update(self._line(left_out))
 
     def _line(self, left_out: Mapping[str, tuple[int, int]]) -> Html:
-        text = self._about()
-        if missing := sum(missing for missing, _ in left_out.values()):
-            done = 1 - missing / sum(every for _, every in left_out.values())
-            text += f" Of {self._shown}, {done:.0%} is measured; `make book` goes on."
+        missing, every = (sum(count[side] for count in left_out.values()) for side in (0, 1))
+        done = f", {every - missing:,} of {every:,} measurements" if missing else ""
+        text = f"{self._about()}{done}."
         return Html(f'<p class="tlb-head-line" role="note">{inline(text)}</p>', text)
 
     def _about(self) -> str:
-        """Say what the text is about, and where on the page the machine's numbers are."""
+        """Say what the text is about, and where on the page the machine's numbers are, without the
+        last stop."""
         shown = [
             cell.source
             for cell in cells(self._chapter)
@@ -47,13 +47,9 @@ class HeadLine:
         ]
         source = "\n".join(shown)
         if "on_this_computer(" not in source:
-            return "The text is about our published machines."
+            return f"Text: the published machines. Added in tables: {self._shown}"
         published = Store(ROOT / "data")  # beside the committed text
         reference = machine_name(published, published.reference(self._chapter))
-        text = f"The text is about our reference machine ({reference})."
         if "show_chart(" not in source:
-            return f"{text} Numbers of {self._shown} are in a table below."
-        return (
-            f"{text} Points of {self._shown} are in colour in the figures, and its numbers in a table "
-            "below."
-        )
+            return f"Text: the reference ({reference}). Table: {self._shown}"
+        return f"Text and grey: the reference ({reference}). Colour: {self._shown}"

@@ -10,6 +10,7 @@ from tlb.measure.store import Store
 from tlb.system import procfs
 from tlb.system.reasons import if_available
 
+THIS_COMPUTER = "this computer"  # what a page calls the reader's own, whatever its model
 _FAMILIES = ("EPYC", "Ryzen", "Xeon", "Core", "Neoverse", "Graviton", "Ampere")
 _MOST_CHARS = 40  # what a phone has room for
 

@@ -64,7 +64,8 @@ _TOP = ("$schema", "width", "height", "autosize", "config", "datasets", "params"
 
 @dataclass(frozen=True)
 class Overlaid(Figure):
-    """A figure over another's lines and points in grey. label: whose these are."""
+    """A figure over another's lines and points in grey, if it has any. label: whose points are
+    where."""
 
     reference: Figure | None = None
     label: str = ""
@@ -97,7 +98,7 @@ class Overlaid(Figure):
 
     def html(self) -> str:
         note = Markup('<p class="tlb-beside" role="note">{}</p>').format(self.label)
-        return super().html() + str(note)
+        return super().html() + (str(note) if self.label else "")
 
 
 def _ticks(spec: dict[str, Any], channel: str) -> Iterator[list[float]]:

@@ -42,7 +42,8 @@ class Page:
 
     is_reference: whether it is about the reference machine, as committed. Another machine's page
     has the same text, which is about the reference, and a dash in the place of what it lacks.
-    is_this: whether it is about this computer.
+    is_this: whether it is about this computer. is_of_few: whether that has too few mappings to
+    show intervals.
     """
 
     notebook: str
@@ -50,6 +51,7 @@ class Page:
     cell: int | None = None  # the number of the cell that runs; None asks IPython
     is_reference: bool = True
     is_this: bool = False
+    is_of_few: bool = False
     texts: set[int | str] = field(default_factory=set)  # cells whose committed text was shown
 
     @property
@@ -87,6 +89,11 @@ def current_page() -> Page:
     if not _open:
         raise PageError("A page begins with `chapter = begin(NAME, globals())`.")
     return _open[0]
+
+
+def is_of_few() -> bool:
+    """Return whether the page that runs is about this computer and has too few mappings of it."""
+    return any(page.is_of_few for page in _open)
 
 
 def say(text: str) -> None:

@@ -25,6 +25,7 @@ Unit = Literal["ns", "us", "ms", "cycles", "pages", "lines", "bytes", "share", "
 Found = Interval | float | Callable[[], Interval | float]
 _DIGITS = 6  # no measurement has more
 FEW_MARK = " *"  # marks, in a table, what is of fewer mappings than LEAST_MAPPINGS
+FEW_WORDS = "* of fewer than five mappings: no interval, and compared with nothing"
 LEAST_MAPPINGS = 5  # that an interval decides of: it then covers 94 %
 CONFIDENCE = 0.95  # of a median's interval, where there are mappings enough
 QUANTITIES_DOCUMENT = "quantities"  # the document that keeps them
@@ -33,6 +34,7 @@ _UNITS = {"us": " µs", "times": "", "share": "", "": ""}  # as a text writes th
 
 
 _SHORT = Unavailable("sweep-short")
+_BELOW_ZERO = Unavailable("below-zero")
 _OF_TIMES = ("ns", "us", "ms", "cycles", "share", "times")
 
 
@@ -215,7 +217,8 @@ class Quantities:
         """kept: what `kept` gave. Raises ValidationError for anything else.
 
         is_short: whether the machine's sweeps end below the sizes that the quantities are of. What is
-        then recorded has a reason in place of a number, unless it is stated or counted.
+        then recorded has a reason in place of a number, unless it is stated or counted. So has what
+        is below zero and of too few mappings: no cost is, so it is noise.
         """
         self.is_short = False
         self._found = {
@@ -242,6 +245,8 @@ class Quantities:
                     quantity = replace(quantity, interval=None, mappings=0, lacking=_SHORT)
                 elif not quantity.mappings and mappings < LEAST_MAPPINGS:
                     quantity = replace(quantity, mappings=mappings)  # so that it is marked
+                if quantity.is_of_few and quantity.value < 0:
+                    quantity = replace(quantity, interval=None, mappings=0, lacking=_BELOW_ZERO)
             self._found[name] = quantity
 
     def of(self, declared: QuantityDeclaration) -> Quantity:

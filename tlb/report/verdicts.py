@@ -359,20 +359,22 @@ def table_of_answered(found: Sequence[Verdict], beyond: Sequence[Statement] = ()
     """Return `verdict_table` of the verdicts that rows decide, or leave open although there are
     enough of them, and the number of others: on the page of a machine of which little was measured,
     each of these would give the same reason."""
-    answered = [
-        one
-        for one in found
-        if one.verdict in ("holds", "fails") or (one.effects and one.reason != "few")
-    ]
+    answered, open_ones = list[Verdict](), list[Verdict]()
+    for one in found:
+        is_answered = one.is_decided or (one.effects and one.reason != "few")
+        (answered if is_answered else open_ones).append(one)
     table = verdict_table(answered, beyond) if answered else _beyond(beyond)
-    if not (others := len(found) - len(answered)):
+    if not open_ones:
         return table
-    claims = "claim is" if others == 1 else "claims are"
+    claims = "claim is" if len(open_ones) == 1 else "claims are"
     words = (
-        f"{others} other {claims} open on this machine: it lacks what they need, or too little of it "
+        f"{len(open_ones)} other {claims} open on this machine: it lacks what they need, or too little of it "
         "was measured."
     )
-    return Html(f'<p class="tlb-open">{escape(words)}</p>', f"{words}\n") + table
+    # The page of all claims links to these too.
+    anchors = join_html('<span id="{}"></span>', [claim_anchor(one.claim.id) for one in open_ones])
+    markup = Markup('<p class="tlb-open">{}{}</p>').format(anchors, words)
+    return Html(str(markup), f"{words}\n") + table
 
 
 def _source(key: str) -> str:
