@@ -81,9 +81,8 @@ def show_chart(
         shown.put(Committed(Figure(draw(data), words, data, name)))
         return
     if MACHINE_COLUMN in data:  # of all machines: the reference is among them
-        is_there = not shown.is_this or THIS_COMPUTER in {*data[MACHINE_COLUMN]}
-        label = "" if is_there else _PUBLISHED
-        shown.put(Overlaid(draw(data), words, data, name, label=label))
+        lacks_this = shown.is_this and THIS_COMPUTER not in {*data[MACHINE_COLUMN]}
+        shown.put(_of_published(Figure(draw(data), words, data, name), lacks_this))
         return
     reference = _committed_data(shown.notebook, name)
     if reference is None:  # before the first refresh
@@ -95,11 +94,16 @@ def show_chart(
         return
     own = Figure(draw(data), words, data, name)
     if own.csv() == theirs.csv():
-        shown.put(Overlaid(own.chart, words, data, name, label=_PUBLISHED if shown.is_this else ""))
+        shown.put(_of_published(own, shown.is_this))
         return
     made = Overlaid(own.chart, words, data, name, theirs)
     label = _IN_GREY if made.has_grey else _WITHOUT_GREY
     shown.put(replace(made, alt=f"{label} On the reference machine: {words}", label=label))
+
+
+def _of_published(figure: Figure, lacks_this: bool) -> Figure:
+    """Label a figure that lacks this computer on a page about it."""
+    return Overlaid(**vars(figure), label=_PUBLISHED) if lacks_this else figure
 
 
 def _without_noise(data: pd.DataFrame) -> pd.DataFrame:
