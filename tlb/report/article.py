@@ -82,7 +82,8 @@ def show_chart(
         return
     if MACHINE_COLUMN in data:  # of all machines: the reference is among them
         lacks_this = shown.is_this and THIS_COMPUTER not in {*data[MACHINE_COLUMN]}
-        shown.put(_of_published(Figure(draw(data), words, data, name), lacks_this))
+        figure = Figure(draw(data), words, data, name)
+        shown.put(_of_published(figure) if lacks_this else Committed(figure))
         return
     reference = _committed_data(shown.notebook, name)
     if reference is None:  # before the first refresh
@@ -94,16 +95,16 @@ def show_chart(
         return
     own = Figure(draw(data), words, data, name)
     if own.csv() == theirs.csv():
-        shown.put(_of_published(own, shown.is_this))
+        shown.put(_of_published(own) if shown.is_this else own)
         return
     made = Overlaid(own.chart, words, data, name, theirs)
     label = _IN_GREY if made.has_grey else _WITHOUT_GREY
     shown.put(replace(made, alt=f"{label} On the reference machine: {words}", label=label))
 
 
-def _of_published(figure: Figure, lacks_this: bool) -> Figure:
-    """Label a figure that lacks this computer on a page about it."""
-    return Overlaid(**vars(figure), label=_PUBLISHED) if lacks_this else figure
+def _of_published(figure: Figure) -> Figure:
+    """Label a figure that lacks this computer, for the page about it."""
+    return Overlaid(**vars(figure), label=_PUBLISHED)
 
 
 def _without_noise(data: pd.DataFrame) -> pd.DataFrame:
