@@ -4,6 +4,7 @@ re-run the sources, and for the page of all claims."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from math import inf, isfinite
 
 import pandas as pd
@@ -13,7 +14,7 @@ from tlb.machine import host as hosts
 from tlb.measure.store import Store, data_root
 from tlb.report import page as pages
 from tlb.report.answers import ANSWERS_DOCUMENT, Decision, KeptAnswer
-from tlb.report.chapter import Chapter
+from tlb.report.chapter import Chapter, published_chapter
 from tlb.report.claims import Statement, statements
 from tlb.report.names import THIS_COMPUTER, short_machine_names
 from tlb.report.quantities import FEW_MARK, QUANTITIES_DOCUMENT
@@ -37,10 +38,18 @@ MACHINE_COLUMN = "machine"  # the column that names a row's machine
 def on_all_machines(page: Chapter) -> dict[str, Chapter]:
     """Return a page's Chapter about each published machine, by the name of the machine ("Zen 4, EPYC
     guest"): first the reference, and last this computer if the page is about it."""
-    first = page.data.reference()
-    names = sorted(page.data.machines(), key=lambda name: (name != first, name))
-    found = {about.shown_name: about for about in map(page.on, names)}
+    found = _published_chapters(page.name)
     return found | {THIS_COMPUTER: page} if page.is_this else found
+
+
+@cache
+def _published_chapters(page: str) -> dict[str, Chapter]:
+    """Those of data/ beside the committed text, wherever this computer's own rows are kept."""
+    data = Store(ROOT / "data")
+    first = data.reference()
+    names = sorted(data.machines(), key=lambda name: (name != first, name))
+    chapters = [published_chapter(page, name) for name in names]
+    return {about.shown_name: about for about in chapters}
 
 
 def rows_on_all_machines(page: Chapter, experiment: str, engine: str = "") -> pd.DataFrame:
