@@ -48,6 +48,7 @@ from tlb.measure.grid import Scope
 from tlb.measure.record import Point
 from tlb.report import page
 from tlb.report.analysis import Analysis
+from tlb.report.article import Committed
 from tlb.report.notebook import Overlaid
 from tlb.report.render import Figure, Html
 from tlb.report.verdicts import verdicts
@@ -183,6 +184,8 @@ class Page(About):
         return self.kept(survey.NAME)
 
     def _put(self, shown: Any) -> None:
+        if isinstance(shown, Committed):
+            shown = shown.figure
         if isinstance(shown, page.Text):
             self.said.append(("text", shown.markdown))
         elif isinstance(shown, Figure):

@@ -37,9 +37,9 @@ MACHINE_COLUMN = "machine"  # the column that names a row's machine
 
 def on_all_machines(page: Chapter) -> dict[str, Chapter]:
     """Return a page's Chapter about each published machine, by the name of the machine ("Zen 4, EPYC
-    guest"): first the reference, and last this computer if the page is about it."""
-    found = _published_chapters(page.name)
-    return found | {THIS_COMPUTER: page} if page.is_this else found
+    guest"): first the reference. This computer is not among them: a few of its rows, beside tables
+    of all sizes and kernels, would be compared with what they are not."""
+    return _published_chapters(page.name)
 
 
 @cache
