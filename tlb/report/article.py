@@ -131,7 +131,7 @@ def _committed_data(notebook: str, name: str) -> pd.DataFrame | None:
 # The largest size that a chapter measured, and by convention `far` in the names of what is of it.
 _LARGEST = "far_bytes"
 _OTHER_SIZE = Unavailable("other-size")
-_NOTHING_WORDS = "Nothing of this page has been measured on this computer."
+_NOTHING_WORDS = "None of this page's quantities has been measured on this computer."
 _NOTHING = Html(f'<p class="tlb-absent">{_NOTHING_WORDS}</p>', _NOTHING_WORDS)
 
 
