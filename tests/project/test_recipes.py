@@ -9,6 +9,9 @@ import nbformat
 import pytest
 from support.copies import Copy, copy_of_checkout
 
+from tlb.report.answers import ANSWERS_DOCUMENT
+from tlb.report.article import recorded
+from tlb.report.quantities import QUANTITIES_DOCUMENT
 from tlb.system.files import ROOT
 
 pytestmark = pytest.mark.endurance
@@ -140,9 +143,10 @@ def test_a_chapter(copy):
     run_tests(copy, "tests/chapters/example")
     executed = copy.path.parent / "example.ipynb"
     copy.tlb("run", "example", *SMALL, "--output", str(executed))
-    text = str(nbformat.read(executed, as_version=4))
-    assert "tlb-figure-chases" in text  # its claim is open: one mapping
-    assert "quantities has been measured on this computer" in text  # its sweep is short
+    made = nbformat.read(executed, as_version=4)
+    assert "tlb-figure-chases" in str(made)
+    assert recorded(made, QUANTITIES_DOCUMENT)["example"]["load_ns"]["reason"] == "sweep-short"
+    assert [*recorded(made, ANSWERS_DOCUMENT)["example"]] == ["example-takes-time"]
     copy.run("-c", IS_DISCOVERED)
     files = {f"experiments/example/{name}.py" for name in CHAPTER}
     files |= {"book/example.ipynb", "_toc.yml", "tests/chapters/example/test_analysis.py"}

@@ -4,7 +4,6 @@ re-run the sources, and for the page of all claims."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from math import inf, isfinite
 
 import pandas as pd
@@ -14,7 +13,7 @@ from tlb.machine import host as hosts
 from tlb.measure.store import Store, data_root
 from tlb.report import page as pages
 from tlb.report.answers import ANSWERS_DOCUMENT, Decision, KeptAnswer
-from tlb.report.chapter import Chapter, published_chapter
+from tlb.report.chapter import Chapter
 from tlb.report.claims import Statement, statements
 from tlb.report.names import THIS_COMPUTER, short_machine_names
 from tlb.report.quantities import FEW_MARK, QUANTITIES_DOCUMENT
@@ -35,31 +34,16 @@ from tlb.system.units import significant_digits
 MACHINE_COLUMN = "machine"  # the column that names a row's machine
 
 
-def on_all_machines(page: Chapter) -> dict[str, Chapter]:
-    """Return a page's Chapter about each published machine, by the name of the machine ("Zen 4, EPYC
-    guest"): first the reference. This computer is not among them: a few of its rows, beside tables
-    of all sizes and kernels, would be compared with what they are not."""
-    return _published_chapters(page.name)
-
-
-@cache
-def _published_chapters(page: str) -> dict[str, Chapter]:
-    """Those of data/ beside the committed text, wherever this computer's own rows are kept."""
-    data = Store(ROOT / "data")
-    first = data.reference()
-    names = sorted(data.machines(), key=lambda name: (name != first, name))
-    chapters = [published_chapter(page, name) for name in names]
-    return {about.shown_name: about for about in chapters}
-
-
 def rows_on_all_machines(page: Chapter, experiment: str, engine: str = "") -> pd.DataFrame:
-    """Return the rows of an experiment of all machines that have some, with the column `machine`.
+    """Return the rows of an experiment of the published machines that have some, with the column
+    `machine`. This computer is not among them: a few of its rows, beside tables of all sizes and
+    kernels, would be compared with what they are not.
 
     engine: of kernels with rows of several engines; by default the page's. Nothing is measured.
     Raises Unavailable("no-data") if no machine has rows.
     """
     frames = []
-    for name, about in on_all_machines(page).items():
+    for name, about in page.published.items():
         try:
             frames.append(about.kept(experiment, engine).assign(**{MACHINE_COLUMN: name}))
         except Unavailable as why:
@@ -74,7 +58,7 @@ def estimates_on_all_machines(page: Chapter, experiment: str) -> pd.DataFrame:
     """Return what a chapter's kept quantities estimate, a row each by its name, and a column for each
     machine; NaN for what a machine lacks."""
     found = {}
-    for name, about in on_all_machines(page).items():
+    for name, about in page.published.items():
         kept = if_available(about.store.read_document, about.machine, QUANTITIES_DOCUMENT) or {}
         found[name] = {key: one.get("value") for key, one in kept.get(experiment, {}).items()}
     return pd.DataFrame(found, dtype=float)

@@ -387,6 +387,16 @@ class Chapter(Subject):
         self._others[machine] = chapter
         return chapter
 
+    @cached_property
+    def published(self) -> dict[str, Chapter]:
+        """This page about each machine that is published beside the committed text, by the name of
+        the machine ("Zen 4, EPYC guest"), the reference first."""
+        data = Store(ROOT / "data")  # wherever this computer's own rows are kept
+        first = data.reference()
+        names = sorted(data.machines(), key=lambda name: (name != first, name))
+        chapters = [published_chapter(self.name, name) for name in names]
+        return {chapter.shown_name: chapter for chapter in chapters}
+
     def _write_card(self, measured: int) -> None:
         if measured:
             card.write(self.store, self.machine, self.host)
