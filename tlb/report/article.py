@@ -19,7 +19,6 @@ from markupsafe import Markup
 from tlb.report import page
 from tlb.report.all_machines import MACHINE_COLUMN
 from tlb.report.chapter import Chapter
-from tlb.report.names import THIS_COMPUTER
 from tlb.report.notebook import Borrowed, Overlaid
 from tlb.report.quantities import (
     FEW_MARK,
@@ -80,10 +79,9 @@ def show_chart(
     if shown.is_reference:
         shown.put(Committed(Figure(draw(data), words, data, name)))
         return
-    if MACHINE_COLUMN in data:  # of all machines: the reference is among them
-        lacks_this = shown.is_this and THIS_COMPUTER not in {*data[MACHINE_COLUMN]}
+    if MACHINE_COLUMN in data:  # of all published machines: the reference is among them
         figure = Figure(draw(data), words, data, name)
-        shown.put(_of_published(figure) if lacks_this else Committed(figure))
+        shown.put(_of_published(figure) if shown.is_this else Committed(figure))
         return
     reference = _committed_data(shown.notebook, name)
     if reference is None:  # before the first refresh

@@ -91,11 +91,6 @@ def current_page() -> Page:
     return _open[0]
 
 
-def is_of_few() -> bool:
-    """Return whether the page that runs is about this computer and has too few mappings of it."""
-    return any(page.is_of_few for page in _open)
-
-
 def say(text: str) -> None:
     """Show a text with numbers: MyST Markdown, an f-string over quantities.
 

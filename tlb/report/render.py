@@ -29,9 +29,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 from pygments.token import Name, Operator, Punctuation, Text, Whitespace
 
-from tlb.report import page
-from tlb.report.names import THIS_COMPUTER
-from tlb.report.quantities import FEW_MARK, FEW_WORDS
+from tlb.report.quantities import FEW_WORDS
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -441,7 +439,6 @@ def join_html(template: str, items: Iterable[Any]) -> Markup:
 
 
 FEW_NOTE = Html(f'<p class="tlb-few"><small>{FEW_WORDS}</small></p>', FEW_WORDS)
-_BOUNDS = re.compile(r" \([^()]*( to | repeats?)[^()]*\)")  # of an interval
 ABSENT = Html('<p class="tlb-absent">–</p>', "–")  # in the place of what a machine lacks
 
 
@@ -452,13 +449,12 @@ def data_table(frame: pd.DataFrame, decimals: int = 1) -> Html:
         return ABSENT
 
     def text(value: Any) -> str:
-        if pd.isna(value) or str(value).startswith("nan"):
+        if pd.isna(value):
             return "–"
         return f"{value:z,.{decimals}f}" if isinstance(value, float) else str(value)
 
     names = [str(name) for name in frame.columns]
     rows = [[text(value) for value in row] for row in frame.itertuples(index=False)]
-    is_marked = page.is_of_few() and _mark_own(names, rows)
     number = Markup(' class="tlb-number"')
     marks = [number if pd.api.types.is_numeric_dtype(kind) else "" for kind in frame.dtypes]
 
@@ -471,22 +467,4 @@ def data_table(frame: pd.DataFrame, decimals: int = 1) -> Html:
         line('<th scope="col"{}>{}</th>', names),
         Markup("").join(line("<td{}>{}</td>", row) for row in rows),
     )
-    made = Html(str(table), "\n".join("\t".join(row) for row in [names, *rows]))
-    return made + FEW_NOTE if is_marked else made
-
-
-def _mark_own(names: list[str], rows: list[list[str]]) -> bool:
-    """Mark this computer in a table whose numbers of it are of too few mappings, and leave out what
-    needs more of them: intervals, and what is below zero. Return whether it has any."""
-
-    def shown(text: str) -> str:
-        return "–" if text.startswith("-") else _BOUNDS.sub("", text)
-
-    own = [place for place, name in enumerate(names) if name == THIS_COMPUTER]
-    for row in rows:
-        is_own = THIS_COMPUTER in row
-        row[:] = [shown(text) if is_own or n in own else text for n, text in enumerate(row)]
-    marked = [line for line in (names, *rows) if THIS_COMPUTER in line]
-    for line in marked:
-        line[:] = [text + FEW_MARK * (text == THIS_COMPUTER) for text in line]
-    return bool(marked)
+    return Html(str(table), "\n".join("\t".join(row) for row in [names, *rows]))
