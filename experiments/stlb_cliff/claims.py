@@ -457,8 +457,8 @@ def entries_of_typical_first_levels(a: Analysis, band: Band) -> Answer:
     inside_band = int(entries.between(*band).sum())
     return Fact(
         2 * inside_band > len(entries),
-        f"{inside_band} of {len(entries)} microarchitectures in our table have so many entries in "
-        f"the first level: {list_in_words(f'{name} {each:.0f}' for name, each in entries.items())}.",
+        f"In our table the first level of {inside_band} of {len(entries)} microarchitectures has "
+        f"that many entries: {list_in_words(f'{name} {each:.0f}' for name, each in entries.items())}.",
     )
 
 

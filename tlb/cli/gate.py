@@ -153,11 +153,8 @@ def _refuse(options: dict[str, object], why: str) -> None:
 
 def _print(now: Baseline, comparison: Comparison | None, as_json: bool) -> None:
     if as_json:
-        print(
-            comparison
-            and json.dumps(comparison.document(), indent=1)
-            or now.model_dump_json(indent=1)
-        )
+        document = comparison.document() if comparison else now.model_dump(mode="json")
+        print(json.dumps(document, indent=1))
         return
     if comparison is None:
         totals = [f"{now.totals[metric]:,} {words}" for metric, words in baseline.METRICS.items()]

@@ -265,7 +265,7 @@ class Fleet:
 
 def connected(scheduler: str, ssh: Iterable[str], local: int, timeout_s: float) -> Client:
     """Return a client of a scheduler's address, of a cluster that is started by SSH, or of one with
-    so many workers here. TLS is as Dask's configuration says.
+    this number of workers here. TLS is as Dask's configuration says.
 
     Raises Unavailable: fleet-gone, no-extra for SSH without asyncssh, bad-parameter.
     """

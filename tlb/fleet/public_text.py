@@ -19,7 +19,6 @@ from pydantic import BaseModel
 
 from tlb.machine import microarchitecture
 from tlb.machine.host import Host
-from tlb.machine.microarchitecture import UNKNOWN_CORE
 from tlb.system.files import ROOT
 from tlb.system.reasons import REASON_TEXTS
 
@@ -86,6 +85,7 @@ _LINUX = _words(
     "pageout hugepage nohugepage lru prio deprio migrate hot stat genuineintel authenticamd "
     "hygongenuine linux "
 )
+UNKNOWN = "unknown"  # in the place of a text that may not leave
 _STATUS = re.compile(r"Not affected|Vulnerable|Mitigation|Unknown")
 _WORD = re.compile(r"[^\W_]+")
 # 4096, 128k, 0x80000005, 12th, 5.15 by parts: no serial number is as short, no address has one part.
@@ -124,7 +124,7 @@ def compiler(text: str) -> str:
     if len(names) + len(versions) == len(words):
         return text
     dotted = [word for word in versions if "." in word]
-    return f"{names[0]} {(dotted or versions)[-1]}" if names and versions else UNKNOWN_CORE
+    return f"{names[0]} {(dotted or versions)[-1]}" if names and versions else UNKNOWN
 
 
 def public_versions(content: Any, key: str = "") -> Any:
@@ -141,7 +141,7 @@ def linux_release(text: str) -> str:
     flavour."""
     number = _RELEASE.match(text)
     if number is None:
-        return UNKNOWN_CORE
+        return UNKNOWN
     end = number.end()
     if address := _FOUR_NUMBERS.search(text, end):
         text = text[: address.start()]
@@ -234,7 +234,7 @@ def public_host(host: Host) -> Host:
     """Return a description as it may leave its machine."""
     content = host.model_dump(mode="json")
     if host.microarchitecture not in microarchitecture.names():
-        content["microarchitecture"] = UNKNOWN_CORE
+        content["microarchitecture"] = microarchitecture.UNKNOWN_CORE
     content["mitigations"] = {
         name: mitigation(text)
         for name, text in host.mitigations.items()
@@ -262,7 +262,7 @@ def _public(content: Any, allowed: Collection[str], key: str = "") -> Any:
         return content
     if key in _PARSED:
         return _PARSED[key](content)
-    return content if is_own(content) else UNKNOWN_CORE
+    return content if is_own(content) else UNKNOWN
 
 
 @cache

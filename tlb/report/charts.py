@@ -97,7 +97,7 @@ def working_set(base_page_bytes: int) -> alt.X:
 
 
 # Colours by what a series is, the same in every figure of the book. 2 MiB pages have one colour,
-# whoever gave them.
+# transparent or of a pool.
 PAGE_COLOURS = {
     "4k": PALETTE[0],
     "64k": PALETTE[3],
