@@ -30,7 +30,7 @@ from tlb.measure.store import Store
 from tlb.programs.levers import LEVERS
 from tlb.programs.runs import RunConditions, run_program
 from tlb.programs.trial import Trial, TrialAim, run_trial, smallest_detectable_difference
-from tlb.programs.trial_report import huge_share_words, summary_of_side
+from tlb.programs.trial_report import huge_share_words, runs_summary
 from tlb.programs.watch import WatchState, attached_program, watch
 from tlb.programs.where.proof import ALL_SITES, NO_SITES
 from tlb.programs.where.report import WhereReport
@@ -161,7 +161,7 @@ def known() -> Iterator[TableCells]:
     program = compiled_c_program(REFERENCE_PROGRAMS / "unadvised.c", temporary_build_folder().name)
     chase = run_trial(TrialAim([program, "chase", str(MIB)], LEVERS["advise"], conditions=PRINTS))
     tried, kernel = chase.ratio(), kernel_ratio(len(chase.pairs))
-    apart, peak = tried / kernel, summary_of_side(chase, True).peak
+    apart, peak = tried / kernel, runs_summary(chase, True).peak
     yield (
         f"chase over 1 GiB, advise ({huge_share_words(peak) if peak else 'nothing'} on huge pages)",
         f"{tried:.3f}",

@@ -20,7 +20,7 @@ from sphinx.environment import BuildEnvironment
 from sphinx.highlighting import PygmentsBridge
 from sphinx.util.docutils import SphinxRole
 
-from tlb.report.render import THEME, CodeHtml, escape_json
+from tlb.report.render import THEME, CompactCodeFormatter, escape_json
 
 FOLDER = Path(__file__).parent
 PACKAGE = "every-load-is-two-loads"
@@ -264,7 +264,7 @@ class Repository(SphinxRole):
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    PygmentsBridge.html_formatter = CodeHtml
+    PygmentsBridge.html_formatter = CompactCodeFormatter
     app.add_role("repository", Repository())
     # before the theme reads its options
     app.connect("builder-inited", link_repository, priority=100)

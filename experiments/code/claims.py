@@ -7,14 +7,15 @@ from experiments.code.analysis import Analysis
 from experiments.code.grid import LINE_BYTES, MAX_CODE_LINES
 from tlb.machine.java_flags import HUGE_PAGE_FLAGS, JAVA_FLAGS
 from tlb.measure.grid import Scope
-from tlb.report.verdicts import Answer, Band, Compares, Fact, claim, counted, inside, points_of
+from tlb.report.claims import Answer, Band, Compares, Fact, claim, counted, rows_where
+from tlb.stats.effects import inside
 from tlb.system.prose import list_in_words, with_thousands
 from tlb.system.reasons import Unavailable, Undecided, required
 
 
 def _text(mib: int) -> Compares:
     """A text of so many MiB, on base pages and on large ones."""
-    return points_of("code_chase", lines=(mib << 20) // LINE_BYTES)
+    return rows_where("code_chase", lines=(mib << 20) // LINE_BYTES)
 
 
 def _most(scope: Scope) -> int:
@@ -23,7 +24,7 @@ def _most(scope: Scope) -> int:
 
 @claim(
     "many-code-pages-cost",
-    points=points_of(
+    points=rows_where(
         "code_chase", order="random", pages="4k", layout=("spread", "packed"), lines=_most
     ),
 )

@@ -19,13 +19,14 @@ from experiments.flushes.grid import (
     STREAMED_MIB,
     lines_beyond_caches,
 )
-from tlb.report.verdicts import Answer, Band, claim, counted, inside, points_of
+from tlb.report.claims import Answer, Band, claim, counted, rows_where
+from tlb.stats.effects import inside
 from tlb.system.page_sizes import BASE, page_words
 from tlb.system.reasons import Undecided
 from tlb.system.units import format_ns, format_size
 
 # The chase beside the largest stream, and beside none.
-_STREAMS = points_of(
+_STREAMS = rows_where(
     "neighbour_chase", lines=lines_beyond_caches, stream_kib=(0, STREAMED_MIB[-1] << 10)
 )
 
@@ -34,7 +35,7 @@ _STREAMS = points_of(
 
 
 @claim(
-    "page-management-slows-a-loop", points=points_of("neighbour_chase", lines=PAGES_THE_TLB_HOLDS)
+    "page-management-slows-a-loop", points=rows_where("neighbour_chase", lines=PAGES_THE_TLB_HOLDS)
 )
 def page_management_slows(a: Analysis, band: Band) -> Answer:
     ratio = a.beside_discards()
@@ -45,7 +46,7 @@ def page_management_slows(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("switch-flushes-walk-caches", points=points_of("switch_chase", hops=HOPS_AFTER_SWITCH))
+@claim("switch-flushes-walk-caches", points=rows_where("switch_chase", hops=HOPS_AFTER_SWITCH))
 def a_switch_flushes(a: Analysis, band: Band) -> Answer:
     ratio = a.first_walks()
     evidence = (
@@ -61,7 +62,7 @@ def a_switch_flushes(a: Analysis, band: Band) -> Answer:
 
 
 @claim(
-    "warm-workers-win", points=points_of(("cold_chase", "switch_chase"), lines=PAGES_THE_TLB_HOLDS)
+    "warm-workers-win", points=rows_where(("cold_chase", "switch_chase"), lines=PAGES_THE_TLB_HOLDS)
 )
 def a_warm_worker_wins(a: Analysis, band: Band) -> Answer:
     ratio = a.price_after(NEW_PROCESS) / a.price_after("process")
@@ -84,7 +85,7 @@ def neighbours_evict_the_table(a: Analysis, band: Band) -> Answer:
 # --- forks, sparse memory, defragmenting, pools
 
 
-@claim("cow-copies-2-mib", points=points_of("fork_write", mode="write", used=1))
+@claim("cow-copies-2-mib", points=rows_where("fork_write", mode="write", used=1))
 def a_write_copies_2_mib(a: Analysis, band: Band) -> Answer:
     copied, _ = a.single_write(HUGE_PAGES)
     return (
@@ -93,7 +94,7 @@ def a_write_copies_2_mib(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("sparse-small-allocations-hurt", points=points_of("fork_write", mode="touch"))
+@claim("sparse-small-allocations-hurt", points=rows_where("fork_write", mode="touch"))
 def sparse_allocations_hurt(a: Analysis, band: Band) -> Answer:
     ratio = a.waste()
     return inside(ratio, *band), (
@@ -102,7 +103,7 @@ def sparse_allocations_hurt(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("some-applications-suffer", points=points_of("fork_write", mode="write", used=1))
+@claim("some-applications-suffer", points=rows_where("fork_write", mode="write", used=1))
 def some_suffer(a: Analysis) -> Answer:
     (_, base_ns), (_, large_ns) = (a.single_write(pages) for pages in (BASE, HUGE_PAGES))
     ratio = large_ns / base_ns

@@ -6,11 +6,11 @@ from math import inf
 from typing import Any
 
 from experiments.hugepages.analysis import NO_DIFFERENCE_WITHIN, Analysis, typical_speedup
-from tlb.report.verdicts import Answer, Band, Compares, Fact, claim, inside, points_of
+from tlb.report.claims import Answer, Band, Compares, Fact, claim, rows_where
 from tlb.stats.curves import select_rows
-from tlb.stats.effects import Effect
+from tlb.stats.effects import Effect, inside
 from tlb.stats.intervals import Interval, median_interval
-from tlb.stats.splinter import HALF_THE_PRICE
+from tlb.stats.splinter import WHOLE_PAGE_MAX_PRICE_SHARE
 from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, page_words
 from tlb.system.prose import list_in_words
 from tlb.system.reasons import Unavailable, required
@@ -26,7 +26,7 @@ TOUCH_BYTES = 10**8
 
 def _chase(packed: bool, **where: Any) -> Compares:
     layout = ("spread", "packed") if packed else "spread"
-    return points_of("page_chase", mode="", layout=layout, **where)
+    return rows_where("page_chase", mode="", layout=layout, **where)
 
 
 def chases_on(*kinds: str, packed: bool = False, low: int = 0, high: int = 1 << 62) -> Compares:
@@ -45,7 +45,7 @@ def near_reach(packed: bool, times: int) -> Compares:
 
 
 def gathers_on(*sizes: int) -> Compares:
-    return points_of(
+    return rows_where(
         "page_gather",
         engine="numpy",
         layout="spread",
@@ -54,7 +54,7 @@ def gathers_on(*sizes: int) -> Compares:
 
 
 def touches_of(*sizes: int, kinds: tuple[str, ...] = (BASE, "thp")) -> Compares:
-    return points_of("random_touch", pages=kinds, bytes=sizes)
+    return rows_where("random_touch", pages=kinds, bytes=sizes)
 
 
 # --- the published program, hugepage_demo: independent loads, one byte to each base page
@@ -166,7 +166,7 @@ def what_is_left_is_the_caches(a: Analysis, band: Band) -> Answer:
 
 @claim("entry-spans-large-page", points=near_reach(True, 4))
 def an_entry_spans_a_large_page(a: Analysis) -> Answer:
-    return inside(a.pieces.first.share, most=HALF_THE_PRICE), a.pieces.evidence
+    return inside(a.pieces.first.share, most=WHOLE_PAGE_MAX_PRICE_SHARE), a.pieces.evidence
 
 
 @claim("gigabyte-pages-gain", points=chases_on(*HUGE_PAGE_KINDS, "1g", low=1 << 30))

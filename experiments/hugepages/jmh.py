@@ -29,11 +29,11 @@ from tlb.machine.settings import check_thp
 from tlb.measure.build import KERNELS_FOLDER
 from tlb.measure.measuring_setup import USABLE_MEMORY_SHARE
 from tlb.measure.record import PositiveCount, PositiveNs, utc_now
-from tlb.measure.toolchains import Toolchain, build_once, clean_environment, run_tool
+from tlb.measure.toolchains import Toolchain, cached_build, clean_environment, run_tool
 from tlb.system import files, procfs
 from tlb.system.processes import run_in_own_session, without_thp
 from tlb.system.reasons import Unavailable
-from tlb.system.smaps import mappings
+from tlb.system.smaps import parse_mappings
 
 HeapPages = Literal["4k", "thp", "2m"]
 HEAP_PAGES: tuple[HeapPages, ...] = get_args(HeapPages)
@@ -193,7 +193,7 @@ def prove_heap(
         raise Unavailable("kernel-garbage", "the JVM's log does not say where its heap lies")
     low, size = int(at[1], 16), int(at[2]) << 20
     try:
-        heap = [one for one in mappings(smaps) if one.start < low + size and one.end > low]
+        heap = [one for one in parse_mappings(smaps) if one.start < low + size and one.end > low]
     except ValueError as error:
         raise Unavailable("smaps-unread", f"of the JVM: {error}") from None
     resident = sum(one.resident_bytes for one in heap)
@@ -260,7 +260,7 @@ def build() -> Path:
     if missing := [name for name in ("mvn", "javac") if shutil.which(name) is None]:
         raise Unavailable("no-toolchain", _JVM.lacking(" and ".join(missing)))
     parts = [(PROJECT / name).read_bytes() for name in ("pom.xml", _JVM.source)]
-    return build_once("jmh", [*parts, version.encode()], _package) / "jmh-kernels.jar"
+    return cached_build("jmh", [*parts, version.encode()], _package) / "jmh-kernels.jar"
 
 
 def _package(target: Path) -> None:

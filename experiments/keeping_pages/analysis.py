@@ -163,9 +163,9 @@ class Analysis(analysis.Analysis):
         return required(gains, "the advice changed no program's pages")
 
     @cached_property
-    def ways(self) -> ways.Ways:
+    def ways(self) -> ways.WaysToGetHugePages:
         """What each way of asking got. Raises Unavailable, as `document` does."""
-        return self.document("ways", ways.make, ways.Ways)
+        return self.document("ways", ways.make, ways.WaysToGetHugePages)
 
     @property
     def got_by_way(self) -> pd.DataFrame:

@@ -6,8 +6,9 @@ from __future__ import annotations
 from experiments.keeping_pages.analysis import Analysis
 from experiments.keeping_pages.runtimes import RuntimeReport
 from tlb.measure.toolchains import TOOLCHAINS
-from tlb.report.verdicts import Answer, Band, Fact, claim, counted, inside, points_of
+from tlb.report.claims import Answer, Band, Fact, claim, counted, rows_where
 from tlb.stats.curves import select_rows
+from tlb.stats.effects import inside
 from tlb.stats.intervals import Interval
 from tlb.system.page_sizes import BASE, page_words
 from tlb.system.reasons import Unavailable, Undecided, required
@@ -19,7 +20,7 @@ SIX = (4.0, 9.0)  # 838 s over 135 is 6.2
 # --- faulting in
 
 
-@claim("thp-faults-six-times", points=points_of("prefault", mode="touch", pages=(BASE, "thp")))
+@claim("thp-faults-six-times", points=rows_where("prefault", mode="touch", pages=(BASE, "thp")))
 def thp_faults_six_times_as_fast(a: Analysis, band: tuple[float, float] = SIX) -> Answer:
     rates = {
         pages: select_rows(a.faults, mode="touch", pages=pages).set_index("threads")
@@ -38,7 +39,7 @@ def thp_faults_six_times_as_fast(a: Analysis, band: tuple[float, float] = SIX) -
 
 @claim(
     "freeing-faster-with-thp",
-    points=points_of("prefault", mode="touch", threads=1, pages=(BASE, "thp")),
+    points=rows_where("prefault", mode="touch", threads=1, pages=(BASE, "thp")),
 )
 def thp_is_freed_faster(a: Analysis, band: Band) -> Answer:
     base, thp = (a.freed_ns(pages) for pages in (BASE, "thp"))
@@ -48,7 +49,7 @@ def thp_is_freed_faster(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("smaller-page-tables", points=points_of("prefault", mode="touch", pages=(BASE, "2m")))
+@claim("smaller-page-tables", points=rows_where("prefault", mode="touch", pages=(BASE, "2m")))
 def page_tables_are_smaller(a: Analysis) -> Answer:
     """On pages of a pool: a transparent one keeps a table in reserve, to be split into."""
     touched = {

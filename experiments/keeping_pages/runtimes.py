@@ -22,7 +22,7 @@ from tlb.measure.granted_pages import (
     SurveyDocument,
     array_pages,
     parse_answer,
-    run_observed,
+    run_and_read_smaps,
     survey_header,
 )
 from tlb.measure.record import Count, PositiveCount, PositiveNs
@@ -109,7 +109,9 @@ def measure(
     crashes or prints garbage, for smaps that cannot be read, and for a recipe with less than
     LEAST_SHARE of the array on huge pages."""
     refused = {EXIT_REFUSED: _REFUSED[variant]} if variant in _REFUSED else {}
-    line, smaps, status = run_observed(program.command(variant, array_bytes), refused, pass_fds)
+    line, smaps, status = run_and_read_smaps(
+        program.command(variant, array_bytes), refused, pass_fds
+    )
     printed = parse_answer(line, Answer)
     asked = program.language, variant, array_bytes
     if (printed.language, printed.variant, printed.array_bytes) != asked:

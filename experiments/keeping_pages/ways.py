@@ -59,7 +59,7 @@ class Got(ArrayPages, frozen=True):
     mapped_bytes: PositiveCount
 
 
-class Ways(WaysDocument, frozen=True):
+class WaysToGetHugePages(WaysDocument, frozen=True):
     """The document `ways`. `thp` is the setting of anonymous memory, shmem of shared."""
 
     all = WAYS_TO_MAP
@@ -75,12 +75,12 @@ def make(profile: str) -> dict[str, Any]:
     return survey((8 if profile == "smoke" else 64) << 20).model_dump(mode="json")
 
 
-def survey(size_bytes: int) -> Ways:
+def survey(size_bytes: int) -> WaysToGetHugePages:
     """Every way once. size_bytes: whole pages of 8 MiB."""
     inspected = granted_pages.inspect_for_ways()
     if 2 * size_bytes > inspected.memory.usable_bytes // 2:
         raise Unavailable("memory-short")
-    return Ways(
+    return WaysToGetHugePages(
         shmem=procfs.chosen(_SHMEM),
         **granted_pages.ways_fields(inspected),
         **granted_pages.try_each_way(WAYS_TO_MAP, lambda way: measure(way, size_bytes)),

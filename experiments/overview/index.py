@@ -10,7 +10,11 @@ import pandas as pd
 
 from experiments import hugepages, stlb_cliff
 from experiments.overview import CHAPTERS, chapter_analysis
-from experiments.overview.profile import Profile, profile_of_analyses, write_profile_if_possible
+from experiments.overview.profile import (
+    TranslationProfile,
+    profile_of_analyses,
+    write_profile_if_possible,
+)
 from tlb.report import analysis, quantities, setting
 from tlb.report.chapter import Chapter
 from tlb.report.quantities import QuantityDeclaration
@@ -91,7 +95,7 @@ class Analysis(analysis.Analysis):
         return {name: curve for name, curve in found.items() if len(curve)}
 
     @cached_property
-    def profile(self) -> Profile:
+    def profile(self) -> TranslationProfile:
         """What translation costs this machine, kept beside this computer's own rows. Of the survey,
         as much as there is: none is measured for this page."""
         made = profile_of_analyses(self.about.machine, self.of)

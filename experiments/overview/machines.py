@@ -13,11 +13,11 @@ from typing import Any, Literal, NamedTuple
 import pandas as pd
 
 from experiments.overview.profile import (
-    Profile,
     Quantity,
+    TranslationProfile,
     is_profile_current,
     profile_of_chapter,
-    read_profile,
+    read_translation_profile,
 )
 from tlb.machine.host import Host
 from tlb.measure import build, states
@@ -25,7 +25,7 @@ from tlb.measure.store import Store
 from tlb.report import analysis
 from tlb.report.chapter import Chapter
 from tlb.report.names import THIS_COMPUTER
-from tlb.report.quantities import Found
+from tlb.report.quantities import ValueOrFunction
 from tlb.stats import splinter
 from tlb.stats.intervals import Interval
 from tlb.system import procfs
@@ -46,7 +46,7 @@ class Machine(NamedTuple):
     name: str  # its folder
     label: str  # what a figure calls it
     host: Host | None
-    profile: Profile | None
+    profile: TranslationProfile | None
     pages: Backing  # what its host makes of large pages
     days: tuple[str, str]
     rows: int
@@ -123,7 +123,7 @@ class Analysis(analysis.Analysis):
         given = self._chapter.parameters | {"machine": "this" if is_own else name}
         about = replace(self._chapter, parameters=given, notes=[])
 
-        def known_profile() -> Profile:
+        def known_profile() -> TranslationProfile:
             # The first page keeps this computer's own, perhaps before its last row was measured.
             known = if_available(_profile, store, name) if is_own else _profile(store, name)
             return known or profile_of_chapter(about)
@@ -162,11 +162,11 @@ class Analysis(analysis.Analysis):
             for why in each.why
         )
 
-    def page_quantities(self) -> dict[str, Found]:
+    def page_quantities(self) -> dict[str, ValueOrFunction]:
         """Return what the page's text quotes, by name of MachinesPage."""
         published = [each for each in self.machines if not each.is_own]
 
-        def of(family: str, *names: str) -> Found:
+        def of(family: str, *names: str) -> ValueOrFunction:
             return lambda: _of(published, family).interval(*names)
 
         found, stated = ENTRY_QUANTITIES[2]
@@ -219,9 +219,9 @@ def _or_reason(make: Callable[[], Any], why: list[str]) -> Any:
         return None
 
 
-def _profile(store: Store, name: str) -> Profile:
+def _profile(store: Store, name: str) -> TranslationProfile:
     """A machine's profile, where it is that of its rows. Raises Unavailable("no-data")."""
-    known = read_profile(store, name)
+    known = read_translation_profile(store, name)
     if not is_profile_current(store, known):
         raise Unavailable(
             "no-data",

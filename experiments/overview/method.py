@@ -22,9 +22,10 @@ from tlb.report import analysis, discovery
 from tlb.report.card import processes_per_point
 from tlb.report.chapter import Chapter
 from tlb.report.comparison import CANNOT_TELL, DIFFERS, NO_DIFFERENCE
-from tlb.report.quantities import Found
+from tlb.report.quantities import ValueOrFunction
 from tlb.report.setting import hypervisor_name
-from tlb.report.verdicts import decided, inside
+from tlb.report.verdicts import decided
+from tlb.stats.effects import inside
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable, if_available, required
 
@@ -92,7 +93,7 @@ class Analysis(analysis.Analysis):
         )
         return found[found["n"] >= campaign.LEAST]
 
-    def control_example(self) -> dict[str, Found]:
+    def control_example(self) -> dict[str, ValueOrFunction]:
         """Return the largest working set that has a price, with its loads, by name of MethodPage."""
 
         def size() -> int:
@@ -213,7 +214,7 @@ class Analysis(analysis.Analysis):
         """Return how much was measured, by name of MethodPage."""
         return {"measurements": len(self.rows), "minutes": self.rows["wall_ns"].sum() / 6e10}
 
-    def second_run_quantities(self) -> dict[str, Found]:
+    def second_run_quantities(self) -> dict[str, ValueOrFunction]:
         """Return how far the second run lies from the first, by name of MethodPage."""
         prefixes = ("second_", "cliff_", "claims_")
         names = [name for name in MethodPage.declared if name.startswith(prefixes)]

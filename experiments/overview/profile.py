@@ -104,7 +104,7 @@ class Quantity(BaseModel):
         return Interval(self.value, low, high, self.coverage, self.modes)
 
 
-class Profile(BaseModel):
+class TranslationProfile(BaseModel):
     """data/<machine>/translation.json: a pure function of the rows beside it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -222,13 +222,13 @@ for _guests, _host in product(GUEST_PAGES, HOST_PAGES):
     _QUANTITIES.append((_name, "guests", _words, "ratio", partial(_guest, (_guests, _host))))
 
 
-def profile_of_analyses(machine: str, of: Of, rows: str = "") -> Profile:
+def profile_of_analyses(machine: str, of: Of, rows: str = "") -> TranslationProfile:
     """Return what the chapters' Analyses say of a machine. rows: the digest of what they are of."""
     found = []
     for name, part, words, unit, find in _QUANTITIES:
         value = _value(find, of)
         found.append(Quantity(name=name, part=part, words=words, unit=unit, **value))
-    return Profile(machine=machine, rows=rows, quantities=tuple(found))
+    return TranslationProfile(machine=machine, rows=rows, quantities=tuple(found))
 
 
 def _value(find: Callable[[Of], Interval], of: Of) -> dict[str, Any]:
@@ -251,26 +251,26 @@ def _value(find: Callable[[Of], Interval], of: Of) -> dict[str, Any]:
 # --- beside the rows
 
 
-def read_profile(store: Store, machine: str) -> Profile:
+def read_translation_profile(store: Store, machine: str) -> TranslationProfile:
     """Return it as it was kept. Raises Unavailable("no-data") for none, and for one of another
     version."""
     try:
-        return Profile.model_validate(store.read_document(machine, NAME))
+        return TranslationProfile.model_validate(store.read_document(machine, NAME))
     except ValidationError:
         raise Unavailable("no-data", f"{NAME}.json of {machine} is of another version") from None
 
 
-def write(store: Store, made: Profile) -> None:
+def write(store: Store, made: TranslationProfile) -> None:
     """Write it beside the rows. Raises Unavailable: disk-full, disk-read-only."""
     store.write_document(made.machine, NAME, made.model_dump(mode="json"))
 
 
-def write_profile_if_possible(store: Store, made: Profile) -> None:
+def write_profile_if_possible(store: Store, made: TranslationProfile) -> None:
     """Write it as that of the rows that are there now, if that is possible."""
     if_available(write, store, made.model_copy(update={"rows": rows_digest(store, made.machine)}))
 
 
-def is_profile_current(store: Store, known: Profile) -> bool:
+def is_profile_current(store: Store, known: TranslationProfile) -> bool:
     return known.rows == rows_digest(store, known.machine)
 
 
@@ -297,7 +297,10 @@ def refresh() -> list[str]:
         (data.root / SCHEMA).write_text(schema(), encoding="utf-8")
     for machine in data.machines():
         chapter = Chapter(PAGE, parameters.check(PAGE, {"machine": machine, "minutes": 0.0}), data)
-        made, known = profile_of_chapter(chapter), if_available(read_profile, data, machine)
+        made, known = (
+            profile_of_chapter(chapter),
+            if_available(read_translation_profile, data, machine),
+        )
         if made != known:
             write(data, made)
             anew.append(machine)
@@ -306,10 +309,10 @@ def refresh() -> list[str]:
 
 def schema() -> str:
     """Return the JSON Schema of a profile."""
-    return json.dumps(Profile.model_json_schema(), indent=1, sort_keys=True) + "\n"
+    return json.dumps(TranslationProfile.model_json_schema(), indent=1, sort_keys=True) + "\n"
 
 
-def of_run(given: Mapping[str, Any]) -> Profile:
+def of_run(given: Mapping[str, Any]) -> TranslationProfile:
     """Return the profile of the machine that a chapter was run about, by the rows that are there;
     nothing is measured. given: the run's parameters."""
     common = {name: given[name] for name in parameters.declared(PAGE) if name in given}
@@ -317,7 +320,7 @@ def of_run(given: Mapping[str, Any]) -> Profile:
     return profile_of_chapter(Chapter(PAGE, checked, Store(data_root())))
 
 
-def profile_of_chapter(chapter: Chapter) -> Profile:
+def profile_of_chapter(chapter: Chapter) -> TranslationProfile:
     """Return the profile of the machine that a chapter is about."""
     analyses = cache(partial(chapter_analysis, chapter=chapter))
     return profile_of_analyses(

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from math import inf
 
 from experiments.overview.error_rates import error_rates, lognormal_times, measured_ratio
-from tlb.report.verdicts import Band, decided, inside
+from tlb.report.claims import Band
+from tlb.report.verdicts import decided
+from tlb.stats.effects import inside
 
 TITLE = (
     "The rule of verdicts on made-up ratios (to reach: wrong 5 %; a fifth beyond the band at 5 % "

@@ -11,8 +11,8 @@ from tlb.measure.store import Store
 from tlb.report import all_machines
 from tlb.report.answers import Decision, KeptAnswer
 from tlb.report.claims import Statement, statements
+from tlb.report.discovery import table_of_contents
 from tlb.report.names import THIS_COMPUTER
-from tlb.report.parameters import table_of_contents
 from tlb.report.verdicts import WRONG_BY_CHANCE
 from tlb.system.files import ROOT
 

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from experiments.overview.scorecard import JudgedClaim, Scorecard
 from tlb.report import page
-from tlb.report.all_machines import NOT_MEASURED, predicted, verdict_cell
+from tlb.report.all_machines import NOT_MEASURED, prediction_in_words, verdict_cell
 from tlb.report.claims import Statement, source_names, statements
 from tlb.report.names import THIS_COMPUTER
 from tlb.report.render import Html, inline, join_html
@@ -106,7 +106,7 @@ def claims(card: Scorecard) -> Html:
 
 def _row(claim: JudgedClaim, card: Scorecard) -> Markup:
     cells = join_html(_CELL, [_cell(claim, name) for name in card.machines])
-    band = predicted(claim.statement)
+    band = prediction_in_words(claim.statement)
     row = '<tr data-is="{}"><td>{} <small>{}{}</small></td>{}</tr>'
     where = _source(claim.statement)
     return Markup(row).format(
@@ -149,13 +149,13 @@ def _link(statement: Statement) -> Markup:
 
 def _outputs(notebook: str) -> str:
     """Return the HTML that a committed notebook shows."""
-    outputs = (output for cell in page.cells(notebook) for output in cell.outputs)
+    outputs = (output for cell in page.notebook_cells(notebook) for output in cell.outputs)
     return "".join("".join(output.get("data", {}).get("text/html", "")) for output in outputs)
 
 
 def _title(chapter: str) -> str:
     """The heading of a chapter's page."""
-    return page.cells(chapter)[0].source.splitlines()[0].removeprefix("# ")
+    return page.notebook_cells(chapter)[0].source.splitlines()[0].removeprefix("# ")
 
 
 # --- the filter: two lists and rules of style, so that it works without a script, and without style

@@ -11,11 +11,20 @@ import numpy as np
 import pandas as pd
 
 from experiments.page_walks.grid import TABLE_TOUCH_MODES
-from experiments.page_walks.models import MemoryPeaks, memory_peaks, shares_by_accesses
+from experiments.page_walks.models import (
+    MemoryPeaks,
+    latency_peaks_beyond_caches,
+    shares_by_accesses,
+)
 from experiments.page_walks.table_chases import TableAnalysis
 from tlb.report.chapter import literature
 from tlb.stats.curves import Curve, select_rows
-from tlb.stats.hops import hop_quantile, merged_hops, smoothed_hops, with_median_clock_cost
+from tlb.stats.hops import (
+    hop_quantile,
+    pooled_hop_distribution,
+    smoothed_hops,
+    with_median_clock_cost,
+)
 from tlb.stats.intervals import Interval, median_interval, summarise
 from tlb.system.page_sizes import BASE, PAGES, ordered_page_sizes, page_size_rank, page_words
 from tlb.system.reasons import Unavailable, if_available, required
@@ -124,7 +133,10 @@ class Analysis(TableAnalysis):
     def distributions(self, pages: str) -> dict[int, pd.DataFrame]:
         """By working set: `hops.merged_hops` of all processes, in which each counts alike."""
         groups = self.walks(1, pages=pages).groupby(WORKING_SET_COLUMN)
-        return {int(rows[WORKING_SET_COLUMN].iloc[0]): merged_hops(rows) for _, rows in groups}
+        return {
+            int(rows[WORKING_SET_COLUMN].iloc[0]): pooled_hop_distribution(rows)
+            for _, rows in groups
+        }
 
     @cached_property
     def regimes(self) -> Regimes:
@@ -158,8 +170,8 @@ class Analysis(TableAnalysis):
             self.walks(1, pages=pages), f"no walk on {page_words(pages)} was timed hop by hop"
         )
         return {
-            int(of_size[WORKING_SET_COLUMN].iloc[0]): memory_peaks(
-                merged_hops(of_size),
+            int(of_size[WORKING_SET_COLUMN].iloc[0]): latency_peaks_beyond_caches(
+                pooled_hop_distribution(of_size),
                 [smoothed_hops(row) for _, row in of_size.iterrows()],
                 self.regimes.cut_ns[0],
                 self.regimes.memory_ns,

@@ -24,20 +24,12 @@ from experiments.page_walks.grid import (
 from experiments.page_walks.models import LEAST_STEP_RISE
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
-from tlb.report.verdicts import (
-    Answer,
-    Band,
-    Compares,
-    Fact,
-    claim,
-    decided,
-    inside,
-    points_of,
-    require_walk_bound,
-)
+from tlb.report.claims import Answer, Band, Compares, Fact, claim, rows_where
+from tlb.report.verdicts import decided, require_walk_bound
 from tlb.stats import curves
 from tlb.stats.curves import Curve, reason_not_counted, select_rows
-from tlb.stats.geometry_curves import Walk
+from tlb.stats.effects import inside
+from tlb.stats.geometry_curves import WalkPrice
 from tlb.stats.intervals import Interval, interval_of_rows, median_interval
 from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, page_words
 from tlb.system.prose import number_in_words
@@ -69,17 +61,17 @@ def _reach(scope: Scope) -> float:
     return max(scope.entries, default=0) * scope.base_page_bytes / VERTEX_BYTES
 
 
-hop_by_hop = points_of("graph_walk", **_HOP_BY_HOP)
-in_batches = points_of("graph_walk", **_IN_BATCHES)
-largest_hop_by_hop = points_of("graph_walk", **_HOP_BY_HOP, low=_past_half)
-largest_in_batches = points_of("graph_walk", **_IN_BATCHES, low=_past_half)
-around_the_reach = points_of(
+hop_by_hop = rows_where("graph_walk", **_HOP_BY_HOP)
+in_batches = rows_where("graph_walk", **_IN_BATCHES)
+largest_hop_by_hop = rows_where("graph_walk", **_HOP_BY_HOP, low=_past_half)
+largest_in_batches = rows_where("graph_walk", **_IN_BATCHES, low=_past_half)
+around_the_reach = rows_where(
     "graph_walk",
     **_IN_BATCHES,
     low=lambda scope: _reach(scope) / 8,
     high=lambda scope: 5.7 * _reach(scope),
 )
-on_the_plateau = points_of(
+on_the_plateau = rows_where(
     "graph_walk",
     **_HOP_BY_HOP,
     low=PLATEAU_BYTES[0] // VERTEX_BYTES,
@@ -480,7 +472,7 @@ def full_walks_hurt(a: Analysis, band: Band) -> Answer:
 # --- by the place of the lowest table
 
 
-def _in_memory(a: Analysis) -> tuple[Walk, Interval]:
+def _in_memory(a: Analysis) -> tuple[WalkPrice, Interval]:
     """The walk whose lowest table is in memory, and a load that memory answers, in ns. Raises
     Unavailable."""
     found = [walk for walk in a.surveyed_walks if walk.table_in == "memory"]

@@ -47,7 +47,7 @@ class MemoryPeaks:
         return self.peaks_ns[1] - self.peaks_ns[0] if len(self.peaks_ns) > 1 else UNKNOWN_INTERVAL
 
 
-def memory_peaks(
+def latency_peaks_beyond_caches(
     pooled: pd.DataFrame, processes: Sequence[pd.DataFrame], cached_ns: float, memory_ns: float
 ) -> MemoryPeaks:
     """Return the heaps past `cached_ns`, where the caches end. memory_ns: what one access

@@ -19,7 +19,7 @@ from experiments.page_walks.models import cached_entries
 from tlb.report import analysis
 from tlb.report.charts import INTERVAL_COLUMNS
 from tlb.stats.curves import Curve, select_rows
-from tlb.stats.geometry_curves import Walk
+from tlb.stats.geometry_curves import WalkPrice
 from tlb.stats.intervals import BY_REPEAT_COLUMN, Interval, interval_of_rows
 from tlb.system.reasons import Unavailable, if_available, required
 
@@ -150,7 +150,7 @@ class TableAnalysis(analysis.Analysis):
     # --- by the place of the lowest table
 
     @cached_property
-    def surveyed_walks(self) -> list[Walk]:
+    def surveyed_walks(self) -> list[WalkPrice]:
         """What a walk costs with the lowest tables in one cache after another, in the survey's
         unit; empty without a survey."""
         return [walk for walk in if_available(lambda: self.survey.walks) or () if walk.cost]

@@ -12,19 +12,11 @@ from tlb.machine.cpuid import Tlb
 from tlb.machine.host import data_tlbs
 from tlb.measure.grid import Scope
 from tlb.report.chapter import literature
-from tlb.report.verdicts import (
-    Answer,
-    Band,
-    Compares,
-    Fact,
-    claim,
-    counted,
-    inside,
-    points_of,
-    require_walk_bound,
-)
+from tlb.report.claims import Answer, Band, Compares, Fact, claim, counted, rows_where
+from tlb.report.verdicts import require_walk_bound
 from tlb.stats.curves import HALF_AN_OCTAVE, counter_curve, last_level_plateau, select_rows
-from tlb.stats.geometry_curves import PageTableLocation, Walk
+from tlb.stats.effects import inside
+from tlb.stats.geometry_curves import PageTableLocation, WalkPrice
 from tlb.stats.intervals import Interval
 from tlb.system.page_sizes import BASE, page_bytes
 from tlb.system.prose import list_in_words, with_thousands
@@ -59,7 +51,7 @@ def selected_chase(
     def times(factor: float) -> Callable[[Scope], float]:
         return lambda scope: max(scope.entries, default=0) * factor
 
-    return points_of(
+    return rows_where(
         "page_chase",
         **_BOTH | {"layout": layouts, "order": order},
         low=times(low * 0.7),
@@ -75,7 +67,7 @@ def selected_gather(*sizes: int, layouts: tuple[str, ...] = ("spread",)) -> Comp
         around = [round(max(scope.entries, default=0) * times) for times in HALF_TO_TWICE]
         return tuple([scope.lines(size) for size in sizes] or around)
 
-    return points_of("page_gather", pages=BASE, layout=layouts, lines=lines)
+    return rows_where("page_gather", pages=BASE, layout=layouts, lines=lines)
 
 
 def _plateau(scope: Scope) -> tuple[float, float]:
@@ -83,7 +75,7 @@ def _plateau(scope: Scope) -> tuple[float, float]:
     return last_level_plateau(min(entries), max(entries))
 
 
-gather_inside_the_last_level = points_of(
+gather_inside_the_last_level = rows_where(
     "page_gather",
     pages=BASE,
     layout="spread",
@@ -91,12 +83,12 @@ gather_inside_the_last_level = points_of(
     high=lambda scope: _plateau(scope)[1],
 )
 # The two largest sizes of the chase and its control.
-largest_chases = points_of("page_chase", **_BOTH, low=lambda scope: scope.most_lines / 4)
-chase_of_one_gib = points_of("page_chase", **_BOTH, lines=lambda scope: scope.lines(1 << 30))
-chase_of_half_a_gib = points_of(
+largest_chases = rows_where("page_chase", **_BOTH, low=lambda scope: scope.most_lines / 4)
+chase_of_one_gib = rows_where("page_chase", **_BOTH, lines=lambda scope: scope.lines(1 << 30))
+chase_of_half_a_gib = rows_where(
     "page_chase", **_BOTH, lines=lambda scope: (scope.lines(1 << 29), scope.lines(1 << 30))
 )
-chases_near_first_level = points_of(
+chases_near_first_level = rows_where(
     "page_chase", **_BOTH, high=lambda scope: 4 * min(scope.entries, default=0)
 )
 
@@ -487,7 +479,7 @@ def entries_of_the_second_level(a: Analysis, band: Band) -> Answer:
 # that nothing else misses
 
 
-def _walk(a: Analysis, place: PageTableLocation) -> Walk:
+def _walk(a: Analysis, place: PageTableLocation) -> WalkPrice:
     """Return the walks whose table fits one place by the stated sizes of the caches."""
     survey = a.survey
     found = [walk for walk in survey.walks if walk.table_in == place and walk.cost]
@@ -498,7 +490,7 @@ def _walk(a: Analysis, place: PageTableLocation) -> Walk:
     return found[0]
 
 
-def _cycles(walk: Walk) -> Interval:
+def _cycles(walk: WalkPrice) -> Interval:
     """Return what such a walk adds to a hit in the last level."""
     assert walk.cost is not None
     return walk.cost.interval * 1

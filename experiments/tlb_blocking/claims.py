@@ -26,19 +26,11 @@ from experiments.tlb_blocking.grid import (
     WIDEST_STRIDE,
     block_points,
 )
-from tlb.report.verdicts import (
-    Answer,
-    Band,
-    Compares,
-    Effect,
-    claim,
-    decided,
-    inside,
-    points_of,
-    require_unsplintered,
-)
+from tlb.report.claims import Answer, Band, Compares, claim, rows_where
+from tlb.report.verdicts import decided, require_unsplintered
 from tlb.stats import curves
 from tlb.stats.curves import Curve
+from tlb.stats.effects import Effect, inside
 from tlb.stats.intervals import Interval
 from tlb.stats.splinter import huge_page_kind
 from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, page_words
@@ -50,7 +42,7 @@ from tlb.system.units import format_size
 ALL_BUT_VANISHED = 0.30
 ABOUT_AS_MUCH = (0.75, 1.25)  # a quarter around the number, as for every number without a range
 
-_HOP_BY_HOP = points_of("graph_walk", per_hop=1)
+_HOP_BY_HOP = rows_where("graph_walk", per_hop=1)
 
 
 def _remedies_at(a: Analysis, blocks: str) -> tuple[pd.Series, pd.Series, pd.Series]:
@@ -109,7 +101,7 @@ def blocks_inside_the_reach_gain(a: Analysis) -> Answer:
     )
 
 
-@claim("prefetch-walks", points=points_of("graph_walk", mode="prefetch"))
+@claim("prefetch-walks", points=rows_where("graph_walk", mode="prefetch"))
 def prefetch_walks(a: Analysis, same: float = NO_DIFFERENCE_WITHIN) -> Answer:
     base = a.best_ahead(BASE)
     gain, most = Interval.of(base, "gain"), a.most_from_hits * (1 + same)
@@ -129,7 +121,7 @@ def prefetch_walks(a: Analysis, same: float = NO_DIFFERENCE_WITHIN) -> Answer:
     return helps if decided(helps) is False and is_gain else Undecided("ambiguous"), told
 
 
-@claim("prefetch-helps-a-chase", points=points_of("graph_walk", mode="prefetch"))
+@claim("prefetch-helps-a-chase", points=rows_where("graph_walk", mode="prefetch"))
 def prefetching_helps(a: Analysis, band: Band) -> Answer:
     base = a.best_ahead(BASE)
     gain = Interval.of(base, "gain")
@@ -178,7 +170,7 @@ PUBLISHED_STRIDES = (8, LINE_BYTES, NARROW_STRIDE, PAGE_STRIDE, TWO_PAGE_STRIDE)
 def _plain(*strides: int, pages: tuple[str, ...] = (BASE,)) -> Compares:
     """The published loop at these strides."""
 
-    return points_of("stride_sum", mode="plain", pages=pages, step_bytes=strides)
+    return rows_where("stride_sum", mode="plain", pages=pages, step_bytes=strides)
 
 
 BOTH = (BASE, "thp", "2m")

@@ -15,7 +15,7 @@ from experiments.virtualization.grid import (
     NUMA_PLACEMENTS,
     STEPPED_PAGE_PAIRS,
 )
-from tlb.measure.namespaces import NAMESPACES_MODE
+from tlb.measure.namespaces import FRESH_NAMESPACES_MODE
 from tlb.report import analysis
 from tlb.stats import splinter
 from tlb.stats.curves import Curve, select_rows
@@ -193,7 +193,7 @@ class Analysis(analysis.Analysis):
         """Return spread minus packed within PAST, a row a mapping, a column a number of lines."""
         low, high = (times * self.two_levels()[1] for times in PAST_STLB_RANGE)
         rows = self.rows(*chase)
-        rows = rows[rows["lines"].between(low, min(high, splinter.MOST_LINES))]
+        rows = rows[rows["lines"].between(low, min(high, splinter.MAX_LINES))]
         times = rows.pivot_table(
             index=["repeat", "lines"], columns="layout", values="ns_per_access"
         )
@@ -267,7 +267,7 @@ class Analysis(analysis.Analysis):
                 values="ns_per_access",
                 aggfunc="median",
             )
-            for rows in (self.process_rows(mode) for mode in ("", NAMESPACES_MODE))
+            for rows in (self.process_rows(mode) for mode in ("", FRESH_NAMESPACES_MODE))
         )
         pairs = (inside / plain).dropna(axis="columns", how="all").dropna()
         return median_interval(

@@ -14,9 +14,11 @@ from experiments.virtualization.analysis import (
 )
 from experiments.virtualization.grid import GUEST_PAGES, MAX_QUICK_GUEST_BYTES, coarse_lines
 from tlb.measure.grid import Scope
-from tlb.measure.namespaces import NAMESPACES_MODE as NAMESPACES
+from tlb.measure.namespaces import FRESH_NAMESPACES_MODE as NAMESPACES
 from tlb.measure.record import Point
-from tlb.report.verdicts import Answer, Band, Fact, Truth, claim, inside, points_of
+from tlb.report.claims import Answer, Band, Fact, claim, rows_where
+from tlb.report.verdicts import MeasuredAnswer
+from tlb.stats.effects import inside
 from tlb.stats.intervals import Interval
 from tlb.system.page_sizes import BASE, MAPPED_PAGE_SIZES, mapped_page_size
 from tlb.system.reasons import Unavailable, required
@@ -54,7 +56,7 @@ def cold_references(guest: str, host: str, levels: int = 4, host_levels: int = 4
 # --- measured
 
 
-def _on(guests: Analysis, a: Analysis, truth: Truth, sentence: str) -> Answer:
+def _on(guests: Analysis, a: Analysis, truth: MeasuredAnswer, sentence: str) -> Answer:
     """Return the answer, and say so if its rows are the reference machine's."""
     return truth, sentence if guests is a else f"On the reference machine. {sentence}"
 
@@ -117,7 +119,7 @@ def _past(times: float) -> Callable[[Scope], float]:
 
 @claim(
     "only-huge-on-huge-helps",
-    points=points_of(
+    points=rows_where(
         GUEST_KERNEL,
         mode=("4k", "2m"),
         pages=(BASE, "thp"),
@@ -144,7 +146,7 @@ def only_huge_on_huge_helps(a: Analysis, band: Band) -> Answer:
 
 @claim(
     "containers-add-nothing",
-    points=points_of(PROCESS_KERNEL, pages=BASE, lines=lambda scope: tuple(coarse_lines(scope))),
+    points=rows_where(PROCESS_KERNEL, pages=BASE, lines=lambda scope: tuple(coarse_lines(scope))),
 )
 def containers_add_nothing(a: Analysis, band: Band) -> Answer:
     ratio = a.container_ratio  # of this machine, also where the guests are another's

@@ -4,7 +4,7 @@ outside."""
 from __future__ import annotations
 
 from tlb.measure.grid import DENSE_BELOW_BYTES, SMALLEST_LINES, Scope, octaves
-from tlb.measure.namespaces import NAMESPACES_MODE
+from tlb.measure.namespaces import FRESH_NAMESPACES_MODE
 from tlb.measure.record import Point
 from tlb.system.page_sizes import MAPPED_PAGE_SIZES as GUEST_PAGES
 
@@ -28,7 +28,7 @@ def points(scope: Scope) -> list[Point]:
     """Return all chases: on pairs of page sizes, where the TLB's levels show, in fresh namespaces, on
     near and far memory, and in a guest whose page table has five levels."""
     sizes = coarse_lines(scope)
-    wanted = [("page_chase", "4k", NAMESPACES_MODE, sizes)]
+    wanted = [("page_chase", "4k", FRESH_NAMESPACES_MODE, sizes)]
     nodes = [min(sizes[-1], scope.lines(NUMA_BYTES))]
     wanted += [("numa_chase", "4k", mode, nodes) for mode in NUMA_PLACEMENTS]
     others = _chases(scope, wanted)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from statistics import median
 
 from experiments.your_program.analysis import NO_GAIN, Analysis
-from tlb.report.verdicts import Answer, Band, claim, counted, inside
+from tlb.report.claims import Answer, Band, claim, counted
+from tlb.stats.effects import inside
 from tlb.system.prose import count_in_words, number_in_words
 from tlb.system.reasons import Unavailable, required
 from tlb.system.units import format_size

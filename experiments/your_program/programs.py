@@ -22,15 +22,15 @@ from tlb.measure.measuring_setup import usable_bytes
 from tlb.measure.record import Count, PositiveCount
 from tlb.measure.toolchains import (
     Toolchain,
-    build_once,
+    arguments_with_folder,
+    cached_build,
     clean_environment,
     run_tool,
-    words_in_folder,
 )
 from tlb.programs.levers import lever
 from tlb.programs.runs import RunConditions, ServerDriver
 from tlb.programs.trial import Trial, TrialAim, Verdict, run_trial
-from tlb.programs.trial_report import summary_of_side
+from tlb.programs.trial_report import runs_summary
 from tlb.stats.intervals import Interval
 from tlb.stats.pairs import LEAST_PAIRS
 from tlb.system import procfs
@@ -187,7 +187,7 @@ def summary(name: str, version: str, trial: Trial) -> ProgramResult:
 
 
 def _side(trial: Trial, on: bool) -> Side:
-    found = summary_of_side(trial, on)
+    found = runs_summary(trial, on)
     if found.peak is None:
         raise Unavailable("program-short", "it ended before a look")
     return Side(
@@ -208,10 +208,14 @@ def ready(case: ProgramCase) -> tuple[str, list[str], list[str]]:
     else:
         said = run_tool(tool, tool.version, 60).partition(" sha=")[0]  # Redis adds its build
         version = procfs.label(said) or case.title
-        folder = build_once(
+        folder = cached_build(
             "program-inputs", [inspect.getsource(cases).encode()], cases.write_inputs
         )
-    return version, words_in_folder(tool.run, folder), words_in_folder(case.driver, folder)
+    return (
+        version,
+        arguments_with_folder(tool.run, folder),
+        arguments_with_folder(case.driver, folder),
+    )
 
 
 def compiled(tool: Toolchain) -> tuple[str, Path]:
@@ -225,7 +229,7 @@ def profile(room_bytes: int) -> SampledProfile:
     kernel-garbage, kernel-hung, no-toolchain."""
     if room_bytes < PROFILE_BYTES:
         raise Unavailable("memory-short", f"the chase is over {format_size(PROFILE_BYTES)}")
-    command, limit_s = words_in_folder(PROFILE.run, compiled(PROFILE)[1]), PROFILE_LIMIT_S
+    command, limit_s = arguments_with_folder(PROFILE.run, compiled(PROFILE)[1]), PROFILE_LIMIT_S
     try:
         done = subprocess.run(
             command, capture_output=True, timeout=limit_s, env=clean_environment()

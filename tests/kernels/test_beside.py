@@ -21,7 +21,7 @@ from support.kernels import (
 )
 
 from experiments.flushes.grid import NEW_PROCESS_ROUNDS
-from tlb.measure.record import KernelReport, Point
+from tlb.measure.record import KernelOutput, Point
 
 CPUS = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
 PAGE = os.sysconf("SC_PAGESIZE")
@@ -30,14 +30,14 @@ two_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="one CPU")
 pytestmark = [pytest.mark.measures, pytest.mark.measuring, needs_c]
 
 
-def report_of(done: subprocess.CompletedProcess[str]) -> KernelReport:
+def report_of(done: subprocess.CompletedProcess[str]) -> KernelOutput:
     if done.returncode == 3 and reason_of(done)[0] in ("no-populate", "no-collapse"):
         pytest.skip(f"this kernel: {reason_of(done)[0]}")
     assert (done.returncode, done.stderr) == (0, "")
-    return KernelReport.model_validate_json(done.stdout)
+    return KernelOutput.model_validate_json(done.stdout)
 
 
-def run(kernel: str, *given: object) -> KernelReport:
+def run(kernel: str, *given: object) -> KernelOutput:
     return report_of(run_c(kernel, ["--region-ms", "1", "--seed", "7", *map(str, given)]))
 
 

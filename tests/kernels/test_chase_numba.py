@@ -13,7 +13,7 @@ from support.common import ROOT
 from support.kernels import checksum, needs_c, needs_thp, visits
 
 from tlb.measure import build
-from tlb.measure.record import Engine, KernelReport
+from tlb.measure.record import Engine, KernelOutput
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 SHARED = 5000 * 4096
@@ -58,7 +58,7 @@ def test_numba_visits_what_c_visits_in_the_same_memory(pages):
     for one, other in zip(c[1:-1], numba[1:-1], strict=True):
         assert {name: one[name] for name in SAME} == {name: other[name] for name in SAME}
         fields = {name: value for name, value in other.items() if name not in ("id", "proved")}
-        assert KernelReport.model_validate_json(json.dumps(fields)).engine == "numba"
+        assert KernelOutput.model_validate_json(json.dumps(fields)).engine == "numba"
 
 
 def test_a_point_that_numba_cannot_measure_has_its_reason_and_the_next_one_is_measured():

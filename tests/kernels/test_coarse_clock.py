@@ -10,7 +10,7 @@ from support.common import ROOT
 from support.kernels import changed, needs_c, reason_of, run_program
 
 from tlb.measure import build
-from tlb.measure.record import KernelReport
+from tlb.measure.record import KernelOutput
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring, pytest.mark.slow, needs_c]
 
@@ -63,7 +63,7 @@ def test_small_points_are_records_by_a_coarse_clock(step_ns, case):
     if done.returncode == 3 and reason_of(done)[0] == "no-populate":
         pytest.skip(reason_of(done)[1])
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    assert min(KernelReport.model_validate_json(done.stdout).batch_ns_per_access) > 0
+    assert min(KernelOutput.model_validate_json(done.stdout).batch_ns_per_access) > 0
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_the_time_of_small_points_is_right_by_any_clock(kernel, step_ns, tmp_pat
     program = clocked_by_work(kernel, step_ns, tmp_path)
     for lines in (16, 17, 23, 32, 64, 512):
         done = run_program(program, ["--lines", str(lines), "--region-ms", "2"])
-        report = KernelReport.model_validate_json(done.stdout)
+        report = KernelOutput.model_validate_json(done.stdout)
         assert report.ns_per_access == pytest.approx(HOP_NS, rel=0.01)
         assert report.batch_ns_per_access == pytest.approx([HOP_NS] * 16, rel=0.02)
         assert report.elapsed_ns == pytest.approx(2e6, rel=0.1)
@@ -129,7 +129,7 @@ TOUCH_ALL = "write_pages(char *base, uint64_t stride, const uint32_t *order, uin
 
 def stamped_by_work(
     kernel: str, step_ns: int, work: dict[str, str], folder: Path, *given: str
-) -> KernelReport:
+) -> KernelOutput:
     """The report of a kernel whose clock and counter tell whole steps; work: what takes time."""
     reading = f"    passed_ns += {READING_NS};\n"
     changes = {
@@ -140,7 +140,7 @@ def stamped_by_work(
     program = changed(kernel, changes | work, folder)
     done = run_program(program, ["--lines", "64", "--region-ms", "2", *given])
     assert (done.returncode, done.stderr) == (0, "")
-    return KernelReport.model_validate_json(done.stdout)
+    return KernelOutput.model_validate_json(done.stdout)
 
 
 @pytest.mark.parametrize("step_ns", [1, *STEPS_NS])

@@ -4,7 +4,7 @@ writable and executable at once."""
 import pytest
 from support.kernels import changed, checksum, draws, needs_c, run_c, run_program, shuffled
 
-from tlb.measure.record import KernelReport
+from tlb.measure.record import KernelOutput
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
@@ -36,7 +36,7 @@ def test_it_jumps_where_a_second_loop_says(way, lines):
     for layout in ("spread", "packed", "alias") if "listed" in way else ("spread", "packed"):
         done = run_c("code_chase", given(lines, *way, "--layout", layout))
         assert (done.returncode, done.stderr) == (0, "")
-        report = KernelReport.model_validate_json(done.stdout)
+        report = KernelOutput.model_validate_json(done.stdout)
         assert (
             report.checksum == checksum(order := WAYS[way](lines))
             and report.accesses % len(order) == 0 < report.ns_per_access
@@ -45,7 +45,7 @@ def test_it_jumps_where_a_second_loop_says(way, lines):
 
 @needs_c
 def test_a_long_list_is_gone_through_in_parts_after_the_caches_are_warm():
-    report = KernelReport.model_validate_json(
+    report = KernelOutput.model_validate_json(
         run_c("code_chase", given(1 << 18, "--order", "random", "--layout", "packed")).stdout
     )
     assert report.accesses >= 1 << 17 and dict(report.also)["warm_hops"] >= 1
@@ -61,7 +61,7 @@ def test_of_every_group_of_lines_one_is_hot(every):
     lines = (1 << 12) // every
     drawn = draws(7, [lines] * max(4 * lines, 1 << 16))
     places = [n * every + (n * 0x9E3779B97F4A7C15 % 2**64 >> 32) % every for n in drawn]
-    assert KernelReport.model_validate_json(done.stdout).checksum == checksum(places)
+    assert KernelOutput.model_validate_json(done.stdout).checksum == checksum(places)
     groups = [place // every for place in set(places)]
     assert len(set(groups)) == len(groups) and max(places) < 1 << 12
 

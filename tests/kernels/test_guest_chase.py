@@ -11,7 +11,7 @@ from support.kernels import checksum, measured, needs_c, on_x86, visits
 from support.stand_ins import PAGE
 
 from tlb.measure import build
-from tlb.measure.catalogue import SIDE_BYTES_PER_LINE
+from tlb.measure.catalogue import BOOKKEEPING_BYTES_PER_LINE
 from tlb.measure.kernels import arena_bytes
 from tlb.measure.plan import seed_of
 from tlb.measure.record import Record
@@ -44,7 +44,9 @@ def test_a_guest_visits_every_line_in_the_order_of_page_chase(kvm, mode, levels,
     assert record.checksum == checksum(visits("page_chase", "cycle", lines, seed_of(point, 0)))
     assert record.working_set_bytes == lines * (64 if layout == "packed" else 4096)
     assert (
-        record.arena_bytes <= arena_bytes(point) <= record.arena_bytes + lines * SIDE_BYTES_PER_LINE
+        record.arena_bytes
+        <= arena_bytes(point)
+        <= record.arena_bytes + lines * BOOKKEEPING_BYTES_PER_LINE
     )
     # One more where a border of 512 GiB lies between the program and the lines.
     assert (

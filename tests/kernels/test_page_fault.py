@@ -24,7 +24,7 @@ from support.kernels import (
 )
 
 from tlb.measure import build
-from tlb.measure.record import KernelReport
+from tlb.measure.record import KernelOutput
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
@@ -41,7 +41,7 @@ def order(lines: int, kind: str) -> list[int]:
     return shuffled(lines, 7, itself=True) if kind == "cycle" else [*range(lines)]
 
 
-def measured(kernel: str, arguments: list[str], **how: object) -> KernelReport:
+def measured(kernel: str, arguments: list[str], **how: object) -> KernelOutput:
     """The report; skips where Linux lacks what the mode needs.
 
     Mapping 16 pages of a file takes two thirds as long as touching them, which is one fault. On a
@@ -55,7 +55,7 @@ def measured(kernel: str, arguments: list[str], **how: object) -> KernelReport:
     if done.returncode == 3 and reason_of(done)[0] in ("no-populate", "no-memory-group"):
         pytest.skip(reason_of(done)[1])
     assert (done.returncode, done.stderr) == (0, "")
-    return KernelReport.model_validate_json(done.stdout)
+    return KernelOutput.model_validate_json(done.stdout)
 
 
 # --- page_fault

@@ -20,7 +20,7 @@ from support.kernels import (
 )
 
 from tlb.measure import build
-from tlb.measure.record import KernelReport
+from tlb.measure.record import KernelOutput
 
 pytestmark = [pytest.mark.measures, pytest.mark.slow, needs_c]
 MAPPED = 10 << 20
@@ -79,7 +79,7 @@ def answers(
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def alone(line: str, pages: str) -> KernelReport:
+def alone(line: str, pages: str) -> KernelOutput:
     """The same point by the kernel's own program."""
     kernel, mode, *values = line.split()
     names = ("layout", "order", "lines", "stride-pages", "seed", "region-ms")
@@ -88,11 +88,11 @@ def alone(line: str, pages: str) -> KernelReport:
         words += [f"--{name}", value]
     done = run_c(kernel, [*words, *values[len(names) :]])
     assert (done.returncode, done.stderr) == (0, "")
-    return KernelReport.model_validate_json(done.stdout)
+    return KernelOutput.model_validate_json(done.stdout)
 
 
-def report_of(answer: dict[str, Any]) -> KernelReport:
-    return KernelReport.model_validate(
+def report_of(answer: dict[str, Any]) -> KernelOutput:
+    return KernelOutput.model_validate(
         {name: value for name, value in answer.items() if name not in ("id", "proved")}
     )
 

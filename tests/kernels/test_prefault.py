@@ -18,7 +18,7 @@ from support.kernels import (
 )
 
 from tlb.measure import build
-from tlb.measure.record import KernelReport
+from tlb.measure.record import KernelOutput
 
 MODES = ("touch", "populate", "memset")
 CPUS = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
@@ -37,11 +37,11 @@ def words(mode: str, pages: int) -> list[int]:
     ]
 
 
-def made_ready(done: subprocess.CompletedProcess[str]) -> KernelReport:
+def made_ready(done: subprocess.CompletedProcess[str]) -> KernelOutput:
     if done.returncode == 3 and reason_of(done)[0] == "no-populate":
         pytest.skip("this kernel has no MADV_POPULATE_WRITE")
     assert (done.returncode, done.stderr) == (0, "")
-    return KernelReport.model_validate_json(done.stdout)
+    return KernelOutput.model_validate_json(done.stdout)
 
 
 @pytest.mark.parametrize(("mode", "threads"), [("touch", 2), ("populate", 1), ("memset", 2)])

@@ -11,7 +11,7 @@ from support.kernels import checksum, run_c, splitmix64
 from support.radix_partition import functions
 
 from tlb.measure import kernels
-from tlb.measure.record import KernelReport
+from tlb.measure.record import KernelOutput
 
 MODES = {"naive": [], "partitioned": ["--bits", "5"], "partition": ["--bits", "5"]}
 GOLDEN = 0x9E3779B97F4A7C15
@@ -139,11 +139,11 @@ def asked(mode: str, tuples: int, *more: str, pages: str = "4k") -> list[str]:
     ]
 
 
-def report_of(given: list[str]) -> KernelReport:
+def report_of(given: list[str]) -> KernelOutput:
     """An answer that was wrong in any round would be kernel-garbage."""
     done = run_c("radix_partition", given)
     assert (done.returncode, done.stderr) == (0, "")
-    return KernelReport.model_validate_json(done.stdout)
+    return KernelOutput.model_validate_json(done.stdout)
 
 
 def expected(tuples: int, seed: int = 7) -> str:

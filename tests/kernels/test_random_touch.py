@@ -9,7 +9,7 @@ import pytest
 from support.kernels import checksum, compiled, disassembled, needs_c, run_c
 
 from tlb.measure import build
-from tlb.measure.record import KernelReport
+from tlb.measure.record import KernelOutput
 
 DRAWS = 2**20  # in a round of random_touch
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
@@ -85,7 +85,7 @@ def test_c_reads_what_the_oracle_draws(size, spare):
             [*given, "--lines", str(-(-size // 64)), "--seed", "7", "--region-ms", "1"],
         )
         assert (done.returncode, done.stderr) == (0, "")
-        reports.append(KernelReport.model_validate_json(done.stdout))
+        reports.append(KernelOutput.model_validate_json(done.stdout))
     report = reports[0]
     assert (report.layout, report.order, report.options) == (
         "packed",

@@ -4,7 +4,7 @@ that they hold."""
 import pytest
 from support.kernels import checksum, needs_c, run_c, shuffled
 
-from tlb.measure.record import KernelReport
+from tlb.measure.record import KernelOutput
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
@@ -45,7 +45,7 @@ JOBS = [
 
 def agrees(status: int, out: str, err: str, order: list[int]) -> None:
     assert (status, err) == (0, "")
-    report = KernelReport.model_validate_json(out)
+    report = KernelOutput.model_validate_json(out)
     assert report.checksum == checksum(order)
     assert (
         report.accesses % (len(order) * len(report.batch_ns_per_access)) == 0

@@ -7,7 +7,7 @@ import pytest
 from support.kernels import checksum, needs_c, reason_of, run_c, splitmix64
 
 from tlb.machine.host import base_page_bytes
-from tlb.measure.record import KernelReport
+from tlb.measure.record import KernelOutput
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
@@ -73,7 +73,7 @@ def test_it_visits_what_a_second_loop_places_through_as_many_tables(shape, mode)
     done = run_c("table_chase", given(*shape, mode=mode))
     assert (done.returncode, done.stderr) == (0, "")
     report, numbers = (
-        KernelReport.model_validate_json(done.stdout),
+        KernelOutput.model_validate_json(done.stdout),
         placed(*shape, page=base_page_bytes(), is_even=mode == "even"),
     )
     assert report.checksum == checksum(numbers) and len(set(numbers)) == shape[0]
@@ -86,7 +86,7 @@ def test_it_visits_what_a_second_loop_places_through_as_many_tables(shape, mode)
 def test_drawn_visits_are_those_of_a_second_loop(hot):
     done = run_c("table_chase", [*given(256, 32, 1, 1), "--order", "random", "--hot", str(hot)])
     report, numbers = (
-        KernelReport.model_validate_json(done.stdout),
+        KernelOutput.model_validate_json(done.stdout),
         placed(256, 32, 1, 1, page=base_page_bytes(), is_even=False, hot=hot),
     )
     assert report.checksum == checksum(numbers) and report.accesses % len(numbers) == 0

@@ -70,7 +70,7 @@ def test_a_session_times_the_machine_code_that_its_kernels_own_program_times(ker
 
 def test_a_mode_that_the_runner_plays_has_no_session():
     assert not build.has_session(
-        Point(kernel="page_chase", lines=64, mode=namespaces.NAMESPACES_MODE)
+        Point(kernel="page_chase", lines=64, mode=namespaces.FRESH_NAMESPACES_MODE)
     )
 
 

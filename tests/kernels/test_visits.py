@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.common import needs_c
 from support.kernels import arguments, checksum, run_c, shuffled, visits
 
-from tlb.measure.record import KernelReport
+from tlb.measure.record import KernelOutput
 
 pytestmark = [pytest.mark.measures, pytest.mark.slow]
 SIZES = (1, 17, 64, 1000)  # around a line of 64, a block of 64 pages, and the unrolled loop's 16
@@ -24,10 +24,10 @@ CASES = [
 ]
 
 
-def reported(kernel: str, given: list[str]) -> KernelReport:
+def reported(kernel: str, given: list[str]) -> KernelOutput:
     done = run_c(kernel, given)
     assert (done.returncode, done.stderr) == (0, ""), given
-    return KernelReport.model_validate_json(done.stdout)
+    return KernelOutput.model_validate_json(done.stdout)
 
 
 @given(st.integers(1, 3000), st.integers(0, 2**63 - 1))

@@ -123,7 +123,9 @@ def test_a_task_is_read_and_named_where_it_is_active(tmp_path, files, task, word
         [advice.topic for advice in doctor.advice(found) if advice.topic in found.background]
         == [task]
     ) is is_active
-    assert (task, found.background[task]) in doctor.describe(found) or task == background.NUMA
+    assert (task, found.background[task]) in doctor.host_description(
+        found
+    ) or task == background.NUMA
     assert "alma" not in found.model_dump_json() and "sda2" not in found.model_dump_json()
 
 

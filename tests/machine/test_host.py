@@ -285,7 +285,7 @@ def test_no_name_of_host_user_or_installation_leaves_the_computer(tmp_path):
     shown = (
         found.model_dump_json()
         + host.machine_id(found)
-        + repr(doctor.describe(found) + doctor.advice(found))
+        + repr(doctor.host_description(found) + doctor.advice(found))
     )
     for secret in ("secret-host", "alice", "0123456789abcdef", str(tmp_path)):
         assert secret not in shown

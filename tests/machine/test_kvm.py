@@ -45,7 +45,7 @@ def planted(
 def test_kvms_module_says_what_translates(tmp_path, module, parameter, value, flags, expected):
     found = kvm.look(planted(tmp_path, module, parameter, value), flags)
     assert (found.module, found.tables, found.device) == (*expected, True)
-    assert kvm.describe(found).strip() == kvm.describe(found) != ""
+    assert kvm.kvm_in_words(found).strip() == kvm.kvm_in_words(found) != ""
 
 
 def test_kvm_is_no_part_of_a_machines_id_and_of_its_state_only_where_guests_are_slower_for_it():
@@ -60,5 +60,5 @@ def test_kvm_is_no_part_of_a_machines_id_and_of_its_state_only_where_guests_are_
         assert machine_id(stated(other)) == machine_id(with_it) and state_digest(
             stated(other)
         ) != state_digest(with_it)
-    assert "kvm_amd with NPT" in dict(doctor.describe(with_it)).values()
-    assert not any("kvm_amd" in value for value in dict(doctor.describe(without)).values())
+    assert "kvm_amd with NPT" in dict(doctor.host_description(with_it)).values()
+    assert not any("kvm_amd" in value for value in dict(doctor.host_description(without)).values())

@@ -11,7 +11,7 @@ from tlb.measure import build, campaign, kernels, progress
 from tlb.measure.campaign import Outcome
 from tlb.measure.progress import Progress
 from tlb.measure.record import Point
-from tlb.measure.store import LACKING_POINTS_DOCUMENT, Store
+from tlb.measure.store import UNMEASURED_POINTS_DOCUMENT, Store
 from tlb.system.reasons import Unavailable
 
 POINTS = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in range(64, 84)]
@@ -122,7 +122,10 @@ def test_what_was_lacking_is_known_to_a_run_that_may_not_measure_and_tried_again
     assert campaign.run(of_another_state, GRIDS, 1, seconds=0, quiet=True).lacking == {}
     processes.trouble = lambda point, repeat: None
     assert (go(processes, store).measured, go(processes, store, seconds=0).lacking) == (5, {})
-    assert store.read_document(MACHINE, LACKING_POINTS_DOCUMENT) == {"state": STATE, "points": []}
+    assert store.read_document(MACHINE, UNMEASURED_POINTS_DOCUMENT) == {
+        "state": STATE,
+        "points": [],
+    }
 
 
 def test_a_switch_of_a_setting_ends_the_campaign_and_no_row_is_of_two_states(processes, store):

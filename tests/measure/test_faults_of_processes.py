@@ -16,7 +16,7 @@ from support.stand_ins import in_a_child
 
 from tlb.measure import campaign, plan
 from tlb.measure.record import Point
-from tlb.measure.store import LACKING_POINTS_DOCUMENT
+from tlb.measure.store import UNMEASURED_POINTS_DOCUMENT
 from tlb.system.reasons import Unavailable
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
@@ -67,7 +67,7 @@ def test_a_cpu_that_is_taken_away_in_the_middle_ends_the_campaign_and_is_no_lack
     )  # a noisy one is tried again
     assert_whole(store, 20)
     with pytest.raises(Unavailable):
-        store.read_document(MACHINE, LACKING_POINTS_DOCUMENT)
+        store.read_document(MACHINE, UNMEASURED_POINTS_DOCUMENT)
 
 
 # --- Ctrl-C, SIGTERM and kill -9 of the runner (test_experiment.py, test_cli.py, test_kernels.py)

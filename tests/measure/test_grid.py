@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tlb.measure.grid import Profile, Scope, octaves
+from tlb.measure.grid import MeasuringProfile, Scope, octaves
 from tlb.measure.record import Point
 
 MIB = 2**20
-PROFILE = Profile(
+PROFILE = MeasuringProfile(
     max_working_set=2**30, repeats=3, shape_repeats=3, region_ms=7, points_per_octave=2
 )
 

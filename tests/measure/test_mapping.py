@@ -17,7 +17,7 @@ from tlb.measure import build, kernels, mapping
 from tlb.measure import plan as plans
 from tlb.measure.mapping import measured
 from tlb.measure.plan import MeasuringConditions
-from tlb.measure.record import KernelReport, Point, Record
+from tlb.measure.record import KernelOutput, Point, Record
 from tlb.system.reasons import Unavailable
 
 SETTING = MeasuringConditions(STATE, GIB)
@@ -28,7 +28,7 @@ SMALL = [
 LARGE = [
     Point(kernel="page_chase", lines=lines, region_ms=1) for lines in (1 << 13, 1 << 14, 1 << 15)
 ]  # 32, 64 and 128 MiB
-REPORT = make_record().model_dump(include=set(KernelReport.model_fields))
+REPORT = make_record().model_dump(include=set(KernelOutput.model_fields))
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ from support.common import make_record, software_plan
 from tlb.measure import plan as plans
 from tlb.measure import session
 from tlb.measure.kernels import arena_bytes
-from tlb.measure.record import KernelReport, Point, Record
+from tlb.measure.record import KernelOutput, Point, Record
 from tlb.system.reasons import Unavailable
 
 STATE = "00112233aabb"
 POINT = Point(kernel="page_chase", lines=4096, region_ms=60)
-REPORT = make_record().model_dump(include=set(KernelReport.model_fields))
+REPORT = make_record().model_dump(include=set(KernelOutput.model_fields))
 
 
 def answer(report: dict[str, object]) -> str:

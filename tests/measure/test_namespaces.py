@@ -19,13 +19,13 @@ from support.kernels import why_not as why_not_point
 
 from tlb.measure import build, namespaces, perf
 from tlb.measure.events import Event
-from tlb.measure.record import KernelReport, Point, Record
+from tlb.measure.record import KernelOutput, Point, Record
 
 WALK = Event("walk", "cpu/event=0x45,umask=0xf0/u")
 STATE = "00112233aabb"
 PLAIN = Point(kernel="page_chase", lines=300, region_ms=1)
-INSIDE = PLAIN.model_copy(update={"mode": namespaces.NAMESPACES_MODE})
-REPORT = make_record(lines=300).model_dump(include=set(KernelReport.model_fields))
+INSIDE = PLAIN.model_copy(update={"mode": namespaces.FRESH_NAMESPACES_MODE})
+REPORT = make_record(lines=300).model_dump(include=set(KernelOutput.model_fields))
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has namespaces")
 
 

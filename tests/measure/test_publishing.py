@@ -6,7 +6,7 @@ from support.common import make_record
 
 from tlb.measure.publishing import publish
 from tlb.measure.record import Quantity, Record
-from tlb.measure.store import LACKING_POINTS_DOCUMENT, PUBLISHED_ROWS, Store, write_published
+from tlb.measure.store import PUBLISHED_ROWS, UNMEASURED_POINTS_DOCUMENT, Store, write_published
 
 OTHER = "hugepages"
 
@@ -26,7 +26,7 @@ def test_after_one_chapters_run_publishing_keeps_the_rows_and_documents_of_all_o
     before = published(store)
     new = [make_record(kernel="table_chase", repeat=repeat) for repeat in range(2)]
     put(store.own, MACHINE, "page_walks", *new)
-    store.own.write_document(MACHINE, LACKING_POINTS_DOCUMENT, {"points": []})
+    store.own.write_document(MACHINE, UNMEASURED_POINTS_DOCUMENT, {"points": []})
     (store.root / f".{MACHINE}.new-x").mkdir()  # what a kill -9 left
     mine = store.own.records(MACHINE)
     for _ in range(2):  # again, it is the same
@@ -37,7 +37,7 @@ def test_after_one_chapters_run_publishing_keeps_the_rows_and_documents_of_all_o
         ]
         assert {*tree(store.root / MACHINE)} == {PUBLISHED_ROWS, "documents/jmh.json"}
     assert store.own.records(MACHINE) == mine
-    assert store.own.read_document(MACHINE, LACKING_POINTS_DOCUMENT) == {"points": []}
+    assert store.own.read_document(MACHINE, UNMEASURED_POINTS_DOCUMENT) == {"points": []}
     assert sorted(path.name for path in store.root.iterdir()) == ["own", MACHINE]
 
 

@@ -6,9 +6,8 @@ from support.geometry import CACHES, SHARP
 
 from tlb.measure import survey
 from tlb.measure.record import Point
-from tlb.report.verdicts import LEAST_COVERAGE
 from tlb.stats import geometry_curves
-from tlb.stats.intervals import median_interval
+from tlb.stats.intervals import LEAST_COVERAGE, median_interval
 from tlb.system.reasons import Unavailable
 
 

@@ -11,7 +11,7 @@ from support.books import BOOKS, Page
 from support.common import About
 from support.rendered import CHAPTER_NAMES
 
-from tlb.report.page import cells
+from tlb.report.page import notebook_cells
 
 pytestmark = pytest.mark.slow
 
@@ -78,7 +78,7 @@ def test_each_figure_is_there_where_nothing_was_measured(page):
     """As committed: show_chart dims the reference's."""
     page.rows, page.documents, page.frame = {}, {}, page.frame[:0]
     shown = dict(page.execute().said)
-    sources = "\n".join(cell.source for cell in cells(page.name))
+    sources = "\n".join(cell.source for cell in notebook_cells(page.name))
     drawn = re.findall(r"^show_chart\(\s*(?:\w+\.)?(\w+)", sources, re.M)
     assert drawn and {*drawn} <= {*shown}
 

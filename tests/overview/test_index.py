@@ -15,7 +15,7 @@ from experiments import hugepages, stlb_cliff
 from experiments.overview import CHAPTERS, chapter_name, index, working_set
 from tlb.machine.host import Host
 from tlb.measure.record import Point
-from tlb.report.parameters import table_of_contents
+from tlb.report.discovery import table_of_contents
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable
 

@@ -13,7 +13,7 @@ from support.synthetic import HOLE, Stated
 
 from experiments.overview import machines, machines_figure, machines_tables, profile
 from experiments.overview.machines import Analysis
-from experiments.overview.profile import Profile, Quantity
+from experiments.overview.profile import Quantity, TranslationProfile
 from tlb.measure import build
 from tlb.measure.store import Store
 from tlb.report.chapter import Chapter
@@ -59,7 +59,7 @@ def add(
         quantity(each, factor and factor * (place + 1)) for place, each in enumerate(NAMES)
     ]
     every = (*quantities, *(entries(found) if factor else ()))
-    profile.write_profile_if_possible(store, Profile(machine=name, quantities=every))
+    profile.write_profile_if_possible(store, TranslationProfile(machine=name, quantities=every))
 
 
 def page(store: Store, machine: str = "reference") -> Analysis:
@@ -119,7 +119,7 @@ def test_this_computer_stands_first_with_rows_of_its_own(store, monkeypatch):
     assert table.select_one("a")["href"] == "scorecard.html#verdicts-this"
     assert own.machine not in table.text  # which copies of its disk image may have as well
     store.own.write_document(own.machine, "flags", {})  # later than the profile
-    again = Profile(machine=own.machine, quantities=(quantity("walk_over_2_gib", 7.0),))
+    again = TranslationProfile(machine=own.machine, quantities=(quantity("walk_over_2_gib", 7.0),))
     monkeypatch.setattr(machines, "profile_of_chapter", lambda chapter: again)
     assert Analysis(own).machines[0].value("walk_over_2_gib") == 7.0
 

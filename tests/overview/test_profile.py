@@ -16,7 +16,7 @@ from support.synthetic import Stated, Truth
 
 from experiments import hugepages, page_faults, stlb_cliff, virtualization
 from experiments.overview import profile as room
-from experiments.overview.profile import Profile, profile_of_analyses
+from experiments.overview.profile import TranslationProfile, profile_of_analyses
 from tlb.measure import survey
 from tlb.measure.store import Store
 from tlb.report.chapter import Chapter
@@ -56,7 +56,7 @@ def of(*modules: ModuleType, **stated: Any) -> Any:
 
 
 @cache
-def whole() -> Profile:
+def whole() -> TranslationProfile:
     return profile_of_analyses("made-up", of(*ROWS))
 
 
@@ -123,8 +123,8 @@ def test_what_is_lacking_has_its_reason_and_no_value():
 MACHINES = Store(ROOT / "data").machines()
 
 
-def committed(machine: str) -> Profile:
-    return room.read_profile(Store(ROOT / "data"), machine)
+def committed(machine: str) -> TranslationProfile:
+    return room.read_translation_profile(Store(ROOT / "data"), machine)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from support import house
 
 from tlb.measure.grid import Scope, load_profile
-from tlb.report.verdicts import claims_of
+from tlb.report.claims import claims_of
 from tlb.system.files import ROOT
 
 CHAPTERS = sorted(

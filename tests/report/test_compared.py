@@ -12,7 +12,9 @@ from support.verdict_rows import rows
 
 from tlb.report.analysis import Analysis
 from tlb.report.answers import Bounds, KeptAnswer
-from tlb.report.verdicts import Answer, Claim, Effect, decided, inside, judge, verdict_table
+from tlb.report.claims import Answer, Claim
+from tlb.report.verdicts import decided, judge, verdict_table
+from tlb.stats.effects import Effect, inside
 from tlb.stats.intervals import Interval
 
 A = Analysis(pd.DataFrame(), About(Stated().host()))

@@ -17,7 +17,7 @@ from experiments.overview import profile
 from tlb.machine import host
 from tlb.measure.outcome import SESSIONS_DOCUMENT
 from tlb.measure.record import Point
-from tlb.measure.store import LACKING_POINTS_DOCUMENT, Store
+from tlb.measure.store import UNMEASURED_POINTS_DOCUMENT, Store
 from tlb.report import page, parameters, publish
 from tlb.report.publish import Kernel
 from tlb.system.reasons import if_available
@@ -41,7 +41,7 @@ def tree(folder: Path) -> dict[str, bytes]:
     pages derive from all rows that are there by then."""
     others = {
         "machine.json",
-        f"{LACKING_POINTS_DOCUMENT}.json",
+        f"{UNMEASURED_POINTS_DOCUMENT}.json",
         f"{SESSIONS_DOCUMENT}.json",
         f"{profile.NAME}.json",
         "quantities.json",
@@ -57,9 +57,9 @@ def tree(folder: Path) -> dict[str, bytes]:
 def lacking(folder: Path) -> set[Point]:
     """The points that this computer could not do, which are tried again the next time."""
     machine = host.machine_id(host.inspect())
-    document = if_available(Store(folder).own.read_document, machine, LACKING_POINTS_DOCUMENT) or {
-        "points": []
-    }
+    document = if_available(
+        Store(folder).own.read_document, machine, UNMEASURED_POINTS_DOCUMENT
+    ) or {"points": []}
     return {Point.model_validate(line["point"]) for line in document["points"]}
 
 
@@ -184,7 +184,7 @@ def test_a_page_without_results_has_one_line_at_its_head_and_the_text_of_the_ref
     code = [cell for cell in cells if cell.cell_type == "code"]
     (head,) = [cell for cell in code if cell.source.startswith("chapter = begin(")]
     assert "tlb-head-line" in head.outputs[0].data["text/html"]
-    committed = {text for cell in page.cells("your_program") for text in cell.texts}
+    committed = {text for cell in page.notebook_cells("your_program") for text in cell.texts}
     shown = [output.data for cell in code for output in cell.outputs if "data" in output]
     said = [data["text/markdown"] for data in shown if "text/markdown" in data]
     assert said and len(committed & {*said}) >= len(said) - 2  # two describe the machine

@@ -13,10 +13,11 @@ from selenium.webdriver.common.by import By
 from support.pages import figure
 from support.site import errors, open_page, requests, served, tooltip
 
+from tlb.report.claims import Claim
 from tlb.report.page import Text
 from tlb.report.publish import SiteError, build_site
 from tlb.report.render import Figure, data_table
-from tlb.report.verdicts import Claim, Verdict, verdict_table
+from tlb.report.verdicts import Verdict, verdict_table
 from tlb.system import files
 from tlb.system.prose import escape_markdown
 

@@ -12,8 +12,8 @@ from support.pages import run_cells
 from support.rendered import CHAPTER_NAMES
 
 from tlb.report import page, quantities
+from tlb.report.discovery import table_of_contents
 from tlb.report.page import PageError
-from tlb.report.parameters import table_of_contents
 from tlb.report.quantities import QuantityDeclaration
 
 NOTEBOOKS = table_of_contents()
@@ -48,7 +48,7 @@ def test_the_page_of_another_machine_has_the_committed_text(tmp_path, monkeypatc
     monkeypatch.setattr(page, "BOOK", tmp_path)
     shown: list[Any] = []
     other = page.Page("made", shown.append, is_reference=False)
-    run_cells(other, {"say": page.say, "describe": page.describe})
+    run_cells(other, {"say": page.say, "describe": page.show_facts})
     assert shown == [page.Text("It takes 1 ns."), page.Text("On this machine: 2 ns.")]
 
 
@@ -85,7 +85,9 @@ def test_a_figure_has_a_name_of_its_own_and_a_caption(cells, tmp_path, monkeypat
 def test_a_notebook_keeps_the_rules_of_pages(notebook):
     page.check(notebook)
     saying = [
-        cell for cell in page.cells(notebook) if cell.kind == "code" and "say(" in cell.source
+        cell
+        for cell in page.notebook_cells(notebook)
+        if cell.kind == "code" and "say(" in cell.source
     ]
     assert not any(re.search(r"\{%|\{\{ ", cell.source) for cell in saying)  # no templates
     assert all("remove-input" in cell.metadata.get("tags", []) for cell in saying)
@@ -96,7 +98,9 @@ def test_a_committed_notebook_shows_its_text_without_being_built(notebook):
     committed = json.loads((page.BOOK / f"{notebook}.ipynb").read_text(encoding="utf-8"))
     outputs = [output for cell in committed["cells"] for output in cell.get("outputs", ())]
     texts = ["".join(output.get("data", {}).get("text/markdown", "")) for output in outputs]
-    said = sum("say(" in cell.source for cell in page.cells(notebook) if cell.kind == "code")
+    said = sum(
+        "say(" in cell.source for cell in page.notebook_cells(notebook) if cell.kind == "code"
+    )
     assert sum(map(bool, texts)) >= 0.6 * said  # some say nothing, or give a reason
     assert not any(re.search(r"\{glue|\{\{|\{%|\bnan\b|\bNone\b", text) for text in texts)
     bare = [output["data"] for output in outputs if {*output.get("data", ())} == {"text/plain"}]
@@ -110,7 +114,7 @@ _READERS = r"\bthis (guest|machine|i?TLB|host|CPU|processor)\b"
 @pytest.mark.parametrize("notebook", CHAPTER_NAMES)
 def test_what_is_about_the_reference_cannot_be_read_as_about_the_reader_s_machine(notebook):
     """The same text, captions and alternative texts stand on the page of every machine."""
-    for cell in page.cells(notebook):
+    for cell in page.notebook_cells(notebook):
         caption = cell.metadata.get("mystnb", {}).get("figure", {}).get("caption", "")
         assert not re.search(rf"\bhere\b|{_READERS}", caption, re.I), caption
         if cell.kind == "markdown" or re.match(r"say\(", cell.source):

@@ -12,7 +12,7 @@ from support.rendered import render
 
 from tlb.measure.record import Point
 from tlb.measure.store import Store, data_root
-from tlb.report.parameters import table_of_contents
+from tlb.report.discovery import table_of_contents
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable
 

@@ -11,25 +11,18 @@ from support.synthetic import Stated, scope, tlbs
 import tlb.report.verdicts as room
 from tlb.report import claims as claims_module
 from tlb.report.analysis import Analysis
+from tlb.report.claims import Answer, Band, Claim, Fact, claim, counted, rows_where
 from tlb.report.render import Html
 from tlb.report.verdicts import (
-    Answer,
-    Band,
-    Claim,
-    Fact,
     Verdict,
-    claim,
-    counted,
     decided,
-    inside,
     judge,
-    points_of,
     statements,
     table_of_answered,
     verdict_table,
     verdicts,
-    why_undecided,
 )
+from tlb.stats.effects import inside, why_undecided
 from tlb.stats.intervals import Interval, median_interval
 from tlb.system.reasons import REASON_TEXTS, UNDECIDED, Unavailable, Undecided
 
@@ -291,9 +284,9 @@ def test_a_claim_selects_points_by_their_fields_options_and_lines(where, selecte
         of.point("page_chase", lines=64, layout="spread", hops=8),
         of.point("page_chase", lines=512, layout="packed"),
     ]
-    compares = points_of("page_chase", **where)
+    compares = rows_where("page_chase", **where)
     assert {point.lines for point in points if compares(point, of)} == selected
-    assert not any(points_of(("other", "third"), **where)(point, of) for point in points)
+    assert not any(rows_where(("other", "third"), **where)(point, of) for point in points)
 
 
 def test_rows_of_a_kernel_that_measured_something_else_judge_no_claim(claims, monkeypatch):
@@ -304,7 +297,7 @@ def test_rows_of_a_kernel_that_measured_something_else_judge_no_claim(claims, mo
     def is_fast(a: Analysis) -> Answer:
         return inside(median_interval(a.frame["ns"]), most=2.0), "It is."
 
-    claim("fast", source="x", says="Fast.", points=points_of(kernel))(is_fast)
+    claim("fast", source="x", says="Fast.", points=rows_where(kernel))(is_fast)
     old, new = (
         judge(
             claims_module.REGISTRY["fast"],

@@ -206,7 +206,7 @@ class Page(About):
         shown = page.Page(self.name, self._put, is_reference=False)
         page.open_page(shown)
         names: dict[str, Any] = {}
-        for cell in page.cells(self.name):
+        for cell in page.notebook_cells(self.name):
             if cell.kind == "code":
                 shown.cell = cell.number
                 exec(compile(cell.source, f"{self.name}.ipynb, cell {cell.number}", "exec"), names)

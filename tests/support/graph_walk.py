@@ -12,7 +12,7 @@ import pytest
 
 from support.kernels import compiled, splitmix64
 from tlb.measure import build
-from tlb.measure.record import KernelReport
+from tlb.measure.record import KernelOutput
 
 GOLDEN = 0x9E3779B97F4A7C15
 PER_HOP = {"tsc_ghz", "clock_ns", "clock_step_ns", "mean_ns"}
@@ -67,8 +67,8 @@ MODES = {
 }
 
 
-def parsed(asked: list[str], out: str) -> KernelReport:
-    report = KernelReport.model_validate_json(out)
+def parsed(asked: list[str], out: str) -> KernelOutput:
+    report = KernelOutput.model_validate_json(out)
     words = dict(zip(asked[::2], asked[1::2], strict=True))
     lines, walkers = int(words["--lines"]), int(words.get("--walkers", 1))
     layout = words.get("--layout", "packed")

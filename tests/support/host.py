@@ -249,7 +249,7 @@ def well_formed(found: host.Host) -> None:
     assert re.fullmatch(r"[a-z0-9-]{1,64}", if_available(host.machine_id, found) or "none")
     assert re.fullmatch(r"[0-9a-f]{12}", host.state_digest(found))
     assert host.Host.model_validate_json(found.model_dump_json()) == found
-    for texts in [*doctor.describe(found), *doctor.advice(found)]:
+    for texts in [*doctor.host_description(found), *doctor.advice(found)]:
         assert all(text.strip() and text.isprintable() for text in texts)
 
 

@@ -87,6 +87,6 @@ def asked(setting: str = "madvise", **huge_bytes: int) -> dict[str, Any]:
         )
         for way in ways.WAYS_TO_MAP
     ]
-    return ways.Ways(
+    return ways.WaysToGetHugePages(
         **WHEN, thp=setting, shmem="never", file_system="ext4", got=got, lacking={}
     ).model_dump(mode="json")

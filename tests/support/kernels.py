@@ -15,7 +15,7 @@ from support.common import needs_c as needs_c
 from tlb.measure import build, compiling
 from tlb.measure.perf_stat import NO_COUNTERS, EventPlan
 from tlb.measure.plan import measure
-from tlb.measure.record import KernelReport, Point, Record
+from tlb.measure.record import KernelOutput, Point, Record
 from tlb.system.reasons import REASON_TEXTS, Unavailable
 
 STATE = "00112233aabb"
@@ -157,10 +157,10 @@ def huge_page_bytes() -> int:
     return int((THP / "hpage_pmd_size").read_text())
 
 
-def unless_fragmented(status: int, out: str, err: str) -> KernelReport:
+def unless_fragmented(status: int, out: str, err: str) -> KernelOutput:
     if status == 3 and reason(status, out, err)[0] == "backing-partial":
         pytest.skip("memory is too fragmented for huge pages now")
-    return KernelReport.model_validate_json(out)
+    return KernelOutput.model_validate_json(out)
 
 
 # --- sources and binaries
@@ -191,10 +191,10 @@ def for_arm64(kernel: str, folder: Path, sources: Path = build.KERNELS_FOLDER) -
     return folder / kernel
 
 
-def emulated(program: Path, *given: object) -> KernelReport:
+def emulated(program: Path, *given: object) -> KernelOutput:
     done = run_program("qemu-aarch64-static", [str(program), *map(str, given)])
     assert (done.returncode, done.stderr) == (0, "")
-    return KernelReport.model_validate_json(done.stdout)
+    return KernelOutput.model_validate_json(done.stdout)
 
 
 NOT_IN_A_TIMED_LOOP = re.compile(

@@ -45,7 +45,7 @@ def figure(
 def run_cells(shown: page.Page, names: dict[str, Any]) -> None:
     """Run the code cells of a page's notebook. names: their globals."""
     page.open_page(shown)
-    for cell in page.cells(shown.notebook):
+    for cell in page.notebook_cells(shown.notebook):
         shown.cell = cell.number
         if cell.kind == "code":
             exec(compile(cell.source, shown.place, "exec"), names)

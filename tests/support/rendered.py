@@ -37,7 +37,7 @@ def render(notebook: str, machine: str) -> Shown:
     made = page.Page(notebook, put, is_reference=False)
     page.open_page(made)
     names: dict[str, Any] = {}
-    for cell in page.cells(notebook):
+    for cell in page.notebook_cells(notebook):
         if cell.kind == "code":
             made.cell = cell.number
             exec(compile(cell.source, made.place, "exec"), names)

@@ -8,7 +8,7 @@ from support.common import About, make_record
 from support.synthetic import Stated
 from tlb.machine.host import Host
 from tlb.stats.geometry import Geometry, TlbLevel
-from tlb.stats.geometry_curves import Estimate, Walk
+from tlb.stats.geometry_curves import Estimate, WalkPrice
 from tlb.system.reasons import explain
 
 # --- what a machine states
@@ -76,7 +76,9 @@ def level(number: int, entries: Estimate, **changes: object) -> TlbLevel:
 
 FIRST, SECOND = level(1, estimate(64, 64, 65), ways=0), level(2, estimate(2048, 1998.6, 2100.2))
 WALKS = [
-    Walk(table_in=place, pages=pages, stride_pages=stride, table_bytes=size, cost=cost, reason=why)
+    WalkPrice(
+        table_in=place, pages=pages, stride_pages=stride, table_bytes=size, cost=cost, reason=why
+    )
     for place, pages, stride, size, cost, why in (
         ("L2", 16384, 1, 131072, estimate(20, 19.8, 20.1), None),
         ("L3", 65536, 8, 4 << 20, None, explain("no-data")),

@@ -16,7 +16,7 @@ from support.common import make_record
 from tlb.machine.cpuid import Tlb
 from tlb.machine.host import Host
 from tlb.measure import kernels
-from tlb.measure.grid import Profile, Scope
+from tlb.measure.grid import MeasuringProfile, Scope
 from tlb.measure.record import Point
 from tlb.report.analysis import Analysis
 from tlb.report.verdicts import SUPERSEDED, Verdict, verdicts
@@ -78,7 +78,7 @@ def scope(
     engine: str = "c",
 ) -> Scope:
     """What a grid may ask for; per_octave 1 is as coarse as smoke, 4 as fine as full."""
-    profile = Profile(
+    profile = MeasuringProfile(
         max_working_set=max_working_set,
         repeats=1,
         shape_repeats=1,

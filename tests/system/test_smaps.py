@@ -8,7 +8,7 @@ import pytest
 
 from tlb.system import smaps
 from tlb.system.reasons import Unavailable
-from tlb.system.smaps import SmapsRollup, mappings, parse_rollup
+from tlb.system.smaps import SmapsRollup, parse_mappings, parse_rollup
 
 STATED = """5500-7fff ---p 00000000 00:00 0                          [rollup]
 Rss:               10000 kB
@@ -57,7 +57,7 @@ def test_the_sums_are_those_of_all_mappings():
         whole, parts = (
             (Path("/proc/self") / name).read_text() for name in ("smaps_rollup", "smaps")
         )
-    total, listed = parse_rollup(whole), mappings(parts)
+    total, listed = parse_rollup(whole), parse_mappings(parts)
     assert total.anonymous_bytes >= 64 << 20
     assert total.resident_bytes == pytest.approx(
         sum(mapping.resident_bytes for mapping in listed), rel=0.05
@@ -75,12 +75,12 @@ POOL_MAPPING = (
 
 
 def test_a_mapping_of_a_pool_is_resident_and_a_repeated_field_is_an_error():
-    (found,) = smaps.mappings(POOL_MAPPING)
+    (found,) = smaps.parse_mappings(POOL_MAPPING)
     assert (found.resident_bytes, found.huge_bytes, found.private_anonymous) == (4 << 20,) * 2 + (
         True,
     )
     with pytest.raises(ValueError, match="twice"):
-        smaps.mappings(POOL_MAPPING + "Rss: 0 kB\n")
+        smaps.parse_mappings(POOL_MAPPING + "Rss: 0 kB\n")
 
 
 def test_large_pages_of_a_file_count_as_large():
@@ -90,7 +90,7 @@ def test_large_pages_of_a_file_count_as_large():
         "10000000-10400000 r-xp 00000000 fe:01 7 /a",
         *(f"{n}: {kb} kB" for n, kb in sizes.items()),
     ]
-    (mapping,) = mappings("\n".join(lines) + "\n")
+    (mapping,) = parse_mappings("\n".join(lines) + "\n")
     assert mapping.huge_bytes == 2 << 20
 
 
@@ -143,7 +143,7 @@ def test_what_kernels_print_is_one_mapping(text):
     whole = smaps.Mapping(0x7F0000000000, 0x7F0000034000, True, 4096, 208 << 10, 0, 0, 200 << 10)
     if "KernelPageSize" not in text:
         whole = whole._replace(page_bytes=mmap.PAGESIZE)
-    assert mappings(text) == mappings(text.splitlines(keepends=True)) == [whole]
+    assert parse_mappings(text) == parse_mappings(text.splitlines(keepends=True)) == [whole]
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_what_kernels_print_is_one_mapping(text):
 )
 def test_a_refusal_names_what_is_wrong(text, named, tmp_path):
     with pytest.raises(ValueError, match=named):
-        mappings(text)
+        parse_mappings(text)
     (tmp_path / "7").mkdir()
     (tmp_path / "7/smaps").write_text(text)
     with pytest.raises(Unavailable, match=named) as why:
@@ -177,7 +177,7 @@ def test_a_process_that_runs_may_grow_a_mapping_between_two_looks(tmp_path):
     (found,) = smaps.mappings_of_process(7, tmp_path)
     assert found.end == 0x7F0000068000
     with pytest.raises(ValueError, match="overlap"):
-        mappings(text)  # of a process that waited
+        parse_mappings(text)  # of a process that waited
 
 
 def test_a_process_of_any_size_is_read_whole(tmp_path):

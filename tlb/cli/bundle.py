@@ -70,7 +70,7 @@ def check(files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="B
 
     for path in files:
         read = bundle.read_file(path)
-        host = pd.DataFrame(doctor.describe(read.host), columns=["", "it says"])
+        host = pd.DataFrame(doctor.host_description(read.host), columns=["", "it says"])
         terminal.parts([f"{read.machine}, as it describes itself:", host, _kernels(read)])
         print(
             f"Accepted: {with_thousands(len(read.rows))} rows. `tlb bundle add {path}` adds them to data/."

@@ -27,7 +27,7 @@ def inspect(as_json: terminal.Json = False) -> None:
         print(json.dumps(host.model_dump(mode="json"), indent=1))
         return
     # no table, which would pad all lines to the longest
-    for label, value in doctors.describe(host):
+    for label, value in doctors.host_description(host):
         terminal.out.print(f"[bold]{escape(label):24}[/bold] {escape(value)}", highlight=False)
 
 

@@ -18,7 +18,7 @@ from typer import Argument, Option
 from tlb.cli import terminal
 from tlb.programs import executable, levers, trial
 from tlb.programs.runs import RunConditions, ServerDriver
-from tlb.programs.trial import MAX_WITHIN_PERCENT, Trial, TrialAim
+from tlb.programs.trial import MAX_INTERVAL_PERCENT, Trial, TrialAim
 from tlb.system.files import measuring_lock
 from tlb.system.reasons import Unavailable
 from tlb.system.units import DAY_MINUTES, DAY_S, format_ns
@@ -43,7 +43,7 @@ EnvOption = Annotated[
     list[str], Option(metavar="NAME=VALUE", help="Instead of --lever, set a variable.")
 ]
 Within = Annotated[
-    float, Option(min=0.1, max=MAX_WITHIN_PERCENT, help="Precision of the ratio in %.")
+    float, Option(min=0.1, max=MAX_INTERVAL_PERCENT, help="Precision of the ratio in %.")
 ]
 Metric = Annotated[
     str, Option(help="Compare a printed number: a regular expression with one group.")

@@ -32,8 +32,8 @@ from tlb.machine.java_flags import FlagsDocument
 from tlb.machine.microarchitecture import UNKNOWN_CORE
 from tlb.measure import columns, states
 from tlb.measure.outcome import SESSIONS_DOCUMENT
-from tlb.measure.publishing import Asked
-from tlb.measure.store import LACKING_POINTS_DOCUMENT, Store, write_published
+from tlb.measure.publishing import RequestedRecord
+from tlb.measure.store import UNMEASURED_POINTS_DOCUMENT, Store, write_published
 from tlb.system.files import IS_CLONE
 from tlb.system.optional import LazyModule
 from tlb.system.reasons import Unavailable, if_available
@@ -51,8 +51,8 @@ ROWS, MACHINE = "rows.parquet", "machine.json"
 MOST_MEMBERS = 64
 MOST_FILE_BYTES = 64 << 20  # the largest published machine has 2 MB
 MOST_DOCUMENT_BYTES = 1 << 20  # the largest published document has 36 kB
-MOST_ROWS = 100_000  # the largest published machine has 16,817
-MOST_ROW_VALUES = 512  # in all lists of a row's column, on average
+MAX_ROWS = 100_000  # the largest published machine has 16,817
+MAX_ROW_VALUES = 512  # in all lists of a row's column, on average
 MOST_UNPACKED_BYTES = 256 << 20  # of all columns
 BATCH_ROWS, MOST_BATCH_BYTES = 1024, 64 << 20  # that are read at once
 MOST_TEXT_CHARS = 300
@@ -61,7 +61,7 @@ MOST_CPUS = 8192
 BASE_PAGES = (4 << 10, 16 << 10, 64 << 10)  # of Linux on x86-64 and arm64
 _MEMBER = re.compile(r"rows\.parquet|machine(-[0-9a-f]{12})?\.json|documents/[a-z0-9_]{1,64}\.json")
 _MADE_HERE = re.compile(
-    rf"machine.*|translation|quantities.*|claims|{LACKING_POINTS_DOCUMENT}|{SESSIONS_DOCUMENT}"
+    rf"machine.*|translation|quantities.*|claims|{UNMEASURED_POINTS_DOCUMENT}|{SESSIONS_DOCUMENT}"
 )
 _MEANS = "means"  # a chapter adds it to its document (report.chapter.Chapter.document)
 # Printable ASCII without markup, which a page, a terminal or a spreadsheet might obey.
@@ -77,7 +77,7 @@ class Bundle:
     machine: str
     host: Host
     hosts: dict[str, Host]
-    rows: list[Asked]
+    rows: list[RequestedRecord]
     content: bytes = field(repr=False)
     documents: dict[str, dict[str, Any]]
 
@@ -118,7 +118,7 @@ def make(store: Store, machine: str) -> tuple[bytes, list[str]]:
 
 
 def _rows_file(store: Store, machine: str, renamed: dict[str, str]) -> bytes:
-    rows: dict[str, Asked] = {}
+    rows: dict[str, RequestedRecord] = {}
     for record, asked in store.asked_rows(machine):
         if asked:
             changes = {
@@ -337,7 +337,9 @@ def _check_document(name: str, stem: str, document: dict[str, Any]) -> None:
 # --- rows
 
 
-def _rows(content: bytes, host: Host, by_state: dict[str, Host], now: datetime) -> Iterator[Asked]:
+def _rows(
+    content: bytes, host: Host, by_state: dict[str, Host], now: datetime
+) -> Iterator[RequestedRecord]:
     """Yield the rows of a Parquet file. Raises Unavailable."""
     known, seen = experiments(), set[str]()
     for number, row in enumerate(_columns_of(content), 1):
@@ -407,20 +409,20 @@ def _columns_of(content: bytes) -> Iterator[dict[str, Any]]:
 def _check_file(file: parquet.ParquetFile) -> None:
     """Check sizes and schema before any row is read."""
     about = file.metadata
-    if not 1 <= about.num_rows <= MOST_ROWS or about.num_columns > MOST_ROW_VALUES:
-        raise Unavailable("bundle-unsafe", f"{ROWS} has no rows, or more than {MOST_ROWS:,}")
+    if not 1 <= about.num_rows <= MAX_ROWS or about.num_columns > MAX_ROW_VALUES:
+        raise Unavailable("bundle-unsafe", f"{ROWS} has no rows, or more than {MAX_ROWS:,}")
     groups = [about.row_group(number) for number in range(about.num_row_groups)]
     if (
-        len(groups) > MOST_ROWS
+        len(groups) > MAX_ROWS
         or sum(group.total_byte_size for group in groups) > MOST_UNPACKED_BYTES
     ):
         raise Unavailable("bundle-unsafe", f"{ROWS} has more than {MOST_UNPACKED_BYTES >> 20} MiB")
     values = [group.column(at).num_values for group in groups for at in range(about.num_columns)]
-    if max(values) > MOST_ROWS * MOST_ROW_VALUES:
+    if max(values) > MAX_ROWS * MAX_ROW_VALUES:
         raise Unavailable("bundle-unsafe", f"{ROWS} has lists that are too long")
     schema = file.schema_arrow
     own = {*schema.names} - columns.shared_names()
-    is_known = len(own) <= MOST_ROW_VALUES and schema.equals(columns.arrow_schema(sorted(own)))
+    is_known = len(own) <= MAX_ROW_VALUES and schema.equals(columns.arrow_schema(sorted(own)))
     if not is_known or {*(about.metadata or {})} - {b"ARROW:schema"}:
         raise Unavailable("bundle-foreign", f"{ROWS} has other columns than rows have")
 

@@ -19,7 +19,7 @@ from tlb.fleet import bundle, worker
 from tlb.fleet.bundle import Bundle
 from tlb.machine import host as hosts
 from tlb.machine.host import Host, tlb_entries
-from tlb.measure.grid import Profile, Scope
+from tlb.measure.grid import MeasuringProfile, Scope
 from tlb.measure.measuring_setup import usable_bytes
 from tlb.report import claims, discovery
 from tlb.system.page_sizes import PAGES
@@ -62,7 +62,7 @@ class Fleet:
     many of its rows are new. say: takes a line about what happens."""
 
     client: Client
-    profile: Profile
+    profile: MeasuringProfile
     chapters: tuple[str, ...]
     seconds: float
     keep: Callable[[Bundle], int]

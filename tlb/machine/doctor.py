@@ -188,7 +188,7 @@ def _background(host: Host) -> Iterator[Advice]:
         yield Advice(task.name, f"{task.name} is active ({words}): {task.disturbs}", task.remedy)
 
 
-def describe(host: Host) -> list[tuple[str, str]]:
+def host_description(host: Host) -> list[tuple[str, str]]:
     """(label, value) of all a reader may want to know, in the order to show it; one line each, no
     markup."""
     return [*_cpu(host), *_pages(host), *_system(host)]
@@ -206,7 +206,7 @@ def _cpu(host: Host) -> list[tuple[str, str]]:
         ("microcode", host.microcode or "unknown"),
         ("CPUs", f"{len(host.usable_cpus)} usable of {host.logical_cpus}{measured}"),
         ("hypervisor", host.hypervisor),
-        *([("KVM, for guests of this machine", kvm.describe(host.kvm))] if host.kvm else []),
+        *([("KVM, for guests of this machine", kvm.kvm_in_words(host.kvm))] if host.kvm else []),
         *caches,
         *((f"TLB level {tlb.level}, {tlb.kind}", _tlb(tlb)) for tlb in host.tlb),
         *([("TLB", explain(host.tlb_reason))] if host.tlb_reason else []),

@@ -59,7 +59,7 @@ def _tables(root: Path, module: str) -> Tables:
     return name if setting in _YES else "shadow" if setting in _NO else "unknown"
 
 
-def describe(state: Kvm) -> str:
+def kvm_in_words(state: Kvm) -> str:
     """One line for people: "kvm_amd with NPT"."""
     if not state.module:
         return "no module" + ("" if state.device else ", no /dev/kvm")

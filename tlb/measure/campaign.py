@@ -26,7 +26,13 @@ from itertools import chain
 from math import inf
 
 from tlb.measure import build, kernels
-from tlb.measure.mapping import RETRY_SHARE, PointGroup, expected_seconds, point_groups, work_kind
+from tlb.measure.mapping import (
+    MAX_RETRY_SHARE,
+    PointGroup,
+    expected_seconds,
+    pace_key,
+    point_groups,
+)
 from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.outcome import Outcome, remember_lacking_points, remember_sessions
 from tlb.measure.progress import Progress
@@ -91,7 +97,7 @@ def run(
     progress: Progress | None = None,
     quiet: bool = False,
     seed: int = 0,
-    retry_share: float = RETRY_SHARE,
+    retry_share: float = MAX_RETRY_SHARE,
 ) -> Outcome:
     """Measure what is not yet stored of the points that each grid asks for, by its name.
 
@@ -185,7 +191,7 @@ class _Campaign:
 
         def begin(point: Point) -> bool:
             words = f"{where} {point.kernel} on {point.pages}"
-            return self.bar.begin(work_kind(point), group.cost_s(point), words)
+            return self.bar.begin(pace_key(point), group.cost_s(point), words)
 
         on = points[0].pages if points else ""
         if group.shares and not self.bar.begin(*group.start, f"{where} memory on {on}"):
@@ -266,7 +272,7 @@ class _Missing:
         chosen: list[Point] = []
         for point in sorted(wide, key=wide.__getitem__, reverse=True):
             times = sum(repeat >= self.wanted[point] for repeat in self.missing[point])
-            takes_s = bar.pace(work_kind(point)) * times * kernels.point_s(point)
+            takes_s = bar.pace(pace_key(point)) * times * kernels.point_s(point)
             if takes_s <= left_s:
                 chosen.append(point)
                 left_s -= takes_s

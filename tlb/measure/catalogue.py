@@ -12,14 +12,14 @@ from dataclasses import dataclass, field, replace
 
 from tlb.machine.host import base_page_bytes
 from tlb.measure import namespaces
-from tlb.measure.record import KernelReport, Point
+from tlb.measure.record import KernelOutput, Point
 from tlb.system.page_sizes import BASE, page_bytes
 
 LINE_BYTES = 64
 ROW_BYTES = 16  # kernels/rows.h
 # A kernel's side arrays (the order, the draws) beside its arena, per line: a cycle takes 8 bytes
 # (kernels/placement.h), draws 16, page_gather's order and index 12.
-SIDE_BYTES_PER_LINE = 16
+BOOKKEEPING_BYTES_PER_LINE = 16
 # graph_walk has none but, to prefetch, a path of 4 bytes a vertex: 4 times as many as the largest
 # cache has lines and a quarter more that are visited twice (hops_for()), so for a cache of 256 MiB.
 PATH_BYTES = 160 << 20
@@ -45,7 +45,7 @@ class KernelDeclaration:
     lines: Callable[[int], int] = int
     # of the arena, before rounding to pages, from the bytes of the lines
     inside_bytes: Callable[[int, Point], int] = lambda lines_bytes, point: lines_bytes
-    side_bytes: Callable[[Point], int] = lambda point: point.lines * SIDE_BYTES_PER_LINE
+    side_bytes: Callable[[Point], int] = lambda point: point.lines * BOOKKEEPING_BYTES_PER_LINE
     # Fewer core cycles per access than this means accesses were optimised away: a load that waits
     # for another takes three on any core, and one core starts at most four loads in a cycle.
     least_cycles: float = 0.0
@@ -54,14 +54,14 @@ class KernelDeclaration:
     faults_in: bool = False  # whether its timed region faults pages in, elsewhere a disturbance
     # The functions that make the timed accesses of a point, by their names in the kernel's file;
     # none for a kernel that times system calls outside of functions of their own.
-    timed: Callable[[Point | KernelReport], Functions] = lambda point: ()
+    timed: Callable[[Point | KernelOutput], Functions] = lambda point: ()
     in_guest: bool = False  # a guest makes its accesses, and its modes are the guest's pages
     order_of: str = ""  # the kernel whose order its chase walks, and so its seed
     session: str = ""  # the program that measures many of its points in one mapping
     is_chase: bool = True  # whether a packed point belongs to the spread point with as many lines
 
 
-def option(point: Point | KernelReport, name: str, default: int = 0) -> int:
+def option(point: Point | KernelOutput, name: str, default: int = 0) -> int:
     """Return a point's own number."""
     return dict(point.options).get(name, default)
 
@@ -98,13 +98,13 @@ def neighbour_bytes(point: Point) -> int:
     """Return side arrays and the memory of the thread beside neighbour_chase."""
     pages = option(point, "walk_lines") + option(point, "discard_pages")
     other = (option(point, "stream_kib") << 10) + pages * base_page_bytes()
-    return point.lines * SIDE_BYTES_PER_LINE + other
+    return point.lines * BOOKKEEPING_BYTES_PER_LINE + other
 
 
 def table_bytes(point: Point) -> int:
     """Return table_chase's lists, of at least 4096 addresses for eight pages, and page tables."""
     tables = sum(number for name, number in point.options if name != "hot")
-    return 3 * point.lines * SIDE_BYTES_PER_LINE + base_page_bytes() * tables
+    return 3 * point.lines * BOOKKEEPING_BYTES_PER_LINE + base_page_bytes() * tables
 
 
 def list_bytes(point: Point) -> int:
@@ -123,27 +123,27 @@ def lines_of(size_bytes: int) -> int:
     return -(-size_bytes // LINE_BYTES)
 
 
-def fixed_functions(*functions: str) -> Callable[[Point | KernelReport], Functions]:
+def fixed_functions(*functions: str) -> Callable[[Point | KernelOutput], Functions]:
     return lambda point: functions
 
 
-def chase_functions(point: Point | KernelReport) -> Functions:
+def chase_functions(point: Point | KernelOutput) -> Functions:
     is_drawn = point.order == "random" or point.layout == "alias"
     return ("follow_draws",) if is_drawn else ("follow",)
 
 
-def touch_functions(point: Point | KernelReport) -> Functions:
+def touch_functions(point: Point | KernelOutput) -> Functions:
     return ("touch_after" if option(point, "spare_draws") else "touch", "generate")
 
 
-def walk_functions(point: Point | KernelReport) -> Functions:
+def walk_functions(point: Point | KernelOutput) -> Functions:
     if option(point, "per_hop"):
         return ("walk_clocked",)
     is_ahead = point.mode == "prefetch" and option(point, "distance", 1)
     return ("walk_ahead",) if is_ahead else ("walk_on",)
 
 
-def join_functions(point: Point | KernelReport) -> Functions:
+def join_functions(point: Point | KernelOutput) -> Functions:
     if point.mode == "naive":
         return ("join",)
     return ("count", "scatter") + ("join",) * (point.mode != "partition")
@@ -156,8 +156,8 @@ _FAULTS = KernelDeclaration(faults_in=True, is_chase=False)
 KERNEL_DECLARATIONS: dict[str, KernelDeclaration] = {
     "page_chase": KernelDeclaration(
         session="session",
-        modes=("", namespaces.NAMESPACES_MODE),
-        played={namespaces.NAMESPACES_MODE: namespaces.namespaces_prefix},
+        modes=("", namespaces.FRESH_NAMESPACES_MODE),
+        played={namespaces.FRESH_NAMESPACES_MODE: namespaces.namespaces_prefix},
         least_cycles=1.0,
         timed=chase_functions,
     ),
@@ -285,7 +285,7 @@ KERNEL_DECLARATIONS: dict[str, KernelDeclaration] = {
         modes=("4k", "2m", "1g"),
         options={"levels": 4},
         inside_bytes=guest_bytes,
-        side_bytes=lambda point: point.lines * SIDE_BYTES_PER_LINE + PROGRAM_BYTES,
+        side_bytes=lambda point: point.lines * BOOKKEEPING_BYTES_PER_LINE + PROGRAM_BYTES,
         in_guest=True,
         timed=fixed_functions("guest_code"),
     ),

@@ -24,7 +24,7 @@ from tlb.measure.toolchains import RUNTIME_SOURCES, clean_environment
 from tlb.system import procfs
 from tlb.system.files import ROOT
 from tlb.system.reasons import REASON_TEXTS, Unavailable
-from tlb.system.smaps import Pages, mappings, pages
+from tlb.system.smaps import Pages, pages, parse_mappings
 
 Answer = TypeVar("Answer", bound=BaseModel)
 Granted = TypeVar("Granted")
@@ -169,7 +169,7 @@ def run_way(
     refused: reason codes by exit status. Raises Unavailable for those, and for a program that
     hangs, crashes, prints garbage or proves nothing.
     """
-    line, smaps, _ = run_observed(
+    line, smaps, _ = run_and_read_smaps(
         [sys.executable, str(RUNTIME_SOURCES / program), way, str(size_bytes), str(build_folder())],
         refused,
     )
@@ -194,7 +194,7 @@ def array_pages(smaps: str, address: int | None, array_bytes: int) -> Pages:
     """Return what holds an array, by smaps. Raises Unavailable: smaps-unread, and what `pages`
     raises."""
     try:
-        return pages(mappings(smaps), address, array_bytes)
+        return pages(parse_mappings(smaps), address, array_bytes)
     except ValueError as error:
         raise Unavailable("smaps-unread", str(error)) from None
 
@@ -207,7 +207,7 @@ class ObservedRun(NamedTuple):
     status: str
 
 
-def run_observed(
+def run_and_read_smaps(
     command: Sequence[str], refused: Mapping[int, str], pass_fds: Sequence[int] = ()
 ) -> ObservedRun:
     """Run a program to its line, read its smaps, let it end. Nothing of it outlives the call.

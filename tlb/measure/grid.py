@@ -25,7 +25,7 @@ MOST_REPEATS = 100  # fresh mappings a point; a dozen give an interval, a hundre
 DENSE_BELOW_BYTES = 64 << 20
 
 
-class Profile(BaseModel):
+class MeasuringProfile(BaseModel):
     """How much to measure: the contents of profiles/*.yaml."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -46,13 +46,13 @@ def profile_names() -> list[str]:
     return sorted(path.stem for path in PROFILES.glob("*.yaml"))
 
 
-def load_profile(name: str) -> Profile:
+def load_profile(name: str) -> MeasuringProfile:
     """Return a profile from profiles/NAME.yaml. Raises Unavailable("bad-parameter")."""
     if name not in profile_names():
         raise Unavailable(
             "bad-parameter", f"profile '{name}' is not one of {', '.join(profile_names())}"
         )
-    return Profile(**yaml.safe_load((PROFILES / f"{name}.yaml").read_text()))
+    return MeasuringProfile(**yaml.safe_load((PROFILES / f"{name}.yaml").read_text()))
 
 
 def parse_size_parameter(name: str, text: str) -> int:
@@ -85,7 +85,7 @@ class Scope:
     finer.
     """
 
-    profile: Profile
+    profile: MeasuringProfile
     engine: str = "c"
     entries: tuple[int, ...] = ()
     cpus: int = 1

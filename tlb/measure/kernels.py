@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from tlb.machine.host import base_page_bytes
 from tlb.measure.catalogue import (
+    BOOKKEEPING_BYTES_PER_LINE,
     KERNEL_DECLARATIONS,
     LINE_BYTES,
-    SIDE_BYTES_PER_LINE,
     KernelDeclaration,
 )
 from tlb.measure.record import Point
@@ -103,7 +103,9 @@ def arena_bytes(point: Point, base: int | None = None) -> int:
     base = base or base_page_bytes()
     sparse = has_own_arena(point, base) and point.layout == "spread"
     return mapped_bytes(point, base) + (
-        point.lines * SIDE_BYTES_PER_LINE if sparse else declaration(point.kernel).side_bytes(point)
+        point.lines * BOOKKEEPING_BYTES_PER_LINE
+        if sparse
+        else declaration(point.kernel).side_bytes(point)
     )
 
 

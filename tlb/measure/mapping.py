@@ -30,7 +30,7 @@ from tlb.system.reasons import Unavailable
 
 # Of the points of a mapping, how many may be measured a second time because they were disturbed. A
 # median of five bears a disturbed one, and a graph is built again for a walk that is repeated.
-RETRY_SHARE = 0.05
+MAX_RETRY_SHARE = 0.05
 # what a smaller mapping may be spared
 _OF_SIZE = {"oom-killed", "memory-short", "pool-empty", "backing-partial"}
 _PASSING = {"backing-partial", "cpu-gone"}  # what may be over when it is tried again
@@ -116,7 +116,7 @@ def shared_bytes(points: Iterable[Point]) -> int:
     )
 
 
-def work_kind(point: Point) -> str:
+def pace_key(point: Point) -> str:
     """What its pace is learned with."""
     return f"{point.kernel} {point.engine} {point.pages}"
 
@@ -129,7 +129,7 @@ def expected_seconds(made: Iterable[PointGroup]) -> dict[str, float]:
             kind, seconds = group.start
             costs[kind] += seconds
         for point in group.points:
-            costs[work_kind(point)] += group.cost_s(point)
+            costs[pace_key(point)] += group.cost_s(point)
     return costs
 
 
@@ -139,7 +139,7 @@ def measured(
     setting: MeasuringConditions,
     *,
     begin: Callable[[Point], bool] = lambda point: True,
-    retry_share: float = RETRY_SHARE,
+    retry_share: float = MAX_RETRY_SHARE,
 ) -> Iterator[PointResult]:
     """Each point of one program with its record, or the reason for none, as soon as it is proved;
     the end of an iteration loses the others.

@@ -12,7 +12,7 @@ from tlb.system import procfs
 from tlb.system.processes import PROBE_TIMEOUT_S, run_in_own_session
 from tlb.system.reasons import Unavailable
 
-NAMESPACES_MODE = (
+FRESH_NAMESPACES_MODE = (
     "namespaces"  # the point's mode; only the runner knows it, the kernel has no modes
 )
 KINDS = ("user", "mnt", "pid", "net")  # as /proc/self/ns names them

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.plan import SessionRecord
 from tlb.measure.record import Count, Engine, Point, Quantity, Record, Slug
-from tlb.measure.store import LACKING_POINTS_DOCUMENT
+from tlb.measure.store import UNMEASURED_POINTS_DOCUMENT
 from tlb.system.page_sizes import Pages
 from tlb.system.reasons import Unavailable
 
@@ -65,7 +65,7 @@ def remember_lacking_points(
     """Add to `outcome` what points lacked the last time that were not tried now, and store what is
     lacking now beside the rows."""
     try:
-        document = rig.store.read_document(rig.machine, LACKING_POINTS_DOCUMENT)
+        document = rig.store.read_document(rig.machine, UNMEASURED_POINTS_DOCUMENT)
     except Unavailable:
         document = {}
     lines = document["points"] if document.get("state") == rig.state else []
@@ -84,7 +84,7 @@ def remember_lacking_points(
         ]
         rig.store.write_document(
             rig.machine,
-            LACKING_POINTS_DOCUMENT,
+            UNMEASURED_POINTS_DOCUMENT,
             {"state": rig.state, "points": sorted(lines, key=str)},
         )
 

@@ -18,7 +18,7 @@ from tlb.measure.record import (
     Count,
     Engine,
     KernelBuild,
-    KernelReport,
+    KernelOutput,
     Point,
     PositiveNs,
     Quantity,
@@ -290,9 +290,9 @@ class SleepingProcesses(ProcessPerPoint):
         self._threads.shutdown(cancel_futures=True)
 
 
-def _checked(text: str, point: Point) -> KernelReport:
+def _checked(text: str, point: Point) -> KernelOutput:
     """Return a kernel's report. Raises Unavailable where it is none, or of another point."""
-    report = parse_answer(text, KernelReport)
+    report = parse_answer(text, KernelOutput)
     if point.mode in kernels.declaration(point.kernel).played and not report.mode:
         report = report.model_copy(update={"mode": point.mode})
     asked = {name: getattr(point, name) for name in set(Point.model_fields) - {"region_ms"}}
@@ -307,7 +307,7 @@ def _checked(text: str, point: Point) -> KernelReport:
 
 
 def _record(
-    report: KernelReport,
+    report: KernelOutput,
     point: Point,
     repeat: int,
     setting: MeasuringConditions,

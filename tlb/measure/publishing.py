@@ -17,13 +17,13 @@ from pydantic import ValidationError
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.measure.record import Record
-from tlb.measure.store import LACKING_POINTS_DOCUMENT, PUBLISHED_ROWS, Store, write_published
+from tlb.measure.store import PUBLISHED_ROWS, UNMEASURED_POINTS_DOCUMENT, Store, write_published
 from tlb.system.files import new_folder, replace_file
 from tlb.system.reasons import Unavailable
 
 # Documents of this computer that are not published: what it lacked, and what its own pages recorded.
-_NOT_SHARED = re.compile(rf"{LACKING_POINTS_DOCUMENT}|claims|quantities(-.*)?")
-Asked = tuple[Record, list[str]]  # a record, and the experiments that asked for its point
+_NOT_SHARED = re.compile(rf"{UNMEASURED_POINTS_DOCUMENT}|claims|quantities(-.*)?")
+RequestedRecord = tuple[Record, list[str]]  # a record, and the experiments that asked for its point
 
 
 def publish(store: Store, machine: str) -> Path:
@@ -47,7 +47,9 @@ def publish(store: Store, machine: str) -> Path:
     return target
 
 
-def merge_rows(published: Iterable[Asked], new: Iterable[Asked]) -> list[Asked]:
+def merge_rows(
+    published: Iterable[RequestedRecord], new: Iterable[RequestedRecord]
+) -> list[RequestedRecord]:
     """Return rows by kernel, each key once: the published row unless the new one has counters that
     it lacks, and the experiments of both."""
     rows = {record.key: (record, asked) for record, asked in published}
@@ -58,7 +60,7 @@ def merge_rows(published: Iterable[Asked], new: Iterable[Asked]) -> list[Asked]:
     return sorted(rows.values(), key=lambda row: row[0].kernel)
 
 
-def _files_beside(store: Store, machine: str, rows: list[Asked]) -> dict[str, bytes]:
+def _files_beside(store: Store, machine: str, rows: list[RequestedRecord]) -> dict[str, bytes]:
     """Return the files of the new folder beside its rows, by path in it."""
     files = _documents_and_card(store, machine)
     described = files.get("machine.json", b"")

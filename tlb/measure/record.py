@@ -158,7 +158,7 @@ def _point(*values: object) -> Point:
     return Point.model_validate(dict(zip(Point.model_fields, values, strict=True)))
 
 
-class KernelReport(_Strict):
+class KernelOutput(_Strict):
     """The JSON object that a kernel prints. Nanoseconds are of CLOCK_MONOTONIC_RAW or better."""
 
     kernel: Slug
@@ -213,7 +213,7 @@ class KernelReport(_Strict):
     histogram: Histogram = []
 
     @model_validator(mode="after")
-    def _never_another_page_size(self) -> KernelReport:
+    def _never_another_page_size(self) -> KernelOutput:
         if self.backing != self.pages:
             raise ValueError(f"asked for {self.pages} pages but the arena is on {self.backing}")
         return self
@@ -234,7 +234,7 @@ class Quantity(_Strict):
         return self
 
 
-class Record(KernelReport):
+class Record(KernelOutput):
     """A kernel's report with what the runner knows of it."""
 
     measures: Annotated[int, Field(ge=1, le=1000)] = (

@@ -36,7 +36,7 @@ else:
 MACHINE_ID = re.compile(r"[a-z0-9-]{1,64}")
 OWN_PREFIX = "own/"  # before a machine's id: of the rows measured here, as `tlb compare` names them
 RESERVED_IDS = {"this", "reference", "literature", "own"}  # cannot be a machine's id
-LACKING_POINTS_DOCUMENT = (
+UNMEASURED_POINTS_DOCUMENT = (
     "lacking"  # the document of what this computer could not do; not published
 )
 PUBLISHED_ROWS = "rows.parquet"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from tlb.stats import curves
 from tlb.stats.curves import Curve, select_rows
-from tlb.stats.intervals import NO_REPEATS, Interval
+from tlb.stats.intervals import UNKNOWN_REPEATS, Interval
 from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS
 from tlb.system.reasons import Unavailable, required
 
@@ -77,7 +77,7 @@ def smoothed(curve: Curve) -> CurvePoints:
             value=median(interval.value for interval in near),
             low=median(interval.low for interval in near),
             high=median(interval.high for interval in near),
-            repeats=NO_REPEATS,
+            repeats=UNKNOWN_REPEATS,
         )
 
     return [(x, at(n)) for n, (x, _) in enumerate(points)]
@@ -151,7 +151,9 @@ class TranslationPrices(NamedTuple):
         least = min([there.low, *(ratio.value for x, ratio in self.ratios if x <= pages)])
         most, low, value = max(there.high, 1.0), min(least, 1.0), there.value
         value, low, most = (1 - user_share * (1 - ratio) for ratio in (value, low, most))
-        ratio = replace(there, value=value, low=low - fault_share, high=most, repeats=NO_REPEATS)
+        ratio = replace(
+            there, value=value, low=low - fault_share, high=most, repeats=UNKNOWN_REPEATS
+        )
         price = self.price(BASE, pages)
         large_price = self.price(self.large, pages) if self.large in self.loads else None
         return Gain(pages, price, large_price, ratio, self.large, int(self.ratios[-1][0]))

@@ -243,7 +243,7 @@ def _rehearsed(
     if aim.metric is None and plain.elapsed_s * aim.within < STARTING_S:
         took, enough = format_ns(plain.elapsed_s * 1e9), ceil(100 * STARTING_S / plain.elapsed_s)
         short = f"in {took}, of which {aim.within:.2%} would have to show"
-        hint = f"; --within {enough} would do" if enough <= MAX_WITHIN_PERCENT else ""
+        hint = f"; --within {enough} would do" if enough <= MAX_INTERVAL_PERCENT else ""
         raise Unavailable("program-short", f"{short}{hint}")
     after_s = snapshots.filled_s(plain.snapshots) if aim.after_s is None else aim.after_s
     try:
@@ -289,7 +289,7 @@ def _check_lever(aim: TrialAim, lever: Lever, run: ProgramRun) -> None:
 # --- the rule: the order of runs, when their pairs are enough, and what their ratio means
 
 Verdict = Literal["helps", "hurts", "differs, by less than asked", "no difference", "cannot tell"]
-MAX_WITHIN_PERCENT = 50  # %: a ratio that is known less well says nothing
+MAX_INTERVAL_PERCENT = 50  # %: a ratio that is known less well says nothing
 
 
 def verdict(ratio: Interval, pairs: int, within: float, higher: bool = False) -> Verdict:

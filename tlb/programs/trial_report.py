@@ -39,7 +39,7 @@ class Side(NamedTuple):
     statuses: tuple[int, ...]
 
 
-def summary_of_side(trial: Trial, lever: bool) -> Side:
+def runs_summary(trial: Trial, lever: bool) -> Side:
     runs = trial.runs(lever)
     counting = runs[1:] or runs
     values = trial.values(lever) or trial.aim.values(runs)
@@ -86,7 +86,7 @@ def _enough(trial: Trial) -> str:
 def trial_remarks(trial: Trial) -> list[str]:
     """Return what a reader has to know beside the verdict, one sentence each."""
     runs, collapses = trial.runs(False) + trial.runs(True), _collapses(trial)
-    without, with_lever = summary_of_side(trial, False), summary_of_side(trial, True)
+    without, with_lever = runs_summary(trial, False), runs_summary(trial, True)
     return sentences(
         "trial",
         trial=trial,
@@ -152,7 +152,7 @@ def huge_share_words(snapshot: Snapshot) -> str:
 
 def trial_table_rows(trial: Trial) -> list[tuple[str, str, str]]:
     """Return the rows of a table: quantity, without the lever, with it."""
-    without, with_lever = summary_of_side(trial, False), summary_of_side(trial, True)
+    without, with_lever = runs_summary(trial, False), runs_summary(trial, True)
 
     def row(name: str, show: Callable[[Side], str]) -> tuple[str, str, str]:
         return name, show(without), show(with_lever)
@@ -178,7 +178,7 @@ def sweep_head(trial: Trial) -> tuple[str, str, str, str, str]:
 def sweep_row(trial: Trial) -> tuple[str, str, str, str, str]:
     """Return a trial as a row under `sweep_head`."""
     without, with_lever = (
-        trial.aim.format(summary_of_side(trial, lever).value.value) for lever in (False, True)
+        trial.aim.format(runs_summary(trial, lever).value.value) for lever in (False, True)
     )
     ratio = f"{trial.ratio():.3f}" if trial.pairs else "none"
     return shlex.join(trial.aim.command), without, with_lever, ratio, trial.verdict
@@ -226,7 +226,7 @@ def document(trial: Trial) -> dict[str, Any]:
 
 
 def _side_document(trial: Trial, lever: bool) -> dict[str, Any]:
-    found = summary_of_side(trial, lever)
+    found = runs_summary(trial, lever)
     is_seen = trial.aim.lever.has_reached is not None
     return {
         "value": found.value.as_dict(),

@@ -9,5 +9,5 @@ from tlb.report.article import show_chart as show_chart
 from tlb.report.article import show_source as show_source
 from tlb.report.chapter import begin as begin
 from tlb.report.notebook import judge as judge
-from tlb.report.page import describe as describe
 from tlb.report.page import say as say
+from tlb.report.page import show_facts as show_facts

@@ -141,7 +141,12 @@ def _claims_table(
     machines: Sequence[str],
 ) -> Markup:
     rows = [
-        (claim_anchor(one.id), inline(one.quote), predicted(one), _cells(one, answers[one.id]))
+        (
+            claim_anchor(one.id),
+            inline(one.quote),
+            prediction_in_words(one),
+            _cells(one, answers[one.id]),
+        )
         for one in claims
     ]
     heads = join_html(_HEAD, [(head,) for head in ["Claim", *machines]])
@@ -264,7 +269,7 @@ def _unit(statement: Statement, effect: Effect) -> str:
     return f" {statement.unit}" if is_same and statement.unit not in ("", "ratio", "share") else ""
 
 
-def predicted(statement: Statement) -> str:
+def prediction_in_words(statement: Statement) -> str:
     """Return "predicts a load from memory: 70 to 80 ns", "" for a claim without a band; of one that no
     measurement here tests, also what would."""
     what_would = statement.note if statement.status == "not testable" else ""

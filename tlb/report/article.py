@@ -19,7 +19,7 @@ from markupsafe import Markup
 from tlb.report import page
 from tlb.report.all_machines import MACHINE_COLUMN
 from tlb.report.chapter import Chapter
-from tlb.report.notebook import Borrowed, Overlaid
+from tlb.report.notebook import Overlaid, ReferenceFigure
 from tlb.report.quantities import (
     FEW_MARK,
     LEAST_MAPPINGS,
@@ -89,7 +89,7 @@ def show_chart(
         return
     theirs = Figure(draw(reference), words, reference, name)
     if data.empty:
-        shown.put(Borrowed(theirs.chart, words, reference, name))
+        shown.put(ReferenceFigure(theirs.chart, words, reference, name))
         return
     own = Figure(draw(data), words, data, name)
     if own.csv() == theirs.csv():
@@ -115,7 +115,7 @@ def _without_noise(data: pd.DataFrame) -> pd.DataFrame:
 
 def _committed_data(notebook: str, name: str) -> pd.DataFrame | None:
     """Return the data of a figure of the committed notebook."""
-    for cell in page.cells(notebook):
+    for cell in page.notebook_cells(notebook):
         for output in cell.outputs:
             kept = output.get("metadata", {}).get("tlb", {})
             if kept.get("figure") == name:

@@ -17,7 +17,7 @@ from tlb.machine import host as hosts
 from tlb.machine.host import Host, tlb_entries
 from tlb.measure import build, campaign, grid, kernels, row_selection, states, survey
 from tlb.measure.campaign import Outcome
-from tlb.measure.grid import Profile, Scope
+from tlb.measure.grid import MeasuringProfile, Scope
 from tlb.measure.last_campaign import last_campaign
 from tlb.measure.measuring_setup import MeasuringSetup, usable_bytes
 from tlb.measure.outcome import SESSIONS_DOCUMENT, SessionCounts
@@ -102,7 +102,7 @@ class Subject:
         return states.description_of_state(self.store, self.machine, state)
 
     @cached_property
-    def profile(self) -> Profile:
+    def profile(self) -> MeasuringProfile:
         """The profile with this run's overrides. Committed data are shown whole unless
         max_working_set is given."""
         base = grid.load_profile(self.parameters["profile"])

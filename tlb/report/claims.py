@@ -34,7 +34,7 @@ Compares = Callable[[Point, Scope], bool]  # whether a claim compares a point, o
 Bound = float | Callable[[Scope], float]
 # An effect, or several that must lie in their bands together; Undecided for a reason that no
 # interval shows.
-Truth = Effect | Sequence[Effect] | Undecided
+MeasuredAnswer = Effect | Sequence[Effect] | Undecided
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def counted(value: float, band: Band, because: str) -> Fact:
     return Fact(bool(band[0] <= value <= band[1]), because)
 
 
-Answer = tuple[Truth, str] | Fact  # a truth comes with the evidence in a sentence
+Answer = tuple[MeasuredAnswer, str] | Fact  # a measured one comes with the evidence in a sentence
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class PointsOf:
         )
 
 
-def points_of(
+def rows_where(
     kernel: str | tuple[str, ...], *, low: Bound = 0, high: Bound = inf, **where: object
 ) -> PointsOf:
     """Select the points of a kernel, or several, from `low` to `high` lines whose fields or options

@@ -24,7 +24,7 @@ from tlb.measure import states
 from tlb.measure.store import OWN_PREFIX, Store, data_root
 from tlb.report import discovery
 from tlb.report.quantities import LEAST_MAPPINGS, QUANTITIES_DOCUMENT, Quantities, Quantity
-from tlb.stats.intervals import NO_REPEATS, Interval
+from tlb.stats.intervals import UNKNOWN_REPEATS, Interval
 from tlb.system.reasons import Unavailable, if_available
 
 Verdict = Literal["differs", "no difference", "cannot tell"]
@@ -167,7 +167,7 @@ def widened_ratio(ratio: Interval, among: int) -> Interval:
     low = log(ratio.low) if ratio.low > 0 else -inf
     logs = Interval(log(ratio.value), low, log(ratio.high), ratio.coverage, ratio.modes)
     wide = logs.widened(among)
-    return replace(ratio, low=exp(wide.low), high=exp(wide.high), repeats=NO_REPEATS)
+    return replace(ratio, low=exp(wide.low), high=exp(wide.high), repeats=UNKNOWN_REPEATS)
 
 
 # --- machines
@@ -226,7 +226,7 @@ def _descriptions(machines: Sequence[Machine]) -> pd.DataFrame:
     said: list[dict[str, str]] = []
     for machine in machines:
         lines: dict[str, str] = {}
-        for label, text in doctor.describe(_description(machine)):
+        for label, text in doctor.host_description(_description(machine)):
             text = "".join(letter if letter.isprintable() else " " for letter in text)
             lines[label] = f"{lines[label]}; {text}" if label in lines else text
         said.append(lines)

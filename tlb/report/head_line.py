@@ -10,7 +10,7 @@ from IPython.display import display
 
 from tlb.measure.store import Store
 from tlb.report.names import machine_name
-from tlb.report.page import cells
+from tlb.report.page import notebook_cells
 from tlb.report.render import Html, inline
 from tlb.system.files import ROOT
 
@@ -42,7 +42,7 @@ class HeadLine:
         last stop."""
         shown = [
             cell.source
-            for cell in cells(self._chapter)
+            for cell in notebook_cells(self._chapter)
             if cell.kind == "code" and "remove-cell" not in cell.metadata.get("tags", [])
         ]
         source = "\n".join(shown)

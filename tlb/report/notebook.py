@@ -180,7 +180,7 @@ def _without_axis(how: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Borrowed(Figure):
+class ReferenceFigure(Figure):
     """The reference machine's figure, dimmed, with a label."""
 
     def html(self) -> str:

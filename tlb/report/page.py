@@ -70,7 +70,7 @@ class Page:
         self.texts.add(self._cell)
         shell = get_ipython()
         source = shell.user_ns["In"][-1].strip() if shell else ""
-        for cell in cells(self.notebook):
+        for cell in notebook_cells(self.notebook):
             if cell.number == self.cell or (cell.kind == "code" and cell.source.strip() == source):
                 for text in cell.texts:
                     self.put(Text(text))
@@ -106,7 +106,7 @@ def say(text: str) -> None:
     page.put(Text(text.strip()))
 
 
-def describe(text: str) -> None:
+def show_facts(text: str) -> None:
     """Show facts of the page's own machine (its settings, what was measured), as `say` shows a
     text; nothing for an empty one."""
     if text.strip():
@@ -141,7 +141,7 @@ def _cells(path: Path, changed_ns: int) -> tuple[Cell, ...]:
     return tuple(cells)
 
 
-def cells(notebook: str) -> tuple[Cell, ...]:
+def notebook_cells(notebook: str) -> tuple[Cell, ...]:
     """Return the cells of a notebook of the book, in their order."""
     path = BOOK / f"{notebook}.ipynb"
     return _cells(path, path.stat().st_mtime_ns)
@@ -150,7 +150,7 @@ def cells(notebook: str) -> tuple[Cell, ...]:
 def check(notebook: str) -> None:
     """Raise PageError for a figure whose cell's metadata lack a caption or a unique name."""
     named: dict[str, int] = {}
-    for cell in cells(notebook):
+    for cell in notebook_cells(notebook):
         if cell.kind != "code" or not re.search(r"^show_chart\(", cell.source, re.M):
             continue
         figure = cell.metadata.get("mystnb", {}).get("figure", {})

@@ -40,7 +40,8 @@ from tlb.measure.row_database import DATABASE_FILE, DATABASE_LOGS, RowDatabase
 from tlb.measure.store import Store, data_root
 from tlb.report import article, card, discovery, page, parameters
 from tlb.report.answers import ANSWERS_DOCUMENT
-from tlb.report.parameters import BOOK, table_of_contents
+from tlb.report.discovery import table_of_contents
+from tlb.report.parameters import BOOK
 from tlb.report.quantities import QUANTITIES_DOCUMENT
 from tlb.system.files import ROOT, disk_errors, measuring_lock
 from tlb.system.reasons import if_available
@@ -342,7 +343,7 @@ def _execute_pages(given: Mapping[str, Any], folder: Path) -> list[str]:
 
 def _say_failed(chapter: str, path: Path, error: str) -> None:
     """Write a page in place of one that failed, under its title."""
-    title = page.cells(chapter)[0].source.splitlines()[0]
+    title = page.notebook_cells(chapter)[0].source.splitlines()[0]
     words = f"{title}\n\nThis page could not be made for this computer:\n\n```\n{error}\n```"
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(words)])
     nbformat.write(notebook, path)

@@ -22,7 +22,7 @@ from tlb.system.reasons import Unavailable, explain
 from tlb.system.units import format_size, rounded_to_digits
 
 Unit = Literal["ns", "us", "ms", "cycles", "pages", "lines", "bytes", "share", "times", ""]
-Found = Interval | float | Callable[[], Interval | float]
+ValueOrFunction = Interval | float | Callable[[], Interval | float]
 _DIGITS = 6  # no measurement has more
 FEW_MARK = " *"  # marks, in a table, what is of fewer mappings than LEAST_MAPPINGS
 FEW_WORDS = "* of fewer than five mappings: no interval, and compared with nothing"
@@ -173,7 +173,7 @@ class QuantityDeclaration:
     def __get__(self, instance: Quantities | None, owner: type) -> QuantityDeclaration | Quantity:
         return self if instance is None else instance.of(self)
 
-    def read(self, found: Found, mappings: int) -> Quantity:
+    def read(self, found: ValueOrFunction, mappings: int) -> Quantity:
         """Return the quantity that was found, or the reason that `found` raises. mappings: of the
         rows that it is of, if its interval does not know its own."""
         try:
@@ -227,7 +227,7 @@ class Quantities:
             if name in self.declared
         }
 
-    def record(self, rows: pd.DataFrame, **found: Found) -> None:
+    def record(self, rows: pd.DataFrame, **found: ValueOrFunction) -> None:
         """Record quantities of some rows, once each: numbers, intervals, or functions of no
         argument, of which an Unavailable becomes the reason for no number. Raises AttributeError for one that is not
         declared, ValueError for one that is recorded already."""

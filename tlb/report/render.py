@@ -412,7 +412,7 @@ _INLINE = MarkdownIt("zero").enable("backticks")
 _PLAIN = {Name, Operator, Punctuation, Whitespace}
 
 
-class CodeHtml(HtmlFormatter):
+class CompactCodeFormatter(HtmlFormatter):
     """Highlights code without an element for what has the colour of text, which is most of it."""
 
     def format_unencoded(self, tokens: Iterable[tuple[Any, str]], file: SupportsWrite[str]) -> None:
@@ -427,7 +427,7 @@ def inline(text: str) -> Markup:
 
 def highlighted_code(source: str) -> Markup:
     """Return Python source as the page's own code blocks show it."""
-    code = highlight(source, PythonLexer(), CodeHtml(nowrap=True))
+    code = highlight(source, PythonLexer(), CompactCodeFormatter(nowrap=True))
     return Markup('<div class="highlight"><pre>{}</pre></div>').format(Markup(code))
 
 

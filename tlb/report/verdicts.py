@@ -21,28 +21,20 @@ from markupsafe import Markup, escape
 
 from tlb.measure.events import SOFTWARE_EVENTS
 from tlb.report.analysis import Analysis
-from tlb.report.answers import OBSTACLES as OBSTACLES
-from tlb.report.answers import Bounds as Bounds
-from tlb.report.answers import Decision, KeptAnswer, KeptEffect, all_inside
-from tlb.report.answers import VerdictWord as VerdictWord
-from tlb.report.claims import Answer as Answer
-from tlb.report.claims import Band as Band
-from tlb.report.claims import Claim as Claim
-from tlb.report.claims import Compares as Compares
-from tlb.report.claims import Fact as Fact
-from tlb.report.claims import PointsOf, Truth, source_names, statements
-from tlb.report.claims import Statement as Statement
-from tlb.report.claims import claim as claim
-from tlb.report.claims import claims_of as claims_of
-from tlb.report.claims import counted as counted
-from tlb.report.claims import points_of as points_of
+from tlb.report.answers import Bounds, Decision, KeptAnswer, KeptEffect, all_inside
+from tlb.report.claims import (
+    Claim,
+    Fact,
+    MeasuredAnswer,
+    PointsOf,
+    Statement,
+    claims_of,
+    source_names,
+    statements,
+)
 from tlb.report.render import Html, highlighted_code, inline, join_html
 from tlb.stats.curves import reason_not_counted
-from tlb.stats.effects import Effect as Effect
-from tlb.stats.effects import inside as inside
-from tlb.stats.effects import too_few_processes as too_few_processes
-from tlb.stats.effects import why_undecided as why_undecided
-from tlb.stats.intervals import LEAST_COVERAGE as LEAST_COVERAGE
+from tlb.stats.effects import Effect
 from tlb.system.reasons import Unavailable, Undecided, required
 from tlb.system.units import digits_apart, significant_digits
 
@@ -206,14 +198,14 @@ WRONG_BY_CHANCE = 0.05
 SUPERSEDED = {"shootdown": 2, "fork_write": 2}
 
 
-def decided(truth: Truth) -> bool | None:
+def decided(truth: MeasuredAnswer) -> bool | None:
     """Return True, False, or None if undecided."""
     return None if isinstance(truth, Undecided) else all_inside(effects_of(truth))
 
 
-def effects_of(truth: Truth) -> tuple[Effect, ...]:
+def effects_of(truth: MeasuredAnswer) -> tuple[Effect, ...]:
     """Return what a truth compares. Raises Unavailable("too-few-points") for an empty list,
-    TypeError for anything but a Truth."""
+    TypeError for anything but a MeasuredAnswer."""
     if isinstance(truth, Undecided):
         return ()
     if isinstance(truth, Effect):

@@ -21,7 +21,7 @@ from tlb.stats.geometry_curves import (
     TABLE_ENTRY_BYTES,
     Estimate,
     GeometryModel,
-    Walk,
+    WalkPrice,
     aliased_curve,
     base_stride_of,
     costs_by_mapping,
@@ -96,7 +96,7 @@ class Geometry(GeometryModel):
     core_ghz: float | None
     first_tread: float
     levels: list[TlbLevel]
-    walks: list[Walk]
+    walks: list[WalkPrice]
     alias_penalty: float | None
     notes: list[str]
     backing: PageBacking | None = None
@@ -156,7 +156,7 @@ def _walks(
     levels: Sequence[TlbLevel],
     stride: int,
     cache_bytes: Mapping[int, int],
-) -> list[Walk]:
+) -> list[WalkPrice]:
     first = levels[-2].rise[1] if len(levels) > 1 else 0
     hits = alias[alias["lines"].between(first, levels[-1].rise[0] * 0.9)]["cost"]
     return walk_prices(frame, hits, levels[-1].entries.value, stride, cache_bytes)

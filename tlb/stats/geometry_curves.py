@@ -17,7 +17,7 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict
 
 from tlb.stats.curves import Curve, select_rows
-from tlb.stats.intervals import FIRST_PAIRED_MEASURES, Interval, median_interval
+from tlb.stats.intervals import FIRST_PAIRED_ROW_VERSION, Interval, median_interval
 from tlb.stats.steps import Knee, knees
 from tlb.system.page_sizes import page_bytes
 from tlb.system.reasons import explain
@@ -90,7 +90,7 @@ def costs_by_mapping(
     """Return the cost of a cycle with a row for each mapping and a column for each number of pages:
     of the alias layout, or of spread minus packed. Empty for rows of processes that held one point
     each."""
-    if "measures" not in frame or not (frame["measures"] >= FIRST_PAIRED_MEASURES).all():
+    if "measures" not in frame or not (frame["measures"] >= FIRST_PAIRED_ROW_VERSION).all():
         return pd.DataFrame()
     if layout == "alias":
         return _by_mapping(_rows(frame, "alias", "cycle", stride_pages))
@@ -165,7 +165,7 @@ class Estimate(GeometryModel):
         )
 
 
-class Walk(GeometryModel):
+class WalkPrice(GeometryModel):
     """The price of a walk on top of a hit in the last level. table_bytes: lines of page-table
     entries that the walks touch."""
 
@@ -209,7 +209,7 @@ def walk_prices(
     entries: float,
     stride: int,
     cache_bytes: Mapping[int, int],
-) -> list[Walk]:
+) -> list[WalkPrice]:
     """Return what aliased chases far beyond the last level's entries cost above its plateau.
 
     plateau: costs of the chases that hit in the last level; may be empty.
@@ -225,7 +225,7 @@ def walk_prices(
         else:
             method = f"median of {len(rows)} processes, less the plateau before"
             cost = Estimate.of(_cost(rows) - median_interval(plateau), method)
-        walk = Walk(
+        walk = WalkPrice(
             table_in=place,
             pages=lines,
             stride_pages=apart,

@@ -82,7 +82,7 @@ def smoothed_hops(row: pd.Series) -> pd.DataFrame:
     )
 
 
-def merged_hops(rows: pd.DataFrame) -> pd.DataFrame:
+def pooled_hop_distribution(rows: pd.DataFrame) -> pd.DataFrame:
     """Return `smoothed_hops` of several processes as one distribution; each process counts alike."""
     if rows.empty:
         raise Unavailable("too-few-points", "no walk was timed hop by hop there")

@@ -51,7 +51,7 @@ else:
 
 LEAST_COVERAGE = 0.90  # of an interval that decides: five processes cover 93.75 %, four 87.5 %
 FEWEST_PAIRS = 5  # whose range covers as much
-FIRST_PAIRED_MEASURES = (
+FIRST_PAIRED_ROW_VERSION = (
     2  # `measures` of the first kernels whose repeats are mappings of many points
 )
 
@@ -67,7 +67,7 @@ class Repeats:
     drift: float = 0.0
 
 
-NO_REPEATS = Repeats()
+UNKNOWN_REPEATS = Repeats()
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Interval:
     high: float
     coverage: float = 1.0
     modes: int = 1
-    repeats: Repeats = field(default=NO_REPEATS, compare=False, repr=False)
+    repeats: Repeats = field(default=UNKNOWN_REPEATS, compare=False, repr=False)
 
     @property
     def value_and_bounds(self) -> tuple[float, float, float]:
@@ -151,13 +151,13 @@ class Interval:
         number is to that quantile (Bonferroni). tests/report/test_rule.py measures the errors
         left."""
         if among == 1:
-            return replace(self, repeats=NO_REPEATS)
+            return replace(self, repeats=UNKNOWN_REPEATS)
         scale = special.ndtri(0.025 / among) / special.ndtri(0.025)
         return replace(
             self,
             low=self.value - scale * (self.value - self.low),
             high=self.value + scale * (self.high - self.value),
-            repeats=NO_REPEATS,
+            repeats=UNKNOWN_REPEATS,
         )
 
     @classmethod
@@ -166,7 +166,7 @@ class Interval:
         <name>_low, <name>_high with the row's coverage, 1 if it has none, without repeats."""
         columns = (name, f"{name}_low", f"{name}_high") if name else ("median", "low", "high")
         value, low, high = (float(row[column]) for column in columns)
-        by_repeat, repeats = None if name else row.get(BY_REPEAT_COLUMN), NO_REPEATS
+        by_repeat, repeats = None if name else row.get(BY_REPEAT_COLUMN), UNKNOWN_REPEATS
         if isinstance(by_repeat, Mapping):
             repeats = Repeats(by_repeat, float(row[DRIFT]))
         return cls(
@@ -223,7 +223,7 @@ def _of_mappings(
     values = values[is_kept]
     if measures is None or repeat is None or not values.size:
         return median_interval(values)
-    if not (measures[is_kept] >= FIRST_PAIRED_MEASURES).all():
+    if not (measures[is_kept] >= FIRST_PAIRED_ROW_VERSION).all():
         return median_interval(values)
     by_repeat = scatter.medians_by_repeat(values, repeat[is_kept])
     return replace(median_interval([*by_repeat.values()]), repeats=Repeats(by_repeat))

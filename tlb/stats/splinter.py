@@ -22,10 +22,10 @@ from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, page_words
 from tlb.system.reasons import Unavailable, explain
 
 # Half of what base pages pay: a splintered page pays all of it, a whole one nothing.
-HALF_THE_PRICE = 0.5
+WHOLE_PAGE_MAX_PRICE_SHARE = 0.5
 # 128 MiB are 64 pages of 2 MiB: what a published first level cannot hold of them (Haswell to Golden
 # Cove: 32), any second level does.
-MOST_LINES = 1 << 15
+MAX_LINES = 1 << 15
 
 
 def backing(frame: pd.DataFrame, hypervisor: str) -> PageBacking:
@@ -94,7 +94,7 @@ def judge(frame: pd.DataFrame, hypervisor: str) -> Splinter:
     where base pages show no step that large ones could lack, too-few-points.
     """
     chase = select_rows(frame, kernel="page_chase", order="cycle", stride_pages=1)
-    chase = chase[chase["lines"] <= MOST_LINES]
+    chase = chase[chase["lines"] <= MAX_LINES]
     large = huge_page_kind(chase)
     base, huge = (price_curve(select_rows(chase, pages=pages)) for pages in (BASE, large))
     knees = curve_knees(base)[:2] if len(base) else []
@@ -147,7 +147,7 @@ def _above_hits(points: pd.DataFrame, lines: list[int]) -> Interval:
 
 
 def _decide(first: Interval, walk: Interval | None, hypervisor: str) -> tuple[Verdict, str]:
-    if first.low > HALF_THE_PRICE:
+    if first.low > WHOLE_PAGE_MAX_PRICE_SHARE:
         if hypervisor == "none":
             return "cannot tell", (
                 "Large pages step where base pages do, and no host is in sight that would split "
@@ -163,7 +163,9 @@ def _decide(first: Interval, walk: Interval | None, hypervisor: str) -> tuple[Ve
             "Few entries would hold all of those lines if an entry spanned a large page. It spans "
             f"a piece: {why}."
         )
-    if first.high < HALF_THE_PRICE and (walk is None or walk.high < HALF_THE_PRICE):
+    if first.high < WHOLE_PAGE_MAX_PRICE_SHARE and (
+        walk is None or walk.high < WHOLE_PAGE_MAX_PRICE_SHARE
+    ):
         return "not splintered", "An entry spans a large page."
-    doubtful = first if walk is None or first.high >= HALF_THE_PRICE else walk
+    doubtful = first if walk is None or first.high >= WHOLE_PAGE_MAX_PRICE_SHARE else walk
     return "cannot tell", explain("unstable", f"large over base is {doubtful:.2f}")

@@ -57,7 +57,7 @@ _HUGETLB, _THP = (
 _FIELDS = {"KernelPageSize", "Rss", "Referenced", *_HUGETLB, *_THP}
 
 
-def mappings(smaps: str | Iterable[str]) -> list[Mapping]:
+def parse_mappings(smaps: str | Iterable[str]) -> list[Mapping]:
     """Return the mappings of a process that waited while its smaps was read, a text or its lines.
 
     ValueError for a line that is not of smaps, mappings that overlap, and a field that is missing,

@@ -42,7 +42,7 @@ def mapping(
 def checked(
     text: str, address: int | None = BASE, size: int = 100 * HUGE, refused: str = "backing-partial"
 ) -> smaps.Pages:
-    found = smaps.pages(smaps.mappings(text), address, size)
+    found = smaps.pages(smaps.parse_mappings(text), address, size)
     runtimes.verify(found, address, size, refused)
     return found
 
@@ -112,7 +112,7 @@ GOOD = mapping(BASE, WHOLE, WHOLE, WHOLE)
 def test_smaps_that_are_not_smaps_prove_nothing(text):
     assert text != GOOD
     with pytest.raises(ValueError):
-        smaps.mappings(text)
+        smaps.parse_mappings(text)
 
 
 @given(
@@ -134,7 +134,7 @@ def test_what_is_sure_never_exceeds_what_can_be(parts, first, count):
         at += size * HUGE
     address, size = BASE + first * HUGE, count * HUGE
     try:
-        found = smaps.pages(smaps.mappings(text), address, size)
+        found = smaps.pages(smaps.parse_mappings(text), address, size)
     except Unavailable:
         return
     assert 0 <= found.sure_bytes <= min(found.huge_bytes, size)

@@ -54,7 +54,9 @@ def test_a_way_gives_what_its_kind_can_or_its_reason(way):
 
 
 def answers(monkeypatch, line: bytes, smaps: str = "") -> None:
-    monkeypatch.setattr(granted_pages, "run_observed", lambda command, refused: (line, smaps, ""))
+    monkeypatch.setattr(
+        granted_pages, "run_and_read_smaps", lambda command, refused: (line, smaps, "")
+    )
 
 
 @pytest.mark.parametrize(
@@ -93,5 +95,8 @@ def test_a_survey_tries_every_way_and_keeps_why_one_gave_nothing(monkeypatch):
     assert [got.way for got in found.got] == [
         way for way in ways.WAYS_TO_MAP if way != "pool"
     ] and found.lacking == {"pool": "pool-empty"}
-    assert ways.Ways.model_validate_json(json.dumps(found.model_dump(mode="json"))) == found
+    assert (
+        ways.WaysToGetHugePages.model_validate_json(json.dumps(found.model_dump(mode="json")))
+        == found
+    )
     assert refusal(found.of, "pool") == "pool-empty"

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.page_walks.models import MemoryPeaks, memory_peaks
+from experiments.page_walks.models import MemoryPeaks, latency_peaks_beyond_caches
 
 CACHED_NS, MEMORY_NS = 40.0, 100.0
 
@@ -35,7 +35,7 @@ def found(shares_of: dict[float, float], processes: int = 5, moved: float = 0.0)
         hops({ns * (1 + moved * k): share for ns, share in shares_of.items()}, k)
         for k in range(processes)
     ]
-    return memory_peaks(
+    return latency_peaks_beyond_caches(
         pd.concat([part.assign(share=part["share"] / processes) for part in parts]),
         parts,
         CACHED_NS,
@@ -62,5 +62,5 @@ def test_a_process_without_a_heap_says_nothing_of_its_place():
     both, one = {10.0: 0.2, 160.0: 0.4, 280.0: 0.4}, {10.0: 0.2, 185.0: 0.8}
     parts = [hops(one if seed == 4 else both, seed) for seed in range(5)]
     pooled = pd.concat([part.assign(share=part["share"] / 5) for part in parts])
-    first, second = memory_peaks(pooled, parts, CACHED_NS, MEMORY_NS).peaks_ns
+    first, second = latency_peaks_beyond_caches(pooled, parts, CACHED_NS, MEMORY_NS).peaks_ns
     assert first.low < 170 and second.low > 250

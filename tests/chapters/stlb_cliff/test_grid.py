@@ -4,18 +4,20 @@ where the TLBs end."""
 import pytest
 
 from experiments.stlb_cliff import grid
-from tlb.measure.grid import Profile, Scope
+from tlb.measure.grid import MeasuringProfile, Scope
 from tlb.measure.record import Point
 from tlb.report.chapter import literature
 
 
-def stlb_cliff(profile: Profile, engine: str, entries: list[int] | tuple[int, ...]) -> list[Point]:
+def stlb_cliff(
+    profile: MeasuringProfile, engine: str, entries: list[int] | tuple[int, ...]
+) -> list[Point]:
     return grid.points(Scope(profile, engine, tuple(entries), base_page_bytes=4096))
 
 
 def test_the_published_program_runs_at_its_sizes_and_around_this_computers_reach():
     def published(most: int, entries: list[int]) -> set[int]:
-        profile = Profile(
+        profile = MeasuringProfile(
             max_working_set=most, repeats=1, shape_repeats=1, region_ms=1, points_per_octave=2
         )
         points = [point for point in stlb_cliff(profile, "c", entries) if point.engine == "numpy"]
@@ -35,7 +37,7 @@ def test_the_published_program_runs_at_its_sizes_and_around_this_computers_reach
 def cycle_lines(
     engine: str = "c", per_octave: int = 2, entries: tuple[int, ...] = (72, 3072)
 ) -> list[int]:
-    profile = Profile(
+    profile = MeasuringProfile(
         max_working_set=2**30, repeats=1, shape_repeats=1, region_ms=1, points_per_octave=per_octave
     )
     return sorted(

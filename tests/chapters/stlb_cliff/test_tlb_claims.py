@@ -19,7 +19,7 @@ from support.synthetic import fit, tlbs
 from experiments.stlb_cliff import Analysis
 from tlb.report.claims import REGISTRY
 from tlb.report.verdicts import judge
-from tlb.stats.geometry_curves import Walk
+from tlb.stats.geometry_curves import WalkPrice
 
 H, F, C, N = "holds", "fails", "cannot tell", "not testable here"
 
@@ -81,7 +81,7 @@ def walking(
     given = {"pages": 2**17, "stride_pages": 1, "table_bytes": 2**20}
     found = {place: estimate(*bounds) for place, bounds in (COSTS | costs).items()}
     walks = [
-        Walk(table_in=place, cost=cost.model_copy(update={"coverage": coverage}), **given)
+        WalkPrice(table_in=place, cost=cost.model_copy(update={"coverage": coverage}), **given)
         for place, cost in found.items()
     ]
     a = surveyed(measured(), geometry(walks=walks, **clock or {}))

@@ -21,7 +21,7 @@ from support.guests import (
 )
 from support.synthetic import GIB
 
-from tlb.stats.splinter import HALF_THE_PRICE
+from tlb.stats.splinter import WHOLE_PAGE_MAX_PRICE_SHARE
 
 pytestmark = pytest.mark.filterwarnings("error")
 FAR = GIB // 4096
@@ -92,15 +92,18 @@ def test_without_a_guest_anywhere_a_machine_stands_for_itself(other):
 
 def test_large_pages_on_one_side_are_pieces_and_on_both_whole():
     shares = of().reached
-    pieces = {chase for chase, share in shares.items() if share.low > HALF_THE_PRICE}
+    pieces = {chase for chase, share in shares.items() if share.low > WHOLE_PAGE_MAX_PRICE_SHARE}
     assert pieces == {("4k", "thp"), ("2m", "4k")}
     assert (
-        {chase for chase, share in shares.items() if share.high < HALF_THE_PRICE}
+        {chase for chase, share in shares.items() if share.high < WHOLE_PAGE_MAX_PRICE_SHARE}
         == shares.keys() - pieces
         == {("", "thp"), ("2m", "thp")}
     )
     nested = of("a guest's guest").reached
-    assert all(share.low > HALF_THE_PRICE for share in nested.values()) and ("2m", "thp") in nested
+    assert (
+        all(share.low > WHOLE_PAGE_MAX_PRICE_SHARE for share in nested.values())
+        and ("2m", "thp") in nested
+    )
 
 
 @pytest.mark.parametrize(

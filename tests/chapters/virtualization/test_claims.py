@@ -11,7 +11,8 @@ from support.synthetic import fit
 from experiments.virtualization import claims
 from experiments.virtualization.analysis import Analysis
 from experiments.virtualization.claims import cold_references, references_at_most
-from tlb.report.verdicts import Verdict, claims_of, judge, verdicts
+from tlb.report.claims import claims_of
+from tlb.report.verdicts import Verdict, judge, verdicts
 
 pytestmark = pytest.mark.filterwarnings("error")
 PRACTICAL, CONTAINERS = ("a-guest-costs-under-three", "containers-add-nothing")

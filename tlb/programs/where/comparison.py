@@ -10,7 +10,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from tlb.programs.where.baseline import METRICS, Baseline, CountedPlace, Metric, command_words
-from tlb.programs.where.report import FEW_EXPOSED_SHARE, MOST_ROWS, TextTable
+from tlb.programs.where.report import FEW_EXPOSED_SHARE, MAX_TABLE_ROWS, TextTable
 from tlb.system.prose import list_in_words
 
 # A growth of fewer walks or pages than this is none: another line printed at the start makes
@@ -124,7 +124,7 @@ class Comparison:
         }
         for heading, kind in (("Lines of code", "functions"), ("Allocations", "allocations")):
             shown: Sequence[Metric] = [*METRICS][: 3 if kind == "allocations" else 2]
-            rows = [_row(pair, shown) for pair in self.changes(kind)[:MOST_ROWS]]
+            rows = [_row(pair, shown) for pair in self.changes(kind)[:MAX_TABLE_ROWS]]
             if rows:
                 made[heading] = (kind.removesuffix("s"), *(METRICS[each] for each in shown)), rows
         return made

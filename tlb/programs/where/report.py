@@ -16,7 +16,7 @@ from tlb.programs.text import sentences
 from tlb.programs.where import advice
 from tlb.programs.where.proof import ALL_SITES, NO_SITES, AllocationSites, SitesProof
 from tlb.programs.where.simulation import (
-    IN_LINUX,
+    INSIDE_THE_KERNEL,
     OTHER_CODE,
     WHOLE_PROGRAM,
     AllocationSite,
@@ -28,11 +28,13 @@ from tlb.programs.where.valgrind import SimulatedTlb
 from tlb.stats.intervals import Interval, median_interval
 from tlb.system.units import format_ns, format_size
 
-MOST_ROWS = 12
+MAX_TABLE_ROWS = 12
 # Of the time, what translation may cost at most for it to be not worth a thought.
-NOTHING = 0.02
-UNSURE = 0.05  # of the time, that huge pages may save where runs show no gain: more is left open
-MOST = 0.9  # of the walks
+NEGLIGIBLE_SHARE = 0.02
+UNDECIDED_SHARE = (
+    0.05  # of the time, that huge pages may save where runs show no gain: more is left open
+)
+MOST_WALKS_SHARE = 0.9  # of the walks
 FEW_EXPOSED_SHARE = 0.05  # exposed ones, of the walks
 LEAST = 0.005  # of the walks, for a row of its own
 # Of a page fault, with the page that Linux clears: generous, as the published rows of page_fault have
@@ -125,7 +127,7 @@ class WhereReport:
         """Yield the fewest sites that make up most of the weight."""
         weight = 0
         for site in self.sites:
-            if weight >= MOST * self.weight(self.found.total):
+            if weight >= MOST_WALKS_SHARE * self.weight(self.found.total):
                 return
             yield site
             weight += self.weight(site.counts)
@@ -147,7 +149,7 @@ class WhereReport:
         ]
         lines = {line for none, _ in rounds for line in none} | {
             OTHER_CODE,
-            IN_LINUX,
+            INSIDE_THE_KERNEL,
             WHOLE_PROGRAM,
         }
         return {
@@ -160,12 +162,12 @@ class WhereReport:
 
     def line_rows(self) -> Iterator[Row]:
         """Yield a row a line; with samples, those end with the other code's time and Linux's."""
-        for line in self.lines[:MOST_ROWS]:
+        for line in self.lines[:MAX_TABLE_ROWS]:
             sites = [self.letters(site) for site, _ in self.found.touches[line].most_common(2)]
             name = f"{line.function or '?'} ({line.place})"
             cells = self._walks(self.found.lines[line]) | self._time(line)
             yield {"line": name, **cells, "memory": ", ".join(sites)}
-        for line in (OTHER_CODE, IN_LINUX) if self.times else ():
+        for line in (OTHER_CODE, INSIDE_THE_KERNEL) if self.times else ():
             yield {"line": line.function, **self._time(line)}
 
     def _time(self, line: SourceLine) -> Row:
@@ -175,7 +177,7 @@ class WhereReport:
         return {"time, ms": f"{took:,.0f}", "saved, ms": _range(saved)}
 
     def site_rows(self) -> Iterator[Row]:
-        for site in self.sites[:MOST_ROWS]:
+        for site in self.sites[:MAX_TABLE_ROWS]:
             row = {"site": self.letters(site.id)} | self._walks(site.counts)
             if walks := site.counts.walks:
                 row[f"left with {self.huge_size} pages"] = f"{site.counts.large_walks / walks:.0%}"
@@ -198,7 +200,7 @@ class WhereReport:
                 row["ratio"] = f"{self.proof.ratio(sites):.3f}"
                 if saved := self.saved(sites):
                     row["CPU saved, ms"] = _range(saved[WHOLE_PROGRAM][1])
-                    row["by Linux, ms"] = _range(saved[IN_LINUX][1])
+                    row["by Linux, ms"] = _range(saved[INSIDE_THE_KERNEL][1])
             yield row
 
     def tables(self) -> dict[str, TextTable]:
@@ -219,7 +221,7 @@ class WhereReport:
 
     def interpreted(self) -> Iterator[tuple[str, str]]:
         """Yield the letter and the interpreter of each site that matters and is inside one."""
-        for site in self.sites[:MOST_ROWS]:
+        for site in self.sites[:MAX_TABLE_ROWS]:
             if site.interpreter:
                 yield self.letters(site.id), site.interpreter
 
@@ -228,7 +230,7 @@ class WhereReport:
         """Whether huge pages can save next to nothing; False if that is unknown."""
         if self.geometry is None or self.native_s is None or self.found.is_cut:
             return False
-        return self.most_saved_s < NOTHING * self.native_s
+        return self.most_saved_s < NEGLIGIBLE_SHARE * self.native_s
 
     @property
     def chosen(self) -> AllocationSites:
@@ -245,7 +247,9 @@ class WhereReport:
             return Verdict.NO_GAIN
         if not self.proof:
             return Verdict.POSSIBLE
-        is_open = self.proof.ratio(ALL_SITES).low < 1 - UNSURE or not self.proof.is_decisive
+        is_open = (
+            self.proof.ratio(ALL_SITES).low < 1 - UNDECIDED_SHARE or not self.proof.is_decisive
+        )
         return Verdict.UNDECIDED if is_open else Verdict.NO_GAIN_SHOWN
 
     @property

@@ -63,7 +63,7 @@ class SourceLine(NamedTuple):
         return f"{file}:{self.line}" if self.line else self.module.rpartition("/")[2] or "?"
 
 
-OTHER_CODE, WHOLE_PROGRAM, IN_LINUX = map(
+OTHER_CODE, WHOLE_PROGRAM, INSIDE_THE_KERNEL = map(
     SourceLine, ("other code", "all of the program", "Linux itself")
 )
 
@@ -145,7 +145,7 @@ class Simulation:
         times = defaultdict[SourceLine, float](float)
         for code, number in samples.items():
             lines = (
-                (IN_LINUX,)
+                (INSIDE_THE_KERNEL,)
                 if code == LINUX_CODE
                 else (self.code.get(code, OTHER_CODE), WHOLE_PROGRAM)
             )
