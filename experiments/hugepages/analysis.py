@@ -179,7 +179,7 @@ class Analysis(analysis.Analysis):
     @cached_property
     def pieces(self) -> splinter.Splinter:
         """Whether a TLB entry covers a large page. Raises Unavailable, as `splinter.judge` does."""
-        return splinter.judge(self.frame, self.host.hypervisor)
+        return splinter.judge_splintering(self.frame, self.host.hypervisor)
 
     @property
     def ns_per_unit(self) -> float:
@@ -189,7 +189,7 @@ class Analysis(analysis.Analysis):
         return 1 / self.frame["core_ghz"].replace(0, nan).median()
 
     @property
-    def past_the_reach(self) -> splinter.Compared:
+    def past_the_reach(self) -> splinter.PriceComparison:
         """The prices past the last level. Raises Unavailable("too-few-points")."""
         if self.pieces.walk is None:
             raise Unavailable("too-few-points", "no chase on both page sizes passes the last level")

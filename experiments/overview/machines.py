@@ -226,7 +226,9 @@ def _pages(about: Chapter, name: str, host: Host | None) -> Backing:
     """As the chapter about page sizes infers it from its rows."""
     if host is None or "hugepages" not in (if_available(about.store.experiments, name) or ()):
         return "unknown"
-    found = if_available(lambda: splinter.judge(about.kept("hugepages"), host.hypervisor))
+    found = if_available(
+        lambda: splinter.judge_splintering(about.kept("hugepages"), host.hypervisor)
+    )
     return _PAGES.get(found.verdict, "unknown") if found else "unknown"
 
 

@@ -11,19 +11,17 @@ import numpy as np
 import pandas as pd
 
 from experiments.page_walks.grid import TABLE_TOUCH_MODES
-from experiments.page_walks.models import (
-    MemoryPeaks,
-    latency_peaks_beyond_caches,
-    shares_by_accesses,
-)
 from experiments.page_walks.table_chases import TableAnalysis
 from tlb.report import quantities
 from tlb.report.chapter import literature
 from tlb.report.quantities import QuantityDeclaration
 from tlb.stats.curves import Curve, select_rows
 from tlb.stats.hops import (
+    MemoryPeaks,
     hop_quantile,
+    latency_peaks_beyond_caches,
     pooled_hop_distribution,
+    shares_by_accesses,
     smoothed_hops,
     with_median_clock_cost,
 )

@@ -238,7 +238,7 @@ class Analysis(analysis.Analysis):
                 kernel=PROCESS_KERNEL, stride_pages=1
             )
             with suppress(Unavailable):
-                shares[chase] = splinter.judge(both, "none").first.share
+                shares[chase] = splinter.judge_splintering(both, "none").first.share
         return shares
 
     @cached_property
