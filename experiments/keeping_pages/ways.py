@@ -94,7 +94,7 @@ def measure(way: str, size_bytes: int) -> Got:
         "mapping.py",
         way,
         size_bytes,
-        {EXIT_REFUSED: WAYS_TO_MAP[way].refused, _NO_MOUNT: "mount-refused"},
+        {EXIT_REFUSED: WAYS_TO_MAP[way].refused, _NO_MOUNT: "not-permitted"},
     )
     return Got(
         way=way,
