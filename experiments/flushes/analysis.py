@@ -88,6 +88,8 @@ class Quantities(quantities.Quantities):
 
 
 Part = TypeVar("Part")
+_NOT_COUNTED = "it does not count the TLB flushes between its CPUs"
+
 NEW_PROCESS = "new"  # a process's first round, beside SWITCH_MODES
 LAYOUTS = ("spread", "packed")
 
@@ -145,9 +147,9 @@ class _Shootdowns(EventAnalysis):
 
     def share_seen(self) -> float:
         """Return all flushes seen over all asked: a few processes miss many, which a median of
-        shares hides. Raises Unavailable("no-flush-count") too."""
+        shares hides. Raises Unavailable("linux-lacks") too."""
         if self.most_others:
-            required(self.flush_counts, "", "no-flush-count")
+            required(self.flush_counts, _NOT_COUNTED, "linux-lacks")
         self.require_others(self.flush_counts, "no calls beside other threads were measured")
         sums = self.flush_counts[["flushes_asked", "flushes_seen"]].sum()
         return float(sums["flushes_seen"] / sums["flushes_asked"])
@@ -164,10 +166,12 @@ class _Shootdowns(EventAnalysis):
 
     def lost_per_flush(self, layout: str) -> Interval:
         """Return ns that the chase over PAGES_THE_TLB_HOLDS lines loses for each flush that its CPU
-        counts. Raises Unavailable("no-flush-count") too."""
+        counts. Raises Unavailable("linux-lacks") too."""
         busy, idle = self._beside_discards(layout, "flushes_seen")
         added_ns = busy["ns_per_access"] - self._median(idle, "no chase was measured").value
-        counted = required(busy[busy["flushes_seen"] > 0], "no flush was counted", "no-flush-count")
+        counted = required(
+            busy[busy["flushes_seen"] > 0], "no TLB flush was counted", "linux-lacks"
+        )
         return median_interval((added_ns * counted["accesses"] / counted["flushes_seen"]).dropna())
 
     def slowed_by_discards(self, layout: str) -> Interval:
@@ -196,11 +200,11 @@ class _Shootdowns(EventAnalysis):
 
     def flushes_per_collapse(self) -> float:
         """Return the flushes that each other CPU sees for a large page that Linux makes of base
-        pages. Raises Unavailable("no-flush-count") too."""
+        pages. Raises Unavailable("linux-lacks") too."""
         rows = self._rows("shootdown", "threads", "flushes_seen", mode="collapse")
         rows = rows[rows["threads"] > 0]
         self.require_others(rows, "no pages were collapsed beside other threads")
-        rows = required(rows.dropna(subset=["flushes_seen"]), "", "no-flush-count")
+        rows = required(rows.dropna(subset=["flushes_seen"]), _NOT_COUNTED, "linux-lacks")
         return float(rows["flushes_seen"].sum() / (rows["accesses"] * rows["threads"]).sum())
 
 
