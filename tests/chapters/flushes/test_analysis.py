@@ -73,7 +73,6 @@ def test_what_takes_two_cpus_is_lacking_on_one_and_says_so():
     lacking = (
         a.share_seen,
         a.beside_discards,
-        a.under_load,
         a.flushes_per_collapse,
         lambda: a.added(1),
         lambda: a.returned_ns(GIB, 1),
@@ -104,15 +103,6 @@ def test_a_round_with_a_page_fault_is_left_out():
     assert len(faulty._rows("cold_chase")) == 0.8 * len(analysis()._rows("cold_chase")) > 0
 
 
-def test_what_neighbours_add():
-    a = analysis(rows(QUIET))
-    assert a.price_beside_stream.xs == list(grid.STREAMED_MIB)
-    assert a.under_load().value == pytest.approx((20 + 128 * QUIET.stream_ns) / 20, rel=1e-3)
-    a = analysis(rows(QUIET))
-    a.about.rows.clear()  # without larger controls there is no price beside a stream
-    assert refusal(a.under_load) == "too-few-points"
-
-
 # --- copies, and Linux's own work
 
 
@@ -131,7 +121,7 @@ def test_linux_s_own_work_comes_back_or_has_its_reason():
     a = analysis(house=House())
     assert a.first_touch_ns("free", "always").value == 100_000
     assert a.merged_write_ns("own").value == 80
-    assert a.life_ratio("free", 64).value == pytest.approx(0.2) and a.idle_share() == 0.5
+    assert a.idle_share() == 0.5
     assert refusal(lambda: analysis(house=None).housekeeping) == "housekeeping-not-asked"
     left = analysis(house=House(lacking=("merged", "idle", "pieces")))
     for make in (left.merged, left.idle, lambda: left.runs("fragments", "always")):
