@@ -142,7 +142,9 @@ def made(tmp_path, monkeypatch) -> list[str]:
     monkeypatch.setattr(publish, "execute", execute)
     monkeypatch.setattr(publish, "build_site", build_site)
     monkeypatch.setattr(
-        publish, "each", lambda run, *groups: [run(name, None) for group in groups for name in group]
+        publish,
+        "each",
+        lambda run, *groups: [run(name, None) for group in groups for name in group],
     )
     sources(tmp_path, monkeypatch)
     return made
