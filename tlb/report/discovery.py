@@ -49,6 +49,12 @@ def measured_chapters() -> list[str]:
     return [name for name in table_of_contents() if _has_grid(name)]
 
 
+def is_rerun(name: str) -> bool:
+    """Return whether a page measures a source's article again: it shows the published machines and
+    nothing of this computer."""
+    return name.startswith("rerun_")
+
+
 def _has_grid(name: str) -> bool:
     return bool(find_spec(f"{PACKAGE}.{name}") and find_spec(f"{PACKAGE}.{name}.grid"))
 
