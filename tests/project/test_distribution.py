@@ -138,7 +138,7 @@ def test_a_package_that_is_missing_is_one_sentence_with_the_line_that_installs_i
 def test_a_command_of_the_book_says_that_it_needs_a_clone(name, monkeypatch, capsys):
     monkeypatch.setattr(cli, "IS_CLONE", False)
     assert ended(monkeypatch, name) == 1
-    assert capsys.readouterr().err.startswith("This needs the book, which only a clone")
+    assert "the book, which only a clone of the repository has" in capsys.readouterr().err
 
 
 def test_outside_a_clone_rows_and_binaries_are_the_users(monkeypatch, tmp_path):
