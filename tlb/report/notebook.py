@@ -20,7 +20,7 @@ from tlb.report.claims import untestable_statements
 from tlb.report.page import current_page
 from tlb.report.render import MUTED_COLOUR, Figure, Html
 from tlb.report.verdicts import table_of_answered, verdict_table, verdicts
-from tlb.system.prose import list_in_words
+from tlb.system.units import list_in_words
 
 
 def judge(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
