@@ -30,11 +30,6 @@ def large_text_helps(a: Analysis, band: Band, mib: int) -> Answer:
 claim("hundred-mb-of-code-gains", points=_text(100), mib=100)(large_text_helps)
 
 
-@claim("thirty-mb-binary-is-noise", points=_text(30))
-def thirty_mb_is_noise(a: Analysis, band: Band) -> Answer:
-    return large_text_helps(a, band, 30)
-
-
 @claim("defer-only-madvise-exists", points=None)
 def defer_only_madvise_exists(a: Analysis) -> Answer:
     modes = required(a.flags.defrag_modes, "this kernel lists no modes", "no-data")
