@@ -71,8 +71,9 @@ def log_scale(base: int = 2, domain: tuple[float, float] | None = None) -> alt.S
 
 
 def time_scale(frame: pd.DataFrame) -> alt.Scale:
-    """Return a logarithmic scale with room for medians and their upper bounds."""
-    top = frame[["median", "high"]].max().max() * 1.3
+    """Return a logarithmic scale with room for medians and their upper bounds, and above them for
+    the labels of capacities."""
+    top = frame[["median", "high"]].max().max() * 3
     return alt.Scale(type="log", nice=False, domain=[frame["median"].min() * 0.85, top])
 
 
@@ -138,6 +139,11 @@ def colour(field: str, scale: alt.Scale | Sequence[str], **legend: Any) -> alt.C
     scale = scale if isinstance(scale, alt.Scale) else colours(scale)
     shown: dict[str, Any] = {"legend": alt.Legend(**legend)} if legend else {}
     return alt.Color(f"{field}:N", sort=scale.domain, scale=scale, **shown)
+
+
+def unnamed_colour(field: str, scale: alt.Scale) -> alt.Color:
+    """Return `colour` without a legend, for curves whose names stand at them."""
+    return colour(field, scale).legend(None)
 
 
 def shape(field: str, names: Iterable[str], **legend: Any) -> alt.Shape:
@@ -236,26 +242,43 @@ def series_chart(
     ticks: Sequence[float] = TIMES,
     joined: Sequence[str] | None = None,
     banded: Sequence[str] | None = None,
-    columns: int | None = None,
 ) -> alt.LayerChart:
-    """Median, interval and points of `summarise`d rows, a colour and a shape each series; lines
-    through those `joined`, by default all. banded: those whose intervals form a band, by default
-    all; the others have a bar at each point. scale: by default `time_scale`. columns: of a legend
-    that is too long for one row of a narrow page.
+    """Median, interval and points of `summarise`d rows, a colour and a shape each series, whose name
+    stands at the end of its curve; lines through those `joined`, by default all. banded: those whose
+    intervals form a band, by default all; the others have a bar at each point. scale: by default
+    `time_scale`.
     """
     y = median_y(frame, y_title, ticks, scale)
-    legend = {"columns": columns} if columns else {}
-    base = alt.Chart(frame).encode(x=x, y=y, color=colour(series, colours, **legend))
+    base = alt.Chart(frame).encode(x=x, y=y, color=unnamed_colour(series, colours))
     lines = base
     if joined is not None:
         lines = base.transform_filter(alt.FieldOneOfPredicate(field=series, oneOf=list(joined)))
     count = alt.Tooltip("lines:Q", format=",", title="pages")
     points = base.mark_point().encode(
-        shape=shape(series, colours.domain, **legend),
+        shape=shape(series, colours.domain).legend(None),
         tooltip=[*tips(f"{series}:N", count), alt.Tooltip("n:Q", title="processes")],
     )
     bands = _bands(frame, x, y["scale"], colours, series, banded)
-    return alt.LayerChart(layer=[*bands, lines.mark_line(), points])
+    names = curve_names(frame, x, y, series, colours)
+    return alt.LayerChart(layer=[*bands, lines.mark_line(), points, names])
+
+
+def curve_names(
+    frame: pd.DataFrame, x: alt.X, y: alt.Y, series: str, colours: alt.Scale
+) -> alt.LayerChart:
+    """Write the name of each series at the last point of its curve, in its colour: above the highest
+    curve and below the others."""
+    x_field, y_field = (channel["shorthand"].partition(":")[0] for channel in (x, y))
+    ends = frame.loc[frame.groupby(series)[x_field].idxmax()].sort_values(y_field)
+    sides = ((ends.iloc[:-1], 15), (ends.iloc[-1:], -12))
+    names = [
+        alt.Chart(side)
+        .mark_text(align="right", dy=dy, fontWeight="bold")
+        .encode(x=x, y=y, text=f"{series}:N", color=unnamed_colour(series, colours))
+        for side, dy in sides
+        if len(side)
+    ]
+    return alt.LayerChart(layer=names)
 
 
 def _bands(
