@@ -74,7 +74,7 @@ def time_scale(frame: pd.DataFrame) -> alt.Scale:
     """Return a logarithmic scale with room for medians and their upper bounds, and above them for
     the labels of capacities."""
     top = frame[["median", "high"]].max().max() * 3
-    return alt.Scale(type="log", nice=False, domain=[frame["median"].min() * 0.85, top])
+    return alt.Scale(type="log", nice=False, domain=[frame["median"].min() * 0.7, top])
 
 
 def zero_scale(frame: pd.DataFrame) -> alt.Scale:
@@ -311,21 +311,31 @@ def dashed(
     x: alt.X,
     y: alt.Y,
     color: alt.Color,
-    by: tuple[str, Iterable[str]],
+    by: tuple[str, Sequence[str]],
     *tooltip: alt.Tooltip,
     unit: str = "ns",
     size: int = 24,
 ) -> alt.LayerChart:
     """Lines with points and their intervals, a colour a series and a dash for each name of a second
-    column, `by`."""
+    column, `by`. The name of a series stands where its first line begins, that of a dash where the
+    highest of its lines ends."""
     column, kinds = by
-    dashes = dash(column, kinds)
-    shown = tips(color["shorthand"], f"{column}:N", *tooltip, unit=unit, bounds=False)
+    series, x_field, y_field = (
+        channel["shorthand"].partition(":")[0] for channel in (color, x, y)
+    )
+    color = unnamed_colour(series, color["scale"])
+    shown = tips(f"{series}:N", f"{column}:N", *tooltip, unit=unit, bounds=False)
     lines = alt.Chart(data).mark_line(point=alt.OverlayMarkDef(size=size))
+    dashes = dash(column, kinds).legend(None)
     lines = lines.encode(x=x, y=y, color=color, strokeDash=dashes, tooltip=shown)
-    series = color["shorthand"].partition(":")[0]
     bands = _bands(data, x, y["scale"], color["scale"], series, ())
-    return alt.LayerChart(layer=[*bands, lines])
+    first = data[data[column] == kinds[0]]
+    begins = alt.Chart(first.loc[first.groupby(series)[x_field].idxmin()])
+    begins = begins.mark_text(align="left", dy=-12, fontWeight="bold")
+    begins = begins.encode(x=x, y=y, color=color, text=f"{series}:N")
+    last = data.sort_values([x_field, y_field]).drop_duplicates(column, keep="last")
+    ends = alt.Chart(last).mark_text(align="right", dy=-14).encode(x=x, y=y, text=f"{column}:N")
+    return alt.LayerChart(layer=[*bands, lines, begins, ends])
 
 
 def bars(
