@@ -22,9 +22,8 @@ from tlb.programs.executable import why_no_preload
 from tlb.programs.guard import guard_running
 from tlb.programs.levers import LEVERS, Lever, pool_limits
 from tlb.programs.runs import ProgramRun, RunConditions, ServerDriver, run_program
-from tlb.stats.effects import Effect
+from tlb.stats.effects import FEWEST_RATIO_PAIRS, Effect, is_interim_look, paired_ratio
 from tlb.stats.intervals import Interval
-from tlb.stats.pairs import LEAST_PAIRS, is_interim_look, paired_ratio
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_ns
 
@@ -143,7 +142,7 @@ class Trial:
         """About the minutes in which the rehearsal and the fewest pairs for a verdict fit, with a
         pair to spare."""
         pair_s = self.spent_s / (len(self.pairs) + 1)
-        return ceil(10 * (LEAST_PAIRS + 2) * pair_s / 60) / 10
+        return ceil(10 * (FEWEST_RATIO_PAIRS + 2) * pair_s / 60) / 10
 
     @property
     def statuses(self) -> tuple[set[int], set[int]]:
@@ -153,7 +152,7 @@ class Trial:
     @property
     def has_verdict(self) -> bool:
         """Whether there are as many pairs as a verdict takes."""
-        return len(self.pairs) >= LEAST_PAIRS
+        return len(self.pairs) >= FEWEST_RATIO_PAIRS
 
     @property
     def verdict(self) -> Verdict:
@@ -297,7 +296,7 @@ def verdict(ratio: Interval, pairs: int, within: float, higher: bool = False) ->
 
     An interval inside 1 ± within is "no difference" if it contains 1, and "differs, by less than
     asked" if not. Less is better, or more where `higher`."""
-    if pairs < LEAST_PAIRS:
+    if pairs < FEWEST_RATIO_PAIRS:
         return "cannot tell"
     is_small = Effect(ratio, 1 / (1 + within), 1 + within).decided() is True
     contains_one = Effect(ratio, 1, 1).decided() is not False
