@@ -43,7 +43,9 @@ class Quantities(quantities.Quantities):
     near_ns = QuantityDeclaration(
         "a load that hits the L1 cache and the TLB's first level", "ns", 1
     )
-    reach_bytes = QuantityDeclaration("memory that a core's TLB covers with base pages", "bytes")
+    reach_bytes = QuantityDeclaration(
+        "memory that a core's TLB covers with base pages, by CPUID or else as found", "bytes"
+    )
     walk_2_gib_ns = QuantityDeclaration("translation, at least, of a random load in 2 GiB", "ns")
     gain_2_gib = QuantityDeclaration(
         "such loads on transparent huge pages: times as fast", "times", 2

@@ -320,9 +320,7 @@ def dashed(
     column, `by`. The name of a series stands where its first line begins, that of a dash where the
     highest of its lines ends."""
     column, kinds = by
-    series, x_field, y_field = (
-        channel["shorthand"].partition(":")[0] for channel in (color, x, y)
-    )
+    series, x_field, y_field = (channel["shorthand"].partition(":")[0] for channel in (color, x, y))
     color = unnamed_colour(series, color["scale"])
     shown = tips(f"{series}:N", f"{column}:N", *tooltip, unit=unit, bounds=False)
     lines = alt.Chart(data).mark_line(point=alt.OverlayMarkDef(size=size))
