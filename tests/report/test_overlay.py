@@ -26,7 +26,9 @@ OWN, SLOW = loads(Truth()), loads(Truth(hit_ns=20.0))
 
 def draw(data: pd.DataFrame) -> alt.LayerChart:
     x = charts.working_set(4096)
-    return charts.series_chart(data, x, "ns per load", charts.LAYOUTS, "layout")
+    return charts.series_chart(
+        data, x, "ns per load", charts.colours(["spread", "packed"]), "layout"
+    )
 
 
 def shown(reference: pd.DataFrame = SLOW) -> Overlaid:

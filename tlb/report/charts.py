@@ -3,7 +3,6 @@ its interval, bars and rows with intervals, lines by colour and dash, rules at c
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Any, Literal, TypeVar
@@ -22,8 +21,7 @@ from tlb.system.units import format_size
 _BINARY = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
 # About as many ticks as a chart of one text column has room to label.
 _TICKS = 10
-# Ticks of a price that starts at zero, of a time per access on a logarithmic axis, and of a share.
-PRICES = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
+# Ticks of a time per access on a logarithmic axis, and of a share.
 TIMES = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000)
 SHARES = (0, 0.2, 0.4, 0.6, 0.8, 1)
 DASHES = ([1, 0], [6, 3], [2, 3], [8, 3, 2, 3], [4, 2])
@@ -108,7 +106,6 @@ PAGE_COLOURS = {
 }
 # Of a load's time. Packed lines show the data alone; a line a page, translation too.
 PART_COLOURS = {"translation": PALETTE[0], "data": PALETTE[1]}
-LAYOUTS = alt.Scale(domain=["spread", "packed"], range=list(PART_COLOURS.values()))
 
 
 def named_colours(colours: Mapping[str, str]) -> alt.Scale:
@@ -121,11 +118,6 @@ def page_colours(kinds: Iterable[str], labels: Mapping[str, str] | None = None) 
     shown = ordered_page_sizes(kinds)
     names = [labels[pages] for pages in shown] if labels else shown
     return alt.Scale(domain=names, range=[PAGE_COLOURS[pages] for pages in shown])
-
-
-def label_expression(labels: Mapping[str, str]) -> str:
-    """A legend's labelExpr: the label of each value."""
-    return f"({json.dumps(dict(labels))})[datum.label]"
 
 
 def colours(names: Sequence[str]) -> alt.Scale:
