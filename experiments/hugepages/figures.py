@@ -242,7 +242,8 @@ def two_hosts_chart(loads: pd.DataFrame) -> alt.FacetChart:
     axis = charts.bytes_axis("Cache lines touched × 4 KiB", [2**n for n in range(18, 33, 4)])
     # with room for names on the right
     x = alt.X("working_set_bytes:Q", axis=axis, scale=charts.log_scale(domain=(2**16, 2.0**36)))
-    y = charts.median_y(loads, "")
+    ends_of_y = (loads["median"].min() * 0.7, loads["high"].max() * 1.2)
+    y = charts.median_y(loads, "", scale=charts.log_scale(10, ends_of_y))
     base = alt.Chart(loads).encode(x=x, color=charts.unnamed_colour("curve", scale))
     price = base.transform_filter("isValid(datum.below)")
     shaded = price.mark_area(opacity=0.25).encode(y=y, y2="below:Q", detail="stretch:N")
@@ -268,12 +269,12 @@ def _notes(loads: pd.DataFrame) -> list[alt.Chart]:
     noted = alt.Chart(loads).transform_filter("isValid(datum.removed)")
     head = f"In {format_size(_NOTED_BYTES)}, 2 MiB pages"
     lines = (
-        (alt.value(head), INK_COLOUR, 174),
-        (alt.Text("removed:N"), CURVE_COLOURS[BASE_CURVE], 192),
-        (alt.Text("left:N"), CURVE_COLOURS[HUGE_CURVE], 210),
+        (alt.value(head), INK_COLOUR, 180),
+        (alt.Text("removed:N"), CURVE_COLOURS[BASE_CURVE], 196),
+        (alt.Text("left:N"), CURVE_COLOURS[HUGE_CURVE], 212),
     )
     return [
-        noted.mark_text(align="right", dx=-4, color=colour, fontWeight="bold").encode(
+        noted.mark_text(align="right", dx=-4, color=colour).encode(
             x=alt.value("width"), y=alt.value(height), text=text
         )
         for text, colour, height in lines
