@@ -32,7 +32,7 @@ from tlb.system.units import escape_markdown, format_ns, format_size, list_in_wo
 
 # What a machine may lack without the first page failing; a bad parameter is an error there too.
 _LACKING = ("no-data", "not-linux", "other-arch")
-BASE_PAGES_LABEL, HUGE_PAGES_LABEL, PACKED_LABEL = "4 KiB", "2 MiB (THP)", "packed (dashed)"
+BASE_PAGES_LABEL, HUGE_PAGES_LABEL, PACKED_LABEL = "4 KiB", "2 MiB (THP)", "packed"
 
 
 class Quantities(quantities.Quantities):
@@ -42,7 +42,9 @@ class Quantities(quantities.Quantities):
     near_ns = QuantityDeclaration(
         "a load that hits the L1 cache and the TLB's first level", "ns", 1
     )
-    reach_bytes = QuantityDeclaration("memory that a core's TLB covers with base pages", "bytes")
+    reach_bytes = QuantityDeclaration(
+        "memory that a core's TLB covers with base pages, by CPUID or else as found", "bytes"
+    )
     walk_2_gib_ns = QuantityDeclaration("translation, at least, of a random load in 2 GiB", "ns")
     gain_2_gib = QuantityDeclaration(
         "such loads on transparent huge pages: times as fast", "times", 2
