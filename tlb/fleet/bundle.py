@@ -34,8 +34,7 @@ from tlb.measure.outcome import SESSIONS_DOCUMENT
 from tlb.measure.states import RequestedRecord
 from tlb.measure.store import UNMEASURED_POINTS_DOCUMENT, Store, write_published
 from tlb.system.files import IS_CLONE
-from tlb.system.optional import LazyModule
-from tlb.system.reasons import Unavailable, if_available
+from tlb.system.reasons import LazyModule, Unavailable, if_available
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,9 +14,8 @@ from tlb.measure.catalogue import (
     KernelDeclaration,
 )
 from tlb.measure.record import Point
-from tlb.system.optional import LazyModule
 from tlb.system.page_sizes import PAGES, page_bytes
-from tlb.system.reasons import Unavailable
+from tlb.system.reasons import LazyModule, Unavailable
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -23,8 +23,7 @@ from tlb.measure.record import NAME_PATTERN, Point, Record, point_id
 from tlb.measure.row_database import DATABASE_FILE, DATABASE_LOGS, RowDatabase
 from tlb.system import files
 from tlb.system.files import OPEN_FLAGS, disk_errors, lock_file
-from tlb.system.optional import LazyModule
-from tlb.system.reasons import Unavailable
+from tlb.system.reasons import LazyModule, Unavailable
 
 if TYPE_CHECKING:
     import pandas as pd
