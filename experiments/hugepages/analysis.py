@@ -66,7 +66,6 @@ class Quantities(quantities.Quantities):
     read_gain = QuantityDeclaration("how many times as fast that is", "times", 2)
 
 
-NO_DIFFERENCE_WITHIN = 0.05  # what this book calls no difference
 LEAST_JVMS = 3  # for JMH's own interval, of 99.9 %, to cover more than one mapping
 
 

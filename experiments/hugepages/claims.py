@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from experiments.hugepages.analysis import NO_DIFFERENCE_WITHIN, Analysis, typical_speedup
+from experiments.hugepages.analysis import Analysis, typical_speedup
 from tlb.report.claims import Answer, Band, Compares, Fact, claim, rows_where
 from tlb.stats.curves import select_rows
-from tlb.stats.effects import Effect, inside
+from tlb.stats.effects import NO_DIFFERENCE_WITHIN, Effect, inside
 from tlb.stats.intervals import Interval, median_interval
 from tlb.stats.splinter import WHOLE_PAGE_MAX_PRICE_SHARE
 from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, page_words

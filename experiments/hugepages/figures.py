@@ -232,7 +232,7 @@ def _loads_on(machine: str, host: str) -> pd.DataFrame:
     return found.assign(host=host, stretch=stretch, working_set_bytes=size)[[*columns, "n"]]
 
 
-def two_hosts_chart(loads: pd.DataFrame) -> alt.FacetChart:
+def two_hosts(loads: pd.DataFrame) -> alt.FacetChart:
     """Draw both machines beside each other. Shaded: translation, in the colour of the pages that
     pay it; only where it has a price."""
     scale = alt.Scale(domain=list(CURVE_COLOURS), range=list(CURVE_COLOURS.values()))

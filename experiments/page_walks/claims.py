@@ -12,26 +12,25 @@ import pandas as pd
 from experiments.page_walks.analysis import WORKING_SET_COLUMN, Analysis, largest_page_size
 from experiments.page_walks.grid import (
     ENTRIES_PER_LINE,
-    ENTRY_BYTES,
     LARGE_GRAPH_VERTICES,
     TABLE_LEVELS,
     TABLE_OPTION_NAMES,
-    VERTEX_BYTES,
     most_vertices,
     pages_beyond_tlb,
     table_sweep,
 )
 from experiments.page_walks.table_chases import LEAST_STEP_RISE
+from tlb.measure.catalogue import VERTEX_BYTES
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
 from tlb.report.claims import Answer, Band, Compares, Fact, claim, rows_where
 from tlb.report.verdicts import decided, require_walk_bound
 from tlb.stats import curves
 from tlb.stats.curves import Curve, reason_not_counted, select_rows
-from tlb.stats.effects import inside
+from tlb.stats.effects import NO_DIFFERENCE_WITHIN, inside
 from tlb.stats.geometry_curves import WalkPrice
 from tlb.stats.intervals import Interval, interval_of_rows, median_interval
-from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, page_words
+from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, TABLE_ENTRY_BYTES, page_words
 from tlb.system.prose import number_in_words
 from tlb.system.reasons import Unavailable, Undecided, required
 from tlb.system.units import format_size
@@ -44,7 +43,6 @@ LARGEST_GRAPH = (
 MIDDLE = (128 << 20, 512 << 20)  # bytes: "hundreds of megabytes"
 LARGE_GRAPH = 2 << 30  # bytes: "multiple gigabytes" begin here
 AGREES = 0.25  # a whole number of walkers, from times with a few percent of noise
-SAME = 0.05  # a smaller difference is what the book calls unstable
 SOME_WALKS = 0.01  # a hop: fewer are no misses of the walk's own
 PLATEAU_BYTES = 256 << 20, 1 << 30  # bytes, "hundreds of megabytes"
 _HOP_BY_HOP: dict[str, Any] = {"mode": "plain", "per_hop": 1}
@@ -172,7 +170,7 @@ def misses_rise_past_the_reach(a: Analysis, band: Band) -> Answer:
 
 
 @claim("huge-pages-lower-both", points=in_batches)
-def huge_pages_lower_both(a: Analysis, same: float = SAME) -> Answer:
+def huge_pages_lower_both(a: Analysis, same: float = NO_DIFFERENCE_WITHIN) -> Answer:
     large = largest_page_size(a.means)
     walks = at_largest(walks_per_hop(a, BASE), walks_per_hop(a, large))
     cycles = at_largest(*(cycles_per_hop(a, pages, "walk_cycles") for pages in (BASE, large)))
@@ -385,7 +383,8 @@ def _ends(*levels: int) -> Compares:
     def compares(point: Point, scope: Scope) -> bool:
         pages, own = pages_beyond_tlb(scope), dict(point.options)
         sweeps = [
-            table_sweep(level, pages, scope.base_page_bytes // ENTRY_BYTES) for level in levels
+            table_sweep(level, pages, scope.base_page_bytes // TABLE_ENTRY_BYTES)
+            for level in levels
         ]
         ends = [end for tables in sweeps if tables for end in (tables[0], tables[-1])]
         return (

@@ -62,7 +62,6 @@ class Quantities(quantities.Quantities):
 # "Flat" in the published run is 4.2 to 4.8 ns, a rise of 14 %; twice that is still nothing beside a
 # cliff.
 FLAT_RATIO = 1.28
-ENTRY_BYTES = 8  # of the page table's last level, each page's own
 STEP_POINTS = 6  # of a counted step: two heights and the shape between them
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import inf
 from typing import Any
 
-from experiments.stlb_cliff.analysis import ENTRY_BYTES, FLAT_RATIO, Analysis
+from experiments.stlb_cliff.analysis import FLAT_RATIO, Analysis
 from tlb.machine.cpuid import Tlb
 from tlb.machine.host import data_tlbs
 from tlb.measure.grid import Scope
@@ -18,7 +18,7 @@ from tlb.stats.curves import HALF_AN_OCTAVE, counter_curve, last_level_plateau, 
 from tlb.stats.effects import inside
 from tlb.stats.geometry_curves import PageTableLocation, WalkPrice
 from tlb.stats.intervals import Interval
-from tlb.system.page_sizes import BASE, page_bytes
+from tlb.system.page_sizes import BASE, TABLE_ENTRY_BYTES, page_bytes
 from tlb.system.prose import list_in_words, with_thousands
 from tlb.system.reasons import Unavailable, required
 from tlb.system.units import format_size
@@ -317,7 +317,7 @@ def climbs_at_a_gibibyte(a: Analysis, band: Band) -> Answer:
     cache = f", the second-level cache {format_size(l2_bytes)}" if l2_bytes else ""
     return inside(ratio, *band), (
         f"From 512 MiB to 1 GiB the price grows by a factor of {ratio:.2f}; the last level of the "
-        f"page table is {format_size(gib * ENTRY_BYTES)} there{cache}."
+        f"page table is {format_size(gib * TABLE_ENTRY_BYTES)} there{cache}."
     )
 
 
@@ -426,10 +426,10 @@ def entries_cover_a_pool(
 def a_flat_table_takes_exabytes(a: Analysis, band: Band) -> Answer:
     entries = 2**64 // a.base_page_bytes
     return counted(
-        entries * ENTRY_BYTES,
+        entries * TABLE_ENTRY_BYTES,
         band,
         f"2^64 bytes are {entries / 1e15:.1f} x 10^15 pages of {format_size(a.base_page_bytes)}, "
-        f"whose entries of {ENTRY_BYTES} bytes take {entries * ENTRY_BYTES / 1e15:.0f} petabytes.",
+        f"whose entries of {TABLE_ENTRY_BYTES} bytes take {entries * TABLE_ENTRY_BYTES / 1e15:.0f} petabytes.",
     )
 
 

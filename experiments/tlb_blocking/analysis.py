@@ -12,13 +12,12 @@ import pandas as pd
 from experiments.tlb_blocking.grid import (
     BYTES_IN_FIRST_CACHE,
     CONTROLLED_STRIDES,
-    LINE_BYTES,
     PUBLISHED_BLOCK,
     STEPS_IN_SPREAD_BLOCK,
     STRIDE_SUM_PAGES,
     STRIDES,
-    VERTEX_BYTES,
 )
+from tlb.measure.catalogue import VERTEX_BYTES
 from tlb.report import analysis, quantities
 from tlb.report.quantities import QuantityDeclaration
 from tlb.stats.curves import Curve, select_rows
@@ -33,6 +32,7 @@ from tlb.stats.intervals import (
 from tlb.system.page_sizes import (
     BASE,
     HUGE_PAGE_KINDS,
+    LINE_BYTES,
     ordered_page_sizes,
     page_size_rank,
     page_words,
@@ -74,7 +74,6 @@ class Quantities(quantities.Quantities):
     shuffled_most_ns = QuantityDeclaration("the same in shuffled order", "ns", 1)
 
 
-NO_DIFFERENCE_WITHIN = 0.05  # what this book calls no difference
 # The remedies' names are those of data/literature/mitigations.csv.
 NO_REMEDY, HUGE_PAGES_REMEDY, TLB_BLOCKING_REMEDY = "none", "huge pages", "TLB blocking"
 ONE_BLOCK_AS_PUBLISHED = "one block, as published"

@@ -11,7 +11,6 @@ import pandas as pd
 
 from experiments.tlb_blocking.analysis import (
     HUGE_PAGES_REMEDY,
-    NO_DIFFERENCE_WITHIN,
     NO_REMEDY,
     ONE_BLOCK_AS_PUBLISHED,
     TLB_BLOCKING_REMEDY,
@@ -19,7 +18,6 @@ from experiments.tlb_blocking.analysis import (
     graph_size,
 )
 from experiments.tlb_blocking.grid import (
-    LINE_BYTES,
     NARROW_STRIDE,
     PAGE_STRIDE,
     TWO_PAGE_STRIDE,
@@ -30,10 +28,10 @@ from tlb.report.claims import Answer, Band, Compares, claim, rows_where
 from tlb.report.verdicts import decided, require_unsplintered
 from tlb.stats import curves
 from tlb.stats.curves import Curve
-from tlb.stats.effects import Effect, inside
+from tlb.stats.effects import NO_DIFFERENCE_WITHIN, Effect, inside
 from tlb.stats.intervals import Interval
 from tlb.stats.splinter import huge_page_kind
-from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, page_words
+from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, LINE_BYTES, page_words
 from tlb.system.prose import list_in_words
 from tlb.system.reasons import Unavailable, Undecided, if_available, required
 from tlb.system.units import format_size

@@ -20,6 +20,7 @@ from tlb.stats.scatter import median, modes
 from tlb.system.reasons import Undecided
 
 FEWEST_DECIDING_PROCESSES = 5  # processes: the fewest whose interval covers as much
+NO_DIFFERENCE_WITHIN = 0.05  # what this book calls no difference, as a share
 
 
 @dataclass(frozen=True)
