@@ -17,7 +17,7 @@ from sphinx.application import Sphinx
 from tlb.machine import host
 from tlb.measure.store import Store, data_root
 from tlb.report.names import machine_name
-from tlb.report.render import inline, join_html
+from tlb.report.render import inline_html, join_html
 from tlb.system.reasons import Unavailable
 
 THIS = "this computer"
@@ -127,7 +127,9 @@ def add_files(
             (out / "kernels").mkdir(exist_ok=True)
             shutil.copyfile(kernel, out / "kernels" / kernel.name)
             words = measured.get(f"kernels/{kernel.name}", "").strip(".")
-            version = Markup(" ({})").format(inline(words[:1].lower() + words[1:])) if words else ""
+            version = (
+                Markup(" ({})").format(inline_html(words[:1].lower() + words[1:])) if words else ""
+            )
             links.append(link(f"kernels/{kernel.name}", kernel.name) + version)
         if links:
             lines.append(Markup("What measured them: {}.").format(Markup(", ").join(links)))

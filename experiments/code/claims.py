@@ -7,14 +7,14 @@ from experiments.code.analysis import Analysis
 from experiments.code.grid import MAX_CODE_LINES
 from tlb.machine.java_flags import HUGE_PAGE_FLAGS, JAVA_FLAGS
 from tlb.measure.grid import Scope
-from tlb.report.claims import Answer, Band, Compares, Fact, claim, counted, rows_where
+from tlb.report.claims import Answer, Band, Fact, PointPredicate, claim, counted, rows_where
 from tlb.stats.effects import inside
 from tlb.system.page_sizes import LINE_BYTES
 from tlb.system.prose import list_in_words, with_thousands
 from tlb.system.reasons import Unavailable, Undecided, required
 
 
-def _text(mib: int) -> Compares:
+def _text(mib: int) -> PointPredicate:
     """A text of so many MiB, on base pages and on large ones."""
     return rows_where("code_chase", lines=(mib << 20) // LINE_BYTES)
 

@@ -88,7 +88,7 @@ class Quantities(quantities.Quantities):
 
 
 Part = TypeVar("Part")
-NEW_PROCESS = "new"  # a process's first round, beside SWITCH_MODES
+NEW_PROCESS_MODE = "new"  # a process's first round, beside SWITCH_MODES
 LAYOUTS = ("spread", "packed")
 
 
@@ -222,7 +222,7 @@ class _Switches(EventAnalysis):
     def after(self) -> dict[str, Curve]:
         """By kind of switch, and for a new process: `translation` in the first round after it."""
         found = {mode: self.translation("switch_chase", mode=mode, hops=0) for mode in SWITCH_MODES}
-        return found | {NEW_PROCESS: self.translation("cold_chase")}
+        return found | {NEW_PROCESS_MODE: self.translation("cold_chase")}
 
     def price_after(self, kind: str) -> Interval:
         return required(self.after[kind], "no rounds of this kind were measured").at(

@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from experiments.overview.machines import ENTRY_QUANTITIES, Analysis, Machine
-from tlb.report.quantities import FEW_MARK
+from experiments.overview.machines import ENTRY_QUANTITY_NAMES, Analysis, Machine
+from tlb.report.quantities import FEW_MAPPINGS_MARK
 from tlb.report.render import Html, join_html
 from tlb.report.setting import hypervisor_name
 from tlb.stats.intervals import LEAST_COVERAGE
-from tlb.stats.scatter import MODE_JUMP
+from tlb.stats.scatter import LEAST_MODE_RATIO
 from tlb.system import procfs
 from tlb.system.reasons import REASON_TEXTS
 from tlb.system.units import format_size
@@ -109,7 +109,7 @@ def machines_table(a: Analysis) -> Html:
 
 def last_level_entries(each: Machine) -> str:
     """Return the entries of the last level as text: as found, with their interval, or as stated."""
-    found, stated = (each.quantity(name) for name in ENTRY_QUANTITIES[2])
+    found, stated = (each.quantity(name) for name in ENTRY_QUANTITY_NAMES[2])
     known = found.interval if found else None
     return f"{known:,.0f}" if known else f"{stated.value:,.0f}" if stated else ""
 
@@ -117,7 +117,9 @@ def last_level_entries(each: Machine) -> str:
 def _cells(each: Machine) -> list[Markup]:
     reach = _reach_bytes(each)
     size = format_size(reach) if reach else ""
-    below = f"{last_level_entries(each)} entries" if reach else _why(each, ENTRY_QUANTITIES[2][0])
+    below = (
+        f"{last_level_entries(each)} entries" if reach else _why(each, ENTRY_QUANTITY_NAMES[2][0])
+    )
     gain = "gain_thp" if each.quantity("gain_thp") else "gain_2m"
     shown = ("hit_last_level", "walk_past_last_level", "walk_over_2_gib", gain, "fault_fresh")
     earlier = ", by earlier programs" if each.is_earlier else ""
@@ -162,10 +164,12 @@ def _price(each: Machine, name: str) -> Markup:
     if found.unit == "ratio":
         digits, before, unit = 2, "×", ""
     if found.coverage is not None and found.coverage < LEAST_COVERAGE:
-        return _pair(f"{before}{found.value:,.{digits}f}{unit}{FEW_MARK}", "too few mappings")
+        return _pair(
+            f"{before}{found.value:,.{digits}f}{unit}{FEW_MAPPINGS_MARK}", "too few mappings"
+        )
     bounds = (found.low, found.high)
     ends = ["no bound" if end is None else f"{end:,.{digits}f}" for end in bounds]
-    if found.low and found.high and found.high > MODE_JUMP * found.low > 0:
+    if found.low and found.high and found.high > LEAST_MODE_RATIO * found.low > 0:
         return _pair(f"{before}{' to '.join(ends)}{unit}", "")
     return _pair(f"{before}{found.value:,.{digits}f}{unit}", " to ".join(ends))
 
@@ -186,5 +190,5 @@ def _pair(value: str, below: str) -> Markup:
 
 def _reach_bytes(each: Machine) -> int | None:
     """Return the entries of the last level times the base page; None if either is unknown."""
-    number = each.value(*ENTRY_QUANTITIES[2])
+    number = each.value(*ENTRY_QUANTITY_NAMES[2])
     return int(number * each.host.base_page_bytes) if each.host and isfinite(number) else None

@@ -9,9 +9,9 @@ from markupsafe import Markup
 from experiments import code, flushes, hugepages, page_faults, page_walks, stlb_cliff, tlb_blocking
 from tlb.report.chapter import Chapter, published_chapter
 from tlb.report.names import THIS_COMPUTER, machine_name
-from tlb.report.quantities import FEW_MARK, QUANTITIES_DOCUMENT, Quantity
-from tlb.report.render import FEW_NOTE, Html, join_html
-from tlb.stats.scatter import MODE_JUMP
+from tlb.report.quantities import FEW_MAPPINGS_MARK, QUANTITIES_DOCUMENT, Quantity
+from tlb.report.render import FEW_MAPPINGS_NOTE, Html, join_html
+from tlb.stats.scatter import LEAST_MODE_RATIO
 from tlb.system.reasons import if_available
 
 # Of each chapter, what a number is called where its neighbours in the chapter are not beside it.
@@ -80,7 +80,7 @@ def numbers_table(chapter: Chapter) -> Html:
         "<tbody>{}</tbody></table></div>"
     )
     made = Html(str(Markup(table).format(head, rows)), "\n".join(lines))
-    return made + FEW_NOTE if any(FEW_MARK in line for line in lines) else made
+    return made + FEW_MAPPINGS_NOTE if any(FEW_MAPPINGS_MARK in line for line in lines) else made
 
 
 def _shown(quantity: Quantity) -> str:
@@ -90,6 +90,9 @@ def _shown(quantity: Quantity) -> str:
         return "–"
     if quantity.is_of_few:
         return quantity.cell
-    if quantity.interval.low > 0 and quantity.interval.high > MODE_JUMP * quantity.interval.low:
+    if (
+        quantity.interval.low > 0
+        and quantity.interval.high > LEAST_MODE_RATIO * quantity.interval.low
+    ):
         return f"{quantity}"
     return f"{quantity:value}"

@@ -23,7 +23,7 @@ from experiments.page_walks.table_chases import LEAST_STEP_RISE
 from tlb.measure.catalogue import VERTEX_BYTES
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
-from tlb.report.claims import Answer, Band, Compares, Fact, claim, rows_where
+from tlb.report.claims import Answer, Band, Fact, PointPredicate, claim, rows_where
 from tlb.report.verdicts import decided, require_walk_bound
 from tlb.stats import curves
 from tlb.stats.curves import Curve, reason_not_counted, select_rows
@@ -377,7 +377,7 @@ def _sides(chases: pd.DataFrame, order: str) -> pd.DataFrame:
 # --- chases through more and more page tables
 
 
-def _ends(*levels: int) -> Compares:
+def _ends(*levels: int) -> PointPredicate:
     """The first and last point of the sweeps of these levels, and the pages that the TLB holds."""
 
     def compares(point: Point, scope: Scope) -> bool:

@@ -12,7 +12,7 @@ from tlb.machine.cpuid import Tlb
 from tlb.machine.host import data_tlbs
 from tlb.measure.grid import Scope
 from tlb.report.chapter import literature
-from tlb.report.claims import Answer, Band, Compares, Fact, claim, counted, rows_where
+from tlb.report.claims import Answer, Band, Fact, PointPredicate, claim, counted, rows_where
 from tlb.report.verdicts import require_walk_bound
 from tlb.stats.curves import HALF_AN_OCTAVE, counter_curve, last_level_plateau, select_rows
 from tlb.stats.effects import inside
@@ -45,7 +45,7 @@ _BOTH: dict[str, Any] = {
 
 def selected_chase(
     *layouts: str, order: tuple[str, ...] = ("cycle",), low: float = 0.0, high: float = inf
-) -> Compares:
+) -> PointPredicate:
     """Select the chase on base pages, between multiples of the last level's entries."""
 
     def times(factor: float) -> Callable[[Scope], float]:
@@ -59,7 +59,7 @@ def selected_chase(
     )
 
 
-def selected_gather(*sizes: int, layouts: tuple[str, ...] = ("spread",)) -> Compares:
+def selected_gather(*sizes: int, layouts: tuple[str, ...] = ("spread",)) -> PointPredicate:
     """Select the published loop over these sizes in bytes, by default around the last level's
     reach."""
 

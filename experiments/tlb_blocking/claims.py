@@ -24,7 +24,7 @@ from experiments.tlb_blocking.grid import (
     WIDEST_STRIDE,
     block_points,
 )
-from tlb.report.claims import Answer, Band, Compares, claim, rows_where
+from tlb.report.claims import Answer, Band, PointPredicate, claim, rows_where
 from tlb.report.verdicts import decided, require_unsplintered
 from tlb.stats import curves
 from tlb.stats.curves import Curve
@@ -165,7 +165,7 @@ def _remedies(base: pd.Series, better: Mapping[str, pd.Series]) -> str:
 PUBLISHED_STRIDES = (8, LINE_BYTES, NARROW_STRIDE, PAGE_STRIDE, TWO_PAGE_STRIDE)
 
 
-def _plain(*strides: int, pages: tuple[str, ...] = (BASE,)) -> Compares:
+def _plain(*strides: int, pages: tuple[str, ...] = (BASE,)) -> PointPredicate:
     """The published loop at these strides."""
 
     return rows_where("stride_sum", mode="plain", pages=pages, step_bytes=strides)

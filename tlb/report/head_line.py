@@ -11,11 +11,11 @@ from IPython.display import display
 from tlb.measure.store import Store
 from tlb.report.names import machine_name
 from tlb.report.page import notebook_cells
-from tlb.report.render import Html, inline
+from tlb.report.render import Html, inline_html
 from tlb.system.files import ROOT
 
 
-class HeadLine:
+class CompletenessLine:
     """Stands where it is made, and is put right when more was measured. Outside a notebook it
     shows nothing.
 
@@ -35,7 +35,7 @@ class HeadLine:
         missing, every = (sum(count[side] for count in left_out.values()) for side in (0, 1))
         done = f", {every - missing:,} of {every:,} measurements" if missing else ""
         text = f"{self._about()}{done}."
-        return Html(f'<p class="tlb-head-line" role="note">{inline(text)}</p>', text)
+        return Html(f'<p class="tlb-head-line" role="note">{inline_html(text)}</p>', text)
 
     def _about(self) -> str:
         """Say what the text is about, and where on the page the machine's numbers are, without the

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from IPython import get_ipython
 from IPython.display import display
 
-from tlb.report.quantities import LACKING_MARK
+from tlb.report.quantities import ABSENT_TEXT_MARK
 from tlb.system.files import ROOT
 
 BOOK = ROOT / "book"
@@ -101,7 +101,7 @@ def say(text: str) -> None:
     if not page.is_reference:
         page.show_committed_text()
         return
-    if LACKING_MARK in text:
+    if ABSENT_TEXT_MARK in text:
         raise PageError(f"{page.place}: the text needs a number that was not recorded: {text}")
     page.put(Text(text.strip()))
 

@@ -16,7 +16,7 @@ from tlb.stats.intervals import (
     summarise,
     with_repeats,
 )
-from tlb.stats.scatter import MODE_JUMP, UNSTABLE_SPREAD
+from tlb.stats.scatter import LEAST_MODE_RATIO, UNSTABLE_SPREAD
 from tlb.system.optional import LazyModule
 from tlb.system.reasons import Unavailable, required
 from tlb.system.units import format_size
@@ -87,7 +87,7 @@ class Curve:
             rows = rows.iloc[:0].assign(**{value: 0.0})
         summary = summarise(rows, [x], value)
         ends = rows.groupby(x)[value].agg(["min", "max"])
-        apart = ends.index[(ends["max"] > MODE_JUMP * ends["min"]) & (ends["min"] > 0)]
+        apart = ends.index[(ends["max"] > LEAST_MODE_RATIO * ends["min"]) & (ends["min"] > 0)]
         processes = rows.loc[rows[x].isin(apart), [x, value]].set_axis([x, "median"], axis=1)
         return cls(summary[summary["n"] > 0].reset_index(drop=True), x, processes)
 

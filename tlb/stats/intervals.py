@@ -30,12 +30,12 @@ from typing import TYPE_CHECKING, Any
 
 from tlb.stats import scatter
 from tlb.stats.scatter import (
-    MODE_JUMP,
+    LEAST_MODE_RATIO,
     UNSTABLE_SPREAD,
+    count_modes,
     finite_sorted,
     log_trend_per_repeat,
-    median,
-    modes,
+    median_of_sorted,
 )
 from tlb.system.optional import LazyModule
 from tlb.system.reasons import Unavailable
@@ -120,7 +120,7 @@ class Interval:
             return f"at least {low}"
         if self.low == -inf and self.high < inf:
             return f"at most {high}"
-        if self.high > MODE_JUMP * self.low > 0:
+        if self.high > LEAST_MODE_RATIO * self.low > 0:
             return f"{low} to {high}"
         return f"{value} ({low} to {high}{', two modes' if self.modes > 1 else ''})"
 
@@ -201,7 +201,7 @@ def median_interval(values: Values, confidence: float = 0.95) -> Interval:
     if not x:
         return UNKNOWN_INTERVAL
     r, coverage = scatter.median_rank(len(x), confidence)
-    return Interval(median(x), x[r - 1], x[-r], coverage, modes(x))
+    return Interval(median_of_sorted(x), x[r - 1], x[-r], coverage, count_modes(x))
 
 
 def interval_of_rows(rows: pd.DataFrame, value: str = "ns_per_access") -> Interval:

@@ -7,7 +7,7 @@ from support.events import Events, House, analysis, rows
 from support.synthetic import GIB, scope
 
 from experiments.flushes import grid
-from experiments.flushes.analysis import NEW_PROCESS
+from experiments.flushes.analysis import NEW_PROCESS_MODE
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -91,7 +91,7 @@ def test_what_a_switch_leaves_comes_back(kept):
     lost_ns = (1 - kept) * (QUIET.cold_ns - QUIET.held_ns)
     assert a.price_after("process").value == pytest.approx(QUIET.held_ns + lost_ns)
     assert a.price_after("thread").value == pytest.approx(QUIET.held_ns)
-    assert a.price_after(NEW_PROCESS).value == pytest.approx(QUIET.cold_ns)
+    assert a.price_after(NEW_PROCESS_MODE).value == pytest.approx(QUIET.cold_ns)
     assert a.first_walks().value == pytest.approx(
         1 + (1 - kept) * QUIET.cold_ns / (QUIET.near_ns + QUIET.cold_ns)
     )

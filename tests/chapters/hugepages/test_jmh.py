@@ -11,7 +11,7 @@ import pytest
 from support.common import lacking, refusal
 
 from experiments.hugepages import jmh
-from experiments.hugepages.jmh import Jmh, Lack, Score
+from experiments.hugepages.jmh import JmhDocument, MissingScores, Score
 from tlb.system import files, procfs
 from tlb.system.reasons import Unavailable
 
@@ -225,7 +225,7 @@ def test_a_jvm_that_hangs_is_ended(fake, root, monkeypatch):
 
 def test_without_java_there_is_a_reason(root, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert refusal(run, "4k", root) == refusal(jmh.survey) == "no-toolchain"
+    assert refusal(run, "4k", root) == refusal(jmh.measure_java_heaps) == "no-toolchain"
 
 
 @pytest.mark.parametrize("pages", jmh.HEAP_PAGES)
@@ -280,12 +280,12 @@ def test_a_survey_keeps_the_reason_of_each_page_size_that_it_could_not_have(monk
     monkeypatch.setattr(jmh, "run_jmh", fake_run)
     theirs = files.measuring_lock
     monkeypatch.setattr(files, "measuring_lock", lambda: theirs(path=tmp_path / "lock"))
-    found = jmh.survey((1000,))
+    found = jmh.measure_java_heaps((1000,))
     assert {score.pages for score in found.scores} == {"4k", "thp"}
-    assert found.lacking == {"2m": Lack(code="pool-empty", detail="105 pages needed")}
-    assert Jmh.model_validate_json(found.model_dump_json()) == found
+    assert found.lacking == {"2m": MissingScores(code="pool-empty", detail="105 pages needed")}
+    assert JmhDocument.model_validate_json(found.model_dump_json()) == found
     with theirs(path=tmp_path / "lock"):
-        assert refusal(jmh.survey, (1000,)) == "measuring-already"
+        assert refusal(jmh.measure_java_heaps, (1000,)) == "measuring-already"
 
 
 @pytest.mark.endurance
