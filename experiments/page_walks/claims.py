@@ -534,7 +534,9 @@ def _by_counters(a: Analysis, rows: pd.DataFrame, kernel: str) -> tuple[Interval
         else rows.iloc[:0]
     )
     required(
-        walked, "cycles of a walk were not counted", reason_not_counted(rows, "walk_cycles", a.host)
+        walked,
+        "cycles of a walk were not counted",
+        reason_not_counted(rows, "walk_cycles", a.host.pmu.reason),
     )
     walked = walked.assign(cycles=walked["walk_cycles_per_access"] / walked["walk_per_access"])
     large = required(

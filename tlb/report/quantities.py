@@ -24,7 +24,9 @@ from tlb.system.units import format_size, rounded_to_digits
 Unit = Literal["ns", "us", "ms", "cycles", "pages", "lines", "bytes", "share", "times", ""]
 ValueOrFunction = Interval | float | Callable[[], Interval | float]
 _DIGITS = 6  # no measurement has more
-FEW_MAPPINGS_MARK = " *"  # marks, in a table, what is of fewer mappings than FEWEST_MAPPINGS_WITH_INTERVAL
+FEW_MAPPINGS_MARK = (
+    " *"  # marks, in a table, what is of fewer mappings than FEWEST_MAPPINGS_WITH_INTERVAL
+)
 FEW_MAPPINGS_WORDS = "* of fewer than five mappings: no interval, and compared with nothing"
 FEWEST_MAPPINGS_WITH_INTERVAL = 5  # that an interval decides of: it then covers 94 %
 CONFIDENCE = 0.95  # of a median's interval, where there are mappings enough

@@ -67,7 +67,7 @@ def _no_pmu(a: Analysis) -> str:
     columns = [f"{quantity}_per_access" for quantity in hardware]
     if columns and a.frame[columns].notna().to_numpy().any():
         return ""
-    return reason_not_counted(a.frame, "walk", a.host)
+    return reason_not_counted(a.frame, "walk", a.host.pmu.reason)
 
 
 def _reach_in_cache(a: Analysis) -> str:

@@ -24,8 +24,6 @@ from tlb.system.units import format_size
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
-
-    from tlb.machine.host import Host
 else:
     np, pd = LazyModule("numpy"), LazyModule("pandas")
 
@@ -358,9 +356,9 @@ def counter_curve(rows: pd.DataFrame, quantity: str) -> Curve:
     return Curve.of(rows, value=f"{quantity}_per_access")
 
 
-def reason_not_counted(rows: pd.DataFrame, quantity: str, host: Host) -> str:
-    """Return the reason code for a counter without any value: that of most rows, else that of the
-    machine."""
+def reason_not_counted(rows: pd.DataFrame, quantity: str, machine_reason: str | None) -> str:
+    """Return the reason code for a counter without any value: that of most rows, else why the
+    machine has no counters."""
     reasons = rows.get(f"{quantity}_reason", pd.Series(dtype="str"))
     reasons = reasons[~reasons.isin(["", "other-repeat", "no-data"])]
-    return str(reasons.mode().iloc[0]) if len(reasons) else host.pmu.reason or "no-data"
+    return str(reasons.mode().iloc[0]) if len(reasons) else machine_reason or "no-data"
