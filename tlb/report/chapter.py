@@ -25,8 +25,8 @@ from tlb.measure.progress import Progress
 from tlb.measure.record import Point
 from tlb.measure.store import Store, data_root
 from tlb.report import card, claims, page, parameters
-from tlb.report.head_line import CompletenessLine
 from tlb.report.names import THIS_COMPUTER, machine_name
+from tlb.report.page import CompletenessLine
 from tlb.report.quantities import FEWEST_MAPPINGS_WITH_INTERVAL, QUANTITIES_DOCUMENT
 from tlb.system.files import ROOT
 from tlb.system.page_sizes import PAGES
