@@ -19,7 +19,6 @@ from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-import pandas as pd
 from pydantic import BaseModel, Field, FiniteFloat
 
 from tlb.machine.host import base_page_bytes, inspect, state_digest
@@ -342,10 +341,3 @@ def measure_java_heaps(sizes: Sequence[int] = SIZES, quick: bool = False) -> Jmh
         scores=scores,
         lacking=lacking,
     )
-
-
-def scores_by_pages(doc: JmhDocument) -> pd.DataFrame:
-    """Return pages, array_bytes and score (ns per access): a row a page size and array."""
-    rows = [score.model_dump() for score in doc.scores if score.quantity == "touch"]
-    table = pd.DataFrame(rows, columns=["pages", "array_bytes", "ns_per_access"])
-    return table.rename(columns={"ns_per_access": "score"})

@@ -9,4 +9,3 @@ DOCUMENTS = {
     "runtimes": RuntimesDocument,
     "ways": MappingWaysDocument,
 }  # beside the rows: name -> model
-DOCUMENT_TEXTS = tuple(WAYS_TO_MAP)  # the texts in them that are this project's own

@@ -51,14 +51,6 @@ _DIGITS = 6  # what is beyond them depends on the CPU that computed it
 _SIZES = {"4k": "4 KiB", "64k": "64 KiB", "thp": "transparent 2 MiB", "2m": "2 MiB", "1g": "1 GiB"}
 Part = Literal["levels", "entries", "walk by place", "pages", "faults", "guests"]
 Unit = Literal["ns", "entries", "ratio"]
-PROFILE_PARTS: dict[Part, str] = {
-    "levels": "a load, by who answers",
-    "entries": "entries",
-    "walk by place": "a walk, by its table's place",
-    "faults": "a first touch",
-    "pages": "gain by larger pages",
-    "guests": "guest's pages on host's",
-}
 Of = Callable[[ModuleType], Any]  # a chapter's Analysis; raises Unavailable where there is none
 
 

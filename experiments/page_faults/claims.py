@@ -14,9 +14,6 @@ from tlb.system.prose import list_in_words, number_in_words, with_thousands
 from tlb.system.reasons import Unavailable, Undecided, required
 from tlb.system.units import format_size
 
-LINEAR_BYTES = 2 ** (48 - 12) * 8  # an entry for each page of 48 bits of addresses
-
-
 # Fresh memory that the kernel does not enter beforehand, on either page size.
 _FRESH = rows_where("page_fault", mode="anonymous", populate=0)
 

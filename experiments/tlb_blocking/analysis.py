@@ -284,19 +284,6 @@ class Analysis(analysis.Analysis):
         rows = select_rows(self.fan_out, pages=pages, bits=bits, passes=passes)
         return Interval.of(required(rows, "no such partitioning was timed").iloc[0])
 
-    @cached_property
-    def joins(self) -> pd.DataFrame:
-        """A row a page size and way of joining: mode (naive, partitioned), tuples, bits (0 for
-        naive), passes, partitions, the estimate (ns per row), compared with the naive join."""
-        modes, keys = ["naive", "partitioned"], ["mode", "tuples", "bits", "passes"]
-        found = self._summary("radix_partition", modes, keys)
-        found.loc[found["mode"] == "naive", ["bits", "passes"]] = 0
-        found["partitions"] = 2 ** found["bits"]
-        found = found.sort_values(
-            ["pages", "mode", "passes", "bits"], key=page_size_rank, ignore_index=True
-        )
-        return with_gain(found, found[found["mode"] == "naive"], "pages", "tuples")
-
     # --- strided sums
 
     @cached_property

@@ -3,7 +3,6 @@ its interval, bars and rows with intervals, lines by colour and dash, rules at c
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Any, Literal, TypeVar
@@ -120,11 +119,6 @@ def page_colours(kinds: Iterable[str], labels: Mapping[str, str] | None = None) 
     shown = ordered_page_sizes(kinds)
     names = [labels[pages] for pages in shown] if labels else shown
     return alt.Scale(domain=names, range=[PAGE_COLOURS[pages] for pages in shown])
-
-
-def label_expression(labels: Mapping[str, str]) -> str:
-    """A legend's labelExpr: the label of each value."""
-    return f"({json.dumps(dict(labels))})[datum.label]"
 
 
 def colours(names: Sequence[str]) -> alt.Scale:

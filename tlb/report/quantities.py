@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 
 from tlb.stats.intervals import Interval
 from tlb.stats.scatter import LEAST_MODE_RATIO, median_rank
-from tlb.system.reasons import Unavailable, explain
+from tlb.system.reasons import Unavailable
 from tlb.system.units import format_size, rounded_to_digits
 
 Unit = Literal["ns", "us", "ms", "cycles", "pages", "lines", "bytes", "share", "times", ""]
@@ -272,12 +272,3 @@ class Quantities:
     def kept(self) -> dict[str, Any]:
         """What quantities.json keeps, by name."""
         return {name: one.kept.model_dump(exclude_defaults=True) for name, one in self}
-
-    @property
-    def reasons(self) -> dict[str, str]:
-        """Why numbers are lacking, as sentences by name."""
-        return {
-            name: explain(one.lacking.code, one.lacking.detail)
-            for name, one in self
-            if one.lacking is not None
-        }

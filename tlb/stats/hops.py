@@ -149,11 +149,6 @@ class MemoryPeaks:
     cuts_ns: list[float]
     shares: list[float]  # of all hops, by peak
 
-    @property
-    def step_ns(self) -> Interval:
-        """From the first peak to the second; UNKNOWN_INTERVAL with one."""
-        return self.peaks_ns[1] - self.peaks_ns[0] if len(self.peaks_ns) > 1 else UNKNOWN_INTERVAL
-
 
 def latency_peaks_beyond_caches(
     pooled: pd.DataFrame, processes: Sequence[pd.DataFrame], cached_ns: float, memory_ns: float
