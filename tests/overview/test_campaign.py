@@ -85,12 +85,6 @@ def test_without_a_limit_there_is_a_site_of_half_of_the_rounds_too(told, monkeyp
     ]
 
 
-def test_a_short_time_has_a_first_site_too(told, monkeypatch):
-    measures(monkeypatch, told, 300, 900)
-    campaign.book(ASKED | {"minutes": 3.0})
-    assert told.count("site") == 2 and told[-1] == "site"
-
-
 @pytest.mark.parametrize("minutes", [1.0, 40.0])
 def test_the_last_site_is_built_within_the_time(told, monkeypatch, minutes):
     """One bar shows all of it, the site to come included. The first round has all the time: without

@@ -99,15 +99,6 @@ def test_a_heap_partly_on_other_pages_is_refused(asked, smaps):
     assert refusal(jmh.prove_heap, smaps, LOG, asked) == "backing-partial"
 
 
-def test_a_heap_is_proved_among_any_number_of_mappings(tmp_path):
-    stacks = "".join(mapping(0x7F30_0000_0000 + n * MIB, 1) for n in range(6000))
-    assert len(stacks) > 1 << 20
-    for when in ("before", "after"):
-        (tmp_path / f"1000-7-{when}.smaps").write_text(SMAPS["thp"] + stacks)
-    (tmp_path / "heap-7.log").write_text(LOG)
-    jmh.verify_forks(tmp_path, "thp", [1000], 1)
-
-
 def test_smaps_of_another_form_are_not_told_as_other_pages():
     assert refusal(jmh.prove_heap, SMAPS["thp"] + "no line\n", LOG, "thp") == "smaps-unread"
 
