@@ -31,7 +31,7 @@ from experiments.flushes.grid import (
     SWITCH_MODES,
 )
 from tlb.report import quantities
-from tlb.report.analysis import EventAnalysis
+from tlb.report.analysis import SingleEventAnalysis
 from tlb.report.quantities import QuantityDeclaration
 from tlb.stats import curves
 from tlb.stats.curves import Curve, select_rows
@@ -92,7 +92,7 @@ NEW_PROCESS_MODE = "new"  # a process's first round, beside SWITCH_MODES
 LAYOUTS = ("spread", "packed")
 
 
-class _Shootdowns(EventAnalysis):
+class _Shootdowns(SingleEventAnalysis):
     """The rows of `shootdown`, and of `neighbour_chase` beside a thread that gives pages back."""
 
     @cached_property
@@ -204,7 +204,7 @@ class _Shootdowns(EventAnalysis):
         return float(rows["flushes_seen"].sum() / (rows["accesses"] * rows["threads"]).sum())
 
 
-class _Switches(EventAnalysis):
+class _Switches(SingleEventAnalysis):
     """The rows of `switch_chase`, `cold_chase` and of `neighbour_chase` beside streams."""
 
     def _rows(self, kernel: str, *columns: str, **where: object) -> pd.DataFrame:
@@ -305,7 +305,7 @@ class _Switches(EventAnalysis):
         return self._with_stream(loaded, most) / self._with_stream(loaded, least)
 
 
-class _Copies(EventAnalysis):
+class _Copies(SingleEventAnalysis):
     """The rows of `fork_write`."""
 
     def fork_ns(self, pages: str) -> Interval:

@@ -189,7 +189,7 @@ def _peak_intervals(peaks: Sequence[float], own: Sequence[np.ndarray]) -> list[I
     return intervals
 
 
-def shares_by_accesses(
+def hop_shares_by_accesses(
     distributions: Mapping[int, pd.DataFrame], cuts_ns: Sequence[float]
 ) -> pd.DataFrame:
     """Return, a row a working set, the share of hops with at least so many accesses, columns

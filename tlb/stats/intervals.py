@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from scipy import special
 
-    from tlb.stats.scatter import Values
+    from tlb.stats.scatter import NumericValues
 else:
     np, pd, special = LazyModule("numpy"), LazyModule("pandas"), LazyModule("scipy.special")
 
@@ -187,7 +187,7 @@ BY_REPEAT_COLUMN, DRIFT = "by_repeat", "by_repeat_drift"
 UNKNOWN_INTERVAL = Interval(nan, nan, nan, 0.0)  # what was not measured
 
 
-def median_interval(values: Values, confidence: float = 0.95) -> Interval:
+def median_interval(values: NumericValues, confidence: float = 0.95) -> Interval:
     """Return the median and its exact order-statistic interval [X(r), X(n+1-r)].
 
     The number of values below the true median is Binomial(n, 1/2), so the coverage is 1 - 2 P(B <

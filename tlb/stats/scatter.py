@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-    Values: TypeAlias = Sequence[float] | np.ndarray | pd.Series
+    NumericValues: TypeAlias = Sequence[float] | np.ndarray | pd.Series
 else:
     np = LazyModule("numpy")
 
@@ -55,7 +55,7 @@ def log_trend_per_repeat(frame: pd.DataFrame, by: Sequence[str], value: str) -> 
     return float(np.median(np.concatenate(slopes))) if is_found else 0.0
 
 
-def relative_spread(values: Values) -> float:
+def relative_spread(values: NumericValues) -> float:
     """Return the interquartile range over the median; NaN for fewer than two values.
 
     Fresh mappings come in two kinds (good and bad physical pages), so the measure must see a second
@@ -73,7 +73,7 @@ def relative_spread(values: Values) -> float:
     return float(high - low) / middle if middle > 0 else inf
 
 
-def outliers(values: Values) -> np.ndarray:
+def outliers(values: NumericValues) -> np.ndarray:
     """Return a flag per value that is far from the median by the noise and by what matters. Nothing
     is removed anywhere.
 
@@ -90,7 +90,7 @@ def outliers(values: Values) -> np.ndarray:
     return (distance > OUTLIER_SCORE * noise) & (distance > UNSTABLE_SPREAD * abs(middle))
 
 
-def count_modes(values: Values) -> int:
+def count_modes(values: NumericValues) -> int:
     """Return 2 if the values lie at two places: two or more at each, a jump between them, and
     nothing within twice the spread of either side; else 1. A single value away from the others is
     an outlier."""
@@ -104,7 +104,7 @@ def count_modes(values: Values) -> int:
     return 1
 
 
-def finite_sorted(values: Values) -> list[float]:
+def finite_sorted(values: NumericValues) -> list[float]:
     """Return the finite values of a sequence or an array in ascending order."""
     listed: Iterable[float] = values.tolist() if hasattr(values, "tolist") else values
     return sorted(value for value in map(float, listed) if isfinite(value))
