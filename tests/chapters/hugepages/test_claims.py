@@ -25,7 +25,6 @@ NOTHING, SPANS, EIGHTH, GIGABYTES = (
 FIVE = "gather-fivefold-at-256mib"
 GROWS, FLAT, GROWN = ("speedup-grows-with-size", "large-pages-flat", "jmh-grows-everywhere")
 PURE, LEFT = "speedup-is-pure-translation", "large-page-latency-is-the-caches"
-PAST = "large-pages-help-from-1500-to-32k"
 H, F, C = "holds", "fails", "cannot tell"
 FREE = Paged(depth=0.0, hit_ns=0.0, noise=0.004)  # a walk on large pages costs nothing
 BASE_TOUCH = {"kernel": "random_touch", "pages": "4k", "bytes": 10**8}
