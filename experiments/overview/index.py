@@ -170,6 +170,8 @@ def _analysis(module: ModuleType, chapter: Chapter) -> analysis.Analysis | Unava
         return why
 
 
+# --- the figure: ns per load against the working set, and a slider that answers for one
+
 _COLOURS = {
     BASE_PAGES_LABEL: charts.PAGE_COLOURS["4k"],
     HUGE_PAGES_LABEL: charts.PAGE_COLOURS["thp"],

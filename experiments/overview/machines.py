@@ -254,6 +254,8 @@ def _profile(store: Store, name: str) -> TranslationProfile:
     return known
 
 
+# --- all machines' times in one figure: a row a quantity, a mark a machine
+
 # What a row shows, in words that a phone has room for. Entries and gains are in the table.
 _SHOWN = {
     "load_first_level": "load that hits the L1 TLB",

@@ -330,6 +330,8 @@ def relative_excess(ratios: pd.Series) -> pd.Series:
     return np.exp(np.log(ratios).abs()) - 1
 
 
+# --- how often the rule of verdicts is wrong, and how often it decides, on synthetic processes
+
 # times of a number of processes of a point whose median is 1
 Measured = TypeVar("Measured")
 Processes = Callable[[np.random.Generator, int], np.ndarray]
