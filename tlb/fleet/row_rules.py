@@ -19,10 +19,9 @@ from tlb.measure import build, kernels
 from tlb.measure.columns import INT64_MAX
 from tlb.measure.plan import seed_of
 from tlb.measure.record import Record
-from tlb.system.page_sizes import BASE, page_bytes
+from tlb.system.page_sizes import BASE, LINE_BYTES, TABLE_ENTRY_BYTES, page_bytes
 from tlb.system.reasons import REASON_TEXTS
 
-ENTRY_BYTES = 8  # of a page table, on x86-64 and arm64 alike
 FASTEST_GHZ = 10.0  # above every core's clock
 FIRST_DAY = datetime(2024, 1, 1, tzinfo=UTC)  # before the first kernel was written
 AHEAD = timedelta(hours=25)  # by which a clock may be wrong: an hour, and a zone mistaken for UTC
@@ -90,7 +89,7 @@ def _sizes(record: Record, host: Host) -> Rules:
     base, page = host.base_page_bytes, page_bytes(record.pages, host.base_page_bytes)
     is_stride = record.stride_bytes == base * record.stride_pages
     yield is_stride, "its stride is not of this computer's base pages"
-    step = kernels.LINE_BYTES if record.layout == "packed" else record.stride_bytes
+    step = LINE_BYTES if record.layout == "packed" else record.stride_bytes
     is_whole = record.working_set_bytes == record.lines * step
     yield is_whole, "its working set is not that of its lines"
     # Lines that are farther apart than a page have a page each; with alias all share one.
@@ -99,7 +98,7 @@ def _sizes(record: Record, host: Host) -> Rules:
     has_room = least <= record.arena_bytes <= host.memory.total_bytes
     yield has_room, "its arena is smaller than its lines, or larger than this computer's memory"
     if record.pages == BASE and record.page_table_bytes is not None:
-        least = record.arena_bytes // base * ENTRY_BYTES
+        least = record.arena_bytes // base * TABLE_ENTRY_BYTES
         yield record.page_table_bytes >= least, "its page tables have no room for its pages"
 
 
