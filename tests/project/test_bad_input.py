@@ -108,7 +108,7 @@ WRONG = """
 2 --seconds   watch --seconds -1 1
 2 --seconds   watch 1 --seconds 5
 2 --overhead  watch --overhead 0 1
-2 --prometheus watch --prometheus x -- sleep 1
+2 --all       watch --all 1
 1 {n}         watch {n}
 1 directory   watch {d}
 2 --pages     pool reserve

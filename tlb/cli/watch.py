@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from tlb.cli import terminal
 from tlb.system.reasons import Unavailable, if_available
-from tlb.system.units import DAY_S
+from tlb.system.units import DAY_S, format_ns, format_size
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -54,9 +54,7 @@ def watch(
         if target:
             raise Unavailable("bad-parameter", "--all takes no PID and no COMMAND")
         return _watch_all(_ALL_S if seconds is None else max(seconds, 2.0), as_json)
-    from tlb.programs import collapse
     from tlb.programs.watch import watch as watch_target
-    from tlb.programs.watch_report import WatchReport
 
     time_s = _DEFAULT_S if seconds is None else seconds or math.inf
     with _target(target or [""]) as program:
@@ -66,6 +64,9 @@ def watch(
         except KeyboardInterrupt:
             print("Interrupted before a first sample.", file=sys.stderr)
             raise SystemExit(130) from None
+        from tlb.programs import collapse  # from here on, what no sample has to wait for
+        from tlb.programs.watch_report import WatchReport
+
         forecast = None
         if not (program.was_started or watched.has_ended):
             forecast = if_available(collapse.forecast, program.pids())
@@ -115,7 +116,8 @@ class _Counting:
     perf is looked for in the first pause, so that the first sample does not wait for it."""
 
     def __init__(self, program: WatchedProgram) -> None:
-        self._pid, self._plan = program.pid, None
+        self._pid = program.pid
+        self._plan: EventPlan | None = None
         self._turns: list[dict[str, Quantity]] = []
 
     def pause(self, seconds: float) -> bool:
@@ -168,12 +170,11 @@ def _target(words: list[str]) -> AbstractContextManager[WatchedProgram]:
 
 def _teller(seconds: float) -> Callable[[WatchState], None]:
     """Return what is called after each sample: it shows in a terminal how far watching is."""
-    from tlb.programs.watch_report import duration_words, size_words
 
     def tell(watched: WatchState) -> None:
         latest = watched.samples[-1]
-        touched = f"{size_words(latest.active_bytes)} in {duration_words(latest.window_s)}"
-        left = f" of {duration_words(seconds)}" if math.isfinite(seconds) else ""
-        terminal.progress(f"{duration_words(watched.elapsed_s)}{left}: touched {touched}")
+        touched = f"{format_size(latest.active_bytes)} in {format_ns(latest.window_s * 1e9)}"
+        left = f" of {format_ns(seconds * 1e9)}" if math.isfinite(seconds) else ""
+        terminal.progress(f"{format_ns(watched.elapsed_s * 1e9)}{left}: touched {touched}")
 
     return tell

@@ -13,14 +13,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
-from tlb.machine import background
 from tlb.programs import activity, children
 from tlb.programs.activity import ActivitySample, ProcessUsage, samples_after_start
 from tlb.programs.guard import guard_running
-from tlb.programs.runs import listening_ports
 from tlb.programs.snapshots import new_descendants, process_has_no_thp
 from tlb.system import processes, procfs
 from tlb.system.reasons import Unavailable
@@ -43,7 +40,7 @@ _STEP_S = 1.0  # of a pause, after which the program may have ended
 class WatchState:
     """What was seen so far. overhead: the allowed share of the program's time. usage: by PID.
     sampling_s: CPU time that all samples took. left_out_s: windows that did not fit. throttled: periods
-    in which a CPU quota was used up. thp_disabled: for the process, by prctl. ports: where it
+    since the first sample in which a CPU quota was used up. thp_disabled: for the process, by prctl. ports: where it
     accepts connections, 0 for a Unix socket."""
 
     target: WatchedProgram
@@ -120,8 +117,7 @@ def watch(
 
     Raises Unavailable (process-gone, process-denied, program-killed) or KeyboardInterrupt before a first sample."""
     watched, begin = WatchState(target, overhead), time.monotonic()
-    throttled = partial(background.throttled, process=str(target.pid))
-    before, watched.thp_disabled = throttled(), process_has_no_thp(target.pid)
+    watched.thp_disabled, throttled_before = process_has_no_thp(target.pid), None
     first: dict[int, activity.ProcessUsage] = {}  # other processes start later, from nothing
     try:
         first[target.pid] = activity.used(target.pid)
@@ -132,7 +128,9 @@ def watch(
         watched.sampling_s = (time.thread_time() - begun_s) / PRICE
         while window_s := _next_s(watched, begin + seconds - time.monotonic(), seconds):
             _sample(watched, window_s, begin, first)
-            watched.throttled = max(throttled() - before, 0)  # 0 once it has ended
+            throttled = _throttled(target.pid)
+            throttled_before = throttled if throttled_before is None else throttled_before
+            watched.throttled = max(throttled - throttled_before, 0)  # 0 once it has ended
             tell(watched)
             if not _rest(watched, begin, seconds, pause):
                 break
@@ -179,7 +177,15 @@ def _sample(
         watched.ports = _ports(target)
 
 
+def _throttled(pid: int) -> int:
+    from tlb.machine import background  # late: the first sample does not wait for it
+
+    return background.throttled(process=str(pid))
+
+
 def _ports(target: WatchedProgram) -> frozenset[int]:
+    from tlb.programs.runs import listening_ports  # late, as in _throttled
+
     return frozenset(port for pid in target.pids() for port in listening_ports(pid))
 
 

@@ -19,7 +19,7 @@ from tlb.programs.levers import Lever
 from tlb.programs.walk_price import WalkPrices
 from tlb.programs.watch import WatchState
 from tlb.system.page_sizes import BASE, PAGES, page_words
-from tlb.system.reasons import Unavailable, if_available
+from tlb.system.reasons import Unavailable
 from tlb.system.units import format_ns, format_size
 
 if TYPE_CHECKING:
