@@ -88,6 +88,7 @@ WRONG = """
 2 --pid       try --pid 1 -- true
 2 --pid       try --pid -1
 2 --pid       try --pid 99999999 --driver true
+2 --only      try --pid 1 --only 9-3 --driver true
 1 {n}         try -- {n}
 1 {f}         try -- {f}
 1 directory   try -- {d}

@@ -4,6 +4,7 @@ what that takes: memory, free blocks and time."""
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -27,6 +28,16 @@ _READ_BLOCKS = 256  # of a huge page each, whose entries are read at once: a MiB
 
 Processes = Callable[[], dict[int, bool]]  # a program's, by PID, and whether each runs
 AddressRange = tuple[int, int]  # from its first byte to the one after its last
+
+
+def parsed_range(text: str) -> AddressRange:
+    """Return the addresses of a mapping, as /proc/PID/maps and `tlb watch` write them. Raises
+    Unavailable("bad-parameter")."""
+    match = re.fullmatch("([0-9a-f]{1,16})-([0-9a-f]{1,16})", text)
+    start, end = (int(part, 16) for part in match.groups()) if match else (0, 0)
+    if start >= end:
+        raise Unavailable("bad-parameter", f"--only takes FROM-TO with --pid, not '{text}'")
+    return start, end
 
 
 class Collapsed(NamedTuple):
