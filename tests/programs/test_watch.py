@@ -323,8 +323,9 @@ def linked(folder: Path, words: list[str], file: str = SLEEP, cwd: str = "/") ->
         (["sleep", "9", ""], ["sleep", "9"]),
         (["/bin/sleep", "", "9"], ["/bin/sleep", "", "9"]),
         (["bin/sleep", "9"], ["/bin/sleep", "9"]),  # from its own folder
-        (["sleep: waits *:7399", *[""] * 17], [SLEEP]),
-        (["sleep: waits", "", "9"], [SLEEP, "9"]),
+        (["sleep: waits *:7399", *[""] * 17], ["sleep"]),
+        (["sleeper *:7399", *[""] * 17], [SLEEP]),
+        (["", "9"], [SLEEP, "9"]),
         (["-sleep", "9"], [SLEEP, "9"]),
     ],
 )

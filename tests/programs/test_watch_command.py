@@ -9,7 +9,7 @@ import time
 
 import pytest
 from support import fake_perf
-from support.common import ROOT, alive, ended, wait_until
+from support.common import ROOT, alive, ended, processes_with, wait_until
 
 from tlb.measure import perf
 from tlb.measure.events import Event
@@ -82,8 +82,8 @@ def test_ctrl_c_ends_the_command_and_says_what_was_seen():
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    assert wait_until(lambda: alive("sleep 89.5"))
-    time.sleep(2)
+    assert wait_until(lambda: processes_with("sleep 89.5"))
+    time.sleep(5)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate()
     assert "Cannot tell" in out and process.returncode == 0 and "Traceback" not in err

@@ -294,12 +294,23 @@ def command_again(pid: int, proc: Path = activity.PROC) -> tuple[list[str], str]
     except OSError:
         return [], "."
     # A link to the file may have another name, which tells the program what to do (busybox).
-    named = shutil.which(os.path.join(cwd, words[0]) if "/" in words[0] else words[0])
-    if named and os.path.samefile(named, folder / "exe"):
+    if named := _named(words[0], cwd, folder / "exe"):
         while words[-1:] == [""]:
             words.pop()
         return [named if "/" in words[0] else words[0], *words[1:]], cwd
-    return [file if os.path.exists(file) else str(folder / "exe"), *filter(None, words[1:])], cwd
+    title = words[0].split(maxsplit=1)[0].rstrip(":") if words[0].strip() else ""
+    if title and _named(title, cwd, folder / "exe"):
+        file = title
+    elif not os.path.exists(file):
+        file = str(folder / "exe")
+    return [file, *filter(None, words[1:])], cwd
+
+
+def _named(name: str, cwd: str, file: Path) -> str:
+    """Return the path of a program by the name that it was started with in a folder; "" if that is
+    another file."""
+    path = shutil.which(os.path.join(cwd, name) if "/" in name else name)
+    return path if path and os.path.samefile(path, file) else ""
 
 
 @contextlib.contextmanager

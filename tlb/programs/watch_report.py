@@ -148,7 +148,9 @@ class WatchReport:
 
     @property
     def is_idle(self) -> bool:
-        return self.used.cpu_s <= IDLE * self.watched.after_start_s
+        ran_s = sum(sample.run_s for sample in self.samples)  # of processes that have ended too
+        windows_s = sum(sample.window_s for sample in self.samples)
+        return self.used.cpu_s <= IDLE * self.watched.after_start_s and ran_s <= IDLE * windows_s
 
     @property
     def is_huge(self) -> bool:
@@ -169,13 +171,18 @@ class WatchReport:
         pages = max(sample.base_bytes // prices.base_page_bytes, 1)
         shares: dict[Evidence, float | None] = {
             "page walks counted": self.counted_share,
-            "rate of page walks": walk_rate_share(prices, self.watched.of(min(self.windows_s))),
+            "rate of page walks": self._walk_rate_share(prices),
             "price of far loads": far_load_share(prices, pages, self.user_share),
         }
         known = {evidence: share for evidence, share in shares.items() if share is not None}
         evidence = min(known, key=known.__getitem__)
         share = min(known[evidence] + self.fault_share, 1.0)
         return GainBound(share, evidence, pages, sample.window_s, prices.walk_ns(pages))
+
+    def _walk_rate_share(self, prices: WalkPrices) -> float | None:
+        """Return the least that windows of one length show; None if none decides."""
+        shares = [walk_rate_share(prices, self.watched.of(window_s)) for window_s in self.windows_s]
+        return min((share for share in shares if share is not None), default=None)
 
     @property
     def windows_s(self) -> list[float]:
@@ -236,7 +243,8 @@ class WatchReport:
     def client(self) -> str:
         """A command that uses it, if it is a server that has one here; else CLIENT."""
         port = min(self.watched.ports - {0}, default=0)
-        known = _CLIENTS.get(Path((self.watched.target.command or [""])[0]).name, "")
+        command = self.watched.target.command or [""]
+        known = _CLIENTS.get(Path(command[0]).name, "")
         is_here = port and known and shutil.which(known.split()[0])
         return known.format(port=port) if is_here else "CLIENT"
 
