@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Event
 from typing import NamedTuple
 
+from tlb.programs import children
 from tlb.system import procfs
 from tlb.system.processes import collapse_range, error_name, refused_calls
 from tlb.system.reasons import Unavailable
@@ -55,18 +56,28 @@ def huge_page_bytes() -> int | None:
     return procfs.number(_HUGE / "hpage_pmd_size")
 
 
+def not_permitted() -> Unavailable:
+    """Return why another process's memory is not collapsed."""
+    return Unavailable(
+        "not-permitted",
+        "to move another process's memory to large pages by process_madvise",
+        "Run the same command as root or with the capabilities CAP_SYS_NICE and CAP_SYS_PTRACE, "
+        "where a container's seccomp profile allows process_madvise; or use --lever advise.",
+    )
+
+
 def check() -> None:
-    """Raise Unavailable unless a process's memory can be collapsed: setting-absent without
-    transparent huge pages in this Linux kernel, no-collapse without process_madvise, no-pidfd."""
+    """Raise Unavailable unless a process's memory can be collapsed: linux-lacks without transparent
+    huge pages or pidfd_open, no-collapse without process_madvise, not-permitted."""
     if huge_page_bytes() is None:
-        raise Unavailable("setting-absent", f"there is no {_HUGE}")
+        raise Unavailable("linux-lacks", f"there is no {_HUGE}")
     refused = refused_calls()
     if "pidfd_open" in refused:
-        raise Unavailable("no-pidfd", refused["pidfd_open"])
+        raise children.no_pidfd(refused["pidfd_open"])
     if (why := refused.get("process_madvise")) == "ENOSYS":
         raise Unavailable("no-collapse", "process_madvise: ENOSYS")
     if why:
-        raise Unavailable("collapse-denied", "process_madvise is refused")
+        raise not_permitted()
 
 
 def collapse_all(
@@ -189,7 +200,7 @@ def blocks_of(
     pid: int, mapping: Mapping, huge_bytes: int, proc: Path = _PROC, page_bytes: int = 0
 ) -> Iterator[Block]:
     """Yield the blocks of a mapping in which something is there, also in swap. Raises Unavailable:
-    process-gone, process-denied, smaps-unread."""
+    process-gone, not-permitted, linux-lacks."""
     pages = huge_bytes // (page_bytes or os.sysconf("SC_PAGE_SIZE"))
     first, end = -(-mapping.start // huge_bytes), mapping.end // huge_bytes
     try:
@@ -223,11 +234,11 @@ def _runs(starts: Iterable[int], huge_bytes: int) -> Iterator[AddressRange]:
 def forecast(
     pids: Iterable[int], only: AddressRange | None = None, proc: Path = _PROC
 ) -> CollapseForecast:
-    """Return what collapsing these processes would take now. Raises Unavailable: setting-absent, and
+    """Return what collapsing these processes would take now. Raises Unavailable: linux-lacks, and
     what reading a process raises; one that has ended is left out."""
     page_bytes, huge_bytes = os.sysconf("SC_PAGE_SIZE"), huge_page_bytes()
     if huge_bytes is None:
-        raise Unavailable("setting-absent", f"there is no {_HUGE}")
+        raise Unavailable("linux-lacks", f"there is no {_HUGE}")
     made = growth = 0
     for pid in pids:
         try:

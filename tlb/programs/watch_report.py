@@ -213,7 +213,7 @@ class WatchReport:
         if self.is_idle or (self.is_small and not self.is_huge):
             return None
         if self.watched.thp_disabled:
-            return Unavailable("thp-disabled")
+            return levers.thp_disabled()
         if self.is_huge:
             return levers.LEVERS["no-thp"] if self.watched.samples[-1].mapped["thp"] else None
         if self.is_tried_as_it_runs:
