@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from tlb.measure.store import Store
 
 REPEATS, REGION_MS = 2, 10
-# Pages of the chases: from where a first level of the TLB ends to what fills in a tenth of a second.
-SIZES = (1024, 4096, 16384, 65536)
+# Pages of the chases, from where a first level of the TLB ends; and what fills in a tenth of a second.
+SIZES = tuple(1 << bits for bits in (10, 12, 14, 16))
+MOST_BYTES = 256 << 20
 WITHIN_REACH = 0.75  # of the TLB's entries: so many pages it holds, with room for those of others
 _FILL_BYTES = 32 << 20  # of memory whose first touch, second touch and collapse are timed
 _MADV_COLLAPSE = 25  # asm-generic/mman-common.h
@@ -122,7 +123,7 @@ def timed(rig: MeasuringSetup, host: Host) -> WalkPrices:
 
     entries = [tlb.entries for tlb in data_tlbs(host, BASE)]
     huge_bytes = host.thp.page_bytes or 0
-    most = min(rig.usable_bytes // host.base_page_bytes, SIZES[-1])
+    most = min(rig.usable_bytes, MOST_BYTES) // host.base_page_bytes
     reach = int(WITHIN_REACH * max(entries, default=0))
     pages = sorted(size for size in {*SIZES, reach} if 1 < size <= most) or [max(most, 2)]
     return WalkPrices(

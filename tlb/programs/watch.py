@@ -40,7 +40,7 @@ _STEP_S = 1.0  # of a pause, after which the program may have ended
 class WatchState:
     """What was seen so far. overhead: the allowed share of the program's time. usage: by PID.
     sampling_s: CPU time that all samples took. left_out_s: windows that did not fit. throttled: periods
-    since the first sample in which a CPU quota was used up. thp_disabled: for the process, by prctl. ports: where it
+    since the first sample in which a CPU quota was used up, and by then. thp_disabled: for the process, by prctl. ports: where it
     accepts connections, 0 for a Unix socket."""
 
     target: WatchedProgram
@@ -52,6 +52,7 @@ class WatchState:
     left_out_s: tuple[float, ...] = ()
     has_ended: bool = False
     throttled: int = 0
+    throttled_before: int | None = None
     thp_disabled: bool = False
     ports: frozenset[int] = frozenset()
     _sorted: list[ActivitySample] | None = None  # the list that these are of
@@ -117,7 +118,7 @@ def watch(
 
     Raises Unavailable (process-gone, not-permitted, program-killed) or KeyboardInterrupt before a first sample."""
     watched, begin = WatchState(target, overhead), time.monotonic()
-    watched.thp_disabled, throttled_before = process_has_no_thp(target.pid), None
+    watched.thp_disabled = process_has_no_thp(target.pid)
     first: dict[int, activity.ProcessUsage] = {}  # other processes start later, from nothing
     try:
         first[target.pid] = activity.used(target.pid)
@@ -128,9 +129,7 @@ def watch(
         watched.sampling_s = (time.thread_time() - begun_s) / PRICE
         while window_s := _next_s(watched, begin + seconds - time.monotonic(), seconds):
             _sample(watched, window_s, begin, first)
-            throttled = _throttled(target.pid)
-            throttled_before = throttled if throttled_before is None else throttled_before
-            watched.throttled = max(throttled - throttled_before, 0)  # 0 once it has ended
+            _count_throttled(watched)
             tell(watched)
             if not _rest(watched, begin, seconds, pause):
                 break
@@ -177,14 +176,17 @@ def _sample(
         watched.ports = _ports(target)
 
 
-def _throttled(pid: int) -> int:
+def _count_throttled(watched: WatchState) -> None:
     from tlb.machine import background  # late: the first sample does not wait for it
 
-    return background.throttled(process=str(pid))
+    throttled = background.throttled(process=str(watched.target.pid))
+    if watched.throttled_before is None:
+        watched.throttled_before = throttled
+    watched.throttled = max(throttled - watched.throttled_before, 0)  # 0 once it has ended
 
 
 def _ports(target: WatchedProgram) -> frozenset[int]:
-    from tlb.programs.runs import listening_ports  # late, as in _throttled
+    from tlb.programs.runs import listening_ports  # late, as in _count_throttled
 
     return frozenset(port for pid in target.pids() for port in listening_ports(pid))
 
