@@ -15,8 +15,7 @@ from support.fleet import GRIDS, Processes, machine_of
 
 from experiments.overview import campaign as book
 from tlb.fleet import client
-from tlb.fleet.add import add
-from tlb.fleet.bundle import Bundle
+from tlb.fleet.bundle import Bundle, add
 from tlb.fleet.client import Fleet
 from tlb.measure import grid
 from tlb.measure.store import Store

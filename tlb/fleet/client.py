@@ -226,8 +226,8 @@ class Fleet:
 
     def _collect(self, computer: Computer, measured: worker.Measured) -> None:
         """Raises Unavailable for a bundle that is refused, and for a campaign that was stopped."""
-        if measured.bundle:
-            read = bundle.read(measured.bundle)
+        if measured.contents:
+            read = bundle.read(bundle.pack(bundle.Contents.decompressed(measured.contents)))
             computer.machine = read.machine
             computer.rows += self.keep(read)
         computer.lacking, computer.left = Counter(measured.lacking), measured.left
