@@ -36,6 +36,9 @@ Scheduler = Annotated[
 Ssh = Annotated[
     list[str] | None, typer.Option(metavar="HOST", help="Start a worker there by SSH; several.")
 ]
+Python = Annotated[
+    str, typer.Option(help="Of --ssh: the Python of the worker's environment on each host.")
+]
 Local = Annotated[int, typer.Option(help="Workers to start here.", min=0, max=64)]
 Workers = Annotated[
     int,
@@ -62,6 +65,7 @@ Quantities = Annotated[
 def fleet(
     scheduler: Scheduler = "",
     ssh: Ssh = None,
+    remote_python: Python = "tlb/bin/python",
     local: Local = 0,
     workers: Workers = 0,
     wait: Wait = 5.0,
@@ -82,7 +86,7 @@ def fleet(
     wanted = grid.load_profile(profile)
     terminal.check_output(output)
     keep = _into_folder(output) if output else _into_data(machines)
-    with client.connected(scheduler, ssh or (), local, 60 * wait) as connection:
+    with client.connected(scheduler, ssh or (), local, 60 * wait, remote_python) as connection:
         run = client.Fleet(connection, wanted, tuple(chapter or ()), 60 * minutes, keep)
         run.expected = workers or len(ssh or ()) or local or 1
         run.wait_s, run.patience_s, run.say = 60 * wait, patience, terminal.stage
@@ -92,6 +96,7 @@ def fleet(
             terminal.parts([_table(run)])
     if machines:
         _finish(machines, quantities)
+        print(f"`tlb compare {' '.join(machines)}` shows how they differ.")
     if any(computer.why for computer in run.computers.values()):
         raise typer.Exit(1)
 

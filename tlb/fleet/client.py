@@ -7,13 +7,16 @@ bundle is added whole or not at all. So after any failure the same command goes 
 
 from __future__ import annotations
 
-import sys
+import logging
 import time
+import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from distributed import Client, Future
+from distributed import Client, Future, LocalCluster, Scheduler, SpecCluster
+from distributed.deploy import ssh as ssh_cluster
+from distributed.versions import VersionMismatchWarning
 
 from tlb.fleet import bundle, worker
 from tlb.fleet.bundle import Bundle
@@ -263,35 +266,47 @@ class Fleet:
             self.say(f"{done} of {len(self.computers)} done; {', '.join(parts) or 'waiting'}")
 
 
-def connected(scheduler: str, ssh: Iterable[str], local: int, timeout_s: float) -> Client:
-    """Return a client of a scheduler's address, of a cluster that is started by SSH, or of one with
-    this number of workers here. TLS is as Dask's configuration says.
+def connected(
+    scheduler: str, ssh: Sequence[str], local: int, timeout_s: float, python: str = ""
+) -> Client:
+    """Return a client of a scheduler's address, or of one that is started here with workers on these
+    hosts by SSH or with this number of workers here. TLS is as Dask's configuration says.
 
-    Raises Unavailable: fleet-gone, no-extra for SSH without asyncssh, bad-parameter.
+    python: the workers' Python on each host. Raises Unavailable: fleet-gone, bad-parameter.
     """
-    hosts_by_ssh = list(ssh)
-    if sum(map(bool, (scheduler, hosts_by_ssh, local))) != 1:
+    if sum(map(bool, (scheduler, ssh, local))) != 1:
         raise Unavailable("bad-parameter", "name one of --scheduler, --ssh and --local")
+    # Workers have neither NumPy nor pandas.
+    warnings.simplefilter("ignore", VersionMismatchWarning)
     try:
         if scheduler:
             return Client(scheduler, timeout=timeout_s, set_as_default=False)
-        if local:
-            from distributed import LocalCluster
-
-            cluster = LocalCluster(n_workers=local, threads_per_worker=1, memory_limit=0)
-            return Client(cluster, set_as_default=False)
-        from distributed import SSHCluster
-
-        by_ssh = SSHCluster(
-            ["localhost", *hosts_by_ssh],
-            connect_options={"known_hosts": None} if "localhost" in hosts_by_ssh else {},
-            worker_options={"nthreads": 1, "memory_limit": 0},
-            remote_python=[sys.executable, *(["python3"] * len(hosts_by_ssh))],
-        )
-        return Client(by_ssh, set_as_default=False)
-    except ImportError as error:
-        raise Unavailable("no-extra", f"{error.name or 'asyncssh'} is of no extra") from None
-    except (OSError, TimeoutError, ValueError, RuntimeError) as error:
-        where = scheduler or ", ".join(hosts_by_ssh) or "this computer"
+        if ssh:
+            return Client(_by_ssh(ssh, python), set_as_default=False)
+        cluster = LocalCluster(n_workers=local, threads_per_worker=1, memory_limit=0)
+        return Client(cluster, set_as_default=False)
+    # asyncssh's errors, and Dask's of a worker that does not start, are of no closer kind.
+    except Exception as error:
+        where = scheduler or ", ".join(ssh) or "this computer"
         detail = f"{where}: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
         raise Unavailable("fleet-gone", detail[:200]) from None
+
+
+def _by_ssh(names: Sequence[str], python: str) -> SpecCluster:
+    """Return a cluster of a scheduler in this process and a worker on each host. Unlike SSHCluster it
+    needs no SSH server here."""
+    worker_options = {"nthreads": 1, "memory_limit": 0}
+    workers = {
+        name: {
+            "cls": ssh_cluster.Worker,
+            "options": {
+                "address": name,
+                "connect_options": {},
+                "kwargs": worker_options | {"name": name},
+                "remote_python": python,
+            },
+        }
+        for name in names
+    }
+    scheduler = {"cls": Scheduler, "options": {"host": ""}}
+    return SpecCluster(workers, scheduler, silence_logs=logging.ERROR)
