@@ -115,6 +115,7 @@ def work(name: str, address: str, root: Path, alike: str = "", spoil: str = "") 
     build.has_session = lambda point: False
     campaign.measuring_lock = lambda: files.measuring_lock(path=root / "lock")
     os.environ["TLB_DATA"] = str(root)
+    worker.EVENT_S = 0.0
     rig = a_rig(alike or name, root)
     hosts.inspect = lambda *_, **__: rig.host
     MeasuringSetup.of = classmethod(lambda cls, *given: rig)

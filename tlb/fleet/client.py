@@ -248,10 +248,10 @@ class Fleet:
     def _progress(self, event: tuple[float, dict[str, object]]) -> None:
         """Note what a worker says of itself."""
         _, said = event
-        computer = self.computers.get(str(said.get("worker")))
         share = said.get("share")
-        if computer is not None and isinstance(share, float):
-            computer.share = share
+        for computer in self.computers.values():
+            if computer.address == said.get("worker") and isinstance(share, float):
+                computer.share = share
 
     def _show(self) -> None:
         now = time.monotonic()
