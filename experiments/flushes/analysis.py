@@ -30,14 +30,66 @@ from experiments.flushes.grid import (
     STREAMED_MIB,
     SWITCH_MODES,
 )
+from tlb.report import quantities
 from tlb.report.analysis import EventAnalysis
+from tlb.report.quantities import QuantityDeclaration
 from tlb.stats import curves
 from tlb.stats.curves import Curve, select_rows
 from tlb.stats.intervals import Interval, median_interval
 from tlb.system.page_sizes import BASE
 from tlb.system.reasons import Unavailable, if_available, required
 
+_DOCUMENT = "housekeeping.json"
+
+
+class Quantities(quantities.Quantities):
+    """Of calls and flushes, of a chase through 512 pages, and of Linux's own work on pages."""
+
+    unmap_alone_us = QuantityDeclaration("munmap of one page, program on one CPU", "us", 1)
+    unmap_beside_us = QuantityDeclaration(
+        "munmap of one page, threads on the other CPUs too", "us", 1
+    )
+    unmap_added_us = QuantityDeclaration("what those threads add", "us", 1)
+    unmap_processes_us = QuantityDeclaration(
+        "munmap of one page, separate processes there", "us", 1
+    )
+    flushes_seen = QuantityDeclaration(
+        "flushes that other CPUs carried out, of those requested", "share", 1
+    )
+    heap_singly_ms = QuantityDeclaration("2 GB given back one page a call", "ms")
+    heap_batched_ms = QuantityDeclaration("2 GB given back 512 pages a call", "ms")
+    lost_packed_us = QuantityDeclaration("lost to a flush by a chase with few TLB entries", "us")
+    lost_spread_us = QuantityDeclaration("lost to a flush by a chase through 512 pages", "us")
+    part_unmap_us = QuantityDeclaration(
+        "munmap of one base page of a huge page, on one CPU", "us", 1
+    )
+    collapse_us = QuantityDeclaration("a collapse, program on one CPU", "us")
+    area_collapse_ms = QuantityDeclaration("a collapse of 64 MiB that another thread reads", "ms")
+    collapse_flushes = QuantityDeclaration("flushes of each other CPU by a collapse", "", 1)
+    fork_base_us = QuantityDeclaration("fork with 64 MiB on base pages", "us")
+    fork_thp_us = QuantityDeclaration("fork with 64 MiB on huge pages", "us")
+    write_base_us = QuantityDeclaration("first write after a fork, on base pages", "us", 1)
+    write_thp_us = QuantityDeclaration("the same to a huge page", "us", 1)
+    price_alone_ns = QuantityDeclaration("translation of a load without a switch", "ns", 1)
+    price_process_ns = QuantityDeclaration(
+        "the same after a switch to another process and back", "ns", 1
+    )
+    price_new_ns = QuantityDeclaration("the same in the first round of a new process", "ns", 1)
+    first_walks_us = QuantityDeclaration("512 such first loads of a new process", "us", 1)
+    switch_us = QuantityDeclaration("a switch to another process and back", "us", 1)
+    exec_us = QuantityDeclaration("fork, exec and exit of a small program", "us")
+    merged_write_us = QuantityDeclaration(
+        "next write to a page that KSM merged", "us", 1, _DOCUMENT
+    )
+    own_write_ns = QuantityDeclaration("next write to any other page", "ns", 0, _DOCUMENT)
+    touch_fragments_us = QuantityDeclaration(
+        "first touch of 2 MiB in fragmented memory, defrag=always", "us", 0, _DOCUMENT
+    )
+
+
 Part = TypeVar("Part")
+_NOT_COUNTED = "it does not count the TLB flushes between its CPUs"
+
 NEW_PROCESS = "new"  # a process's first round, beside SWITCH_MODES
 LAYOUTS = ("spread", "packed")
 
@@ -95,9 +147,9 @@ class _Shootdowns(EventAnalysis):
 
     def share_seen(self) -> float:
         """Return all flushes seen over all asked: a few processes miss many, which a median of
-        shares hides. Raises Unavailable("no-flush-count") too."""
+        shares hides. Raises Unavailable("linux-lacks") too."""
         if self.most_others:
-            required(self.flush_counts, "", "no-flush-count")
+            required(self.flush_counts, _NOT_COUNTED, "linux-lacks")
         self.require_others(self.flush_counts, "no calls beside other threads were measured")
         sums = self.flush_counts[["flushes_asked", "flushes_seen"]].sum()
         return float(sums["flushes_seen"] / sums["flushes_asked"])
@@ -114,10 +166,12 @@ class _Shootdowns(EventAnalysis):
 
     def lost_per_flush(self, layout: str) -> Interval:
         """Return ns that the chase over PAGES_THE_TLB_HOLDS lines loses for each flush that its CPU
-        counts. Raises Unavailable("no-flush-count") too."""
+        counts. Raises Unavailable("linux-lacks") too."""
         busy, idle = self._beside_discards(layout, "flushes_seen")
         added_ns = busy["ns_per_access"] - self._median(idle, "no chase was measured").value
-        counted = required(busy[busy["flushes_seen"] > 0], "no flush was counted", "no-flush-count")
+        counted = required(
+            busy[busy["flushes_seen"] > 0], "no TLB flush was counted", "linux-lacks"
+        )
         return median_interval((added_ns * counted["accesses"] / counted["flushes_seen"]).dropna())
 
     def slowed_by_discards(self, layout: str) -> Interval:
@@ -146,11 +200,11 @@ class _Shootdowns(EventAnalysis):
 
     def flushes_per_collapse(self) -> float:
         """Return the flushes that each other CPU sees for a large page that Linux makes of base
-        pages. Raises Unavailable("no-flush-count") too."""
+        pages. Raises Unavailable("linux-lacks") too."""
         rows = self._rows("shootdown", "threads", "flushes_seen", mode="collapse")
         rows = rows[rows["threads"] > 0]
         self.require_others(rows, "no pages were collapsed beside other threads")
-        rows = required(rows.dropna(subset=["flushes_seen"]), "", "no-flush-count")
+        rows = required(rows.dropna(subset=["flushes_seen"]), _NOT_COUNTED, "linux-lacks")
         return float(rows["flushes_seen"].sum() / (rows["accesses"] * rows["threads"]).sum())
 
 

@@ -297,7 +297,7 @@ def larger_arrays_cost_more_everywhere(a: Analysis, band: Band) -> Answer:
 def a_hundred_megabytes_pass_the_last_cache(a: Analysis) -> Answer:
     last = max((cache.size_bytes for cache in a.host.caches), default=0)
     if not last:
-        raise Unavailable("no-cpuid")
+        raise Unavailable("no-geometry")
     return Fact(
         last < TOUCH_BYTES,
         f"The last cache here has {format_size(last)}, {last / 1e6:.0f} MB; the array has "

@@ -25,7 +25,15 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from tlb.fleet import public_text
-from tlb.fleet.bundle_rows import MOST_UNPACKED_BYTES, ROWS, escaped, read_rows
+from tlb.fleet.bundle_rows import (
+    IMPOSSIBLE,
+    MOST_UNPACKED_BYTES,
+    OTHER_VERSION,
+    REPACKED,
+    ROWS,
+    escaped,
+    read_rows,
+)
 from tlb.machine import host as hosts
 from tlb.machine.flushes import FlushesDocument
 from tlb.machine.host import Host
@@ -39,6 +47,7 @@ from tlb.system.reasons import Unavailable, if_available
 
 Model = TypeVar("Model", bound=BaseModel)
 
+NO_FILE = "Name a file that `tlb bundle make` wrote, and no link to it."
 SUFFIX = ".tlb.zip"
 MACHINE = "machine.json"
 MOST_MEMBERS = 64
@@ -87,14 +96,16 @@ class Contents(BaseModel):
 
     @classmethod
     def decompressed(cls, sent: bytes) -> Contents:
-        """Raises Unavailable("bundle-unsafe") for anything but `compressed` contents of a bundle's
+        """Raises Unavailable("bundle-refused") for anything but `compressed` contents of a bundle's
         size."""
         try:
             text = zlib.decompressobj().decompress(sent, MOST_UNPACKED_BYTES)
             return cls.model_validate_json(text)
         except (zlib.error, ValueError, TypeError) as error:
             why = escaped(str(error).splitlines()[0])
-            raise Unavailable("bundle-unsafe", f"what was sent is no bundle: {why}") from None
+            raise Unavailable(
+                "bundle-refused", f"what was sent is no bundle: {why}", REPACKED
+            ) from None
 
 
 def collect(store: Store, machine: str) -> Contents:
@@ -164,32 +175,31 @@ def _written(document: Any) -> bytes:
 
 
 def read_file(path: Path) -> Bundle:
-    """Raises Unavailable: no-bundle for what is no regular file or cannot be opened, and as
-    `read`."""
+    """Return the bundle in a file. Raises Unavailable("bundle-refused")."""
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
-            raise Unavailable("no-bundle", f"{path} is no regular file")
+            raise Unavailable("bundle-refused", f"{path} is no regular file", NO_FILE)
         with path.open("rb") as file:
             content = file.read(MOST_FILE_BYTES + 1)
     except OSError as error:
-        raise Unavailable("no-bundle", f"{path}: {error.strerror}") from None
+        raise Unavailable("bundle-refused", f"{path}: {error.strerror}", NO_FILE) from None
     return read(content)
 
 
 def read(content: bytes, now: datetime | None = None) -> Bundle:
     """Return the bundle in a file's content. now: UTC, by default this computer's clock.
 
-    Raises Unavailable: bundle-unsafe for a file that is built differently or too large,
-    bundle-foreign for another schema, bundle-private for a text that may name somebody,
-    bundle-impossible for what no kernel or no computer could have given.
+    Raises Unavailable("bundle-refused") for a file that is built differently or too large, for
+    another schema, for a text that may name somebody, and for what no kernel or no computer could
+    have given.
     """
     files = _members(content)
     if lacking := {ROWS, MACHINE} - files.keys():
-        raise Unavailable("bundle-foreign", f"it has no {min(lacking)}")
+        raise Unavailable("bundle-refused", f"it has no {min(lacking)}", OTHER_VERSION)
     host = _description(MACHINE, files[MACHINE])
     machine = if_available(hosts.machine_id, host)
     if machine is None:
-        raise Unavailable("bundle-impossible", f"{MACHINE} describes no computer")
+        raise Unavailable("bundle-refused", f"{MACHINE} describes no computer", IMPOSSIBLE)
     by_state, documents = {hosts.state_digest(host): host}, {}
     for name, member in files.items():
         stem = Path(name).stem
@@ -197,7 +207,7 @@ def read(content: bytes, now: datetime | None = None) -> Bundle:
             other = _description(name, member)
             state = hosts.state_digest(other)
             if if_available(hosts.machine_id, other) != machine or stem != f"machine-{state}":
-                raise Unavailable("bundle-impossible", f"{name} describes something else")
+                raise Unavailable("bundle-refused", f"{name} describes something else", IMPOSSIBLE)
             by_state[state] = other
         elif name.startswith("documents/"):
             documents[stem] = _document(name, member)
@@ -209,13 +219,17 @@ def read(content: bytes, now: datetime | None = None) -> Bundle:
 def _members(content: bytes) -> dict[str, bytes]:
     """Return the members by name, each of them within its limit."""
     if len(content) > MOST_FILE_BYTES:
-        raise Unavailable("bundle-unsafe", f"it has more than {MOST_FILE_BYTES >> 20} MiB")
+        raise Unavailable(
+            "bundle-refused", f"it has more than {MOST_FILE_BYTES >> 20} MiB", REPACKED
+        )
     files: dict[str, bytes] = {}
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             entries = archive.infolist()
             if len(entries) > MOST_MEMBERS:
-                raise Unavailable("bundle-unsafe", f"it has more than {MOST_MEMBERS} members")
+                raise Unavailable(
+                    "bundle-refused", f"it has more than {MOST_MEMBERS} members", REPACKED
+                )
             for entry in entries:
                 _check_entry(entry, files)
                 with archive.open(entry) as member:
@@ -223,7 +237,7 @@ def _members(content: bytes) -> dict[str, bytes]:
     # What zipfile raises for damaged headers and content
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError) as error:
         why = f"it cannot be unpacked: {escaped(str(error))}"
-        raise Unavailable("bundle-unsafe", why) from None
+        raise Unavailable("bundle-refused", why, REPACKED) from None
     return files
 
 
@@ -244,7 +258,7 @@ def _check_entry(entry: zipfile.ZipInfo, files: dict[str, bytes]) -> None:
         why = f"{name} is encrypted, or compressed by another method"
     else:
         return
-    raise Unavailable("bundle-unsafe", why)
+    raise Unavailable("bundle-refused", why, REPACKED)
 
 
 def _document(name: str, content: bytes) -> dict[str, Any]:
@@ -262,15 +276,17 @@ def _document(name: str, content: bytes) -> dict[str, Any]:
         document = json.loads(content.decode(), object_pairs_hook=once, parse_constant=refuse)
         is_object = isinstance(document, dict)
     except (ValueError, RecursionError) as error:
-        raise Unavailable("bundle-foreign", f"{name}: {escaped(str(error))}") from None
+        raise Unavailable(
+            "bundle-refused", f"{name}: {escaped(str(error))}", OTHER_VERSION
+        ) from None
     if not is_object:
-        raise Unavailable("bundle-foreign", f"{name} is no object of JSON")
+        raise Unavailable("bundle-refused", f"{name} is no object of JSON", OTHER_VERSION)
     for leaf in _leaves(document):
         if isinstance(leaf, str) and not _PLAIN.fullmatch(leaf):
             why = f"{name}: a text is too long, or has markup: {escaped(leaf)}"
-            raise Unavailable("bundle-foreign", why)
+            raise Unavailable("bundle-refused", why, OTHER_VERSION)
         if isinstance(leaf, (int, float)) and not abs(leaf) <= columns.INT64_MAX:
-            raise Unavailable("bundle-impossible", f"{name}: a number is beyond 64 bits")
+            raise Unavailable("bundle-refused", f"{name}: a number is beyond 64 bits", IMPOSSIBLE)
     return document
 
 
@@ -290,18 +306,19 @@ def _description(name: str, content: bytes) -> Host:
     host = _modelled(name, _document(name, content), Host)
     is_possible = host.memory.total_bytes > 0 and 1 <= host.logical_cpus <= MOST_CPUS
     if not is_possible or host.base_page_bytes not in BASE_PAGES:
-        raise Unavailable("bundle-impossible", f"{name} describes no possible computer")
+        raise Unavailable("bundle-refused", f"{name} describes no possible computer", IMPOSSIBLE)
     _check_texts(name, host.model_dump(mode="json"), public_text.schema_texts(Host))
     return host
 
 
 def _check_texts(name: str, document: Any, allowed: Collection[str]) -> None:
-    """Raise Unavailable("bundle-private") for a document that has a text which may not leave."""
+    """Raise Unavailable("bundle-refused") for a document that has a text which may not leave."""
     public = public_text.public(document, allowed)
     if public != document:
         pairs = zip_longest(_leaves(document), _leaves(public))
         text = next(str(ours) for ours, theirs in pairs if ours != theirs)
-        raise Unavailable("bundle-private", f"{name}: {escaped(text)}")
+        why = f"it has a text that may name somebody: {name}: {escaped(text)}"
+        raise Unavailable("bundle-refused", why)
 
 
 def _modelled(name: str, document: dict[str, Any], kind: type[Model]) -> Model:
@@ -312,9 +329,9 @@ def _modelled(name: str, document: dict[str, Any], kind: type[Model]) -> Model:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         why = f"{name}: {escaped(place)}: {escaped(first['msg'])}"
-        raise Unavailable("bundle-foreign", why) from None
+        raise Unavailable("bundle-refused", why, OTHER_VERSION) from None
     if made.model_dump(mode="json", exclude_unset=True) != document:
-        raise Unavailable("bundle-foreign", f"{name}: a field is of another type")
+        raise Unavailable("bundle-refused", f"{name}: a field is of another type", OTHER_VERSION)
     return made
 
 
@@ -337,14 +354,14 @@ def document_schemas() -> dict[str, tuple[type[BaseModel], frozenset[str]]]:
 
 
 def _check_document(name: str, stem: str, document: dict[str, Any]) -> None:
-    """Raise Unavailable for a document that no chapter keeps: bundle-foreign, bundle-private."""
+    """Raise Unavailable("bundle-refused") for a document that no chapter keeps."""
     if stem not in document_schemas():
-        raise Unavailable("bundle-foreign", f"{name} is no document of a machine")
+        raise Unavailable("bundle-refused", f"{name} is no document of a machine", OTHER_VERSION)
     kind, texts = document_schemas()[stem]
     _modelled(name, {key: value for key, value in document.items() if key != _MEANS}, kind)
     means = document.get(_MEANS, [])
     if not isinstance(means, list) or not all(isinstance(one, str) for one in means):
-        raise Unavailable("bundle-foreign", f"{name}: {_MEANS} is no list of texts")
+        raise Unavailable("bundle-refused", f"{name}: {_MEANS} is no list of texts", OTHER_VERSION)
     _check_texts(name, document, texts)
 
 
@@ -362,14 +379,13 @@ class Added(NamedTuple):
 def add(data: Store, bundle: Bundle) -> Added:
     """Add a bundle to data/<machine>/, whole or not at all; without new rows nothing changes.
 
-    Raises Unavailable: bundle-impossible for another computer of the same name, disk-full,
-    disk-read-only.
+    Raises Unavailable: bundle-refused for another computer of the same name, disk-refused.
     """
     machine = bundle.machine
     published = if_available(states.latest_description, data, machine)
     if published and hosts.identity_facts(published) != hosts.identity_facts(bundle.host):
         why = f"{machine} in data/ is another computer: {published.cpu_model}"
-        raise Unavailable("bundle-impossible", why)
+        raise Unavailable("bundle-refused", why, IMPOSSIBLE)
     there = data.records(machine)
     new = [
         (record, asked)

@@ -35,6 +35,15 @@ if TYPE_CHECKING:
 else:
     pa, parquet = LazyModule("pyarrow"), LazyModule("pyarrow.parquet")
 
+# Remedies for a bundle that is refused
+REPACKED = "Use the file as `tlb bundle make` wrote it, not one that was repacked or extended."
+OTHER_VERSION = (
+    "Update both checkouts to the same version, and make it again where it was measured."
+)
+IMPOSSIBLE = (
+    "No kernel and no computer can print that: accept nothing of it, and ask its sender to measure "
+    "again with an unchanged checkout."
+)
 ROWS = "rows.parquet"
 MAX_ROWS = 100_000  # the largest published machine has 16,817
 MAX_ROW_VALUES = 512  # in all lists of a row's column, on average
@@ -70,15 +79,15 @@ def read_rows(
             columns.check_record(record)
         except (ValueError, TypeError, KeyError, OverflowError, AttributeError) as error:
             why = f"{place}: {escaped(str(error).splitlines()[0])}: {escaped(_input(error))}"
-            raise Unavailable("bundle-impossible", why) from None
+            raise Unavailable("bundle-refused", why, IMPOSSIBLE) from None
         if not asked or None in asked or not known.issuperset(asked):
-            raise Unavailable("bundle-foreign", f"{place}: no chapter asked for it")
+            raise Unavailable("bundle-refused", f"{place}: no chapter asked for it", OTHER_VERSION)
         if record.key in seen:
-            raise Unavailable("bundle-impossible", f"{place} is there twice")
+            raise Unavailable("bundle-refused", f"{place} is there twice", IMPOSSIBLE)
         seen.add(record.key)
         described = by_state.get(record.state, host)
         if why := breach(record, described, now):
-            raise Unavailable("bundle-impossible", f"{place}: {why}")
+            raise Unavailable("bundle-refused", f"{place}: {why}", IMPOSSIBLE)
         yield record, sorted({*asked})
 
 
@@ -116,35 +125,43 @@ def _columns_of(content: bytes) -> Iterator[dict[str, Any]]:
             with _limited_memory():
                 batch = next(batches, None)
                 if batch is not None and batch.nbytes > MOST_BATCH_BYTES:
-                    raise Unavailable("bundle-unsafe", f"{ROWS} has rows that are too long")
+                    raise Unavailable(
+                        "bundle-refused", f"{ROWS} has rows that are too long", REPACKED
+                    )
                 rows = batch.to_pylist() if batch is not None else []
             more = batch is not None
             yield from rows
     # pyarrow's own are of these kinds
     except (OSError, ValueError, NotImplementedError, KeyError, MemoryError) as error:
         why = f"{ROWS} cannot be read: {escaped(str(error).splitlines()[0] if str(error) else '')}"
-        raise Unavailable("bundle-unsafe", why) from None
+        raise Unavailable("bundle-refused", why, REPACKED) from None
 
 
 def _check_file(file: parquet.ParquetFile) -> None:
     """Check sizes and schema before any row is read."""
     about = file.metadata
     if not 1 <= about.num_rows <= MAX_ROWS or about.num_columns > MAX_ROW_VALUES:
-        raise Unavailable("bundle-unsafe", f"{ROWS} has no rows, or more than {MAX_ROWS:,}")
+        raise Unavailable(
+            "bundle-refused", f"{ROWS} has no rows, or more than {MAX_ROWS:,}", REPACKED
+        )
     groups = [about.row_group(number) for number in range(about.num_row_groups)]
     if (
         len(groups) > MAX_ROWS
         or sum(group.total_byte_size for group in groups) > MOST_UNPACKED_BYTES
     ):
-        raise Unavailable("bundle-unsafe", f"{ROWS} has more than {MOST_UNPACKED_BYTES >> 20} MiB")
+        raise Unavailable(
+            "bundle-refused", f"{ROWS} has more than {MOST_UNPACKED_BYTES >> 20} MiB", REPACKED
+        )
     values = [group.column(at).num_values for group in groups for at in range(about.num_columns)]
     if max(values) > MAX_ROWS * MAX_ROW_VALUES:
-        raise Unavailable("bundle-unsafe", f"{ROWS} has lists that are too long")
+        raise Unavailable("bundle-refused", f"{ROWS} has lists that are too long", REPACKED)
     schema = file.schema_arrow
     own = {*schema.names} - columns.shared_names()
     is_known = len(own) <= MAX_ROW_VALUES and schema.equals(columns.arrow_schema(sorted(own)))
     if not is_known or {*(about.metadata or {})} - {b"ARROW:schema"}:
-        raise Unavailable("bundle-foreign", f"{ROWS} has other columns than rows have")
+        raise Unavailable(
+            "bundle-refused", f"{ROWS} has other columns than rows have", OTHER_VERSION
+        )
 
 
 @contextmanager

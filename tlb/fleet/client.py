@@ -76,8 +76,8 @@ class Fleet:
     computers: dict[str, Computer] = field(default_factory=dict)
 
     def run(self) -> None:
-        """Measure until all computers are done or given up. Raises Unavailable: fleet-gone without a
-        scheduler, or if fewer computers than expected came; disk-full, disk-read-only."""
+        """Measure until all computers are done or given up. Raises Unavailable: worker-failed without a
+        scheduler, or if fewer computers than expected came; disk-refused."""
         self._begun = self._heard = self._shown = time.monotonic()
         self._owners: dict[str, str] = {}
         self.client.subscribe_topic(worker.TOPIC, self._progress)
@@ -95,7 +95,7 @@ class Fleet:
                 if computer.future is not None:
                     computer.future.cancel()
         if len(self.computers) < self.expected:
-            raise Unavailable("fleet-gone", self.connected)
+            raise Unavailable("worker-failed", self.connected)
 
     @property
     def connected(self) -> str:
@@ -107,7 +107,7 @@ class Fleet:
         return has_all and all(computer.over for computer in self.computers.values())
 
     def _workers(self) -> dict[str, str]:
-        """Return the addresses of present workers by name. Raises Unavailable("fleet-gone") after
+        """Return the addresses of present workers by name. Raises Unavailable("worker-failed") after
         too long without a scheduler."""
         try:
             # Not scheduler_info(), which waits for a lost scheduler without a limit.
@@ -122,7 +122,7 @@ class Fleet:
             self._heard = now
             return {str(about["name"]): address for address, about in workers.items()}
         if now - self._heard > self.patience_s:
-            raise Unavailable("fleet-gone", "the scheduler")
+            raise Unavailable("worker-failed", "the scheduler")
         return {computer.name: computer.address for computer in self.computers.values()}
 
     def _update(self, present: dict[str, str]) -> None:
@@ -147,14 +147,14 @@ class Fleet:
             computer.lost, computer.future = now, None
             self.say(f"{computer.name} is lost; it may come back for {self.patience_s:.0f} s.")
         elif now - computer.lost > self.patience_s:
-            self._end(computer, Unavailable("fleet-gone", computer.name))
+            self._end(computer, Unavailable("worker-failed", computer.name))
 
     def _advance(self, computer: Computer) -> None:
         """Submit what is next on a computer, and take what has ended there."""
         if computer.lost is not None:
             return
         if time.monotonic() - computer.begun > self.seconds + MARGIN_S + self.patience_s:
-            self._end(computer, Unavailable("fleet-gone", f"{computer.name} does not end"))
+            self._end(computer, Unavailable("worker-failed", f"{computer.name} does not end"))
         elif computer.future is None:
             computer.future = self._submitted(computer)
         elif computer.future.status == "finished":
@@ -180,7 +180,7 @@ class Fleet:
         computer.future, computer.tries = None, computer.tries + 1
         if computer.tries >= TRIES:
             detail = f"{computer.name}: {type(error).__name__}: {error}"[:200]
-            self._end(computer, Unavailable("fleet-garbage", detail))
+            self._end(computer, _no_bundle(detail))
 
     def _task(self, computer: Computer, host: Host) -> worker.Task:
         """Return what a computer is to measure in the time that is left."""
@@ -213,18 +213,23 @@ class Fleet:
             elif isinstance(result, worker.Measured):
                 self._collect(computer, result)
             else:
-                raise Unavailable("fleet-garbage", computer.name)
+                raise _no_bundle(computer.name)
         except Unavailable as why:
-            if why.code in ("disk-full", "disk-read-only"):
+            if why.code == "disk-refused":
                 raise
             self._end(computer, why)
 
     def _introduce(self, computer: Computer, host: Host) -> None:
-        """Raises Unavailable: fleet-twice, and as `machine_id`."""
+        """Raises Unavailable: worker-failed, and as `machine_id`."""
         machine = hosts.machine_id(host)
         owner = self._owners.setdefault(machine, computer.name)
         if owner != computer.name:
-            raise Unavailable("fleet-twice", f"{computer.name} is {owner}")
+            raise Unavailable(
+                "worker-failed",
+                f"this computer is already present under another name: {computer.name} is {owner}",
+                "Name each computer once; copies of a disk image need their own /etc/machine-id "
+                "(`systemd-machine-id-setup`).",
+            )
         computer.machine, computer.host = machine, host
 
     def _collect(self, computer: Computer, measured: worker.Measured) -> None:
@@ -266,13 +271,22 @@ class Fleet:
             self.say(f"{done} of {len(self.computers)} done; {', '.join(parts) or 'waiting'}")
 
 
+def _no_bundle(detail: str) -> Unavailable:
+    return Unavailable(
+        "worker-failed",
+        f"it sent no bundle, so nothing of it was kept: {detail}",
+        "Run `tlb run` and `tlb bundle make` on that computer and report what differs; then restart "
+        "its worker.",
+    )
+
+
 def connected(
     scheduler: str, ssh: Sequence[str], local: int, timeout_s: float, python: str = ""
 ) -> Client:
     """Return a client of a scheduler's address, or of one that is started here with workers on these
     hosts by SSH or with this number of workers here. TLS is as Dask's configuration says.
 
-    python: the workers' Python on each host. Raises Unavailable: fleet-gone, bad-parameter.
+    python: the workers' Python on each host. Raises Unavailable: worker-failed, bad-parameter.
     """
     if sum(map(bool, (scheduler, ssh, local))) != 1:
         raise Unavailable("bad-parameter", "name one of --scheduler, --ssh and --local")
@@ -289,7 +303,7 @@ def connected(
     except Exception as error:
         where = scheduler or ", ".join(ssh) or "this computer"
         detail = f"{where}: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
-        raise Unavailable("fleet-gone", detail[:200]) from None
+        raise Unavailable("worker-failed", detail[:200]) from None
 
 
 def _by_ssh(names: Sequence[str], python: str) -> SpecCluster:

@@ -148,7 +148,7 @@ def _between(host: Host) -> Iterator[Advice]:
             "Use Linux 6.8 or newer for 64k pages; every other page size works without.",
         )
     elif own == "never" or (own == "inherit" and host.thp.enabled == "never"):
-        yield Advice("mTHP", *REASON_TEXTS["mthp-off"])
+        yield Advice("mTHP", *REASON_TEXTS["thp-never"])
 
 
 def _noise(host: Host) -> Iterator[Advice]:

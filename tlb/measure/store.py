@@ -57,7 +57,7 @@ def _read_published(path: Path, _modified_ns: int, _size: int) -> pa.Table:
         return parquet.read_table(path, page_checksum_verification=True)
     except (OSError, ValueError) as error:  # pyarrow's own are of these kinds
         why = f"{path}: {str(error).splitlines()[0]}"
-        raise Unavailable("rows-damaged", why) from error
+        raise Unavailable("file-damaged", why) from error
 
 
 def write_published(file: Path | IO[bytes], rows: Iterable[tuple[Record, list[str]]]) -> None:
@@ -75,7 +75,7 @@ class Store:
     """The machines under one root.
 
     Methods raise Unavailable: bad-parameter for a name or a symbolic link, no-data for what is not
-    there, rows-damaged, disk-full, disk-read-only, no-shared-memory.
+    there, file-damaged, disk-refused.
     """
 
     def __init__(self, root: Path | str, top: Path | None = None):

@@ -15,8 +15,8 @@ from tlb.programs.runs import ProgramRun
 from tlb.programs.snapshots import Snapshot
 from tlb.programs.text import sentences
 from tlb.programs.trial import Trial, smallest_detectable_difference
+from tlb.stats.effects import FEWEST_RATIO_PAIRS, paired_ratio
 from tlb.stats.intervals import Interval, median_interval
-from tlb.stats.pairs import LEAST_PAIRS, paired_ratio
 from tlb.system import procfs
 from tlb.system.units import format_ns, format_size
 
@@ -80,7 +80,7 @@ def verdict_sentence(trial: Trial) -> str:
 def _enough(trial: Trial) -> str:
     """Return in a sentence how many minutes a verdict takes."""
     minutes = f"{trial.minutes_needed:g} minutes"
-    return f"A verdict takes {LEAST_PAIRS} pairs, and here they take about {minutes} (--minutes)."
+    return f"A verdict takes {FEWEST_RATIO_PAIRS} pairs, and here they take about {minutes} (--minutes)."
 
 
 def trial_remarks(trial: Trial) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from tlb.stats.effects import Effect, why_undecided
+from tlb.stats.effects import Effect, why_effects_are_undecided
 from tlb.stats.intervals import Interval
 from tlb.system.reasons import REASON_TEXTS, UNDECIDED, explain
 from tlb.system.units import digits_apart, rounded_to_digits, significant_digits
@@ -25,9 +25,8 @@ VerdictWord = Literal["holds", "fails", "cannot tell", "not testable here"]
 
 # Reasons that no setting, no longer run and no repetition removes.
 _CODES = """
-    bare-metal splintered two-dimensions no-pmu event-unknown no-events
-    no-walk-cycle-event no-nested-walk-event no-topdown not-supported single-node not-x86 no-kvm no-la57 code-refused
-    page-size-unsupported arch-unsupported other-arch one-cpu no-sibling no-flush-count
+    bare-metal splintered two-dimensions no-pmu event-unknown no-events no-walk-cycle-event
+    no-nested-walk-event no-kvm no-la57 page-size-unsupported other-arch one-cpu linux-lacks
     no-five-levels emulated reach-in-cache
     """
 OBSTACLES = frozenset(_CODES.split())
@@ -158,7 +157,7 @@ class KeptAnswer(_Strict):
             return Decision("cannot tell", self.evidence, effects, self.reason, self.detail)
         holds = all_inside(effects)
         if holds is None:
-            why = why_undecided(effects)
+            why = why_effects_are_undecided(effects)
             return Decision("cannot tell", self.evidence, effects, why.code, why.text)
         return Decision("holds" if holds else "fails", self.evidence, effects)
 

@@ -12,8 +12,7 @@ from types import ModuleType
 from pydantic import BaseModel
 
 from tlb.system.files import ROOT
-from tlb.system.optional import LazyModule
-from tlb.system.reasons import Unavailable
+from tlb.system.optional import LazyModule, no_book
 
 yaml = LazyModule("yaml")
 
@@ -29,14 +28,14 @@ def table_of_contents() -> list[str]:
 
 
 def load(name: str) -> ModuleType:
-    """Import a module of the book, such as "overview.profile". Raises Unavailable("no-book")
+    """Import a module of the book, such as "overview.profile". Raises Unavailable("no-extra")
     outside a clone."""
     try:
         return import_module(f"{PACKAGE}.{name}")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != PACKAGE:
             raise
-        raise Unavailable("no-book", f"{PACKAGE}.{name}") from None
+        raise no_book(f"{PACKAGE}.{name}") from None
 
 
 @cache

@@ -17,8 +17,8 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict
 
 from tlb.stats.curves import Curve, select_rows
+from tlb.stats.fits import Knee, find_knees
 from tlb.stats.intervals import FIRST_PAIRED_ROW_VERSION, Interval, median_interval
-from tlb.stats.steps import Knee, knees
 from tlb.system.page_sizes import page_bytes
 from tlb.system.reasons import explain
 
@@ -104,7 +104,7 @@ def _by_mapping(rows: pd.DataFrame) -> pd.DataFrame:
 
 def curve_knees(points: pd.DataFrame) -> list[Knee]:
     """The knees of a curve of `curve` or `priced`."""
-    return knees(points["lines"], points["least"]) if len(points) else []
+    return find_knees(points["lines"], points["least"]) if len(points) else []
 
 
 def _rows(
@@ -219,7 +219,11 @@ def walk_prices(
         rows = select_rows(frame, layout="alias", order="cycle", lines=lines, stride_pages=apart)
         cost = reason = None
         if lines * apart > MOST_PAGES:
-            reason = explain("out-of-reach")
+            reason = explain(
+                "memory-short",
+                "it would span more address space than its visits can name",
+                "Measure it with smaller pages (--pages 4k): as many of them leave a page table.",
+            )
         elif rows.empty or plateau.empty:
             reason = explain("too-few-points", "this chase was left out")
         else:

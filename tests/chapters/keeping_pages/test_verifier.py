@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.common import refusal
 
-from experiments.keeping_pages import runtimes
+from experiments.keeping_pages import documents
 from tlb.system import smaps
 from tlb.system.reasons import Unavailable
 
@@ -43,7 +43,7 @@ def checked(
     text: str, address: int | None = BASE, size: int = 100 * HUGE, refused: str = "backing-partial"
 ) -> smaps.Pages:
     found = smaps.pages(smaps.parse_mappings(text), address, size)
-    runtimes.verify(found, address, size, refused)
+    documents.verify_array_pages(found, address, size, refused)
     return found
 
 
@@ -84,7 +84,7 @@ def test_without_an_address_the_array_is_in_the_largest_private_anonymous_mappin
     assert checked(text, None) == smaps.Pages(WHOLE, WHOLE, 0, WHOLE)
     assert (
         refusal(checked, mapping(BASE, WHOLE, WHOLE, head="r-xp 00000000 00:00 0 "), None)
-        == "kernel-garbage"
+        == "kernel-failed"
     )
 
 
@@ -92,7 +92,7 @@ def test_a_hole_in_the_array_is_garbage_and_what_is_not_resident_is_short():
     text = mapping(BASE, 50 * HUGE, 50 * HUGE, 50 * HUGE) + mapping(
         BASE + 51 * HUGE, 50 * HUGE, 50 * HUGE, 50 * HUGE
     )
-    assert refusal(checked, text) == "kernel-garbage"
+    assert refusal(checked, text) == "kernel-failed"
     assert refusal(checked, mapping(BASE, WHOLE, WHOLE - 4096, WHOLE - HUGE)) == "memory-short"
 
 
@@ -159,4 +159,4 @@ def test_whether_huge_pages_are_on_is_read_from_the_settings(tmp_path, every, ow
     for path, text in ((folder / "enabled", every), (folder / "hugepages-2048kB/enabled", own)):
         if text is not None:
             path.write_text(f"one {text} other\n")
-    assert runtimes.huge_pages_on(tmp_path, f"Name:\ta\n{process}\n") is on
+    assert documents.huge_pages_on(tmp_path, f"Name:\ta\n{process}\n") is on

@@ -66,8 +66,8 @@ def test_a_report_is_read_by_function_and_what_is_rare_left_out():
     [
         ("", "perf-failed"),
         ("# nothing\n", "perf-failed"),
-        ("  50.00%  [k] 0xffffffff81000000\n", "no-symbols"),
-        ("  50.00%  [.] main\n", "no-symbols"),
+        ("  50.00%  [k] 0xffffffff81000000\n", "not-permitted"),
+        ("  50.00%  [.] main\n", "not-permitted"),
     ],
 )
 def test_a_report_without_functions_is_a_reason(report, code):
@@ -102,7 +102,7 @@ def test_this_computer_gives_high_addresses_with_five_levels_alone():
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 def test_the_document_is_whole_and_mounts_nothing():
     before = Path("/proc/self/mounts").read_text()
-    told = KernelFaultDocument.model_validate(kernel_side.make("smoke"))
+    told = KernelFaultDocument.model_validate(kernel_side.make_kernel_fault_document("smoke"))
     assert Path("/proc/self/mounts").read_text() == before
     assert bool(told.profiles) != ("profiles" in told.lacking)
     assert set(told.lacking.values()) <= set(REASON_TEXTS)

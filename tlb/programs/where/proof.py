@@ -20,8 +20,8 @@ from tlb.programs.runs import run_program
 from tlb.programs.trial import TrialAim, failure_with_lever
 from tlb.programs.where import sampling
 from tlb.programs.where.sampling import CodeSamples
+from tlb.stats.effects import FEWEST_RATIO_PAIRS, paired_ratio
 from tlb.stats.intervals import Interval
-from tlb.stats.pairs import LEAST_PAIRS, paired_ratio
 from tlb.system.reasons import Unavailable
 
 KEPT = 0.95  # of the largest gain, that a smaller set has to bring
@@ -116,7 +116,7 @@ class SitesProof:
 def least_rounds(comparisons: int) -> int:
     """Return the rounds after which as many comparisons can show a gain: fewer than that go one way
     by chance too often."""
-    return max(LEAST_PAIRS, 1 + ceil(log2(comparisons / WRONG)))
+    return max(FEWEST_RATIO_PAIRS, 1 + ceil(log2(comparisons / WRONG)))
 
 
 def prove(
@@ -190,7 +190,7 @@ def _measure(
         try:
             proof.rounds.append({sites: timed(sites, padding) for sites in order})
         except Unavailable as why:
-            if why.code != "program-endless":
+            if why.code != "no-time":
                 raise
             return
         took_s = time.monotonic() - begin
@@ -206,7 +206,7 @@ def _timed(
     padding_bytes: int,
 ) -> Timed:
     """Run the program with these sites on huge pages, and sample it into a file. limit_s: when it is
-    ended; status: its exit code by itself. Raises Unavailable: program-endless, and lever-failed
+    ended; status: its exit code by itself. Raises Unavailable: no-time, and lever-failed
     because the program ran before without the library that advises."""
     words = [*sampling.recording(file), *command] if file else command
     chosen, left_s = sites_lever(sites), max(limit_s - time.monotonic(), 0.0)
