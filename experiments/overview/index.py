@@ -26,7 +26,7 @@ from tlb.report.render import MUTED_COLOUR, Figure
 from tlb.stats import curves
 from tlb.stats.curves import Curve, medians_at_largest_common_x
 from tlb.stats.intervals import Interval
-from tlb.stats.scatter import MODE_JUMP
+from tlb.stats.scatter import LEAST_MODE_RATIO
 from tlb.system.reasons import Unavailable, if_available, required
 from tlb.system.units import escape_markdown, format_ns, format_size, list_in_words
 
@@ -171,6 +171,8 @@ def _analysis(module: ModuleType, chapter: Chapter) -> analysis.Analysis | Unava
         return why
 
 
+# --- the figure: ns per load against the working set, and a slider that answers for one
+
 _COLOURS = {
     BASE_PAGES_LABEL: charts.PAGE_COLOURS["4k"],
     HUGE_PAGES_LABEL: charts.PAGE_COLOURS["thp"],
@@ -295,7 +297,7 @@ def _range(curve: Curve, lines: float) -> str:
     values = [float(curve.medians[x]) for x in (below, above)]
     if len(each := curve.processes):
         values += each.loc[each["lines"].isin((below, above)), "median"].tolist()
-    if max(values) > MODE_JUMP * min(values):
+    if max(values) > LEAST_MODE_RATIO * min(values):
         return f"{_two_digits(min(values))} to {_two_digits(max(values))} ns"
     return f"{_two_digits(median_at(curve, lines) or 0.0)} ns"
 
