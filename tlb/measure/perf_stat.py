@@ -10,22 +10,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import platform
 import re
 import select
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from pathlib import Path
 from typing import IO, Any
 
-from tlb.machine import cpus, pmu
+from tlb.machine import pmu
 from tlb.measure.events import PROGRAMMABLE_COUNTERS, SOFTWARE_EVENTS, Event
 from tlb.measure.record import Quantity
 from tlb.system.processes import PROBE_TIMEOUT_S, run_in_own_session, wait_or_kill
@@ -309,48 +305,6 @@ def killed_with_this_process(command: list[str]) -> list[str]:
 
 
 # ---- a process that runs
-
-# What samples loads with their addresses: Intel's mem-loads by PEBS, of 30 cycles and more as
-# perf-mem(1) asks for, and AMD's IBS.
-_SAMPLERS = ("cpu/mem-loads,ldlat=30/P", "ibs_op//")
-# as perf-script(1) prints data_page_size; "N/A" for an address without a page
-_SIZE = re.compile(r"([0-9]+)([KMG])", re.ASCII)
-_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-
-
-def sampled_page_sizes(plan: EventPlan, pid: int, seconds: float) -> dict[int, int] | str:
-    """Return sampled loads by size of the page they read, bytes (perf-record(1), --data-page-size),
-    or a reason code."""
-    if plan.perf is None or "walk" in plan.lacking:
-        return plan.lacking.get("walk", "no-perf")
-    if platform.machine() not in cpus.X86:
-        return "no-events"  # Arm's SPE samples loads too, which is not read here
-    refused = "event-unknown"
-    with tempfile.TemporaryDirectory(prefix="tlb-watch-") as folder:
-        samples = str(Path(folder) / "samples")
-        for event in _SAMPLERS:
-            record = [plan.perf, "record", "-q", "-e", event, "-d", "--data-page-size"]
-            record += ["-o", samples, "-p", str(pid), "--", "sleep", f"{seconds:.3f}"]
-            try:
-                done = run_in_own_session(
-                    record, timeout=seconds + PROBE_TIMEOUT_S, env=environment_in_c_locale()
-                )
-                if done.returncode == 0:
-                    return _sizes_of(plan.perf, samples) or "not-counted"
-            except (OSError, subprocess.TimeoutExpired):
-                return "perf-failed"
-            refused = "perf-denied" if pmu.denied(done.stderr) else refused
-    return refused
-
-
-def _sizes_of(perf: str, samples: str) -> dict[int, int]:
-    """Return the number of samples by page size; empty if perf script fails. Raises OSError,
-    subprocess.TimeoutExpired."""
-    script = [perf, "script", "-i", samples, "-F", "data_page_size"]
-    done = run_in_own_session(script, timeout=PROBE_TIMEOUT_S, env=environment_in_c_locale())
-    sizes = filter(None, map(_SIZE.fullmatch, done.stdout.split()))
-    counts = Counter(int(size[1]) * _UNITS[size[2]] for size in sizes)
-    return {} if done.returncode else dict(counts)
 
 
 class Attached:
