@@ -29,7 +29,7 @@ from experiments.flushes.grid import (
     SWITCH_MODES,
 )
 from tlb.report import quantities
-from tlb.report.analysis import EventAnalysis
+from tlb.report.analysis import SingleEventAnalysis
 from tlb.report.quantities import QuantityDeclaration
 from tlb.stats.curves import Curve, select_rows
 from tlb.stats.intervals import Interval, median_interval
@@ -85,11 +85,13 @@ class Quantities(quantities.Quantities):
 
 
 Part = TypeVar("Part")
-NEW_PROCESS = "new"  # a process's first round, beside SWITCH_MODES
+_NOT_COUNTED = "it does not count the TLB flushes between its CPUs"
+
+NEW_PROCESS_MODE = "new"  # a process's first round, beside SWITCH_MODES
 LAYOUTS = ("spread", "packed")
 
 
-class _Shootdowns(EventAnalysis):
+class _Shootdowns(SingleEventAnalysis):
     """The rows of `shootdown`, and of `neighbour_chase` beside a thread that gives pages back."""
 
     @cached_property
@@ -142,9 +144,9 @@ class _Shootdowns(EventAnalysis):
 
     def share_seen(self) -> float:
         """Return all flushes seen over all asked: a few processes miss many, which a median of
-        shares hides. Raises Unavailable("no-flush-count") too."""
+        shares hides. Raises Unavailable("linux-lacks") too."""
         if self.most_others:
-            required(self.flush_counts, "", "no-flush-count")
+            required(self.flush_counts, _NOT_COUNTED, "linux-lacks")
         self.require_others(self.flush_counts, "no calls beside other threads were measured")
         sums = self.flush_counts[["flushes_asked", "flushes_seen"]].sum()
         return float(sums["flushes_seen"] / sums["flushes_asked"])
@@ -161,10 +163,12 @@ class _Shootdowns(EventAnalysis):
 
     def lost_per_flush(self, layout: str) -> Interval:
         """Return ns that the chase over PAGES_THE_TLB_HOLDS lines loses for each flush that its CPU
-        counts. Raises Unavailable("no-flush-count") too."""
+        counts. Raises Unavailable("linux-lacks") too."""
         busy, idle = self._beside_discards(layout, "flushes_seen")
         added_ns = busy["ns_per_access"] - self._median(idle, "no chase was measured").value
-        counted = required(busy[busy["flushes_seen"] > 0], "no flush was counted", "no-flush-count")
+        counted = required(
+            busy[busy["flushes_seen"] > 0], "no TLB flush was counted", "linux-lacks"
+        )
         return median_interval((added_ns * counted["accesses"] / counted["flushes_seen"]).dropna())
 
     def slowed_by_discards(self, layout: str) -> Interval:
@@ -193,15 +197,15 @@ class _Shootdowns(EventAnalysis):
 
     def flushes_per_collapse(self) -> float:
         """Return the flushes that each other CPU sees for a large page that Linux makes of base
-        pages. Raises Unavailable("no-flush-count") too."""
+        pages. Raises Unavailable("linux-lacks") too."""
         rows = self._rows("shootdown", "threads", "flushes_seen", mode="collapse")
         rows = rows[rows["threads"] > 0]
         self.require_others(rows, "no pages were collapsed beside other threads")
-        rows = required(rows.dropna(subset=["flushes_seen"]), "", "no-flush-count")
+        rows = required(rows.dropna(subset=["flushes_seen"]), _NOT_COUNTED, "linux-lacks")
         return float(rows["flushes_seen"].sum() / (rows["accesses"] * rows["threads"]).sum())
 
 
-class _Switches(EventAnalysis):
+class _Switches(SingleEventAnalysis):
     """The rows of `switch_chase`, `cold_chase` and of `neighbour_chase` beside streams."""
 
     def _rows(self, kernel: str, *columns: str, **where: object) -> pd.DataFrame:
@@ -219,7 +223,7 @@ class _Switches(EventAnalysis):
     def after(self) -> dict[str, Curve]:
         """By kind of switch, and for a new process: `translation` in the first round after it."""
         found = {mode: self.translation("switch_chase", mode=mode, hops=0) for mode in SWITCH_MODES}
-        return found | {NEW_PROCESS: self.translation("cold_chase")}
+        return found | {NEW_PROCESS_MODE: self.translation("cold_chase")}
 
     def price_after(self, kind: str) -> Interval:
         return required(self.after[kind], "no rounds of this kind were measured").at(
@@ -249,7 +253,7 @@ class _Switches(EventAnalysis):
         return self._median(rows, "no processes were started so", name)
 
 
-class _Copies(EventAnalysis):
+class _Copies(SingleEventAnalysis):
     """The rows of `fork_write`."""
 
     def fork_ns(self, pages: str) -> Interval:

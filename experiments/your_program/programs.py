@@ -38,10 +38,10 @@ from tlb.system.files import measuring_lock
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_size
 
-DOCUMENT_NAME = "your_program"  # of the document
+PROGRAMS_DOCUMENT = "your_program"  # of the document
 HUGE_PAGE = 2 << 20
 # Programs that a computer with a compiler has, and of which six pairs take a minute in all.
-QUICK_PROGRAMS, QUICK_MINUTES = ("dict", "sort", "gcc"), 1.0
+QUICK_PROGRAMS, QUICK_RUN_MINUTES = ("dict", "sort", "gcc"), 1.0
 WITHIN = 0.03  # relative precision of a ratio; gains are reported in per cent
 PROFILE_BYTES = 4 << 30  # the size of the source's cache
 PROFILE = cases.c_program("profiled_chase", str(PROFILE_BYTES), "3")
@@ -154,7 +154,7 @@ def measure(name: str, case: ProgramCase, minutes: float) -> ProgramResult:
     try:
         trial = run_trial(aim)
     except Unavailable as why:
-        if why.code != "program-endless":
+        if why.code != "no-time":
             raise
         # In fragmented memory Linux compacts gigabytes before a first run can end; a second run
         # finds them compacted.
@@ -164,7 +164,7 @@ def measure(name: str, case: ProgramCase, minutes: float) -> ProgramResult:
 
 def summary(name: str, version: str, trial: Trial) -> ProgramResult:
     """Return a trial as a row. Raises Unavailable: no-time if there are too few pairs for a
-    verdict, program-missing if a run failed, program-short if its memory was never seen."""
+    verdict, program-missing if a run failed, program-unfit if its memory was never seen."""
     if len(trial.pairs) < FEWEST_RATIO_PAIRS:
         raise Unavailable("no-time", trial.ended)
     if trial.statuses != ({0}, {0}):
@@ -189,7 +189,11 @@ def summary(name: str, version: str, trial: Trial) -> ProgramResult:
 def _side(trial: Trial, on: bool) -> Side:
     found = runs_summary(trial, on)
     if found.peak is None:
-        raise Unavailable("program-short", "it ended before a look")
+        raise Unavailable(
+            "program-unfit",
+            "too short for a difference to be measured: it ended before a look",
+            "Give it work for a second or more, let --within be larger, or name a number that it prints with --metric.",
+        )
     return Side(
         value=found.value.value,
         resident_bytes=found.peak.pages.resident_bytes,
@@ -201,7 +205,7 @@ def _side(trial: Trial, on: bool) -> Side:
 
 def ready(case: ProgramCase) -> tuple[str, list[str], list[str]]:
     """Write or compile what a program needs; return its version, its command and its driver's.
-    Raises Unavailable: no-toolchain, disk-full, disk-read-only."""
+    Raises Unavailable: no-toolchain, disk-refused."""
     tool = case.tool
     if tool.source:
         version, folder = compiled(tool)
@@ -226,7 +230,7 @@ def compiled(tool: Toolchain) -> tuple[str, Path]:
 
 def profile(room_bytes: int) -> SampledProfile:
     """Sample a chase over as much as the source's cache. Raises Unavailable: memory-short,
-    kernel-garbage, kernel-hung, no-toolchain."""
+    kernel-failed, no-toolchain."""
     if room_bytes < PROFILE_BYTES:
         raise Unavailable("memory-short", f"the chase is over {format_size(PROFILE_BYTES)}")
     command, limit_s = arguments_with_folder(PROFILE.run, compiled(PROFILE)[1]), PROFILE_LIMIT_S
@@ -236,9 +240,9 @@ def profile(room_bytes: int) -> SampledProfile:
         )
         return SampledProfile.model_validate_json(done.stdout)
     except subprocess.TimeoutExpired:
-        raise Unavailable("kernel-hung", "profiled_chase") from None
+        raise Unavailable("kernel-failed", "profiled_chase") from None
     except ValueError:
-        code = "memory-short" if done.returncode == 3 else "kernel-garbage"
+        code = "memory-short" if done.returncode == 3 else "kernel-failed"
         raise Unavailable(code, "profiled_chase") from None
 
 

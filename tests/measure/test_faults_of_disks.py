@@ -16,7 +16,7 @@ from support.stand_ins import in_a_child
 
 from experiments.stlb_cliff import grid
 from tlb.machine.compiler import Compiler
-from tlb.measure import build, publishing
+from tlb.measure import build, states
 from tlb.measure.record import Point
 from tlb.measure.row_database import DATABASE_FILE
 from tlb.report import parameters
@@ -29,7 +29,8 @@ pytestmark = [pytest.mark.measures]
 # --- ENOSPC, EROFS and EDQUOT at each write (test_store.py)
 
 REFUSALS = [
-    pytest.param(getattr(errno, name), code, id=name) for name, code in (("EDQUOT", "disk-full"),)
+    pytest.param(getattr(errno, name), code, id=name)
+    for name, code in (("EDQUOT", "disk-refused"),)
 ]
 
 
@@ -78,7 +79,7 @@ def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what, 
         "the rows": (store.root, lambda: run()),
         "machine.json": (store.root, measure_a_chapter),
         "the build folder": (tmp_path / "build", lambda: build.kernel("page_chase")),
-        "a published machine": (store.root, lambda: publishing.publish(store, MACHINE)),
+        "a published machine": (store.root, lambda: states.publish(store, MACHINE)),
     }[what]
     if what == "the build folder":
         monkeypatch.setenv("TLB_BUILD", str(folder))
@@ -140,4 +141,4 @@ def test_a_disk_that_really_is_full_keeps_every_row_that_was_finished(scripted, 
     store.root.mkdir()
     if (full := in_a_child(work)) is None:
         pytest.skip("needs the right to mount, in a namespace")
-    says(full[0], "disk-full")
+    says(full[0], "disk-refused")

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tlb.system.files import IS_CLONE, disk_errors
+from tlb.system.optional import no_book
 from tlb.system.reasons import Unavailable
 from tlb.system.units import DAY_S, parse_size
 
@@ -77,9 +78,9 @@ def progress(text: str) -> None:
 
 def check_files(html: Path | None = None, **others: Path | None) -> None:
     """Raise Unavailable, before anything is measured, if a file cannot be written: bad-parameter,
-    and no-book for a page. Each is named as its option."""
+    and no-extra for a page. Each is named as its option."""
     if html and not IS_CLONE:
-        raise Unavailable("no-book", "--html")
+        raise no_book("--html")
     for option, file in ({"html": html} | others).items():
         if file and (why := _why_not_written(file)):
             raise Unavailable("bad-parameter", f"--{option} {file}: {why}")
@@ -125,7 +126,7 @@ def check_input(file: Path) -> None:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file. Raises Unavailable: disk-full, disk-read-only."""
+    """Write a file. Raises Unavailable: disk-refused."""
     with disk_errors(path):
         path.write_text(text, encoding="utf-8")
 

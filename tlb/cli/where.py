@@ -24,9 +24,9 @@ from tlb.programs import executable
 from tlb.programs.executable import why_no_preload
 from tlb.programs.guard import guard_running
 from tlb.programs.levers import LEVERS
-from tlb.programs.reach import TlbReach
 from tlb.programs.runs import ProgramRun
 from tlb.programs.trial import TrialAim
+from tlb.programs.walk_price import surveyed_entries
 from tlb.programs.where import proof, report, simulation, valgrind
 from tlb.system.page_sizes import BASE
 from tlb.system.reasons import Unavailable
@@ -98,7 +98,7 @@ def where(
 def _check(
     command: list[str], html: Path | None, save: Path | None, files: dict[str, Path | None]
 ) -> None:
-    """Raise Unavailable before anything runs, if it cannot: not-linux, bad-parameter, no-book,
+    """Raise Unavailable before anything runs, if it cannot: not-linux, bad-parameter, no-extra,
     program-missing."""
     if sys.platform != "linux":
         raise Unavailable("not-linux")
@@ -151,9 +151,13 @@ def simulate_or_time(
     if alone:
         TrialAim(command, LEVERS["none"], ignore_failure=ignore_failure).checked(alone)
     if prove and alone is None:
-        raise Unavailable("program-endless", "--prove runs it to its end")
+        raise Unavailable("no-time", "--prove runs it to its end")
     if prove and (why := why_no_preload(command[0])):
-        raise Unavailable("lever-absent", why)
+        raise Unavailable(
+            "program-unfit",
+            f"the lever had no effect in any of its processes: {why}",
+            "Use a lever that needs no cooperation, such as --lever collapse.",
+        )
     simulation.check_sanitizer(command[0])
     try:
         made = _simulated(command, seconds, alone)
@@ -181,7 +185,7 @@ def _proved(made: report.WhereReport, alone: ProgramRun, limit_s: float) -> repo
     if not made.geometry and not done.rounds:
         if done.is_interrupted:
             raise KeyboardInterrupt
-        raise Unavailable("program-endless", "no round was finished in --minutes")
+        raise Unavailable("no-time", "no round was finished in --minutes")
     if not made.knows_sites:
         found.locate(done.samples())
     return replace(
@@ -207,9 +211,7 @@ def _simulated(command: list[str], seconds: float, alone: ProgramRun | None) -> 
             raise
         lacking = why
     host, store = hosts.inspect(), Store(data_root())
-    reach = TlbReach.of(host, store)
-    surveyed = () if reach.source.get(BASE) == "CPUID" else reach.entries.get(BASE, ())
-    geometry = valgrind.geometry(host, surveyed)
+    geometry = valgrind.geometry(host, surveyed_entries(host, store))
     rig, second = MeasuringSetup.of(host, store.own, counters=False), geometry.base.second
     walk_ns, hit_ns = _extra_ns(rig, TIMES_THE_ENTRIES * second), _extra_ns(rig, second // 2)
     native_s, status = (alone.elapsed_s, alone.status) if alone else (None, 0)

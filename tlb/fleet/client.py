@@ -7,13 +7,16 @@ bundle is added whole or not at all. So after any failure the same command goes 
 
 from __future__ import annotations
 
-import sys
+import logging
 import time
+import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from distributed import Client, Future
+from distributed import Client, Future, LocalCluster, Scheduler, SpecCluster
+from distributed.deploy import ssh as ssh_cluster
+from distributed.versions import VersionMismatchWarning
 
 from tlb.fleet import bundle, worker
 from tlb.fleet.bundle import Bundle
@@ -73,8 +76,8 @@ class Fleet:
     computers: dict[str, Computer] = field(default_factory=dict)
 
     def run(self) -> None:
-        """Measure until all computers are done or given up. Raises Unavailable: fleet-gone without a
-        scheduler, or if fewer computers than expected came; disk-full, disk-read-only."""
+        """Measure until all computers are done or given up. Raises Unavailable: worker-failed without a
+        scheduler, or if fewer computers than expected came; disk-refused."""
         self._begun = self._heard = self._shown = time.monotonic()
         self._owners: dict[str, str] = {}
         self.client.subscribe_topic(worker.TOPIC, self._progress)
@@ -92,7 +95,7 @@ class Fleet:
                 if computer.future is not None:
                     computer.future.cancel()
         if len(self.computers) < self.expected:
-            raise Unavailable("fleet-gone", self.connected)
+            raise Unavailable("worker-failed", self.connected)
 
     @property
     def connected(self) -> str:
@@ -104,7 +107,7 @@ class Fleet:
         return has_all and all(computer.over for computer in self.computers.values())
 
     def _workers(self) -> dict[str, str]:
-        """Return the addresses of present workers by name. Raises Unavailable("fleet-gone") after
+        """Return the addresses of present workers by name. Raises Unavailable("worker-failed") after
         too long without a scheduler."""
         try:
             # Not scheduler_info(), which waits for a lost scheduler without a limit.
@@ -119,7 +122,7 @@ class Fleet:
             self._heard = now
             return {str(about["name"]): address for address, about in workers.items()}
         if now - self._heard > self.patience_s:
-            raise Unavailable("fleet-gone", "the scheduler")
+            raise Unavailable("worker-failed", "the scheduler")
         return {computer.name: computer.address for computer in self.computers.values()}
 
     def _update(self, present: dict[str, str]) -> None:
@@ -144,14 +147,14 @@ class Fleet:
             computer.lost, computer.future = now, None
             self.say(f"{computer.name} is lost; it may come back for {self.patience_s:.0f} s.")
         elif now - computer.lost > self.patience_s:
-            self._end(computer, Unavailable("fleet-gone", computer.name))
+            self._end(computer, Unavailable("worker-failed", computer.name))
 
     def _advance(self, computer: Computer) -> None:
         """Submit what is next on a computer, and take what has ended there."""
         if computer.lost is not None:
             return
         if time.monotonic() - computer.begun > self.seconds + MARGIN_S + self.patience_s:
-            self._end(computer, Unavailable("fleet-gone", f"{computer.name} does not end"))
+            self._end(computer, Unavailable("worker-failed", f"{computer.name} does not end"))
         elif computer.future is None:
             computer.future = self._submitted(computer)
         elif computer.future.status == "finished":
@@ -177,7 +180,7 @@ class Fleet:
         computer.future, computer.tries = None, computer.tries + 1
         if computer.tries >= TRIES:
             detail = f"{computer.name}: {type(error).__name__}: {error}"[:200]
-            self._end(computer, Unavailable("fleet-garbage", detail))
+            self._end(computer, _no_bundle(detail))
 
     def _task(self, computer: Computer, host: Host) -> worker.Task:
         """Return what a computer is to measure in the time that is left."""
@@ -210,24 +213,29 @@ class Fleet:
             elif isinstance(result, worker.Measured):
                 self._collect(computer, result)
             else:
-                raise Unavailable("fleet-garbage", computer.name)
+                raise _no_bundle(computer.name)
         except Unavailable as why:
-            if why.code in ("disk-full", "disk-read-only"):
+            if why.code == "disk-refused":
                 raise
             self._end(computer, why)
 
     def _introduce(self, computer: Computer, host: Host) -> None:
-        """Raises Unavailable: fleet-twice, and as `machine_id`."""
+        """Raises Unavailable: worker-failed, and as `machine_id`."""
         machine = hosts.machine_id(host)
         owner = self._owners.setdefault(machine, computer.name)
         if owner != computer.name:
-            raise Unavailable("fleet-twice", f"{computer.name} is {owner}")
+            raise Unavailable(
+                "worker-failed",
+                f"this computer is already present under another name: {computer.name} is {owner}",
+                "Name each computer once; copies of a disk image need their own /etc/machine-id "
+                "(`systemd-machine-id-setup`).",
+            )
         computer.machine, computer.host = machine, host
 
     def _collect(self, computer: Computer, measured: worker.Measured) -> None:
         """Raises Unavailable for a bundle that is refused, and for a campaign that was stopped."""
-        if measured.bundle:
-            read = bundle.read(measured.bundle)
+        if measured.contents:
+            read = bundle.read(bundle.pack(bundle.Contents.decompressed(measured.contents)))
             computer.machine = read.machine
             computer.rows += self.keep(read)
         computer.lacking, computer.left = Counter(measured.lacking), measured.left
@@ -245,10 +253,10 @@ class Fleet:
     def _progress(self, event: tuple[float, dict[str, object]]) -> None:
         """Note what a worker says of itself."""
         _, said = event
-        computer = self.computers.get(str(said.get("worker")))
         share = said.get("share")
-        if computer is not None and isinstance(share, float):
-            computer.share = share
+        for computer in self.computers.values():
+            if computer.address == said.get("worker") and isinstance(share, float):
+                computer.share = share
 
     def _show(self) -> None:
         now = time.monotonic()
@@ -263,35 +271,56 @@ class Fleet:
             self.say(f"{done} of {len(self.computers)} done; {', '.join(parts) or 'waiting'}")
 
 
-def connected(scheduler: str, ssh: Iterable[str], local: int, timeout_s: float) -> Client:
-    """Return a client of a scheduler's address, of a cluster that is started by SSH, or of one with
-    this number of workers here. TLS is as Dask's configuration says.
+def _no_bundle(detail: str) -> Unavailable:
+    return Unavailable(
+        "worker-failed",
+        f"it sent no bundle, so nothing of it was kept: {detail}",
+        "Run `tlb run` and `tlb bundle make` on that computer and report what differs; then restart "
+        "its worker.",
+    )
 
-    Raises Unavailable: fleet-gone, no-extra for SSH without asyncssh, bad-parameter.
+
+def connected(
+    scheduler: str, ssh: Sequence[str], local: int, timeout_s: float, python: str = ""
+) -> Client:
+    """Return a client of a scheduler's address, or of one that is started here with workers on these
+    hosts by SSH or with this number of workers here. TLS is as Dask's configuration says.
+
+    python: the workers' Python on each host. Raises Unavailable: worker-failed, bad-parameter.
     """
-    hosts_by_ssh = list(ssh)
-    if sum(map(bool, (scheduler, hosts_by_ssh, local))) != 1:
+    if sum(map(bool, (scheduler, ssh, local))) != 1:
         raise Unavailable("bad-parameter", "name one of --scheduler, --ssh and --local")
+    # Workers have neither NumPy nor pandas.
+    warnings.simplefilter("ignore", VersionMismatchWarning)
     try:
         if scheduler:
             return Client(scheduler, timeout=timeout_s, set_as_default=False)
-        if local:
-            from distributed import LocalCluster
-
-            cluster = LocalCluster(n_workers=local, threads_per_worker=1, memory_limit=0)
-            return Client(cluster, set_as_default=False)
-        from distributed import SSHCluster
-
-        by_ssh = SSHCluster(
-            ["localhost", *hosts_by_ssh],
-            connect_options={"known_hosts": None} if "localhost" in hosts_by_ssh else {},
-            worker_options={"nthreads": 1, "memory_limit": 0},
-            remote_python=[sys.executable, *(["python3"] * len(hosts_by_ssh))],
-        )
-        return Client(by_ssh, set_as_default=False)
-    except ImportError as error:
-        raise Unavailable("no-extra", f"{error.name or 'asyncssh'} is of no extra") from None
-    except (OSError, TimeoutError, ValueError, RuntimeError) as error:
-        where = scheduler or ", ".join(hosts_by_ssh) or "this computer"
+        if ssh:
+            return Client(_by_ssh(ssh, python), set_as_default=False)
+        cluster = LocalCluster(n_workers=local, threads_per_worker=1, memory_limit=0)
+        return Client(cluster, set_as_default=False)
+    # asyncssh's errors, and Dask's of a worker that does not start, are of no closer kind.
+    except Exception as error:
+        where = scheduler or ", ".join(ssh) or "this computer"
         detail = f"{where}: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
-        raise Unavailable("fleet-gone", detail[:200]) from None
+        raise Unavailable("worker-failed", detail[:200]) from None
+
+
+def _by_ssh(names: Sequence[str], python: str) -> SpecCluster:
+    """Return a cluster of a scheduler in this process and a worker on each host. Unlike SSHCluster it
+    needs no SSH server here."""
+    worker_options = {"nthreads": 1, "memory_limit": 0}
+    workers = {
+        name: {
+            "cls": ssh_cluster.Worker,
+            "options": {
+                "address": name,
+                "connect_options": {},
+                "kwargs": worker_options | {"name": name},
+                "remote_python": python,
+            },
+        }
+        for name in names
+    }
+    scheduler = {"cls": Scheduler, "options": {"host": ""}}
+    return SpecCluster(workers, scheduler, silence_logs=logging.ERROR)

@@ -113,9 +113,18 @@ def _maps_shim(pid: int) -> bool:
     return any(map(is_shim, procfs.lines(_PROC / str(pid) / "maps")))
 
 
+def thp_disabled() -> Unavailable:
+    """Return why a process that prctl forbids transparent huge pages gets none."""
+    return Unavailable(
+        "thp-never",
+        "for this process and what it starts, by prctl",
+        "Start the command from a shell or service that does not set PR_SET_THP_DISABLE.",
+    )
+
+
 def _thp_not_disabled() -> None:
     if snapshots.process_has_no_thp(os.getpid()):
-        raise Unavailable("thp-disabled")
+        raise thp_disabled()
 
 
 def _collapse_allowed() -> None:
@@ -126,7 +135,7 @@ def _collapse_allowed() -> None:
         refusal = collapse.refusal(child.pid)
         child.kill()
     if refusal == "EPERM":
-        raise Unavailable("collapse-denied")
+        raise collapse.not_permitted()
 
 
 def _thp_allowed() -> None:
@@ -141,7 +150,7 @@ def _pool_filled(root: Path = Path("/")) -> None:
     if not pools.available(page, root):
         raise Unavailable("pool-empty", page)
     if limits := pools.cgroup_limits_below(page, parse_size(page), root):
-        raise Unavailable("pool-limited", limits)
+        raise pools.limited(limits)
 
 
 def pool_limits() -> str:

@@ -83,7 +83,7 @@ def run_program(
 
     share: part of the time that snapshots may take. after_s: when a lever acts from outside.
     padding_bytes: of the environment, which moves the stack. Raises Unavailable: program-missing,
-    program-endless and server-silent after limit_s, server-ended, prepare-failed."""
+    no-time and no-time after limit_s, program-killed, prepare-failed."""
     _prepare(conditions.prepare, limit_s)
     mine, seen, collapsed = ServerProcesses(), list[Snapshot](), list[Collapsed]()
     before = lever.given_bytes()
@@ -217,6 +217,9 @@ _POLL_S = 0.01
 # Polls in a row that see no process of a server before it counts as ended: /proc is read one
 # process after the other, so a process that forks into the background can be missed.
 _UNSEEN = 3
+_SERVER_REMEDY = (
+    "Run server and driver by hand until they work together; the server must outlive its driver."
+)
 _LISTENS, _ACCEPTS = "0A", 0x10000  # TCP_LISTEN in /proc/net/tcp, __SO_ACCEPTCON in /proc/net/unix
 _SOCKET = re.compile(r"socket:\[([0-9]+)\]")
 
@@ -282,7 +285,7 @@ def wait_until_ready(
     server: Callable[[], dict[int, bool]],
     limit_s: float,
 ) -> None:
-    """Read a server's output until it is ready. Raises Unavailable: server-ended, and server-silent
+    """Read a server's output until it is ready. Raises Unavailable: program-killed, and no-time
     at limit_s of the monotonic clock."""
     unseen = 0
     while True:
@@ -295,49 +298,67 @@ def wait_until_ready(
             any(map(pattern.search, output)) if pattern else any(map(accepts_connections, running))
         )
         if unseen == _UNSEEN:
-            raise Unavailable("server-ended", "before it was ready")
+            raise Unavailable(
+                "program-killed",
+                "the server ended before its driver: before it was ready",
+                _SERVER_REMEDY,
+            )
         if ready and running:
             return
         if time.monotonic() >= limit_s:
-            raise Unavailable("server-silent")
+            raise Unavailable(
+                "no-time",
+                "the server was not ready",
+                "Give the text that it prints when ready with --ready; without it, a listening socket counts.",
+            )
         time.sleep(_POLL_S)
 
 
 def accepts_connections(pid: int, proc: Path = Path("/proc")) -> bool:
     """Return whether a process accepts connections, by TCP or a Unix socket, in its own network
     namespace."""
-    accepting = _accepting(proc / str(pid) / "net")
+    return bool(listening_ports(pid, proc))
+
+
+def listening_ports(pid: int, proc: Path = Path("/proc")) -> set[int]:
+    """Return the TCP ports at which a process accepts connections, 0 for a Unix socket, in its own
+    network namespace."""
+    accepting, ports = _accepting(proc / str(pid) / "net"), set[int]()
     with contextlib.suppress(OSError):  # it ended, or is another user's
         for entry in (proc / str(pid) / "fd").iterdir():
             with contextlib.suppress(OSError):
                 if (socket := _SOCKET.fullmatch(os.readlink(entry))) and socket[1] in accepting:
-                    return True
-    return False
+                    ports.add(accepting[socket[1]])
+    return ports
 
 
-def _accepting(net: Path) -> set[str]:
-    """Return the inodes of the sockets that accept connections."""
+def _accepting(net: Path) -> dict[str, int]:
+    """Return the ports of the sockets that accept connections by inode, 0 for a Unix socket."""
 
     def rows(name: str) -> Iterable[list[str]]:
         return (line.split() for line in islice(procfs.lines(net / name), 1, None))
 
     tcp = [row for name in ("tcp", "tcp6") for row in rows(name) if len(row) > 9]
     unix = [row for row in rows("unix") if len(row) > 6]
-    return {row[9] for row in tcp if row[3] == _LISTENS} | {
-        row[6] for row in unix if int(row[3], 16) & _ACCEPTS
+    return {row[9]: int(row[1].rpartition(":")[2], 16) for row in tcp if row[3] == _LISTENS} | {
+        row[6]: 0 for row in unix if int(row[3], 16) & _ACCEPTS
     }
 
 
 def stop_server(server: subprocess.Popen[bytes]) -> bool:
     """Send SIGTERM, and SIGKILL after a while. Return whether it had to be killed.
 
-    Raises Unavailable("server-ended") if it had failed before: its driver's result says nothing."""
+    Raises Unavailable("program-killed") if it had failed before: its driver's result says nothing."""
     with children.pidfd(server.pid) as fd:
         if select.select([fd], [], [], 0)[0]:
             end = os.waitid(os.P_PID, server.pid, os.WEXITED | os.WNOWAIT)
             if end and end.si_status:  # exit code, or the signal that ended it
                 name = None if end.si_code == os.CLD_EXITED else signal.strsignal(end.si_status)
-                raise Unavailable("server-ended", name or f"with status {end.si_status}")
+                raise Unavailable(
+                    "program-killed",
+                    f"the server ended before its driver: {name or f'with status {end.si_status}'}",
+                    _SERVER_REMEDY,
+                )
             return False
         signal.pidfd_send_signal(fd, signal.SIGTERM)
         if select.select([fd], [], [], children.GRACE_S)[0]:

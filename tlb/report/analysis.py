@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 import pandas as pd
 from pydantic import BaseModel, ValidationError
 
-from tlb.machine import flushes
+from tlb.machine import stated_facts
 from tlb.machine.host import Host, data_caches, tlb_entries
 from tlb.measure import survey
 from tlb.report.chapter import Chapter
@@ -109,12 +109,12 @@ class Analysis:
 
     def two_levels(self) -> tuple[int, int]:
         """Return the entries of the first and last level. Raises Unavailable: no-geometry,
-        one-level."""
+        no-geometry."""
         return _first_and_last(self.entries, _NO_LEVELS)
 
     def two_stated_levels(self) -> tuple[int, int]:
         """Return `two_levels` by CPUID alone, for sentences that compare it with a step.
-        Raises Unavailable: no-geometry, one-level."""
+        Raises Unavailable: no-geometry."""
         return _first_and_last(self.stated_entries, _NO_TLB)
 
     def price_of(self, spread: Curve, packed: Curve) -> Curve:
@@ -169,18 +169,20 @@ def _first_and_last(entries: Sequence[int], lacking: str) -> tuple[int, int]:
     if not entries:
         raise Unavailable("no-geometry", lacking)
     if len(entries) < 2:
-        raise Unavailable("one-level", f"of {entries[0]:,} entries")
+        raise Unavailable(
+            "no-geometry", f"this compares two levels, and one is known, of {entries[0]:,} entries"
+        )
     return entries[0], entries[-1]
 
 
-class EventAnalysis(Analysis):
+class SingleEventAnalysis(Analysis):
     """The Analysis of a chapter about single events, such as a call or a switch, some of which take
     a second CPU."""
 
     @cached_property
-    def flushes(self) -> flushes.FlushesDocument:
+    def flushes(self) -> stated_facts.FlushesDocument:
         """What this computer states of flushes. Raises Unavailable, as `document` does."""
-        return self.document("flushes", flushes.make, flushes.FlushesDocument)
+        return self.document("flushes", stated_facts.make_flushes, stated_facts.FlushesDocument)
 
     def _rows(self, kernel: str, *columns: str, **where: object) -> pd.DataFrame:
         """Return a kernel's rows, none if one of these columns is missing."""

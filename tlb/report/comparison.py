@@ -23,7 +23,12 @@ from tlb.machine.host import Host
 from tlb.measure import states
 from tlb.measure.store import OWN_PREFIX, Store, data_root
 from tlb.report import discovery
-from tlb.report.quantities import LEAST_MAPPINGS, QUANTITIES_DOCUMENT, Quantities, Quantity
+from tlb.report.quantities import (
+    FEWEST_MAPPINGS_WITH_INTERVAL,
+    QUANTITIES_DOCUMENT,
+    Quantities,
+    Quantity,
+)
 from tlb.stats.intervals import UNKNOWN_REPEATS, Interval
 from tlb.system.reasons import Unavailable, if_available
 
@@ -82,7 +87,7 @@ def compare(names: Sequence[str], chapters: Sequence[str] = ()) -> Comparison:
     names: folders of data/, `own/NAME` of data/own/, `reference` or `this`; with `@STATE` the
     quantities of one state of a computer that was measured here. Raises Unavailable:
     bad-parameter for fewer than two machines, for one named twice and for an unknown chapter;
-    no-data for a machine without quantities; nothing-common.
+    no-data for a machine without quantities; no-data.
     """
     if len(names) < 2:
         raise Unavailable("bad-parameter", "name two machines or more")
@@ -98,7 +103,11 @@ def compare(names: Sequence[str], chapters: Sequence[str] = ()) -> Comparison:
         raise Unavailable("bad-parameter", "a machine cannot be compared with itself")
     found = compare_quantities([machine.quantities for machine in machines], chapters or [*known])
     if not found[0]:
-        raise Unavailable("nothing-common")
+        raise Unavailable(
+            "no-data",
+            "the machines have no quantity in common",
+            "Measure the same chapters of all of them, as `make book` does.",
+        )
     return Comparison(machines, *found, _descriptions(machines))
 
 
@@ -128,7 +137,7 @@ def _ratio(first: Quantity, other: Quantity) -> Interval | None:
     """Return other / first; coverage 0 if one is of fewer mappings than decide."""
     a, b = first.interval, other.interval
     ratio = if_available(lambda: b / a) if a and b else None
-    if ratio and any(0 < one.mappings < LEAST_MAPPINGS for one in (first, other)):
+    if ratio and any(0 < one.mappings < FEWEST_MAPPINGS_WITH_INTERVAL for one in (first, other)):
         return replace(ratio, coverage=0.0)
     return ratio
 

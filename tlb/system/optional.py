@@ -8,7 +8,10 @@ from typing import Any
 from tlb.system.reasons import Unavailable
 
 # The extra of pyproject.toml that brings a package, where it is not `book`.
-_ANALYSIS = {"numpy", "pandas", "scipy", "yaml"}
+_EXTRAS = {
+    **dict.fromkeys(("numpy", "pandas", "scipy", "yaml"), "analysis"),
+    **dict.fromkeys(("distributed", "dask"), "fleet"),
+}
 
 
 class LazyModule:
@@ -27,8 +30,16 @@ class LazyModule:
         return value
 
 
+def no_book(what: str) -> Unavailable:
+    """Return why something needs the book, of which only a clone has the files."""
+    return Unavailable(
+        "no-extra",
+        f"{what}: it needs the book, which only a clone of the repository has",
+        "Clone it and run `make` there.",
+    )
+
+
 def missing_package(error: ModuleNotFoundError) -> Unavailable:
     """Return the reason for a package that is not installed, with the extra that brings it."""
     package = (error.name or "").partition(".")[0]
-    extra = "analysis" if package in _ANALYSIS else "book"
-    return Unavailable("no-extra", f"{package} is of the extra {extra}")
+    return Unavailable("no-extra", f"{package} is of the extra {_EXTRAS.get(package, 'book')}")

@@ -24,6 +24,8 @@ class Mapping(NamedTuple):
     thp_bytes: int
     pool_bytes: int
     referenced_bytes: int = 0  # whole pages, as they are mapped, that were touched since clear_refs
+    name: str = ""  # its file, or what Linux or the program calls it, such as [heap]
+    refuses_thp: bool = False  # by MADV_NOHUGEPAGE
 
     @property
     def huge_bytes(self) -> int:
@@ -54,6 +56,7 @@ _HUGETLB, _THP = (
     ("Private_Hugetlb", "Shared_Hugetlb"),
     ("AnonHugePages", "ShmemPmdMapped", "FilePmdMapped"),
 )
+_REFUSES_THP = "nh"  # Documentation/filesystems/proc.rst, VmFlags
 _FIELDS = {"KernelPageSize", "Rss", "Referenced", *_HUGETLB, *_THP}
 
 
@@ -76,7 +79,7 @@ def mappings_of_process(pid: int, proc: Path = Path("/proc")) -> list[Mapping]:
     """Return the mappings of a process that runs meanwhile. Linux shows some of them at a time, so
     a mapping that grows between two looks is shown again: the later state counts.
 
-    Raises Unavailable: process-gone, process-denied, smaps-unread."""
+    Raises Unavailable: process-gone, not-permitted, linux-lacks."""
     found = list[Mapping]()
     try:
         with (proc / str(pid) / "smaps").open(errors="replace", newline="\n") as file:
@@ -91,14 +94,27 @@ def mappings_of_process(pid: int, proc: Path = Path("/proc")) -> list[Mapping]:
     return found
 
 
+def unknown_smaps(why: str) -> Unavailable:
+    """Return why smaps cannot be read: it has a form that is not known here."""
+    return Unavailable(
+        "linux-lacks",
+        f"a form of /proc/PID/smaps that is known here: {why}",
+        "Report the words in brackets, with the version of Linux.",
+    )
+
+
 def unreadable_process(pid: int, error: Exception) -> Unavailable:
     """Return why a file of a process in /proc could not be read or written, or has an unknown
     form."""
     if isinstance(error, FileNotFoundError | ProcessLookupError):
         return Unavailable("process-gone", f"process {pid}")
     if isinstance(error, PermissionError):
-        return Unavailable("process-denied", f"process {pid}")
-    return Unavailable("smaps-unread", f"process {pid}: {error}")
+        return Unavailable(
+            "not-permitted",
+            f"to inspect process {pid}",
+            "Run the same command as the owner of the process, or as root.",
+        )
+    return unknown_smaps(f"process {pid}: {error}")
 
 
 def _parsed(smaps: str | Iterable[str]) -> Iterator[Mapping]:
@@ -113,6 +129,8 @@ def _parsed(smaps: str | Iterable[str]) -> Iterator[Mapping]:
             if not size or name in fields:
                 raise ValueError(f"{name} is there twice" if size else f"no size: {line[:80]!r}")
             fields[name] = int(size[1]) << 10
+        elif head and name == "VmFlags":
+            fields[_REFUSES_THP] = _REFUSES_THP in value.split()
         elif head and _OTHER.fullmatch(line):
             continue
         elif begins := _HEAD.fullmatch(line):
@@ -136,14 +154,16 @@ def _mapping(head: re.Match[str], fields: dict[str, int]) -> Mapping:
     is_private = head[3].startswith("rw") and head[3].endswith("p")
     private = is_private and (head[4] == "0" or head[5] == _POOL)
     page_bytes = fields.get("KernelPageSize", mmap.PAGESIZE)
-    return Mapping(start, end, private, page_bytes, resident, thp, pool, referenced)
+    refuses = bool(fields.get(_REFUSES_THP))
+    sizes = resident, thp, pool, referenced
+    return Mapping(start, end, private, page_bytes, *sizes, head[5] or "", refuses)
 
 
 def pages(parsed: Iterable[Mapping], address: int | None, array_bytes: int) -> Pages:
     """The pages of the mappings that hold the array, which is written: all of it has to be
     resident.
 
-    Raises Unavailable: kernel-garbage where the address is not mapped, memory-short where part of
+    Raises Unavailable: kernel-failed where the address is not mapped, memory-short where part of
     the array is not resident.
     """
     parsed = list(parsed)
@@ -157,7 +177,7 @@ def pages(parsed: Iterable[Mapping], address: int | None, array_bytes: int) -> P
         covered = sum(min(m.end, address + array_bytes) - max(m.start, address) for m in holding)
     if covered < array_bytes:
         raise Unavailable(
-            "kernel-garbage", f"{covered} of the array's {array_bytes} bytes are mapped"
+            "kernel-failed", f"{covered} of the array's {array_bytes} bytes are mapped"
         )
     resident, huge = (
         sum(getattr(m, name) for m in holding) for name in ("resident_bytes", "huge_bytes")
