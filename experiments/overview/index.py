@@ -27,9 +27,8 @@ from tlb.stats import curves
 from tlb.stats.curves import Curve, medians_at_largest_common_x
 from tlb.stats.intervals import Interval
 from tlb.stats.scatter import MODE_JUMP
-from tlb.system.prose import escape_markdown, list_in_words
 from tlb.system.reasons import Unavailable, if_available, required
-from tlb.system.units import format_ns, format_size
+from tlb.system.units import escape_markdown, format_ns, format_size, list_in_words
 
 # What a machine may lack without the first page failing; a bad parameter is an error there too.
 _LACKING = ("no-data", "not-linux", "other-arch")

@@ -6,8 +6,8 @@ import pandas as pd
 
 from tlb.machine.host import Host
 from tlb.measure import kernels
-from tlb.measure.last_campaign import last_campaign
 from tlb.measure.record import Point
+from tlb.measure.row_selection import last_campaign
 from tlb.measure.store import Store
 from tlb.report.names import machine_name
 from tlb.stats.curves import counter_curve, reason_not_counted
