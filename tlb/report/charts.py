@@ -72,7 +72,7 @@ def time_scale(frame: pd.DataFrame) -> alt.Scale:
     """Return a logarithmic scale with room for medians and their upper bounds, and above them for
     the labels of capacities."""
     top = frame[["median", "high"]].max().max() * 3
-    return alt.Scale(type="log", nice=False, domain=[frame["median"].min() * 0.7, top])
+    return alt.Scale(type="log", nice=False, domain=[frame["median"].min() * 0.6, top])
 
 
 def zero_scale(frame: pd.DataFrame) -> alt.Scale:
