@@ -19,11 +19,7 @@ from rich.table import Column, Table
 from experiments import program_benchmarks
 from experiments.overview import method
 from experiments.page_faults import grid as faults
-from experiments.tlb_blocking import grid as grids
-from tlb.machine import host
-from tlb.measure import build, grid, perf
-from tlb.measure.grid import Scope, load_profile
-from tlb.measure.independent import (
+from experiments.program_benchmarks import (
     REFERENCE_PROGRAMS,
     TableCells,
     comparison_cells,
@@ -32,6 +28,10 @@ from tlb.measure.independent import (
     share_cells,
     temporary_build_folder,
 )
+from experiments.tlb_blocking import grid as grids
+from tlb.machine import host
+from tlb.measure import build, grid, perf
+from tlb.measure.grid import Scope, load_profile
 from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.perf_stat import EventPlan
 from tlb.measure.plan import KernelProcess

@@ -15,7 +15,7 @@ from experiments.code.grid import (
     LINES_PER_HOT_LINE,
     MAX_CODE_LINES,
 )
-from tlb.machine import java_flags
+from tlb.machine import stated_facts
 from tlb.measure import granted_pages
 from tlb.measure.granted_pages import EXIT_REFUSED, ArrayPages, RequestWay, WaysDocument
 from tlb.report import analysis, quantities
@@ -219,9 +219,9 @@ class Analysis(analysis.Analysis):
         return self.document("texts", make_code_loading_document, CodeLoadingDocument)
 
     @cached_property
-    def flags(self) -> java_flags.FlagsDocument:
+    def flags(self) -> stated_facts.FlagsDocument:
         """What this computer's kernel and Java list."""
-        return self.document("flags", java_flags.make, java_flags.FlagsDocument)
+        return self.document("flags", stated_facts.make_flags, stated_facts.FlagsDocument)
 
 
 # --- code in each of the ways that Linux has of making it executable, and whether it lies on large

@@ -21,8 +21,8 @@ from tlb.system.page_sizes import (
     page_size_rank,
     page_words,
 )
-from tlb.system.prose import list_in_words
 from tlb.system.reasons import Unavailable, if_available, required
+from tlb.system.units import list_in_words
 
 
 class Quantities(quantities.Quantities):

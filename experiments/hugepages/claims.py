@@ -12,9 +12,8 @@ from tlb.stats.effects import Effect, inside
 from tlb.stats.intervals import Interval, median_interval
 from tlb.stats.splinter import WHOLE_PAGE_MAX_PRICE_SHARE
 from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, page_bytes, page_words
-from tlb.system.prose import list_in_words
 from tlb.system.reasons import Unavailable, required
-from tlb.system.units import format_size
+from tlb.system.units import format_size, list_in_words
 
 EIGHTH = (1.05, 1.25)  # 32.5 ns over 28.7 is 1.13
 FLAT = 1.28  # 11.2 to 14.1 ns, in what the source calls essentially flat

@@ -13,7 +13,7 @@ import pandas as pd
 from experiments import your_program
 from experiments.your_program.programs import PROGRAMS_DOCUMENT, QUICK_PROGRAMS, QUICK_RUN_MINUTES
 from tlb.measure.grid import Scope
-from tlb.measure.progress import Progress
+from tlb.measure.outcome import Progress
 from tlb.measure.record import Point
 from tlb.measure.store import Store, data_root
 from tlb.report import discovery, parameters, publish

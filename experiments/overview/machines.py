@@ -32,8 +32,8 @@ from tlb.report.render import MUTED_COLOUR, PALETTE, RULE_COLOUR, Figure
 from tlb.stats import splinter
 from tlb.stats.intervals import Interval
 from tlb.system import procfs
-from tlb.system.prose import escape_markdown
 from tlb.system.reasons import Unavailable, if_available, required
+from tlb.system.units import escape_markdown
 
 # as found or, where nothing was, as stated
 ENTRY_QUANTITY_NAMES = {

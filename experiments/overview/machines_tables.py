@@ -136,10 +136,10 @@ def _cells(each: Machine) -> list[Markup]:
 def _who(each: Machine) -> Markup:
     """Return the machine with its links: to its data card, and to its verdicts."""
     model = procfs.label(each.host.cpu_model) if each.host else "described by another version"
-    own, column = ("own.", "this") if each.is_own else ("", each.name)
+    file, column = ("this-computer", "this") if each.is_own else (each.name, each.name)
     card = name = Markup("")
     if each.has_card:  # book/_ext/tlb_files.py copies it there
-        card = Markup('<a href="../_sources/{}{}.txt">Data card</a>, ').format(own, each.name)
+        card = Markup('<a href="../_sources/{}.txt">Data card</a>, ').format(file)
     # Copies of a disk image have one id, so this computer is not called by a published machine's.
     if each.label != each.name and not each.is_own:
         name = Markup("<small>{}</small>").format(each.name)

@@ -21,7 +21,7 @@ from tlb.report.quantities import QuantityDeclaration
 from tlb.report.render import Html, inline_html, join_html
 from tlb.report.verdicts import CSS_CLASS_BY_VERDICT, WRONG_BY_CHANCE, claim_anchor
 from tlb.system.files import ROOT
-from tlb.system.prose import with_thousands
+from tlb.system.units import with_thousands
 
 NOT_TESTABLE = "not testable here"
 

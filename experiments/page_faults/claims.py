@@ -10,9 +10,8 @@ from tlb.stats.curves import select_rows
 from tlb.stats.effects import inside
 from tlb.stats.intervals import median_interval
 from tlb.system.page_sizes import BASE, page_words
-from tlb.system.prose import list_in_words, number_in_words, with_thousands
 from tlb.system.reasons import Unavailable, Undecided, required
-from tlb.system.units import format_size
+from tlb.system.units import format_size, list_in_words, number_in_words, with_thousands
 
 # Fresh memory that the kernel does not enter beforehand, on either page size.
 _FRESH = rows_where("page_fault", mode="anonymous", populate=0)

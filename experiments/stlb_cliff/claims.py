@@ -25,9 +25,8 @@ from tlb.stats.effects import inside
 from tlb.stats.geometry_curves import PageTableLocation, WalkPrice
 from tlb.stats.intervals import Interval
 from tlb.system.page_sizes import BASE, TABLE_ENTRY_BYTES, page_bytes
-from tlb.system.prose import list_in_words, with_thousands
 from tlb.system.reasons import Unavailable, required
-from tlb.system.units import format_size
+from tlb.system.units import format_size, list_in_words, with_thousands
 
 # "Capacity alone": the control, which differs in nothing but the pages, may share at most a tenth
 # of the rise.

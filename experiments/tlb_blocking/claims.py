@@ -24,9 +24,8 @@ from tlb.stats.effects import NO_DIFFERENCE_WITHIN, Effect, inside
 from tlb.stats.intervals import Interval
 from tlb.stats.splinter import huge_page_kind
 from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, LINE_BYTES, page_words
-from tlb.system.prose import list_in_words
 from tlb.system.reasons import Unavailable, Undecided, if_available, required
-from tlb.system.units import format_size
+from tlb.system.units import format_size, list_in_words
 
 # The published block left (117 - 71) / (242 - 71) = 27 % of the tail's excess over 2 MiB pages.
 ALL_BUT_VANISHED = 0.30

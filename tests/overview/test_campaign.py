@@ -17,7 +17,7 @@ from experiments.overview import campaign, chapter_name
 from experiments.your_program.programs import PROGRAMS_DOCUMENT, QUICK_PROGRAMS
 from tlb.machine import host
 from tlb.measure.campaign import Outcome
-from tlb.measure.progress import Progress
+from tlb.measure.outcome import Progress
 from tlb.measure.store import Store, data_root
 from tlb.report import claims, discovery, parameters, publish
 from tlb.report.chapter import Chapter

@@ -17,7 +17,7 @@ from support.copies import copy_of_checkout
 
 from tlb import cli
 from tlb.machine import compiler as installed
-from tlb.measure import build, prebuilt
+from tlb.measure import build, compiling
 from tlb.system import files
 from tlb.system.optional import LazyModule
 from tlb.system.reasons import Unavailable
@@ -138,7 +138,7 @@ def test_a_package_that_is_missing_is_one_sentence_with_the_line_that_installs_i
 def test_a_command_of_the_book_says_that_it_needs_a_clone(name, monkeypatch, capsys):
     monkeypatch.setattr(cli, "IS_CLONE", False)
     assert ended(monkeypatch, name) == 1
-    assert capsys.readouterr().err.startswith("This needs the book, which only a clone")
+    assert "the book, which only a clone of the repository has" in capsys.readouterr().err
 
 
 def test_outside_a_clone_rows_and_binaries_are_the_users(monkeypatch, tmp_path):
@@ -163,19 +163,19 @@ def archive(monkeypatch, tmp_path) -> Path:
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("TLB_BUILD", str(tmp_path / "made"))
     path = tmp_path / files.PREBUILT.name
-    monkeypatch.setattr(build, "compiler", lambda: prebuilt.zig(path.name.partition(".")[0]))
+    monkeypatch.setattr(build, "compiler", lambda: compiling.zig(path.name.partition(".")[0]))
     made = Path(build.kernel("page_chase").command[0])
     with tarfile.open(path, "w:xz") as packed:
         for each in (made, made.with_name(f"{made.name}.o")):
             packed.add(each, each.name)
-    monkeypatch.setattr(build, "compiler", prebuilt.compiler)
+    monkeypatch.setattr(build, "compiler", compiling.compiler)
     monkeypatch.setattr(installed, "compiler", lambda: None)
-    monkeypatch.setattr(prebuilt, "PREBUILT", path)
+    monkeypatch.setattr(compiling, "PREBUILT", path)
     monkeypatch.setattr(files, "PREBUILT", path)
     monkeypatch.setenv("TLB_BUILD", str(tmp_path / "cache"))
-    prebuilt._archive.cache_clear()
+    compiling._archive.cache_clear()
     yield path
-    prebuilt._archive.cache_clear()
+    compiling._archive.cache_clear()
 
 
 @needs_c
@@ -183,7 +183,7 @@ def test_a_kernel_of_the_wheel_is_the_one_that_was_compiled_for_it(archive):
     kernel = build.kernel("page_chase")
     program, made = Path(kernel.command[0]), archive.parent / "made" / "kernels"
     assert (
-        kernel.build.compiler == f"zig: zig cc {prebuilt.ZIG}" and build.engine_for("auto") == "c"
+        kernel.build.compiler == f"zig: zig cc {compiling.ZIG}" and build.engine_for("auto") == "c"
     )
     assert program.read_bytes() == (made / program.name).read_bytes()
     program.write_bytes(b"#!/bin/sh\n")  # another program in the cache is replaced, not run

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tlb.fleet.bundle import IMPOSSIBLE, Bundle
 from tlb.machine import host as hosts
 from tlb.measure import states
-from tlb.measure.publishing import merge_rows
+from tlb.measure.states import merge_rows
 from tlb.measure.store import PUBLISHED_ROWS, Store, write_published
 from tlb.report import card
 from tlb.system.files import new_folder, sync_folder

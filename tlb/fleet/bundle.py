@@ -26,13 +26,12 @@ from pydantic import BaseModel, ValidationError
 from tlb.fleet import public_text, row_rules
 from tlb.machine import host as hosts
 from tlb.machine import microarchitecture
-from tlb.machine.flushes import FlushesDocument
 from tlb.machine.host import Host
-from tlb.machine.java_flags import FlagsDocument
 from tlb.machine.microarchitecture import UNKNOWN_CORE
+from tlb.machine.stated_facts import FlagsDocument, FlushesDocument
 from tlb.measure import columns, states
 from tlb.measure.outcome import SESSIONS_DOCUMENT
-from tlb.measure.publishing import RequestedRecord
+from tlb.measure.states import RequestedRecord
 from tlb.measure.store import UNMEASURED_POINTS_DOCUMENT, Store, write_published
 from tlb.system.files import IS_CLONE
 from tlb.system.optional import LazyModule

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tlb.machine import host as hosts
 from tlb.machine.host import Host, data_caches, data_tlbs
 from tlb.measure import kernels, row_selection
-from tlb.measure.last_campaign import last_campaign
+from tlb.measure.row_selection import last_campaign
 from tlb.measure.store import Store
 from tlb.programs.activity import ActivitySample
 from tlb.programs.program_bounds import (

@@ -18,11 +18,10 @@ from tlb.machine.host import Host, tlb_entries
 from tlb.measure import build, campaign, grid, kernels, row_selection, states, survey
 from tlb.measure.campaign import Outcome
 from tlb.measure.grid import MeasuringProfile, Scope
-from tlb.measure.last_campaign import last_campaign
 from tlb.measure.measuring_setup import MeasuringSetup, usable_bytes
-from tlb.measure.outcome import SESSIONS_DOCUMENT, SessionCounts
-from tlb.measure.progress import Progress
+from tlb.measure.outcome import SESSIONS_DOCUMENT, Progress, SessionCounts
 from tlb.measure.record import Point
+from tlb.measure.row_selection import last_campaign
 from tlb.measure.store import Store, data_root
 from tlb.report import card, claims, discovery, page, parameters
 from tlb.report.names import THIS_COMPUTER, machine_name
