@@ -39,7 +39,7 @@ from tlb.measure.record import Point, Quantity
 from tlb.measure.session import Session
 from tlb.measure.store import Store
 from tlb.system.files import measuring_lock
-from tlb.system.page_sizes import BASE
+from tlb.system.page_sizes import BASE, LINE_BYTES
 from tlb.system.processes import pinned_to_cpu
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_size
@@ -227,7 +227,7 @@ def touches_and_searches() -> Rows:
     times = [(_ns(file, i), touched(faults.FILE_BYTES)[0]) for i in range(PAIRS)]
     ours, theirs = medians_over_rounds(times)
     yield "ns a page", *comparison_cells(ours, theirs)
-    lines = faults.CHUNK_COUNT * faults.CHUNK_BYTES // faults.LINE_BYTES
+    lines = faults.CHUNK_COUNT * faults.CHUNK_BYTES // LINE_BYTES
     for kept, mode in enumerate(("unmap", "keep")):
         point, rounds = _point("map_churn", mode=mode, lines=lines, region_ms=500), []
         for i in range(PAIRS):

@@ -12,7 +12,6 @@ from experiments.code.grid import (
     CODE_SIZES_MIB,
     HUGE_TEXT_PAGES,
     JUMP_KINDS,
-    LINE_BYTES,
     LINES_PER_HOT_LINE,
     MAX_CODE_LINES,
 )
@@ -23,7 +22,7 @@ from tlb.report import analysis, quantities
 from tlb.report.quantities import QuantityDeclaration
 from tlb.stats.curves import HALF_AN_OCTAVE, Curve, counter_curve, select_rows
 from tlb.stats.intervals import UNKNOWN_INTERVAL, Interval
-from tlb.system.page_sizes import BASE
+from tlb.system.page_sizes import BASE, LINE_BYTES
 from tlb.system.reasons import required
 
 

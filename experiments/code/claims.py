@@ -4,15 +4,15 @@ Analysis."""
 from __future__ import annotations
 
 from experiments.code.analysis import Analysis
-from experiments.code.grid import LINE_BYTES
 from tlb.machine.stated_facts import HUGE_PAGE_FLAGS, JAVA_FLAGS
-from tlb.report.claims import Answer, Band, Compares, Fact, claim, counted, rows_where
+from tlb.report.claims import Answer, Band, Fact, PointPredicate, claim, counted, rows_where
 from tlb.stats.effects import inside
+from tlb.system.page_sizes import LINE_BYTES
 from tlb.system.reasons import Unavailable, required
 from tlb.system.units import list_in_words
 
 
-def _text(mib: int) -> Compares:
+def _text(mib: int) -> PointPredicate:
     """A text of so many MiB, on base pages and on large ones."""
     return rows_where("code_chase", lines=(mib << 20) // LINE_BYTES)
 

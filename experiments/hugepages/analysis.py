@@ -215,9 +215,9 @@ class Analysis(analysis.Analysis):
     # --- the JVM
 
     @cached_property
-    def scores(self) -> jmh.Jmh:
+    def scores(self) -> jmh.JmhDocument:
         """What JMH measured in the JVM. Raises Unavailable, as `document` does."""
-        return self.document("jmh", jmh.make, jmh.Jmh)
+        return self.document("jmh", jmh.make_jmh_document, jmh.JmhDocument)
 
     def java(self, array_bytes: int, pages: str) -> Interval:
         """Return ns of a random read by JMH with its own interval, of coverage 0 for fewer than

@@ -33,6 +33,8 @@ from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, ordered_page_sizes, pag
 from tlb.system.reasons import if_available, required
 from tlb.system.units import format_size, significant_digits
 
+# --- the calculator
+
 ASKED_LOG2, ASKED_PAGES = 30, "2m"  # the static figure answers 1 GiB on 2 MiB pages
 _UNMEASURED = "This size was not measured on these pages."
 PAST_REACH_TIMES = (
@@ -51,7 +53,7 @@ class ModelledTlb(NamedTuple):
     is_splintered: bool
 
 
-def tlb_levels_by_pages(a: Analysis) -> ModelledTlb:
+def modelled_tlb(a: Analysis) -> ModelledTlb:
     """Return entries as measured, else by CPUID; the hit's price is that of base pages between the
     two levels. Raises Unavailable: no-geometry, too-few-points."""
     found = if_available(lambda: a.survey)
@@ -111,7 +113,7 @@ def calculator_answer(row: pd.Series, label: str) -> str:
 def calculator_table(a: Analysis) -> pd.DataFrame:
     """Return `model` with the columns working_set_bytes, label (of the page size) and answer (in
     words); empty where it raises Unavailable."""
-    rows = if_available(lambda: expected_load_times(a, tlb_levels_by_pages(a)))
+    rows = if_available(lambda: expected_load_times(a, modelled_tlb(a)))
     if rows is None:
         return pd.DataFrame()
     labels = rows["pages"].map(a.page_labels)
@@ -178,6 +180,8 @@ def calculator_chart(rows: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
     return layers.add_params(*_menus(rows)).properties(height=180)
 
 
+# --- one chase in two guests
+
 SPLINTERED, WHOLE = "zen-4-b312e3a0", "emerald-rapids-64b9489c"
 HOSTS = {
     SPLINTERED: "ns per load, Zen 4: host splinters huge pages",
@@ -235,7 +239,7 @@ def _loads_on(machine: str, host: str) -> pd.DataFrame:
     return found.join(ends["name_y"])[[*columns, "removed", "left", "name_y", "n"]]
 
 
-def two_hosts_chart(loads: pd.DataFrame) -> alt.FacetChart:
+def two_hosts(loads: pd.DataFrame) -> alt.FacetChart:
     """Draw both machines beside each other. Shaded: translation, in the colour of the pages that
     pay it; only where it has a price."""
     scale = alt.Scale(domain=list(CURVE_COLOURS), range=list(CURVE_COLOURS.values()))

@@ -8,10 +8,14 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from support.common import ROOT, ended, in_turn, needs_c, needs_root, refusal
 from support.copies import copy_of_checkout
 
@@ -19,13 +23,13 @@ from tlb import cli
 from tlb.machine import compiler as installed
 from tlb.measure import build, compiling
 from tlb.system import files
-from tlb.system.optional import LazyModule
-from tlb.system.reasons import Unavailable
+from tlb.system.reasons import LazyModule, Unavailable
 
 CORE = ["doctor", "inspect", "measure", "try", "where", "watch", "pool"]
 # Of the extras, and of none.
 HEAVY = "numpy pandas scipy yaml altair IPython jupyter_client papermill numba llvmlite"
 MOST_PACKAGES, MOST_WHEEL_BYTES, MOST_INSTALLED_BYTES = 15, 1_600_000, 25_000_000
+MOST_WORKER_PACKAGES = 45
 
 
 def python(code: str) -> str:
@@ -39,20 +43,51 @@ import sys
 from tlb import cli
 for name in {CORE}:
     cli.ENTRIES[name].load()
-from tlb.programs import before_after, reach, trial, trial_report, watch, watch_report
+from tlb.programs import before_after, host_watch, trial, trial_report, walk_price, watch
 print(*{{module.partition(".")[0] for module in sys.modules}} & {{*{HEAVY.split()}}})
 """
     assert python(code).split() == []
 
 
-def test_a_worker_of_a_fleet_imports_no_package_of_the_book():
+def test_a_worker_of_a_fleet_takes_few_packages_and_none_of_the_book():
+    about = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    names = set[str]()
+    left = [*about["dependencies"], *about["optional-dependencies"]["fleet"]]
+    while left:
+        wanted = Requirement(left.pop())
+        name = canonicalize_name(wanted.name)
+        extra = {"extra": ",".join(wanted.extras)}
+        if name not in names and (wanted.marker is None or wanted.marker.evaluate({"extra": ""})):
+            names.add(name)
+            needed = map(Requirement, metadata.requires(name) or ())
+            left += [str(one) for one in needed if not one.marker or one.marker.evaluate(extra)]
+    assert "distributed" in names and len(names) <= MOST_WORKER_PACKAGES
+    assert names.isdisjoint({*HEAVY.split(), "pyarrow", "jupyterlab", "sphinx"} - {"yaml"})
+
+
+@needs_c
+def test_a_worker_of_a_fleet_measures_without_the_packages_of_the_book(tmp_path):
     code = f"""
-import sys
-for name in {{*{HEAVY.split()}, "experiments"}} - {{"yaml"}}:  # which Dask takes
+import os, sys
+from importlib import metadata
+os.environ["TLB_DATA"] = {str(tmp_path)!r}
+for name in {{*{HEAVY.split()}, "pyarrow", "experiments"}} - {{"yaml"}}:  # which Dask takes
     sys.modules[name] = None
-import tlb.fleet.worker
+def version(name):
+    raise metadata.PackageNotFoundError(name)
+metadata.version = version
+from tlb.fleet import worker
+from tlb.measure.progress import Progress
+from tlb.measure.record import Point
+worker.EventProgress = lambda machine: Progress(machine, quiet=True)
+worker.campaign.measuring_lock = lambda: worker.contextmanager(lambda: (yield None))()
+points = [Point(kernel="page_chase", lines=64, engine=engine) for engine in ("c", "numba")]
+task = worker.Task(points={{"stlb_cliff": points}}, compared=set(), repeats=1, shape_repeats=1, seconds=60)
+sent = worker.measure(task)
+print(sent.code, dict(sent.lacking), len(worker.bundle.Contents.decompressed(sent.contents).rows))
 """
-    assert python(code) == ""
+    lines = python(code).split()
+    assert lines == ["{'no-extra':", "1}", "1"]
 
 
 def test_help_imports_no_command():

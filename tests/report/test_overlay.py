@@ -7,7 +7,7 @@ import pandas as pd
 from support.synthetic import Truth, frame, grid
 
 from tlb.report import charts
-from tlb.report.notebook import Overlaid
+from tlb.report.notebook import OverlaidFigure
 from tlb.report.render import MUTED_COLOUR, Figure
 from tlb.stats.intervals import summarise
 
@@ -31,9 +31,11 @@ def draw(data: pd.DataFrame) -> alt.LayerChart:
     )
 
 
-def shown(reference: pd.DataFrame = SLOW) -> Overlaid:
+def shown(reference: pd.DataFrame = SLOW) -> OverlaidFigure:
     theirs = Figure(draw(reference), "A cliff.", reference, "cliff")
-    return Overlaid(draw(OWN), "A cliff.", OWN, "cliff", theirs, "In grey: the reference machine.")
+    return OverlaidFigure(
+        draw(OWN), "A cliff.", OWN, "cliff", theirs, "In grey: the reference machine."
+    )
 
 
 def layers(spec: dict[str, Any], outer: dict[str, Any] | None = None) -> list[dict[str, Any]]:

@@ -18,9 +18,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from tlb.system.files import IS_CLONE
-from tlb.system.optional import missing_package, no_book
 from tlb.system.processes import restore_signals_for_children
-from tlb.system.reasons import Unavailable
+from tlb.system.reasons import Unavailable, missing_package, no_book
 
 # What follows a program's name is the program's, also without a --; a kernel has its own options.
 _PROGRAM = {"allow_interspersed_args": False}
@@ -37,7 +36,7 @@ _EXIT_CODES = {
     **dict.fromkeys(("program-failed", "program-killed", "prepare-failed", "lever-failed"), 4),
 }
 _SIGNALLED, _INTERRUPTED = 128, 130  # the latter is what typer returns after Ctrl-C
-_OF_THE_BOOK = {"book", "bundle", "fleet"}  # modules whose commands need a clone
+_OF_THE_BOOK = {"book", "fleet"}  # modules whose commands need a clone
 _MESSAGE_CHARS = 500
 RESUMABLE = ("run", "book", "fleet")
 
@@ -136,8 +135,8 @@ GROUPS = {
     "Share": [
         Entry(
             "bundle",
-            "bundle",
-            "app",
+            "fleet",
+            "bundle_app",
             "Make one file of a machine's data, check one, or add it to data/.",
         ),
         Entry("fleet", "fleet", "fleet", "Measure the book's campaign on many computers, by Dask."),

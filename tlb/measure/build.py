@@ -85,7 +85,8 @@ def kernel(name: str, engine: Engine = "c") -> Kernel:
     """Return a kernel ready to run, compiled if necessary.
 
     Raises Unavailable: bad-parameter for an unknown name, no-compiler where C alone measures it,
-    engine-lacks, compile-failed with the compiler's first line, disk-refused.
+    engine-lacks, no-extra without numba, compile-failed with the compiler's first line,
+    disk-refused.
     """
     if name not in kernel_names():
         raise Unavailable(
@@ -101,7 +102,10 @@ def kernel(name: str, engine: Engine = "c") -> Kernel:
         command: tuple[str, ...] = (str(binary),)
         made_by = cc.label
     else:
-        packages = [f"{name} {importlib.metadata.version(name)}" for name in _PACKAGES[engine]]
+        try:
+            packages = [f"{name} {importlib.metadata.version(name)}" for name in _PACKAGES[engine]]
+        except importlib.metadata.PackageNotFoundError as error:  # on a worker of `tlb fleet`
+            raise Unavailable("no-extra", f"{error.name} is of the extra book") from None
         words = [f"python {platform.python_version()}", *packages]
         digest, made_by = compiling.digest(compiling.closure(module), words), ", ".join(words)
         command = session("", engine)

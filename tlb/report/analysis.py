@@ -175,7 +175,7 @@ def _first_and_last(entries: Sequence[int], lacking: str) -> tuple[int, int]:
     return entries[0], entries[-1]
 
 
-class EventAnalysis(Analysis):
+class SingleEventAnalysis(Analysis):
     """The Analysis of a chapter about single events, such as a call or a switch, some of which take
     a second CPU."""
 

@@ -86,7 +86,7 @@ def card(store: Store, machine: str, host: Host) -> str:
     rows = pd.concat([pd.DataFrame(columns=["lines"]), *frames.values()])  # may have no frames
     counters = "A time budget: counters cover the timed regions only."
     if not len(counter_curve(rows, "walk")):
-        counters = f"Counts of walks. {explain(reason_not_counted(rows, 'walk', host))}"
+        counters = f"Counts of walks. {explain(reason_not_counted(rows, 'walk', host.pmu.reason))}"
     return _CARD.format(
         name=machine_name(store, machine),
         cpu=host.cpu_model,

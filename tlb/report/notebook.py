@@ -17,7 +17,7 @@ from tlb.report.answers import ANSWERS_DOCUMENT
 from tlb.report.claims import untestable_statements
 from tlb.report.page import current_page
 from tlb.report.render import MUTED_COLOUR, Figure, Html
-from tlb.report.verdicts import table_of_answered, verdict_table, verdicts
+from tlb.report.verdicts import answered_verdict_table, chapter_verdicts, verdict_table
 
 
 def judge(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
@@ -28,10 +28,12 @@ def judge(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
     bands: for a predicate by its name, keywords in place of its defaults, as in `judge(claims,
     analysis, price_is_flat={"most": 1.1})`.
     """
-    page, found = current_page(), verdicts(module, a, **bands)
+    page, found = current_page(), chapter_verdicts(module, a, **bands)
     answers = {verdict.claim.id: verdict.answer.kept for verdict in found}
     beyond = untestable_statements(a.chapter)
-    table = verdict_table(found, beyond) if page.is_reference else table_of_answered(found, beyond)
+    table = (
+        verdict_table(found, beyond) if page.is_reference else answered_verdict_table(found, beyond)
+    )
     page.put(ClaimsTable(table, {page.notebook: answers}))
 
 
@@ -58,7 +60,7 @@ _TOP = ("$schema", "width", "height", "autosize", "config", "datasets", "params"
 
 
 @dataclass(frozen=True)
-class Overlaid(Figure):
+class OverlaidFigure(Figure):
     """A figure over another's lines and points in grey, if it has any. label: whose points are
     where."""
 

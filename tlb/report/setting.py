@@ -66,7 +66,9 @@ def stated_tlb(a: Analysis) -> str:
 
 def _counters(a: Analysis) -> str:
     reason = (
-        "" if len(counter_curve(a.frame, "walk")) else reason_not_counted(a.frame, "walk", a.host)
+        ""
+        if len(counter_curve(a.frame, "walk"))
+        else reason_not_counted(a.frame, "walk", a.host.pmu.reason)
     )
     if reason == "no-data":
         return "Walks are timed, not counted: no hardware counter was read."
