@@ -23,8 +23,7 @@ from tlb import cli
 from tlb.machine import compiler as installed
 from tlb.measure import build, compiling
 from tlb.system import files
-from tlb.system.optional import LazyModule
-from tlb.system.reasons import Unavailable
+from tlb.system.reasons import LazyModule, Unavailable
 
 CORE = ["doctor", "inspect", "measure", "try", "where", "watch", "pool"]
 # Of the extras, and of none.

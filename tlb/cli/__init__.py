@@ -18,9 +18,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from tlb.system.files import IS_CLONE
-from tlb.system.optional import missing_package, no_book
 from tlb.system.processes import restore_signals_for_children
-from tlb.system.reasons import Unavailable
+from tlb.system.reasons import Unavailable, missing_package, no_book
 
 # What follows a program's name is the program's, also without a --; a kernel has its own options.
 _PROGRAM = {"allow_interspersed_args": False}

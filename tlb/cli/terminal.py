@@ -13,8 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tlb.system.files import IS_CLONE, disk_errors
-from tlb.system.optional import no_book
-from tlb.system.reasons import Unavailable
+from tlb.system.reasons import Unavailable, no_book
 from tlb.system.units import DAY_S, parse_size
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from math import inf, isfinite, log, nan
 from typing import TYPE_CHECKING, TypeAlias
 
-from tlb.system.optional import LazyModule
+from tlb.system.reasons import LazyModule
 
 if TYPE_CHECKING:
     import numpy as np
