@@ -55,7 +55,7 @@ def book(given: Mapping[str, Any]) -> publish.Book:
             site_s = LATER_TIMES * (time.monotonic() - begin - round_s)
         else:  # a computer whose first round is slow draws slowly too
             site_s = max(SITE_S, SITE_PER_ROUND * round_s)
-        if_available(Chapter("stlb_cliff", checked["stlb_cliff"], whole.data).survey)
+        if_available(whole.survey)
         chapters = [Chapter(name, checked[name], whole.data) for name in grids_of(whole.scope)]
         _documents(chapters, end - site_s, slow=False)
         programs = Chapter("your_program", checked["your_program"], whole.data)

@@ -105,7 +105,9 @@ def run(
             campaign.measure(begin + seconds, rounds)
     remember_lacking_points(rig, {p for p, _ in due}, {p for p, _ in tried}, outcome)
     outcome.left = Counter(
-        p for p, repeat in due if (p, repeat) not in tried and p not in outcome.lacking
+        point
+        for point, repeat in due
+        if repeat < rounds and (point, repeat) not in tried and point not in outcome.lacking
     )
     outcome.elapsed_s = time.monotonic() - begin
     return outcome
