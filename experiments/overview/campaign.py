@@ -49,7 +49,7 @@ def book(given: Mapping[str, Any]) -> publish.Book:
     with Progress("book") as bar:
         bar.later |= {"survey": SURVEY_S, "documents": DOCUMENTS_S, "programs": PROGRAMS_S}
         bar.later["site"] = SITE_S + (1 + between) * LATER_SITE_S
-        is_measured = _measured(whole, end, bar, rounds=1)
+        is_measured = _measured(whole, end, bar, rounds=1, waits=False)
         round_s = time.monotonic() - begin
         site_s = max(SITE_S, SITE_PER_ROUND * round_s)  # where rounds are slow, sites are
         if is_measured and begin + round_s < end:
@@ -82,13 +82,17 @@ def _show(site: publish.Book, of: str) -> None:
     print(f"This site rests on {of}; measuring goes on.", flush=True)
 
 
-def _measured(whole: Chapter, until: float, bar: Progress, *, rounds: float = inf) -> bool:
-    """Measure all grids until a monotonic time; return whether anything was measured."""
+def _measured(
+    whole: Chapter, until: float, bar: Progress, *, rounds: float = inf, waits: bool = True
+) -> bool:
+    """Measure all grids until a monotonic time; return whether anything was measured. waits: for
+    another measurement, as a book does that has begun."""
     outcome = whole.campaign(
         grids_of(whole.scope),
         seconds=max(until - time.monotonic(), 0.0),
         rounds=rounds,
         progress=bar,
+        waits=waits,
     )
     return bool(outcome.measured)
 

@@ -83,12 +83,14 @@ def run(
     quiet: bool = False,
     seed: int = 0,
     retry_share: float = MAX_RETRY_SHARE,
+    waits: bool = False,
 ) -> Outcome:
     """Measure what is not yet stored of the points that each grid asks for, by its name.
 
     repeats: mappings per point. most: of a point whose interval stays wide, once all rounds are
     measured. seconds: no point is begun that would end later. compared: points that come first
     where time is short. rounds: end after this many. progress: of a whole that this is a part of.
+    waits: for another measurement, instead of measuring-already.
 
     A point that the machine cannot do is in `lacking` and is not tried again; so is one without
     time now that was lacking the last time. Ctrl-C loses only what is not proved. Raises
@@ -99,7 +101,7 @@ def run(
     due, tried = missing.due(), set[tuple[Point, int]]()
     if due and seconds > 0:
         own_bar = nullcontext(progress) if progress else Progress(" ".join(grids), quiet)
-        with measuring_lock(), own_bar as bar:
+        with measuring_lock(seconds if waits else False), own_bar as bar:
             shuffle = random.Random(seed)
             campaign = _Campaign(rig, missing, bar, outcome, shuffle, retry_share, tried)
             campaign.measure(begin + seconds, rounds)
