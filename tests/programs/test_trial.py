@@ -189,9 +189,9 @@ def after(monkeypatch):
 @pytest.mark.parametrize(
     ("then", "says"),
     [
-        (made(status=-9), "ended by a signal (Killed)"),
+        (made(status=-9), "(Killed)"),
         (KeyboardInterrupt(), "interrupted"),
-        (Unavailable("no-time"), "did not end"),
+        (Unavailable("no-time"), "not enough time"),
     ],
     ids=["killed", "Ctrl-C", "endless"],
 )

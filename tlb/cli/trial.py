@@ -37,7 +37,11 @@ Against = Annotated[
     str, Option(metavar="LEVER", help="Compare with this lever.", autocompletion=_names)
 ]
 Only = Annotated[
-    str, Option(metavar="SITE,SITE", help="Huge pages for these allocations of `tlb where`.")
+    str,
+    Option(
+        metavar="SITE,SITE",
+        help="Huge pages for these allocations of `tlb where`; with --pid, for FROM-TO of `tlb watch`.",
+    ),
 ]
 EnvOption = Annotated[
     list[str], Option(metavar="NAME=VALUE", help="Instead of --lever, set a variable.")
@@ -108,10 +112,10 @@ def attempt(
     if command and not pid:
         template = replace(template, lever=_lever(lever, env, only), after_s=after, driver=served)
         return _paired(_swept(template, command, sweep), wait, as_json, html, markdown)
-    others = (ready, env, sweep, only, markdown, against != "none", after is not None)
+    others = (ready, env, sweep, markdown, against != "none", after is not None)
     if command or not pid or not served or lever not in ("advise", "collapse") or any(others):
         raise Unavailable("bad-parameter", "give a COMMAND, or a --pid and for it a --driver")
-    return _before_after(pid, replace(template, command=served.command), as_json, wait)
+    return _before_after(pid, replace(template, command=served.command), only, as_json, wait)
 
 
 def _template(
@@ -228,13 +232,14 @@ def _paired(
         raise SystemExit(INTERRUPTED)
 
 
-def _before_after(pid: int, aim: TrialAim, as_json: bool, wait: float) -> None:
-    from tlb.programs import before_after
+def _before_after(pid: int, aim: TrialAim, only: str, as_json: bool, wait: float) -> None:
+    from tlb.programs import before_after, collapse
 
+    addresses = collapse.parsed_range(only) if only else None
     before_after.check(pid)  # before waiting for the lock
     interrupted = "Interrupted before the first window; nothing is collapsed."
     with holding_measuring_lock(interrupted, wait):
-        done = before_after.compare(pid, aim)
+        done = before_after.compare(pid, aim, addresses)
     if as_json:
         print(json.dumps(before_after.document(done), indent=1))
     else:

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 from tlb.programs.where.baseline import METRICS, Baseline, CountedPlace, Metric, command_words
 from tlb.programs.where.report import FEW_EXPOSED_SHARE, MAX_TABLE_ROWS, TextTable
-from tlb.system.prose import list_in_words
+from tlb.system.units import list_in_words
 
 # A growth of fewer walks or pages than this is none: another line printed at the start makes
 # dozens, and these take a few microseconds.
