@@ -77,10 +77,10 @@ def version(name):
     raise metadata.PackageNotFoundError(name)
 metadata.version = version
 from tlb.fleet import worker
-from tlb.measure.progress import Progress
+from tlb.measure.outcome import Progress
 from tlb.measure.record import Point
 worker.EventProgress = lambda machine: Progress(machine, quiet=True)
-worker.campaign.measuring_lock = lambda: worker.contextmanager(lambda: (yield None))()
+worker.campaign.measuring_lock = lambda wait: worker.contextmanager(lambda: (yield None))()
 points = [Point(kernel="page_chase", lines=64, engine=engine) for engine in ("c", "numba")]
 task = worker.Task(points={{"stlb_cliff": points}}, compared=set(), repeats=1, shape_repeats=1, seconds=60)
 sent = worker.measure(task)
