@@ -27,7 +27,7 @@ from tlb.measure.toolchains import (
     clean_environment,
     run_tool,
 )
-from tlb.programs.levers import lever
+from tlb.programs.levers import environment_lever, lever
 from tlb.programs.runs import RunConditions, ServerDriver
 from tlb.programs.trial import Trial, TrialAim, Verdict, run_trial
 from tlb.programs.trial_report import runs_summary
@@ -145,7 +145,7 @@ def measure(name: str, case: ProgramCase, minutes: float) -> ProgramResult:
     if case.lever == POOL_LEVER and (pool is None or pool.left * HUGE_PAGE < RULES_BYTES):
         raise Unavailable("pool-empty", f"{format_size(RULES_BYTES)} of 2 MiB pages are to be free")
     version, command, driver = ready(case)
-    change = lever("env", [case.lever]) if "=" in case.lever else lever(case.lever, [])
+    change = environment_lever([case.lever]) if "=" in case.lever else lever(case.lever)
     metric = re.compile(re.escape(case.metric) + r": ([0-9.]+)") if case.metric else None
     client = ServerDriver(driver) if driver else None
     aim = TrialAim(

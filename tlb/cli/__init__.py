@@ -54,13 +54,15 @@ class Entry(NamedTuple):
     help: str
 
     def load(self) -> Any:
-        """Import the command."""
-        target = getattr(import_module(f"{__name__}.{self.module}"), self.function)
+        """Import the command. Its module's EPILOG, if it has one, ends the help."""
+        module = import_module(f"{__name__}.{self.module}")
+        target, epilog = getattr(module, self.function), getattr(module, "EPILOG", None)
         parent = typer.Typer(add_completion=False, rich_markup_mode=None, callback=lambda: None)
         if isinstance(target, typer.Typer):
             parent.add_typer(target, name=self.name)
         else:
-            parent.command(self.name, context_settings=_SETTINGS.get(self.name))(target)
+            settings = _SETTINGS.get(self.name)
+            parent.command(self.name, context_settings=settings, epilog=epilog)(target)
         return typer.main.get_group(parent).commands[self.name]
 
     @property

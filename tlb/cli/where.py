@@ -20,7 +20,7 @@ from tlb.machine import host as hosts
 from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.record import Layout, Point
 from tlb.measure.store import Store, data_root
-from tlb.programs import executable
+from tlb.programs import executable, reports
 from tlb.programs.executable import why_no_preload
 from tlb.programs.guard import guard_running
 from tlb.programs.levers import LEVERS
@@ -98,7 +98,7 @@ def where(
 def _check(
     command: list[str], html: Path | None, save: Path | None, files: dict[str, Path | None]
 ) -> None:
-    """Raise Unavailable before anything runs, if it cannot: not-linux, bad-parameter, no-book,
+    """Raise Unavailable before anything runs, if it cannot: not-linux, bad-parameter,
     program-missing."""
     if sys.platform != "linux":
         raise Unavailable("not-linux")
@@ -115,9 +115,7 @@ def _show_report(
 ) -> None:
     _print(made, as_json)
     if html:
-        from tlb.programs.html_pages import where_page
-
-        terminal.write(html, where_page(made))
+        terminal.write(html, reports.where_page(made))
     for file, text in ((callgrind, made.found.callgrind), (collapsed, made.found.collapsed)):
         if file:
             terminal.write(file, text())
@@ -127,7 +125,7 @@ def _show_report(
 
 def _print(made: report.WhereReport, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(made.document(), indent=1))
+        print(json.dumps(reports.document("where", made.document(), hosts.inspect()), indent=1))
         return
     for head, rows in made.tables().values():
         terminal.table(head, rows)

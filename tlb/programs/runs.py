@@ -17,6 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from tlb.machine.memory import free_huge_bytes
 from tlb.programs import children, snapshots
 from tlb.programs.children import OutputDigest, PrintedNumber, ProgramOutput
 from tlb.programs.collapse import Collapsed
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     import resource
 
 PADDING = "TLB_PADDING"  # a variable that no program reads
+_START_STACK = 25  # in /proc/PID/stat, counted from the state, which follows the name
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,9 @@ class ProgramRun(NamedTuple):
     printed. last_lines: of its stderr. Faults, cpu_s and system_s, which is the part of it that Linux
     took, include children that it waited for. left:
     processes that it left running. With a driver, the first five are the driver's and the rest the
-    server's; killed: whether the server ignored SIGTERM. given_bytes: see Lever."""
+    server's; killed: whether the server ignored SIGTERM. given_bytes: see Lever. free_huge_bytes:
+    memory that was free in whole huge pages before it. stack_offset_bytes: how far into a page its
+    stack began; None if Linux does not say."""
 
     elapsed_s: float
     status: int
@@ -65,6 +69,8 @@ class ProgramRun(NamedTuple):
     killed: bool = False
     given_bytes: int = 0
     system_s: float = 0.0
+    free_huge_bytes: int | None = None
+    stack_offset_bytes: int | None = None
 
 
 def run_program(
@@ -84,14 +90,15 @@ def run_program(
     share: part of the time that snapshots may take. after_s: when a lever acts from outside.
     padding_bytes: of the environment, which moves the stack. Raises Unavailable: program-missing,
     program-endless and server-silent after limit_s, server-ended, prepare-failed."""
-    _prepare(conditions.prepare, limit_s)
+    limit_s -= _prepare(conditions.prepare, limit_s)
     mine, seen, collapsed = ServerProcesses(), list[Snapshot](), list[Collapsed]()
-    before = lever.given_bytes()
+    before, free_bytes = lever.given_bytes(), free_huge_bytes()
     with processes.adopting(), lever.environment() as environment:
         start_s = time.monotonic()
         padded, given = {**environment, PADDING: "x" * padding_bytes}, conditions.input_file
         try:
             with children.started(command, padded, lever.starting, input_file=given) as program:
+                offset_bytes = _stack_offset_bytes(program.pid)
                 streams = children.streams_of(program, conditions.is_shown)
                 with _observed(lever, mine, seen, collapsed, start_s, share, after_s):
                     done = _follow(program, streams, driver, mine, start_s, limit_s)
@@ -106,7 +113,15 @@ def run_program(
             raise
     given_bytes = lever.given_bytes() - before
     of_memory = tuple(seen), left, next(iter(collapsed), None), killed, given_bytes
-    return _run_of(elapsed_s, status, output, conditions, usage, of_memory)
+    run = _run_of(elapsed_s, status, output, conditions, usage, of_memory)
+    return run._replace(free_huge_bytes=free_bytes, stack_offset_bytes=offset_bytes)
+
+
+def _stack_offset_bytes(pid: int) -> int | None:
+    """Return how far into a page the stack of a process begins, by `startstack` in proc(5)."""
+    values = procfs.text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
+    start = int(values[_START_STACK]) if len(values) > _START_STACK else 0
+    return start % os.sysconf("SC_PAGE_SIZE") if start else None
 
 
 def _reaped(program: subprocess.Popen[bytes]) -> resource.struct_rusage:
@@ -139,16 +154,18 @@ def _run_of(
     )
 
 
-def _prepare(command: tuple[str, ...], limit_s: float) -> None:
-    """Run a command to its end. Raises Unavailable("prepare-failed")."""
+def _prepare(command: tuple[str, ...], limit_s: float) -> float:
+    """Run a command to its end; return how long it took. Raises Unavailable("prepare-failed")."""
+    begin_s = time.monotonic()
     if not command:
-        return
+        return 0.0
     try:
         done = processes.run_in_own_session(command, timeout=limit_s)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unavailable("prepare-failed", str(error)) from None
     if done.returncode:
         raise Unavailable("prepare-failed", f"exit code {done.returncode}: {done.stderr}")
+    return time.monotonic() - begin_s
 
 
 def _follow(

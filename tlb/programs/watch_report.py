@@ -237,7 +237,7 @@ class WatchReport:
         if self.is_huge:
             return levers.LEVERS["no-thp"] if self.watched.samples[-1].mapped["thp"] else None
         if self.is_served_as_it_runs:
-            return _value(lambda: levers.lever("collapse", []))
+            return _value(lambda: levers.lever("collapse"))
         return _value(lambda: lever_for(self.command[0])) if self.command else None
 
     @property
@@ -275,7 +275,7 @@ def lever_for(program: str) -> Lever:
     """Return the lever that reaches a program: advise if a library can be preloaded, else collapse.
     Raises Unavailable as the levers' checks do."""
     advise = if_available(levers.lever, "advise", [])
-    return levers.lever("collapse", []) if why_no_preload(program) or not advise else advise
+    return levers.lever("collapse") if why_no_preload(program) or not advise else advise
 
 
 def try_line(lever: str, words: Sequence[str], cwd: str = ".") -> str:

@@ -25,9 +25,9 @@ CONFIDENCE = 0.99
 _GROWTH = 1.5
 
 
-def is_interim_look(pairs: int) -> bool:
-    """Whether the interval is looked at after so many pairs: 6, 9, 14, 21, 32, ..."""
-    look = LEAST_PAIRS
+def is_interim_look(pairs: int, least: int = LEAST_PAIRS) -> bool:
+    """Return whether the interval is looked at after so many pairs: of least 6 after 6, 9, 14, 21, ..."""
+    look = least
     while look < pairs:
         look = ceil(look * _GROWTH)
     return look == pairs
