@@ -1,5 +1,5 @@
 """How often the rule of verdicts is wrong, and how often it decides, where the truth is known: a
-table of `tlb bench`."""
+table of `make bench`."""
 
 from __future__ import annotations
 

@@ -131,7 +131,6 @@ GROUPS = {
     "The book": [
         Entry("book", "book", "book", "Measure this computer and build the book about it."),
         Entry("site", "book", "site", "Build the site from the published data."),
-        Entry("pdf", "book", "pdf", "Print the book as PDF, with Chromium."),
         Entry(
             "refresh", "book", "refresh", "Execute committed chapters again, on the published data."
         ),
@@ -145,10 +144,6 @@ GROUPS = {
             "Make one file of a machine's data, check one, or add it to data/.",
         ),
         Entry("fleet", "fleet", "fleet", "Measure the book's campaign on many computers, by Dask."),
-    ],
-    "Development": [
-        Entry("bench", "book", "bench", "Compare the instrument with independent programs."),
-        Entry("release", "book", "release", "Make the release of this commit, in a folder."),
     ],
 }
 ENTRIES = {entry.name: entry for entries in GROUPS.values() for entry in entries}
@@ -165,7 +160,7 @@ class Commands(UserDict):
 
 
 class Grouped(TyperGroup):
-    """A group whose help lists the commands of the table, without importing them."""
+    """A group whose help lists the commands of the table that work here, without importing them."""
 
     def __init__(self, **settings: Any):
         super().__init__(**settings)
@@ -174,9 +169,9 @@ class Grouped(TyperGroup):
     def format_options(self, context: Any, formatter: Any) -> None:
         formatter.write("\n")
         for group, entries in GROUPS.items():
-            formatter.write(f"{group}:\n")
-            for entry in entries:
-                formatter.write(f"  {entry.name:14}{entry.help}\n")
+            shown = [entry for entry in entries if not entry.is_refused]
+            lines = [f"  {entry.name:14}{entry.help}\n" for entry in shown]
+            formatter.write("".join([f"{group}:\n", *lines] if lines else []))
         formatter.write(
             "`tlb COMMAND --help` explains a command. -V: version; --color always, never; "
             "--install-completion.\n"

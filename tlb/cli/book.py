@@ -137,27 +137,3 @@ def site(output: Output = None) -> None:
 
     terminal.check_output(output)
     print(build_site(ROOT, output or BUILD / "site"))
-
-
-def pdf(output: Output = None) -> None:
-    """Print the book as PDF, with Chromium."""
-    from tlb.report import publish
-
-    terminal.check_output(output)
-    terminal.stage("Building and printing the book, about 45 s.")
-    print(publish.pdf(output or BUILD / "book.pdf"))
-
-
-def release(output: Output = None) -> None:
-    """Make the release of this commit, in a folder."""
-    from tlb.report import publish
-
-    terminal.check_output(output)
-    print(publish.release(output or BUILD / "release"))
-
-
-def bench(
-    table: Annotated[list[str] | None, Argument(help="Names of tables; default: all.")] = None,
-) -> None:
-    """Compare the instrument with independent programs."""
-    discovery.load("bench").main(table or ())
