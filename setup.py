@@ -24,5 +24,10 @@ class WithShare(build_py):
             shutil.copy(prebuilt, share / "prebuilt")
 
 
+MAN_PAGES = sorted(map(str, Path("man").glob("*.1")))  # of `make dist`
 OF_A_CLONE = ["experiments*", "kernels*"] if "editable_wheel" in sys.argv else []
-setup(packages=find_packages(include=["tlb*", *OF_A_CLONE]), cmdclass={"build_py": WithShare})
+setup(
+    packages=find_packages(include=["tlb*", *OF_A_CLONE]),
+    data_files=[("share/man/man1", MAN_PAGES)] if MAN_PAGES else [],
+    cmdclass={"build_py": WithShare},
+)

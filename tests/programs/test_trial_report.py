@@ -5,7 +5,7 @@ import random
 import pytest
 from support.programs import look, made, trial
 
-from tlb.programs.runs import ProgramRun
+from tlb.programs.runs import ProgramRun, RunPlace
 from tlb.programs.trial_report import trial_remarks
 
 ON_HUGE = (look(huge_mib=90, reached=1),)
@@ -44,7 +44,7 @@ def test_two_commands_that_differ_by_where_their_stacks_begin_differ_by_layout()
     def run(slow: tuple[int, int]) -> ProgramRun:
         offset = 16 * drawn.randrange(256)
         seconds = (1.2 if offset % 64 in slow else 1.0) * (1 + drawn.random() / 100)
-        return made(seconds)._replace(stack_offset_bytes=offset)
+        return made(seconds)._replace(place=RunPlace(stack_offset_bytes=offset))
 
     pairs = [(run((0, 16)), run((32, 48))) for _ in range(24)]
     done = trial(*pairs[0], lever="none", versus=("other",))
@@ -53,7 +53,8 @@ def test_two_commands_that_differ_by_where_their_stacks_begin_differ_by_layout()
     assert all("layout, not code" in remark for remark in trial_remarks(done)[:2])
     for pair in pairs:  # the same times, whose places explain nothing
         done.pairs[done.pairs.index(pair)] = tuple(
-            each._replace(stack_offset_bytes=16 * drawn.randrange(256)) for each in pair
+            each._replace(place=RunPlace(stack_offset_bytes=16 * drawn.randrange(256)))
+            for each in pair
         )
     assert not any("layout" in remark for remark in trial_remarks(done))
 
@@ -61,7 +62,7 @@ def test_two_commands_that_differ_by_where_their_stacks_begin_differ_by_layout()
 def test_a_verdict_without_free_huge_pages_is_reported():
     runs = made(2.0), made(1.0, looks=ON_HUGE)
     for free_mib, is_told in ((50, True), (5000, False)):
-        given = [run._replace(free_huge_bytes=free_mib << 20) for run in runs]
+        given = [run._replace(place=RunPlace(free_mib << 20)) for run in runs]
         assert any("2 MiB blocks" in line for line in trial_remarks(trial(*given))) is is_told
 
 

@@ -11,7 +11,6 @@ import sys
 import textwrap
 from collections import UserDict
 from importlib import import_module
-from importlib.metadata import version
 from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
@@ -44,6 +43,9 @@ _MESSAGE_CHARS = 500
 RESUMABLE = ("run", "book", "fleet")
 
 
+ABOUT = "Measure what address translation costs on this computer."
+
+
 class Entry(NamedTuple):
     """A command that is not imported yet. module: below tlb.cli; function: or typer in it; help:
     the first sentence of its help."""
@@ -66,9 +68,14 @@ class Entry(NamedTuple):
         return typer.main.get_group(parent).commands[self.name]
 
     @property
+    def needs_book(self) -> bool:
+        """Whether the command needs a clone of the book."""
+        return self.module in _OF_THE_BOOK
+
+    @property
     def is_refused(self) -> bool:
-        """Whether the command needs a clone of the book, which this is not."""
-        return self.module in _OF_THE_BOOK and not IS_CLONE
+        """Whether the command needs a clone, which this is not."""
+        return self.needs_book and not IS_CLONE
 
     def unloaded(self) -> TyperCommand:
         """Return a command of this name and help, without parameters."""
@@ -204,18 +211,19 @@ app = typer.Typer(
 
 def _show_version(is_asked: bool) -> None:
     if is_asked:
+        from importlib.metadata import version  # a tenth of the time that --help takes
+
         print(version("every-load-is-two-loads"))
         raise SystemExit(0)
 
 
-@app.callback()
+@app.callback(help=ABOUT)
 def _tlb(
     color: Annotated[Literal["auto", "always", "never"], typer.Option()] = "auto",
     version: Annotated[
         bool, typer.Option("-V", "--version", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Measure what address translation costs on this computer."""
     if color != "auto":  # what rich reads, once a command imports it
         os.environ["FORCE_COLOR" if color == "always" else "NO_COLOR"] = "1"
 

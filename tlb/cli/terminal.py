@@ -18,7 +18,7 @@ from tlb.system.reasons import Unavailable
 from tlb.system.units import DAY_S, parse_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import pandas as pd
 
@@ -45,9 +45,13 @@ Wait = Annotated[
 ]
 
 
-def beginning_with(incomplete: str, names: Iterable[str]) -> list[str]:
-    """Return the names that complete what was typed so far."""
-    return [name for name in names if name.startswith(incomplete)]
+def completing(names: Iterable[str]) -> Callable[[str], list[str]]:
+    """Return what completes a word in a shell by one of these names, which are read when asked."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in names if name.startswith(incomplete)]
+
+    return complete
 
 
 def parsed_size(option: str, text: str) -> int:

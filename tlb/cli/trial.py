@@ -32,7 +32,10 @@ DEFAULT_LEVER = "advise"
 LEVER_TABLE = "\b\n" + "\n".join(
     f"  {each.name:15} {each.suits}" for each in levers.LEVERS.values() if each.suits
 )
-EPILOG = f"""Levers, each for programs such as:
+EPILOG = f"""Time and CPU time each get a ratio, its interval and a verdict. Runs go on until the ratio of
+times is known to --within, or --minutes are over; Ctrl-C shows the pairs until then.
+
+Levers, each for programs such as:
 
 {LEVER_TABLE}
 
@@ -41,12 +44,11 @@ Exit codes: 1 impossible, 2 usage, 3 another measurement runs, 4 the program fai
 Command = Annotated[list[str] | None, Argument(metavar="-- COMMAND...", help="The program.")]
 
 
-def _names(incomplete: str) -> list[str]:
-    return terminal.beginning_with(incomplete, levers.LEVERS)
-
-
+LEVER_NAMES = terminal.completing(levers.LEVERS)
+LEVER_HELP = f"What changes, see below; default: {DEFAULT_LEVER}."
+LeverName = Annotated[str, Option(help=LEVER_HELP, autocompletion=LEVER_NAMES)]
 Against = Annotated[
-    str, Option(metavar="LEVER", help="Compare with this lever.", autocompletion=_names)
+    str, Option(metavar="LEVER", help="Compare with this lever.", autocompletion=LEVER_NAMES)
 ]
 Only = Annotated[
     str, Option(metavar="SITE,SITE", help="Huge pages for these allocations of `tlb where`.")
@@ -59,7 +61,7 @@ EnvOption = Annotated[
 def _settings(incomplete: str) -> list[str]:
     prefix = "sys/kernel/mm/"
     names = sorted(name.removeprefix(prefix) for name in changed_settings.names())
-    return terminal.beginning_with(incomplete, [f"{name}=" for name in names])
+    return terminal.completing(f"{name}=" for name in names)(incomplete)
 
 
 Settings = Annotated[
@@ -105,62 +107,40 @@ Sweep = Annotated[
 
 def attempt(
     command: Command = None,
-    lever: Annotated[
-        str,
-        Option(help=f"What changes, see below; default: {DEFAULT_LEVER}.", autocompletion=_names),
-    ] = "",
-    versus: Versus = "",
-    setting: Settings = [],  # noqa: B006
-    env: EnvOption = [],  # noqa: B006
-    only: Only = "",
+    lever: LeverName = "", versus: Versus = "",
+    setting: Settings = [], env: EnvOption = [], only: Only = "",  # noqa: B006
     against: Against = "none",
     minutes: Minutes = 5, within: Within = 2, metric: Metric = "", quantile: Quantile = None,
     higher: Annotated[bool, Option("--higher-is-better", help="Of the printed number.")] = False,
     after: After = None,
     driver: Annotated[str, Option(metavar="CMD", help="Time CMD against COMMAND, a server.")] = "",
-    ready: Ready = "",
-    pid: Pid = None,
-    sweep: Sweep = "",
+    ready: Ready = "", pid: Pid = None, sweep: Sweep = "",
     input_file: Annotated[Path, Option("--input", help="The program's stdin.")] = Path(os.devnull),
     prepare: Annotated[str, Option(metavar="CMD", help="Run CMD before each run.")] = "",
     warmup: Warmup = 0,
     failing: Annotated[bool, Option("--ignore-failure", help="Compare failing runs.")] = False,
     shows: Annotated[bool, Option("--show-output", help="Copy its output to stderr.")] = False,
-    wait: terminal.Wait = 0,
-    as_json: terminal.Json = False,
+    wait: terminal.Wait = 0, as_json: terminal.Json = False,
     html: terminal.Html = None, markdown: MarkdownOption = None,
 ) -> None:  # fmt: skip
     """Measure a program with and without huge pages, in interleaved pairs.
 
     \b
     tlb try -- ./program --its-option
-    tlb try --versus './new data' -- ./old data
-
-    Time and CPU time each get a ratio, its interval and a verdict. Runs go on until the ratio of
-    times is known to --within, or --minutes are over; Ctrl-C shows the pairs until then."""
+    tlb try --versus './new data' -- ./old data"""
     _check_files(input_file, html, markdown, pid, sweep)
     served, prepared = _driver(driver, ready), tuple(_words("--prepare", prepare))
-    conditions = RunConditions(
-        input_file, prepared, _pattern(metric, higher, quantile), quantile, shows
-    )
+    pattern = _pattern(metric, higher, quantile)
+    conditions = RunConditions(input_file, prepared, pattern, quantile, shows)
     template = _template(within, minutes, higher, conditions, warmup, failing, against)
     if command and not pid:
         changed = _changed(lever, env, only, setting, versus)
         other = tuple(_words("--versus", versus))
         template = replace(template, lever=changed, versus=other, after_s=after, driver=served)
         return _paired(_swept(template, command, sweep), wait, as_json, html, markdown)
-    others = (
-        ready,
-        env,
-        setting,
-        versus,
-        sweep,
-        only,
-        markdown,
-        against != "none",
-        after is not None,
-    )
-    if command or not pid or not served or lever not in ("", "collapse") or any(others):
+    others = (ready, env, setting, versus, sweep, only, markdown)
+    is_other = any(others) or against != "none" or after is not None
+    if command or not pid or not served or lever not in ("", "collapse") or is_other:
         raise Unavailable("bad-parameter", "give a COMMAND, or a --pid and for it a --driver")
     return _before_after(pid, replace(template, command=served.command), as_json, wait)
 

@@ -47,7 +47,7 @@ Machine = Annotated[
     str,
     Option(
         help="Its TLB, with --save: a published machine, or a file of `tlb geometry --json`.",
-        autocompletion=lambda incomplete: terminal.beginning_with(incomplete, valgrind.machines()),
+        autocompletion=lambda incomplete: terminal.completing(valgrind.machines())(incomplete),
     ),
 ]
 Runs = Annotated[int, Option(min=1, max=99, help="With --save, --baseline: counts are medians.")]

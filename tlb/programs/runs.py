@@ -46,14 +46,20 @@ class RunConditions:
     is_shown: bool = False
 
 
+class RunPlace(NamedTuple):
+    """What memory a run found; None where Linux does not say. free_huge_bytes: free in whole huge
+    pages before it. stack_offset_bytes: how far into a page its stack began."""
+
+    free_huge_bytes: int | None = None
+    stack_offset_bytes: int | None = None
+
+
 class ProgramRun(NamedTuple):
     """One run. status: exit code, or minus the signal that ended it. number: the one that it
     printed. last_lines: of its stderr. Faults, cpu_s and system_s, which is the part of it that Linux
     took, include children that it waited for. left:
     processes that it left running. With a driver, the first five are the driver's and the rest the
-    server's; killed: whether the server ignored SIGTERM. given_bytes: see Lever. free_huge_bytes:
-    memory that was free in whole huge pages before it. stack_offset_bytes: how far into a page its
-    stack began; None if Linux does not say."""
+    server's; killed: whether the server ignored SIGTERM. given_bytes: see Lever."""
 
     elapsed_s: float
     status: int
@@ -69,8 +75,7 @@ class ProgramRun(NamedTuple):
     killed: bool = False
     given_bytes: int = 0
     system_s: float = 0.0
-    free_huge_bytes: int | None = None
-    stack_offset_bytes: int | None = None
+    place: RunPlace = RunPlace()
 
 
 def run_program(
@@ -92,13 +97,13 @@ def run_program(
     program-endless and server-silent after limit_s, server-ended, prepare-failed."""
     limit_s -= _prepare(conditions.prepare, limit_s)
     mine, seen, collapsed = ServerProcesses(), list[Snapshot](), list[Collapsed]()
-    before, free_bytes = lever.given_bytes(), free_huge_bytes()
+    old, place = lever.given_bytes(), RunPlace(free_huge_bytes())
     with processes.adopting(), lever.environment() as environment:
         start_s = time.monotonic()
         padded, given = {**environment, PADDING: "x" * padding_bytes}, conditions.input_file
         try:
             with children.started(command, padded, lever.starting, input_file=given) as program:
-                offset_bytes = _stack_offset_bytes(program.pid)
+                place = place._replace(stack_offset_bytes=_stack_offset_bytes(program.pid))
                 streams = children.streams_of(program, conditions.is_shown)
                 with _observed(lever, mine, seen, collapsed, start_s, share, after_s):
                     done = _follow(program, streams, driver, mine, start_s, limit_s)
@@ -111,10 +116,8 @@ def run_program(
         except BaseException:
             processes.end(mine.all, children.GRACE_S)
             raise
-    given_bytes = lever.given_bytes() - before
-    of_memory = tuple(seen), left, next(iter(collapsed), None), killed, given_bytes
-    run = _run_of(elapsed_s, status, output, conditions, usage, of_memory)
-    return run._replace(free_huge_bytes=free_bytes, stack_offset_bytes=offset_bytes)
+    of_memory = tuple(seen), left, next(iter(collapsed), None), killed, lever.given_bytes() - old
+    return _run_of(elapsed_s, status, output, conditions, usage, of_memory, place)
 
 
 def _stack_offset_bytes(pid: int) -> int | None:
@@ -138,6 +141,7 @@ def _run_of(
     conditions: RunConditions,
     usage: resource.struct_rusage,
     of_memory: tuple[tuple[Snapshot, ...], int, Collapsed | None, bool, int],
+    place: RunPlace,
 ) -> ProgramRun:
     """Return a run. of_memory: its fields from snapshots to given_bytes."""
     return ProgramRun(
@@ -151,6 +155,7 @@ def _run_of(
         usage.ru_utime + usage.ru_stime,
         *of_memory,
         system_s=usage.ru_stime,
+        place=place,
     )
 
 

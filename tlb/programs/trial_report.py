@@ -54,7 +54,7 @@ def runs_summary(trial: Trial, lever: bool) -> Side:
     runs = trial.runs(lever)
     counting = runs[1:] or runs
     values = trial.values(lever) or trial.aim.values(runs)
-    free = [run.free_huge_bytes for run in counting if run.free_huge_bytes is not None]
+    free = [run.place.free_huge_bytes for run in counting if run.place.free_huge_bytes is not None]
     peaks = [peak for run in runs if (peak := snapshots.at_peak(run.snapshots))]
     return Side(
         median_interval(values),
@@ -140,7 +140,8 @@ def trial_remarks(trial: Trial) -> list[str]:
         left=max(run.left for run in runs),
         stack_effects=list(zip(trial.aim.sides, stack_effects(trial), strict=True)),
         free_bytes=min(
-            (run.free_huge_bytes for run in runs if run.free_huge_bytes is not None), default=None
+            (run.place.free_huge_bytes for run in runs if run.place.free_huge_bytes is not None),
+            default=None,
         ),
         has_rollup=Path("/proc/self/smaps_rollup").exists(),
         shmem_setting=procfs.chosen(_SHMEM),
@@ -170,7 +171,7 @@ def stack_effects(trial: Trial) -> tuple[float, float]:
 
 
 def _stack_effect(trial: Trial, lever: bool) -> float:
-    offsets = [run.stack_offset_bytes for run in trial.runs(lever)[1:]]
+    offsets = [run.place.stack_offset_bytes for run in trial.runs(lever)[1:]]
     known = [offset % _CACHE_LINE_BYTES for offset in offsets if offset is not None]
     return group_effect(trial.values(lever), known) if len(known) == len(offsets) else 1.0
 
@@ -299,8 +300,7 @@ def _run_documents(trial: Trial) -> Iterator[dict[str, Any]]:
                 "exit_code": run.status,
                 "minor_faults": run.minor_faults,
                 "major_faults": run.major_faults,
-                "free_huge_bytes": run.free_huge_bytes,
-                "stack_offset_bytes": run.stack_offset_bytes,
+                **run.place._asdict(),
                 "collapsed": run.collapsed and run.collapsed._asdict(),
             }
 
