@@ -11,16 +11,18 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from statistics import median
 
 from rich.console import Console
 from rich.table import Column, Table
 
 from experiments import program_benchmarks
-from experiments.overview import prefixes, rule
+from experiments.overview import method
 from experiments.page_faults import grid as faults
 from experiments.tlb_blocking import grid as grids
 from tlb.machine import host
 from tlb.measure import build, grid, perf
+from tlb.measure.grid import Scope, load_profile
 from tlb.measure.independent import (
     REFERENCE_PROGRAMS,
     TableCells,
@@ -32,6 +34,7 @@ from tlb.measure.independent import (
 )
 from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.perf_stat import EventPlan
+from tlb.measure.plan import KernelProcess
 from tlb.measure.record import Point, Quantity
 from tlb.measure.session import Session
 from tlb.measure.store import Store
@@ -46,8 +49,7 @@ SIZES = [64, 1024, 8192, 32768, 262144, 1048576]
 PAIRS = 7  # interleaved fresh processes of each program, at each size
 Rows = Iterator[TableCells]
 TABLES: dict[Callable[[], Rows], tuple[str, TableCells]] = {  # title and columns
-    rule.rule: (rule.TITLE, rule.COLUMNS),
-    prefixes.prefixes: (prefixes.TITLE, prefixes.COLUMNS),
+    method.verdict_error_rows: (method.VERDICT_ERRORS_TITLE, method.VERDICT_ERRORS_COLUMNS),
     program_benchmarks.advice: program_benchmarks.ADVICE,
     program_benchmarks.overhead: program_benchmarks.OVERHEAD,
     program_benchmarks.known: program_benchmarks.KNOWN,
@@ -300,3 +302,63 @@ def empty_gate() -> Rows:
         name = event.quantity
         sides = ([counters[name].value for counters in side] for side in (empty, full))
         yield name, *share_cells(*sides)
+
+
+# --- the beginning of a large mapping
+
+LARGE_MAPPING_BYTES = 4 << 30
+PREFIX_BYTES = tuple(1 << bits for bits in (18, 20, 21, 22, 23, 24, 25, 28, 30))
+PREFIX_ROUNDS = 9
+
+
+@table(
+    "The beginning of a large mapping over a mapping of the point's size",
+    "pages | working set | layout | in the large one ns | in its own ns | median ratio | range",
+)
+def prefixes() -> Iterator[TableCells]:
+    """A row a page size, working set and layout, of nine pairs of mappings; which of a pair is
+    first alternates."""
+    rig = MeasuringSetup.of(
+        host.inspect(), Store(Path(temporary_build_folder().name)), counters=False
+    )
+    base = host.base_page_bytes()
+    ask = Scope(load_profile("full"), base_page_bytes=base).point
+    kinds = [
+        (size, layout, size // apart)
+        for size in PREFIX_BYTES
+        for layout, apart in (("spread", base), ("packed", 64))
+    ]
+    for pages in (BASE, "thp"):
+        points = [
+            ask("page_chase", pages, layout=layout, lines=lines, region_ms=20)
+            for _, layout, lines in kinds
+        ]
+        rounds = []
+        for pair in range(PREFIX_ROUNDS):
+            both = {
+                shared: prefix_times_ns(rig, points, shared, pair)
+                for shared in (LARGE_MAPPING_BYTES, 0)[:: 1 if pair % 2 else -1]
+            }
+            rounds.append((both[LARGE_MAPPING_BYTES], both[0]))
+        for number, (size, layout, _) in enumerate(kinds):
+            large, own = ([one[side][number] for one in rounds] for side in (0, 1))
+            ratios = sorted(a / b for a, b in zip(large, own, strict=True))
+            times_ns = f"{median(large):.2f}", f"{median(own):.2f}", f"{median(ratios):.3f}"
+            range_words = f"{ratios[0]:.2f} to {ratios[-1]:.2f}"
+            yield pages, format_size(size), layout, *times_ns, range_words
+
+
+def prefix_times_ns(
+    rig: MeasuringSetup, points: list[Point], shared_bytes: int, repeat: int
+) -> list[float]:
+    """ns per access of each point in one mapping of so many bytes; of 0 each has its own. Raises
+    Unavailable where one cannot be had."""
+    taken = []
+    with KernelProcess(points[0], shared_bytes, repeat, rig.setting) as session:
+        for point in points:
+            result, _ = session.ask(point)
+            if isinstance(result, Unavailable):
+                raise result
+            taken.append(result.ns_per_access)
+        session.end()
+    return taken

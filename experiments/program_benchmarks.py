@@ -34,8 +34,8 @@ from tlb.programs.trial_report import huge_share_words, runs_summary
 from tlb.programs.watch import WatchState, attached_program, watch
 from tlb.programs.where.proof import ALL_SITES, NO_SITES
 from tlb.programs.where.report import WhereReport
+from tlb.stats.effects import FEWEST_RATIO_PAIRS, paired_ratio
 from tlb.stats.intervals import Interval
-from tlb.stats.pairs import LEAST_PAIRS, paired_ratio
 from tlb.system.page_sizes import BASE
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_ns, format_size
@@ -200,7 +200,7 @@ def kernel_ratio(pairs: int) -> Interval:
             rig.take(point("page_chase", pages, lines=lines, region_ms=150), i).ns_per_access
             for pages in ("thp", BASE)
         ]
-        for i in range(max(pairs, LEAST_PAIRS))
+        for i in range(max(pairs, FEWEST_RATIO_PAIRS))
     ]
     return paired_ratio([huge for huge, _ in taken], [base for _, base in taken])
 
@@ -216,7 +216,10 @@ def overhead() -> Iterator[TableCells]:
     for size in SIZES:
         rounds = max(int(100 * SECONDS / _work(size, 100, False)[0]), 1)
         watched, alone = zip(
-            *((_work(size, rounds, True), _work(size, rounds, False)) for _ in range(LEAST_PAIRS)),
+            *(
+                (_work(size, rounds, True), _work(size, rounds, False))
+                for _ in range(FEWEST_RATIO_PAIRS)
+            ),
             strict=True,
         )
         ratio = paired_ratio([s for s, _ in watched], [s for s, _ in alone])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Annotated, Any
 
 import pandas as pd
+from pydantic import Field
 
-from experiments.code import ways
 from experiments.code.grid import (
     CODE_SIZES_MIB,
     HUGE_TEXT_PAGES,
@@ -16,11 +17,54 @@ from experiments.code.grid import (
     MAX_CODE_LINES,
 )
 from tlb.machine import java_flags
-from tlb.report import analysis
+from tlb.measure import granted_pages
+from tlb.measure.granted_pages import EXIT_REFUSED, ArrayPages, RequestWay, WaysDocument
+from tlb.report import analysis, quantities
+from tlb.report.quantities import QuantityDeclaration
 from tlb.stats.curves import HALF_AN_OCTAVE, Curve, counter_curve, select_rows
 from tlb.stats.intervals import UNKNOWN_INTERVAL, Interval
 from tlb.system.page_sizes import BASE
 from tlb.system.reasons import required
+
+
+class Quantities(quantities.Quantities):
+    """Times are of a jump to a line of code. What its own page adds is spread minus packed."""
+
+    last_entries = QuantityDeclaration(
+        "pages that the last level of the iTLB holds, as stated", "pages", source="CPUID"
+    )
+    predicted_pages = QuantityDeclaration("pages before direct jumps slow most", "pages")
+    direct_inside_ns = QuantityDeclaration("a direct jump as the iTLB is full", "ns", 1)
+    direct_ns = QuantityDeclaration("a direct jump to as many", "ns", 1)
+    direct_page_ns = QuantityDeclaration("what its own page adds to it", "ns", 1)
+    learned_page_ns = QuantityDeclaration("what it adds to an indirect jump that repeats", "ns", 1)
+    random_page_ns = QuantityDeclaration("what it adds to a random jump", "ns")
+    hidden_share = QuantityDeclaration(
+        "of the latter, what prediction hides from a direct jump", "share"
+    )
+    forgotten_pages = QuantityDeclaration("pages after direct jumps slow most", "pages")
+    forgotten_ns = QuantityDeclaration("a direct jump to these", "ns")
+    far_pages = QuantityDeclaration("most pages that were jumped to", "pages")
+    far_direct_ns = QuantityDeclaration("a direct jump to the most pages", "ns")
+    far_random_ns = QuantityDeclaration("a random jump to the most pages", "ns")
+    walk_ns = QuantityDeclaration("an instruction page walk, at least", "ns")
+    direct_walks = QuantityDeclaration(
+        "page walks of a direct jump to the most pages, counted", "", 2
+    )
+    random_walks = QuantityDeclaration(
+        "page walks of a random jump to the most pages, counted", "", 2
+    )
+    text_bytes = QuantityDeclaration("largest code", "bytes")
+    gain_100_mib = QuantityDeclaration("gain by 2 MiB pages in 100 MiB of code", "times", 2)
+    gain_far = QuantityDeclaration("gain by 2 MiB pages in the largest code", "times", 1)
+    hot_share = QuantityDeclaration("part of the largest code that is hot", "share")
+    hot_ns = QuantityDeclaration("a jump among hot lines in every page", "ns")
+    hot_huge_ns = QuantityDeclaration("a jump among them on huge pages", "ns")
+    hot_packed_ns = QuantityDeclaration("a jump among as many hot lines side by side", "ns")
+    file_huge_share = QuantityDeclaration("code of a mapped file that is on huge pages", "share")
+    advised_huge_share = QuantityDeclaration(
+        "code copied to advised memory that is on huge pages", "share"
+    )
 
 
 class Analysis(analysis.Analysis):
@@ -171,11 +215,83 @@ class Analysis(analysis.Analysis):
         return required(rows, "no text was measured of which a part is hot")[-1]
 
     @cached_property
-    def ways(self) -> ways.CodeLoadingDocument:
+    def ways(self) -> CodeLoadingDocument:
         """What code lies on, by the way in which it was made executable."""
-        return self.document("texts", ways.make, ways.CodeLoadingDocument)
+        return self.document("texts", make_code_loading_document, CodeLoadingDocument)
 
     @cached_property
     def flags(self) -> java_flags.FlagsDocument:
         """What this computer's kernel and Java list."""
         return self.document("flags", java_flags.make, java_flags.FlagsDocument)
+
+
+# --- code in each of the ways that Linux has of making it executable, and whether it lies on large
+# pages: written by one process, read by another
+
+TEXT_BYTES = 8 << 20  # four large pages: what one way gets does not vary with the size
+_NO_CODE, _NO_JOINING = 4, 5  # exit statuses of kernels/runtimes/text.py
+
+# In the order of a reader's questions; kernels/runtimes/text.py has the calls, and a test holds the
+# two together.
+WAYS_TO_LOAD_CODE = {
+    "file": RequestWay("a file on this disk, mapped as a loader maps it", "a mapped file"),
+    "file-collapsed": RequestWay(
+        "the same, madvise(MADV_COLLAPSE)", "a mapped file that was collapsed on request"
+    ),
+    "anonymous": RequestWay("copied to memory that asks for nothing, mprotect", "a plain copy"),
+    "advised": RequestWay(
+        "copied to memory advised with MADV_HUGEPAGE, mprotect",
+        "a copy in advised memory",
+        "thp-never",
+    ),
+    "memfd": RequestWay("copied to a memfd, mapped", "a copy in a memfd"),
+    "memfd-collapsed": RequestWay(
+        "the same, madvise(MADV_COLLAPSE)", "one in a memfd that was collapsed on request"
+    ),
+    "memfd-pool": RequestWay(
+        "copied to a memfd from the pool, mapped", "one in the pool", "pool-empty"
+    ),
+}
+_Name = Annotated[str, Field(pattern="^(" + "|".join(WAYS_TO_LOAD_CODE) + ")$")]
+
+
+class LoadedCode(ArrayPages, frozen=True):
+    """What one way gave."""
+
+    way: _Name
+
+
+class CodeLoadingDocument(WaysDocument, frozen=True):
+    """The document `texts`."""
+
+    all = WAYS_TO_LOAD_CODE
+    what = "code as"
+    got: list[LoadedCode]
+    lacking: dict[_Name, str]
+
+
+def make_code_loading_document(profile: str) -> dict[str, Any]:
+    """The document `texts` of data/, whatever the profile. Raises Unavailable: not-linux,
+    page-size-unsupported."""
+    return CodeLoadingDocument(
+        **granted_pages.ways_fields(granted_pages.inspect_for_ways()),
+        **granted_pages.try_each_way(WAYS_TO_LOAD_CODE, load_code),
+    ).model_dump(mode="json")
+
+
+def load_code(way: str) -> LoadedCode:
+    """Make code executable in one way and read what it lies on. Raises Unavailable, as
+    `measure.granted_pages.run_way` does."""
+    refused = {
+        EXIT_REFUSED: WAYS_TO_LOAD_CODE[way].refused,
+        _NO_CODE: "code-refused",
+        _NO_JOINING: "no-collapse",
+    }
+    told, had = granted_pages.run_way("text.py", way, TEXT_BYTES, refused)
+    return LoadedCode(
+        way=way,
+        array_bytes=told.array_bytes,
+        resident_bytes=had.resident_bytes,
+        huge_bytes=had.huge_bytes,
+        rest_huge_bytes=had.rest_huge_bytes,
+    )

@@ -2,10 +2,8 @@
 costs."""
 
 from experiments.keeping_pages import analysis, claims, grid
-from experiments.keeping_pages.analysis import Analysis
-from experiments.keeping_pages.quantities import Quantities
-from experiments.keeping_pages.runtimes import Runtimes
-from experiments.keeping_pages.ways import WAYS_TO_MAP, WaysToGetHugePages
+from experiments.keeping_pages.analysis import Analysis, Quantities
+from experiments.keeping_pages.documents import WAYS_TO_MAP, Runtimes, WaysToGetHugePages
 
 DOCUMENTS = {"runtimes": Runtimes, "ways": WaysToGetHugePages}  # beside the rows: name -> model
 DOCUMENT_TEXTS = tuple(WAYS_TO_MAP)  # the texts in them that are this project's own

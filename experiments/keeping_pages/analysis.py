@@ -8,16 +8,71 @@ from statistics import median
 
 import pandas as pd
 
-from experiments.keeping_pages import runtimes, ways
-from experiments.keeping_pages.ways import WAYS_TO_MAP
+from experiments.keeping_pages.documents import (
+    WAYS_TO_MAP,
+    RuntimeReport,
+    Runtimes,
+    WaysToGetHugePages,
+    make_runtimes_document,
+    make_ways_document,
+)
 from tlb.measure.toolchains import TOOLCHAINS
-from tlb.report import analysis
+from tlb.report import analysis, quantities
 from tlb.report.chapter import published_chapter
+from tlb.report.quantities import QuantityDeclaration
 from tlb.stats import curves
 from tlb.stats.curves import select_rows
 from tlb.stats.intervals import Interval, median_interval, summarise_with_other_medians
 from tlb.system.page_sizes import PAGES, page_size_rank, page_words
 from tlb.system.reasons import Unavailable, if_available, required
+
+_SMAPS = "smaps of one process"
+
+
+class Quantities(quantities.Quantities):
+    """Rates are of memory made ready by a write to each base page. Prices are spread minus packed
+    in a working set of eight times the TLB's reach."""
+
+    ways_given = QuantityDeclaration("ways of asking that gave memory", "", source=_SMAPS)
+    ways_whole = QuantityDeclaration("of these, all of it on huge pages", "", source=_SMAPS)
+    ways_base = QuantityDeclaration("of these, none of it on huge pages", "", source=_SMAPS)
+    plain_share = QuantityDeclaration("memory that nothing was asked for, on huge pages", "share")
+    advised_share = QuantityDeclaration("advised memory on huge pages", "share")
+    shared_share = QuantityDeclaration("advised shared memory on huge pages", "share")
+    pool_share = QuantityDeclaration("memory from the hugetlb pool on huge pages", "share")
+    freed_bytes = QuantityDeclaration(
+        "less resident after 4 KiB of a huge page are given back", "bytes"
+    )
+    lost_pages = QuantityDeclaration("huge pages lost by that", "", source=_SMAPS)
+    plain_programs = QuantityDeclaration(
+        "of five languages, arrays on huge pages unasked", "", source=_SMAPS
+    )
+    advised_programs = QuantityDeclaration(
+        "of five languages, advised arrays on huge pages", "", source=_SMAPS
+    )
+    pool_programs = QuantityDeclaration(
+        "of five languages, arrays on pages of the pool", "", source=_SMAPS
+    )
+    least_gain = QuantityDeclaration("least gain by advice, of random reads of 256 MiB", "times", 2)
+    most_gain = QuantityDeclaration("most gain by advice, of random reads of 256 MiB", "times", 2)
+    base_gb_s = QuantityDeclaration("GB/s that one thread touches on base pages", "", 1)
+    thp_gb_s = QuantityDeclaration("GB/s that one thread touches on transparent huge pages", "", 1)
+    gigantic_gb_s = QuantityDeclaration("GB/s that one thread touches on 1 GiB pages", "", 1)
+    base_all_gb_s = QuantityDeclaration(
+        "GB/s that a thread on each CPU touches on base pages", "", 1
+    )
+    thp_all_gb_s = QuantityDeclaration("GB/s that these touch on transparent huge pages", "", 1)
+    heap_base_s = QuantityDeclaration(
+        "seconds to touch 20 GB at one thread's rate, on base pages", "", 1
+    )
+    heap_thp_s = QuantityDeclaration("seconds to touch 20 GB at its rate on huge pages", "", 1)
+    one_byte_bytes = QuantityDeclaration(
+        "resident for one byte written on the largest pages", "bytes"
+    )
+    price_base_ns = QuantityDeclaration("price of translation on base pages", "ns")
+    price_64k_ns = QuantityDeclaration("price of translation on 64 KiB pages (mTHP)", "ns")
+    price_thp_ns = QuantityDeclaration("price of translation on transparent huge pages", "ns")
+
 
 WHOLE, NOTHING = 0.99, 0.01  # shares that count as all and as nothing: a heap's edges are no pages
 MOST = 0.9  # of an array that counts as on huge pages: NumPy's own begins within one
@@ -119,15 +174,15 @@ class Analysis(analysis.Analysis):
     # --- what programs got
 
     @cached_property
-    def programs(self) -> runtimes.Runtimes:
+    def programs(self) -> Runtimes:
         """What each language's program got. Raises Unavailable, as `document` does."""
-        return self.document("runtimes", runtimes.make, runtimes.Runtimes)
+        return self.document("runtimes", make_runtimes_document, Runtimes)
 
     @cached_property
     def variants(self) -> pd.DataFrame:
         """What the programs got, a row a language and variant with the columns VARIANT: the
         median share over the repeats, and the fastest and the slowest one's ns per read."""
-        runs: dict[tuple[str, str], list[runtimes.RuntimeReport]] = {}
+        runs: dict[tuple[str, str], list[RuntimeReport]] = {}
         for report in self.programs.reports:
             runs.setdefault((report.language, report.variant), []).append(report)
         rows = [
@@ -163,9 +218,9 @@ class Analysis(analysis.Analysis):
         return required(gains, "the advice changed no program's pages")
 
     @cached_property
-    def ways(self) -> ways.WaysToGetHugePages:
+    def ways(self) -> WaysToGetHugePages:
         """What each way of asking got. Raises Unavailable, as `document` does."""
-        return self.document("ways", ways.make, ways.WaysToGetHugePages)
+        return self.document("ways", make_ways_document, WaysToGetHugePages)
 
     @property
     def got_by_way(self) -> pd.DataFrame:

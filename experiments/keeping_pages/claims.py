@@ -4,7 +4,7 @@ Analysis."""
 from __future__ import annotations
 
 from experiments.keeping_pages.analysis import Analysis
-from experiments.keeping_pages.runtimes import RuntimeReport
+from experiments.keeping_pages.documents import RuntimeReport
 from tlb.measure.toolchains import TOOLCHAINS
 from tlb.report.claims import Answer, Band, Fact, claim, counted, rows_where
 from tlb.stats.curves import select_rows

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
+from math import ceil, floor
 from types import ModuleType
 from typing import Any
 
+import altair as alt
+import numpy as np
 import pandas as pd
 
 from experiments import hugepages, stlb_cliff
@@ -15,14 +19,17 @@ from experiments.overview.profile import (
     profile_of_analyses,
     write_profile_if_possible,
 )
-from tlb.report import analysis, quantities, setting
+from tlb.report import analysis, charts, quantities, setting
 from tlb.report.chapter import Chapter
 from tlb.report.quantities import QuantityDeclaration
+from tlb.report.render import MUTED_COLOUR, Figure
 from tlb.stats import curves
-from tlb.stats.curves import Curve
+from tlb.stats.curves import Curve, medians_at_largest_common_x
 from tlb.stats.intervals import Interval
+from tlb.stats.scatter import MODE_JUMP
 from tlb.system.prose import escape_markdown, list_in_words
 from tlb.system.reasons import Unavailable, if_available, required
+from tlb.system.units import format_ns, format_size
 
 # What a machine may lack without the first page failing; a bad parameter is an error there too.
 _LACKING = ("no-data", "not-linux", "arch-unsupported")
@@ -161,3 +168,174 @@ def _analysis(module: ModuleType, chapter: Chapter) -> analysis.Analysis | Unava
         if why.code not in _LACKING:
             raise
         return why
+
+
+_COLOURS = {
+    BASE_PAGES_LABEL: charts.PAGE_COLOURS["4k"],
+    HUGE_PAGES_LABEL: charts.PAGE_COLOURS["thp"],
+    PACKED_LABEL: charts.PART_COLOURS["data"],
+}
+_ASKED_LOG2 = 30.0  # the static figure answers for 1 GiB
+_STEP = 0.5  # of the slider, in octaves
+# Of the chosen size, where its time is written: above the dearest curve and below the cheapest.
+_LABELS: dict[str, dict[str, Any]] = {
+    BASE_PAGES_LABEL: {"align": "right", "dx": -8, "dy": -12},
+    PACKED_LABEL: {"align": "left", "dx": 8, "dy": 15},
+}
+
+
+def load_time_chart(a: Analysis) -> Figure:
+    """Draw ns per load by page size, with a working set to choose. Raises Unavailable where no
+    chase was measured."""
+    page_bytes, found = a.base_page_bytes, a.curves
+    data = charts.stacked(found, "no chase was measured", page_bytes=page_bytes)
+    colours = alt.Scale(domain=[*found], range=[_COLOURS[name] for name in found])
+    x, scale = charts.working_set(page_bytes), _scale(data)
+    y, solid = alt.Y("median:Q", scale=scale), [name for name in found if name != PACKED_LABEL]
+    chart = charts.series_chart(data, x, "ns per load", colours, scale=scale, joined=solid)
+    control = alt.Chart(data).transform_filter(f"datum.series === '{PACKED_LABEL}'")
+    control = control.mark_line(strokeDash=[6, 4], color=_COLOURS[PACKED_LABEL]).encode(x=x, y=y)
+    dots = pd.concat([each.processes.assign(series=name) for name, each in found.items()])
+    single = None
+    if len(dots):
+        single = alt.Chart(dots.assign(working_set_bytes=dots["lines"] * page_bytes))
+        single = single.mark_circle(size=14).encode(
+            x=x, y=y, color=charts.colour("series", colours)
+        )
+    ends = charts.capacities(a.cliff.entries, base_page_bytes=page_bytes)
+    sizes = _sizes(
+        required(found.get(BASE_PAGES_LABEL), "no chase was measured on base pages"), page_bytes
+    )
+    answers = {f"{size:g}": working_set_answer(a, slider_bytes(size)) for size in sizes}
+    default = min(sizes, key=lambda size: abs(size - _ASKED_LOG2))
+    chosen = _chosen(_times(found, sizes, page_bytes), colours, x, y)
+    drawn = charts.layered(chart, control, single, ends, *chosen)
+    lines, ns = medians_at_largest_common_x(found)
+    largest = ", ".join(f"{name} {format_ns(median)}" for name, median in ns.items())
+    columns = ["series", "lines", "working_set_bytes", "median", "low", "high", "coverage", "n"]
+    return Figure(
+        drawn.add_params(*_slider(sizes, default, answers)),
+        f"Time per load against the working set. In {format_size(int(lines) * page_bytes)}: {largest}. "
+        f"{answers[f'{default:g}']}",
+        data[columns],
+        "working_set",
+    )
+
+
+def slider_bytes(position: float) -> int:
+    """Return the size at a position of the slider: 28 is 256 MiB, 28.5 is 384 MiB, 29 is 512."""
+    whole = int(position)
+    return 2**whole if position == whole else 3 * 2 ** (whole - 1)
+
+
+def _scale(data: pd.DataFrame) -> alt.Scale:
+    """Return a scale with room above the curves for the labels of capacities."""
+    ends = [data["median"].min() * 0.8, data[["median", "high"]].max().max() * 3]
+    return alt.Scale(type="log", nice=False, domain=ends)
+
+
+def _sizes(curve: Curve, page_bytes: int) -> list[float]:
+    """Return the positions of the slider, as far as base pages were measured."""
+    low, high = (np.log2(lines * page_bytes) / _STEP for lines in (curve.xs[0], curve.xs[-1]))
+    sizes = [step * _STEP for step in range(ceil(low), floor(high) + 1)]
+    measured = [
+        size for size in sizes if median_at(curve, slider_bytes(size) / page_bytes) is not None
+    ]
+    return required(measured, "base pages were measured at one size")
+
+
+def _slider(sizes: list[float], default: float, answers: Mapping[str, str]) -> list[alt.Parameter]:
+    title = "Your program loads one line of each page in "
+    bind = alt.binding_range(min=sizes[0], max=sizes[-1], step=_STEP, name=title)
+    return [
+        alt.param("size", value=default, bind=bind),
+        alt.param("answers", value=dict(answers)),
+        alt.param("readout", expr="answers[size]"),
+    ]
+
+
+def _chosen(times: pd.DataFrame, colours: alt.Scale, x: alt.X, y: alt.Y) -> list[alt.Chart]:
+    """Return what marks the chosen size: a rule, a point on each curve, and two of their times."""
+    chosen = alt.Chart(times).transform_filter("datum.size == size").encode(x=x)
+    points = chosen.mark_point(size=130).encode(y=y, color=charts.colour("series", colours))
+    texts = [
+        chosen.transform_filter(f"datum.series === '{name}'")
+        .mark_text(fontWeight="bold", **place)
+        .encode(y=y, text="text:N")
+        for name, place in _LABELS.items()
+    ]
+    return [chosen.mark_rule(color=MUTED_COLOUR), points, *texts]
+
+
+def _times(found: Mapping[str, Curve], sizes: list[float], page_bytes: int) -> pd.DataFrame:
+    rows = [
+        (size, name, slider_bytes(size), ns, _range(curve, slider_bytes(size) / page_bytes))
+        for size in sizes
+        for name, curve in found.items()
+        if (ns := median_at(curve, slider_bytes(size) / page_bytes)) is not None
+    ]
+    return pd.DataFrame(rows, columns=["size", "series", "working_set_bytes", "median", "text"])
+
+
+def median_at(curve: Curve, lines: float) -> float | None:
+    """Return the median at a number of lines, interpolated in its logarithm; None outside of what
+    was measured."""
+    if not curve.xs[0] <= lines <= curve.xs[-1]:
+        return None
+    xs = np.log2(np.array(curve.xs, dtype=float))
+    return float(np.interp(np.log2(lines), xs, curve.medians))
+
+
+def _range(curve: Curve, lines: float) -> str:
+    """Return the time as a text, to two digits: from the smallest to the largest where the mappings
+    of the nearest points, or these points, differ much."""
+    below = max(x for x in curve.xs if x <= lines)
+    above = min(x for x in curve.xs if x >= lines)
+    values = [float(curve.medians[x]) for x in (below, above)]
+    if len(each := curve.processes):
+        values += each.loc[each["lines"].isin((below, above)), "median"].tolist()
+    if max(values) > MODE_JUMP * min(values):
+        return f"{_two_digits(min(values))} to {_two_digits(max(values))} ns"
+    return f"{_two_digits(median_at(curve, lines) or 0.0)} ns"
+
+
+def _two_digits(ns: float) -> str:
+    return f"{float(f'{ns:.2g}'):,g}"
+
+
+def working_set_answer(a: Analysis, working_set_bytes: int) -> str:
+    """Return what a working set costs on this machine, in two or three sentences."""
+    lines, found = working_set_bytes / a.base_page_bytes, a.curves
+    times = {
+        n: _range(each, lines) for n, each in found.items() if median_at(each, lines) is not None
+    }
+    size = format_size(working_set_bytes)
+    text = f"{size}, {lines:,.0f} pages of {format_size(a.base_page_bytes)}{_place(a, lines)}. "
+    text += f"A load takes {times[BASE_PAGES_LABEL]}"
+    text += (
+        f", and {times[PACKED_LABEL]} with the same number of lines packed"
+        if PACKED_LABEL in times
+        else ""
+    )
+    if (gaps := a.cliff.price.gaps) and gaps[0] <= lines <= gaps[-1]:
+        text += (
+            "; only the packed lines still fit the last cache, so not all of that is translation"
+        )
+    if HUGE_PAGES_LABEL not in times:
+        return f"{text}."
+    return f"{text}. On 2 MiB pages (THP) it takes {times[HUGE_PAGES_LABEL]}."
+
+
+def _place(a: Analysis, lines: float) -> str:
+    """Say which plateau a number of pages is on; "" where nothing states the entries."""
+    entries = a.cliff.entries
+    if len(entries) < 2:
+        return ""
+    if lines <= entries[0]:
+        return ": the L1 TLB holds them all"
+    times = lines / entries[-1]
+    if times < 0.75:
+        return ": the STLB holds them all"
+    if times < 1.5:
+        return ": about what the STLB holds"
+    return f": {times:,.{times < 10:d}f} times what the STLB holds"

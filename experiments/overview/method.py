@@ -5,27 +5,28 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
-from math import pi, sqrt
+from math import inf, pi, sqrt
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from experiments import stlb_cliff, your_program
 from experiments.overview import CHAPTERS, chapter_name
-from experiments.overview.error_rates import error_rates, lognormal_times, measured_ratio
-from experiments.overview.quantities import MethodPage
 from tlb.machine import host as hosts
 from tlb.measure import campaign, survey
-from tlb.report import analysis, discovery
+from tlb.report import analysis, discovery, quantities
 from tlb.report.card import processes_per_point
 from tlb.report.chapter import Chapter
+from tlb.report.claims import Band
 from tlb.report.comparison import CANNOT_TELL, DIFFERS, NO_DIFFERENCE
-from tlb.report.quantities import ValueOrFunction
+from tlb.report.quantities import QuantityDeclaration, ValueOrFunction
 from tlb.report.setting import hypervisor_name
 from tlb.report.verdicts import decided
 from tlb.stats.effects import inside
+from tlb.stats.intervals import Interval, median_interval
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable, if_available, required
 
@@ -43,6 +44,42 @@ LIBRARIES = (
 )
 # No two processes have all of these.
 _PROCESS = ["kernel", "engine", "repeat", "checksum", "started_at", "ns_per_access", "wall_ns"]
+
+
+class MethodPage(quantities.Quantities):
+    """Spreads are of the mappings of a point of the chase; the second run is of the same machine
+    type on another day."""
+
+    typical_spread = QuantityDeclaration("middle half of a point's mappings, typically", "share", 1)
+    wide_spread = QuantityDeclaration("the same at one point in twenty, at least", "share")
+    noise_spread = QuantityDeclaration("what noise within a mapping explains of it", "share")
+    far_bytes = QuantityDeclaration("largest working set with a price", "bytes")
+    far_ns = QuantityDeclaration("a spread load there", "ns")
+    far_packed_ns = QuantityDeclaration("a packed load there", "ns")
+    near_ns = QuantityDeclaration("a load in the smallest chase", "ns", 1)
+    decided_on_the_line = QuantityDeclaration(
+        "verdicts on a ratio at the edge of its band", "share", 1
+    )
+    decided_beyond = QuantityDeclaration("verdicts on a ratio a fifth beyond it", "share", 1)
+    measurements = QuantityDeclaration("measurements behind the chapters", "")
+    minutes = QuantityDeclaration("time that they took, in minutes", "")
+    second_times = QuantityDeclaration("times that were measured in a second run", "")
+    second_half = QuantityDeclaration(
+        "difference of a median between the runs, typically", "share", 1
+    )
+    second_wide = QuantityDeclaration("the same for one in twenty, at least", "share")
+    second_differ = QuantityDeclaration("times that differ by more than chance explains", "")
+    second_same = QuantityDeclaration("times that do not", "")
+    second_unclear = QuantityDeclaration("times whose intervals are too wide to tell", "")
+    cliff_differ = QuantityDeclaration("times of the TLB cliff that differ", "")
+    cliff_least_pages = QuantityDeclaration("their smallest working set", "pages")
+    cliff_most_pages = QuantityDeclaration("their largest working set", "pages")
+    cliff_least_ratio = QuantityDeclaration(
+        "their smallest ratio, second run over first", "times", 2
+    )
+    cliff_most_ratio = QuantityDeclaration("their largest ratio", "times", 2)
+    claims_again = QuantityDeclaration("claims that an interval decides in both runs", "")
+    claims_same = QuantityDeclaration("of these, with the same verdict", "")
 
 
 class Analysis(analysis.Analysis):
@@ -114,7 +151,7 @@ class Analysis(analysis.Analysis):
 
         def percent(n: int, noise: float, true: float) -> float:
             measure = measured_ratio(lognormal_times(noise), true)
-            found = error_rates(
+            found = simulate_verdict_errors(
                 measure, lambda one: decided(inside(one, line)), None, n, trials=1000
             )
             return 100 * found.decided
@@ -291,3 +328,70 @@ def locked() -> dict[str, str]:
 def apart(ratios: pd.Series) -> pd.Series:
     """Return by which part the larger of two medians exceeds the smaller."""
     return np.exp(np.log(ratios).abs()) - 1
+
+
+# times of a number of processes of a point whose median is 1
+Measured = TypeVar("Measured")
+Processes = Callable[[np.random.Generator, int], np.ndarray]
+
+
+class VerdictErrorRates(NamedTuple):
+    """Shares of all trials. wrong: decided against the truth; decided: either way."""
+
+    wrong: float
+    decided: float
+
+
+def lognormal_times(noise: float) -> Processes:
+    """Lognormal times with this relative spread: what slows a process down multiplies."""
+    return lambda random, n: np.exp(noise * random.standard_normal(n))
+
+
+def measured_ratio(
+    processes: Processes, true: float
+) -> Callable[[np.random.Generator, int], Interval]:
+    """Return a measurement of the ratio of two points, n processes each, which truly is `true`."""
+    return lambda random, n: (
+        median_interval(true * processes(random, n)) / median_interval(processes(random, n))
+    )
+
+
+def simulate_verdict_errors(
+    measure: Callable[[np.random.Generator, int], Measured],
+    decide: Callable[[Measured], bool | None],
+    truth: bool | None,
+    n: int,
+    trials: int = 2000,
+    seed: int = 1,
+) -> VerdictErrorRates:
+    """The rule's rates over so many trials. truth: what would be right; None where either would be
+    wrong, on the line itself."""
+    random = np.random.default_rng(seed)
+    answers = [decide(measure(random, n)) for _ in range(trials)]
+    decided = [answer for answer in answers if answer is not None]
+    return VerdictErrorRates(
+        sum(answer is not truth for answer in decided) / trials, len(decided) / trials
+    )
+
+
+VERDICT_ERRORS_TITLE = (
+    "The rule of verdicts on made-up ratios (to reach: wrong 5 %; a fifth beyond the band at 5 % "
+    "noise, five processes: decided 90 %)"
+)
+VERDICT_ERRORS_COLUMNS = ("processes", "noise", "true ratio", "band", "wrong", "decided")
+TESTED_BAND: Band = (1.05, inf)
+RATIO_AT_BAND_EDGE, RATIO_BEYOND_BAND = 1.05, 1.05 * 1.2
+
+
+def verdict_error_rows() -> Iterator[tuple[str, ...]]:
+    """A row for 3, 5 and 9 processes, 2 to 10 % noise, and a ratio on the line, where each decision
+    is wrong, or a fifth beyond it."""
+    for n in (3, 5, 9):
+        for noise in (0.02, 0.05, 0.10):
+            for true, truth in ((RATIO_AT_BAND_EDGE, None), (RATIO_BEYOND_BAND, True)):
+                measure = measured_ratio(lognormal_times(noise), true)
+                found = simulate_verdict_errors(
+                    measure, lambda one: decided(inside(one, *TESTED_BAND)), truth, n
+                )
+                asked = str(n), f"{noise:.0%}", f"{true:.2f}", f"from {TESTED_BAND[0]:.2f} on"
+                yield *asked, f"{found.wrong:.1%}", f"{found.decided:.1%}"

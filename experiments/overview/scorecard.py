@@ -6,17 +6,44 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import groupby
+
+from markupsafe import Markup
 
 from tlb.measure.store import Store
-from tlb.report import all_machines
+from tlb.report import all_machines, page, quantities
+from tlb.report.all_machines import NOT_MEASURED, prediction_in_words, verdict_cell
 from tlb.report.answers import Decision, KeptAnswer
-from tlb.report.claims import Statement, statements
+from tlb.report.claims import Statement, source_names, statements
 from tlb.report.discovery import table_of_contents
 from tlb.report.names import THIS_COMPUTER
-from tlb.report.verdicts import WRONG_BY_CHANCE
+from tlb.report.quantities import QuantityDeclaration
+from tlb.report.render import Html, inline, join_html
+from tlb.report.verdicts import CSS_CLASS_BY_VERDICT, WRONG_BY_CHANCE, claim_anchor
 from tlb.system.files import ROOT
+from tlb.system.prose import with_thousands
 
 NOT_TESTABLE = "not testable here"
+
+
+class ClaimsPage(quantities.Quantities):
+    """Numbers of published claims."""
+
+    claims = QuantityDeclaration("claims judged", "")
+    testable = QuantityDeclaration("claims that a published machine can test", "")
+    decided = QuantityDeclaration("claims that a published machine decides", "")
+    hold = QuantityDeclaration("claims that hold on this machine", "")
+    fail = QuantityDeclaration("claims that fail on it", "")
+    undecided = QuantityDeclaration("claims that are undecided on it", "")
+    untestable = QuantityDeclaration("claims that it cannot test", "")
+    several = QuantityDeclaration("claims that two machines or more decide", "")
+    disagree = QuantityDeclaration("claims that hold on one machine and fail on another", "")
+    by_interval = QuantityDeclaration("claims that this machine judges by an interval", "")
+    wrong_by_chance = QuantityDeclaration("wrong verdicts of these to expect, at most", "", 1)
+    statements = QuantityDeclaration("statements of the sources that could be checked", "")
+    beyond = QuantityDeclaration("statements that no measurement here can decide", "")
+    arithmetic = QuantityDeclaration("statements that are arithmetic", "")
+    repeated = QuantityDeclaration("statements that repeat another", "")
 
 
 @dataclass(frozen=True)
@@ -99,3 +126,226 @@ class Scorecard:
 
 def _decides(word: str) -> bool:
     return word in ("holds", "fails")
+
+
+# --- tables
+
+# The page that re-runs a source, by the source's key.
+RERUNS = {
+    "padho_tlb": "rerun_translation_costs",
+    "matthews_tlbperf": "rerun_graph_walk",
+    "shipilev_thp": "rerun_large_pages",
+    "dawson_5level": "rerun_five_levels",
+    "elimelt_tlb": "rerun_strides",
+}
+UNMEASURED = "unmeasured"
+DISAGREE = "apart"  # marks a claim that holds on one machine and fails on another
+_TABLE = (
+    '<div class="tlb-table tlb-by-machine"><table class="tlb-claims"><thead><tr>{}</tr></thead>{}'
+    "</table></div>"
+)
+_HEAD = '<th scope="col">{}</th>'
+_CELL = '<td title="{}">{}</td>'
+
+
+def verdict_counts(card: Scorecard) -> Html:
+    """Return the number of each verdict by machine. The page of machines links to these rows."""
+    words = [*CSS_CLASS_BY_VERDICT, NOT_MEASURED]
+    body, lines = Markup(""), ["\t".join(["machine", *words])]
+    for name in card.machines:
+        found = Counter(
+            claim.decisions[name].verdict if name in claim.answers else NOT_MEASURED
+            for claim in card.claims
+        )
+        numbers = [found[word] for word in words]
+        row = '<tr id="verdicts-{}"><th scope="row">{}</th>{}</tr>'
+        cells = join_html('<td class="tlb-number">{}</td>', [(number,) for number in numbers])
+        body += Markup(row).format(card.ids[name], name, cells)
+        lines.append("\t".join([name, *map(str, numbers)]))
+    head = join_html(_HEAD, [(word,) for word in ["machine", *words]])
+    table = (
+        '<div class="tlb-table"><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>'
+    )
+    return Html(str(Markup(table).format(head, body)), "\n".join(lines))
+
+
+# --- each claim
+
+
+def headline_claims(card: Scorecard, explained: Mapping[str, Mapping[str, str]]) -> Html:
+    """Return the claims that the page explains (by id, why, by verdict), a card each: the verdict of
+    the reference, which the explanation is about, and below it those of the others, each on its
+    line."""
+    items, lines = [], []
+    for claim in card.claims:
+        if claim.statement.id not in explained:
+            continue
+        reference, *others = card.machines
+        decision = claim.decisions.get(reference)
+        evidence, mark = _cell(claim, reference)
+        words = {name: _cell(claim, name)[1].striptags() for name in others}
+        own = words.pop(THIS_COMPUTER, "")
+        below = "; ".join(f"{name}: {each}" for name, each in words.items())
+        lasts = [below, f"This computer: {own}" if own else ""]
+        why = explained[claim.statement.id].get(decision.verdict, "") if decision else ""
+        quote = _link(claim.statement), _source(claim.statement)
+        last = join_html("<p><small>{}.</small></p>", filter(None, lasts))
+        items.append((_css(claim, reference), mark, *quote, inline(why), inline(evidence), last))
+        lines.append(f"{mark.striptags()}: {claim.statement.quote}")
+    each = '<li data-is="{}"><p>{}</p><p>{} {}</p><p>{}</p><p><small>{}</small></p>{}</li>'
+    markup = f'<ul class="tlb-cards tlb-scorecard">{join_html(each, items)}</ul>'
+    return Html(markup, "\n".join(lines))
+
+
+def claims_by_machine(card: Scorecard) -> Html:
+    """Return all claims, a row each with a column a machine, to be chosen from by chapter and by the
+    verdict of the machine that the page is about."""
+    groups, lines = Markup(""), ["\t".join(["Claim", *card.machines])]
+    for chapter, found in groupby(card.claims, key=lambda claim: claim.statement.where):
+        rows = [*found]
+        head = Markup(
+            '<tr><th scope="rowgroup" colspan="{}"><a href="{}.html">{}</a></th></tr>'
+        ).format(len(card.machines) + 1, chapter, _title(chapter))
+        body = Markup("").join(_row(claim, card) for claim in rows)
+        groups += Markup('<tbody data-chapter="{}">{}{}</tbody>').format(chapter, head, body)
+        lines += [_line(claim, card) for claim in rows]
+    heads = join_html(_HEAD, [(head,) for head in ["Claim", *card.machines]])
+    table = Markup('<div class="tlb-scorecard">{}{}</div>').format(
+        _filter(card), Markup(_TABLE).format(heads, groups)
+    )
+    return Html(str(table), "\n".join(lines))
+
+
+def _row(claim: JudgedClaim, card: Scorecard) -> Markup:
+    cells = join_html(_CELL, [_cell(claim, name) for name in card.machines])
+    band = prediction_in_words(claim.statement)
+    row = '<tr data-is="{}"><td>{} <small>{}{}</small></td>{}</tr>'
+    where = _source(claim.statement)
+    return Markup(row).format(
+        _css(claim, card.shown), _link(claim.statement), where, f"; {band}" if band else "", cells
+    )
+
+
+def _line(claim: JudgedClaim, card: Scorecard) -> str:
+    cells = [_cell(claim, name)[1].striptags() for name in card.machines]
+    return "\t".join([claim.statement.quote, *cells])
+
+
+def _cell(claim: JudgedClaim, machine: str) -> tuple[str, Markup]:
+    return verdict_cell(claim.statement, claim.answers.get(machine))
+
+
+def _css(claim: JudgedClaim, machine: str) -> str:
+    """Return the classes of a claim by a machine's verdict, by which it is coloured and chosen."""
+    decision = claim.decisions.get(machine)
+    css = CSS_CLASS_BY_VERDICT[decision.verdict] if decision else UNMEASURED
+    return f"{css} {DISAGREE}" if claim.machines_disagree else css
+
+
+def _source(statement: Statement) -> Markup:
+    return Markup('<a class="tlb-source" href="references.html">{}</a>, {}').format(
+        source_names().get(statement.source, statement.source), statement.place
+    )
+
+
+def _link(statement: Statement) -> Markup:
+    """Return the quotation as a link to where it is judged: into the page that re-runs its source if
+    that shows it, else into the chapter."""
+    anchor, where = claim_anchor(statement.id), statement.where
+    rerun = RERUNS.get(statement.source, "")
+    if rerun and f'id="{anchor}"' in _outputs(rerun):
+        where = rerun
+    fragment = "" if statement.status == "arithmetic" else f"#{anchor}"
+    return Markup('<a href="{}.html{}">“{}”</a>').format(where, fragment, inline(statement.quote))
+
+
+def _outputs(notebook: str) -> str:
+    """Return the HTML that a committed notebook shows."""
+    outputs = (output for cell in page.notebook_cells(notebook) for output in cell.outputs)
+    return "".join("".join(output.get("data", {}).get("text/html", "")) for output in outputs)
+
+
+def _title(chapter: str) -> str:
+    """The heading of a chapter's page."""
+    return page.notebook_cells(chapter)[0].source.splitlines()[0].removeprefix("# ")
+
+
+# --- the filter: two lists and rules of style, so that it works without a script, and without style
+# all rows show
+
+
+def _filter(card: Scorecard) -> Markup:
+    chapters = Counter(claim.statement.where for claim in card.claims)
+    marks = Counter(mark for claim in card.claims for mark in _css(claim, card.shown).split())
+    words = {css: word for word, css in CSS_CLASS_BY_VERDICT.items()}
+    words |= {UNMEASURED: NOT_MEASURED, DISAGREE: "machines disagree"}
+    by_chapter = {
+        name: f"{_title(name).partition(':')[0]} ({with_thousands(number)})"
+        for name, number in chapters.items()
+    }
+    by_verdict = {
+        css: f"{word} ({with_thousands(marks[css])})" for css, word in words.items() if marks[css]
+    }
+    rules = [
+        *_rules(by_chapter, "tbody:not([data-chapter='{0}'])"),
+        *_rules(
+            by_verdict, "tbody:not(:has([data-is~='{0}'])), {1} tr[data-is]:not([data-is~='{0}'])"
+        ),
+    ]
+    return Markup('<style>{}</style><p class="tlb-filter">{} {}</p>').format(
+        Markup("".join(rules)),
+        _choice("Chapter", by_chapter),
+        _choice(f"Verdict of {card.shown}", by_verdict),
+    )
+
+
+def _rules(values: Mapping[str, str], hidden: str) -> list[str]:
+    """Return a rule a value that hides what is not of it while it is chosen. The values are names
+    of this book, no two of which are the same."""
+    chosen = [f".tlb-scorecard:has(option[value='{value}']:checked)" for value in values]
+    return [
+        f"{where} {hidden.format(value, where)}{{display:none}}"
+        for where, value in zip(chosen, values, strict=True)
+    ]
+
+
+def _choice(label: str, values: Mapping[str, str]) -> Markup:
+    options = join_html('<option value="{}">{}</option>', values.items())
+    return Markup(
+        '<label>{} <select autocomplete="off"><option value="">all</option>{}</select></label>'
+    ).format(label, options)
+
+
+# --- what is not judged
+
+
+def unjudged_statements() -> Html:
+    """Return, to unfold, what no measurement decides, what is arithmetic, and what is said again."""
+    titles = {
+        "not testable": "No measurement in this book can decide",
+        "arithmetic": "Arithmetic",
+        "said again": "Repeats another statement",
+        "no claim": "Cannot fail: captions, definitions and truisms",
+    }
+    parts, lines = [], []
+    for status, title in titles.items():
+        rows = [row for row in statements().values() if row.status == status]
+        items = [(_sentence(row), _source(row), _note(row)) for row in rows]
+        parts.append((title, len(rows), join_html("<li>{} {}{}</li>", items)))
+        lines.append(f"{title}: {len(rows)}")
+    folds = join_html("<details><summary>{}: {}</summary><ul>{}</ul></details>", parts)
+    return Html(f'<div class="tlb-beyond">{folds}</div>', "\n".join(lines))
+
+
+def _sentence(row: Statement) -> Markup:
+    return (
+        Markup("“{}”").format(inline(row.quote))
+        if row.status in ("said again", "no claim")
+        else _link(row)
+    )
+
+
+def _note(row: Statement) -> Markup:
+    if row.status == "said again":
+        return Markup(": the same as {}").format(_link(statements()[row.where]))
+    return Markup(": {}").format(inline(row.note)) if row.note else Markup("")

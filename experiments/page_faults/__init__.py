@@ -2,9 +2,8 @@
 matters."""
 
 from experiments.page_faults import claims, grid
-from experiments.page_faults.analysis import TOUCHED_MEMORY_KINDS, Analysis, name_memory
+from experiments.page_faults.analysis import TOUCHED_MEMORY_KINDS, Analysis, Quantities, name_memory
 from experiments.page_faults.kernel_side import BALLOON_FEATURE_BITS, KernelFaultDocument
-from experiments.page_faults.quantities import Quantities
 
 DOCUMENTS = {"kernel_side": KernelFaultDocument}  # beside the rows: name -> model
 DOCUMENT_TEXTS = tuple(

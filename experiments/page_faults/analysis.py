@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
+from math import sqrt
 from typing import Any, NamedTuple
 
 import pandas as pd
+from scipy.special import stdtrit
 
 from experiments.page_faults import kernel_side
 from experiments.page_faults.grid import (
@@ -16,19 +19,55 @@ from experiments.page_faults.grid import (
     PAGES_WRITTEN_AT_ONCE,
 )
 from experiments.page_faults.kernel_side import KernelFaultDocument
-from experiments.page_faults.models import (
-    SampleMean,
-    StudentTest,
-    sample_from_interval,
-    student_test,
-)
-from tlb.report import analysis
+from tlb.report import analysis, quantities
 from tlb.report.chapter import literature
+from tlb.report.quantities import QuantityDeclaration
 from tlb.stats.curves import Curve, select_rows
 from tlb.stats.hops import with_median_clock_cost
 from tlb.stats.intervals import Interval, median_interval, summarise_with_other_medians
 from tlb.system.page_sizes import BASE
 from tlb.system.reasons import Unavailable, required
+
+
+class Quantities(quantities.Quantities):
+    """A page is a base page. A buffer is mapped, touched and unmapped; a heap is filled once."""
+
+    file_page_ns = QuantityDeclaration("a page of a cached file, touched and unmapped", "ns")
+    file_pages_per_fault = QuantityDeclaration("pages of a cached file that a fault maps", "pages")
+    file_fault_us = QuantityDeclaration("one fault on the cached file", "us", 1)
+    folio_page_ns = QuantityDeclaration(
+        "a page of a file in large folios, touched and unmapped", "ns"
+    )
+    folio_pages_per_fault = QuantityDeclaration("pages of it that a fault maps", "pages")
+    buffer_page_ns = QuantityDeclaration(
+        "a page of a buffer on base pages, touched and unmapped", "ns"
+    )
+    first_touch_ns = QuantityDeclaration("a first touch of a page of such a buffer", "ns")
+    populated_page_ns = QuantityDeclaration("a page of such a buffer, populated and unmapped", "ns")
+    buffer_huge_page_ns = QuantityDeclaration("a base page of a buffer on huge pages", "ns")
+    charge_share = QuantityDeclaration(
+        "what a memory cgroup's charge adds to a page of a buffer", "share", 1
+    )
+    heap_bytes = QuantityDeclaration("heap that is filled", "bytes")
+    heap_page_ns = QuantityDeclaration("a page of the heap, on base pages", "ns")
+    heap_huge_page_ns = QuantityDeclaration("a base page of the heap, on huge pages", "ns")
+    heap_huge_fault_us = QuantityDeclaration("a fault of the heap, on huge pages", "us")
+    heap_gain = QuantityDeclaration("how many times as fast 2 MiB pages fill it", "times", 1)
+    heap_two_threads_gain = QuantityDeclaration(
+        "how many times as fast two threads fill it", "times", 2
+    )
+    fill_20_gb_s = QuantityDeclaration("seconds to fill 20 GB at that rate, on base pages", "", 1)
+    fill_20_gb_huge_s = QuantityDeclaration(
+        "seconds to fill 20 GB at that rate, on huge pages", "", 1
+    )
+    zeroing_share = QuantityDeclaration("samples that zero pages, on base pages", "share")
+    zeroing_huge_share = QuantityDeclaration("samples that zero pages, on huge pages", "share")
+    record_kept_us = QuantityDeclaration("a record in a buffer that is kept", "us")
+    record_mapped_us = QuantityDeclaration("a record in a buffer mapped for it", "us")
+    kept_scaling = QuantityDeclaration("gain by a thread on each CPU, buffers kept", "times", 1)
+    mapped_scaling = QuantityDeclaration("gain by a thread on each CPU, buffers mapped", "times", 1)
+    idle_fault_ms = QuantityDeclaration("slowest fault on memory left alone, a 2 MiB page", "ms", 1)
+
 
 CHUNK_LINES = CHUNK_COUNT * CHUNK_BYTES // LINE_BYTES  # of the published chunks
 BESIDE = ["faults_per_access", "unmap_ns_per_access", "mean_ns", "p50_ns", "p95_ns"]
@@ -193,7 +232,9 @@ class Analysis(analysis.Analysis):
     @cached_property
     def side(self) -> KernelFaultDocument:
         """What Linux reports here."""
-        return self.document("kernel_side", kernel_side.make, KernelFaultDocument)
+        return self.document(
+            "kernel_side", kernel_side.make_kernel_fault_document, KernelFaultDocument
+        )
 
     def zeroing_share(self, pages: str) -> float:
         """Return the share of a profile's samples that zero pages. Raises Unavailable: no-data, and
@@ -217,3 +258,67 @@ def name_memory(rows: pd.DataFrame) -> pd.DataFrame:
         heap = select_rows(rows, kernel="prefault", mode="touch", pages=pages, threads=1)
         named.loc[heap.index, "memory"] = name
     return named[named["memory"] != ""]
+
+
+# --- whether two published means differ, by Student's test: the book itself compares medians with
+# exact intervals, which assume no shape
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class SampleMean:
+    """The mean of n values and its standard error."""
+
+    mean: float
+    error: float
+    n: int
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of one value."""
+        return self.error * sqrt(self.n)
+
+
+@dataclass(frozen=True)
+class StudentTest:
+    """Student's test of two means, b less a, with pooled variance.
+
+    p: two-sided. effect: Cohen's d, the difference in standard deviations of one value. relative:
+    the difference over the mean of a.
+    """
+
+    difference: Interval
+    t: float
+    freedom: int
+    p: float
+    effect: float
+    relative: float
+
+
+def _quantile(freedom: int) -> float:
+    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
+
+
+def sample_from_interval(mean: float, low: float, high: float, n: int) -> SampleMean:
+    """Return the sample behind a mean and its 95 % interval as an article prints them."""
+    if n < 2 or not low < high:
+        wrong = f"an interval from {low:g} to {high:g} of {n} values has no standard error"
+        raise Unavailable("too-few-points", wrong)
+    return SampleMean(mean, (high - low) / 2 / _quantile(n - 1), n)
+
+
+def student_test(a: SampleMean, b: SampleMean) -> StudentTest:
+    """Test whether the means differ. Raises Unavailable("unstable") if neither sample varies."""
+    from scipy.stats import ttest_ind_from_stats  # a second to import
+
+    if not max(a.error, b.error) > 0:
+        raise Unavailable("unstable", "values that do not vary at all are no sample")
+    found = ttest_ind_from_stats(b.mean, b.deviation, b.n, a.mean, a.deviation, a.n)
+    freedom, difference = a.n + b.n - 2, b.mean - a.mean
+    squares = (a.n - 1) * a.deviation**2 + (b.n - 1) * b.deviation**2
+    pooled = sqrt(squares / freedom)
+    half = pooled * sqrt(1 / a.n + 1 / b.n) * _quantile(freedom)
+    interval = Interval(difference, difference - half, difference + half, CONFIDENCE)
+    t, p = float(found.statistic), float(found.pvalue)
+    return StudentTest(interval, t, freedom, p, difference / pooled, difference / a.mean)

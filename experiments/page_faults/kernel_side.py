@@ -65,7 +65,7 @@ class KernelFaultDocument(BaseModel, extra="forbid", frozen=True):
     lacking: dict[Literal["profiles", "traced"], str]
 
 
-def make(profile: str) -> dict[str, Any]:
+def make_kernel_fault_document(profile: str) -> dict[str, Any]:
     """Return the document, the same for each profile. Raises Unavailable("not-linux")."""
     inspected = host.inspect()
     if inspected.os != "Linux":

@@ -1,5 +1,4 @@
 """What a page walk costs: a random walk through a graph, and a chase through more page tables."""
 
 from experiments.page_walks import claims, grid
-from experiments.page_walks.analysis import Analysis
-from experiments.page_walks.quantities import Quantities
+from experiments.page_walks.analysis import Analysis, Quantities

@@ -21,7 +21,7 @@ from experiments.page_walks.grid import (
     pages_beyond_tlb,
     table_sweep,
 )
-from experiments.page_walks.models import LEAST_STEP_RISE
+from experiments.page_walks.table_chases import LEAST_STEP_RISE
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
 from tlb.report.claims import Answer, Band, Compares, Fact, claim, rows_where

@@ -28,7 +28,7 @@ ENTRIES_PER_LINE = LINE_BYTES // ENTRY_BYTES  # entries
 TABLE_LEVELS = (1, 2, 3)  # whose tables are counted, the lowest first
 UNSTATED_ENTRIES = 4096  # where nothing states the last level's: as many as the largest x86-64 has
 TABLE_OPTION_NAMES = tuple(f"tables_{level}" for level in TABLE_LEVELS)
-LEAST_SWEPT = 5  # numbers of tables that a cache is found from, models.py
+LEAST_SWEPT = 5  # numbers of tables that a cache is found from, table_chases.py
 MOST_UPPER = 32  # tables of the third level: 32 TiB of addresses, half of which are drawn
 TablesPerLevel = tuple[int, int, int]  # of each level
 

@@ -15,13 +15,40 @@ from experiments.page_walks.grid import (
     fewest_tables,
     table_sweep,
 )
-from experiments.page_walks.models import cached_entries
 from tlb.report import analysis
 from tlb.report.charts import INTERVAL_COLUMNS
 from tlb.stats.curves import Curve, select_rows
+from tlb.stats.fits import fit_random_curve
 from tlb.stats.geometry_curves import WalkPrice
 from tlb.stats.intervals import BY_REPEAT_COLUMN, Interval, interval_of_rows
 from tlb.system.reasons import Unavailable, if_available, required
+
+# The caches of upper entries follow from the cost of a TLB miss as walks use more tables. Pages are
+# drawn at random from T tables of a level. A cache of C of the entries that lead to those tables
+# holds any of them with probability C/T, and each walk that misses it reads an entry more. So along
+# T the cost of a miss is flat, and from C on rises as 1 - C/T: the fit of random draws.
+
+# Of the price before it: what a level adds at the end of a sweep, at the least, to be more than a
+# slope. Reading a line of the first cache, the least that a walk can do more, is four cycles on the
+# thirty of a walk that reads one.
+LEAST_STEP_RISE = 1.08
+# entries of a level that no sweep begins below: its price is what all of the sweep pays
+_ALWAYS_MISSED = 1e-9
+
+
+def rises(sweep: Curve) -> bool:
+    """Return whether the end of the sweep lies above the beginning by more than LEAST_STEP_RISE."""
+    return len(sweep) > 1 and (sweep.intervals[-1] / sweep.intervals[0]).low > LEAST_STEP_RISE
+
+
+def cached_entries(sweep: Curve) -> Interval:
+    """Return how many of the entries that lead to the tables of a level are cached, by a sweep of
+    the cost of a miss over these tables. Raises Unavailable: no-step if it does not rise,
+    too-few-points below five numbers of tables."""
+    if not rises(sweep):
+        raise Unavailable("no-step", f"up to {max(sweep.xs, default=0):,.0f} tables")
+    fit = fit_random_curve(sweep.xs, sweep.table["median"], l1_entries=_ALWAYS_MISSED)
+    return fit.l2_entries
 
 
 class TableAnalysis(analysis.Analysis):

@@ -1,5 +1,4 @@
 """The TLB cliff: how many pages a core's TLB holds, and what a load pays past them."""
 
 from experiments.stlb_cliff import analysis, claims, grid
-from experiments.stlb_cliff.analysis import Analysis
-from experiments.stlb_cliff.quantities import Quantities
+from experiments.stlb_cliff.analysis import Analysis, Quantities

@@ -1,5 +1,4 @@
 """Layout: what a program can do by itself where it cannot choose the page size."""
 
 from experiments.tlb_blocking import analysis, claims, grid
-from experiments.tlb_blocking.analysis import Analysis
-from experiments.tlb_blocking.quantities import Quantities
+from experiments.tlb_blocking.analysis import Analysis, Quantities

@@ -1,5 +1,4 @@
 """Virtual machines: what a guest pays to have its addresses translated twice."""
 
 from experiments.virtualization import claims, grid
-from experiments.virtualization.analysis import Analysis
-from experiments.virtualization.quantities import Quantities
+from experiments.virtualization.analysis import Analysis, Quantities

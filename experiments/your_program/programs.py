@@ -32,7 +32,6 @@ from tlb.programs.runs import RunConditions, ServerDriver
 from tlb.programs.trial import Trial, TrialAim, Verdict, run_trial
 from tlb.programs.trial_report import runs_summary
 from tlb.stats.intervals import Interval
-from tlb.stats.pairs import LEAST_PAIRS
 from tlb.system import procfs
 from tlb.system.files import measuring_lock
 from tlb.system.reasons import Unavailable
@@ -165,7 +164,7 @@ def measure(name: str, case: ProgramCase, minutes: float) -> ProgramResult:
 def summary(name: str, version: str, trial: Trial) -> ProgramResult:
     """Return a trial as a row. Raises Unavailable: no-time if there are too few pairs for a
     verdict, program-missing if a run failed, program-short if its memory was never seen."""
-    if len(trial.pairs) < LEAST_PAIRS:
+    if not trial.has_verdict:
         raise Unavailable("no-time", trial.ended)
     if trial.statuses != ({0}, {0}):
         codes = sorted(trial.statuses[0] | trial.statuses[1])

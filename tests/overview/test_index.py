@@ -12,7 +12,7 @@ from support.surveys import ARM, host
 from support.synthetic import GIB, Stated, Truth, frame, grid, scope
 
 from experiments import hugepages, stlb_cliff
-from experiments.overview import CHAPTERS, chapter_name, index, working_set
+from experiments.overview import CHAPTERS, chapter_name, index
 from tlb.machine.host import Host
 from tlb.measure.record import Point
 from tlb.report.discovery import table_of_contents
@@ -72,7 +72,7 @@ def test_a_machine_without_rows_has_a_first_page_all_the_same(why):
     numbers.record(a.rows_of(stlb_cliff), near_ns=lambda: a.measured("load_first_level"))
     assert numbers.near_ns.cell == "–" and a.setup
     with pytest.raises(Unavailable):
-        working_set.working_set(a)
+        index.load_time_chart(a)
 
 
 def test_what_there_was_no_time_for_is_counted_once():
@@ -97,7 +97,7 @@ def test_the_table_has_the_numbers_of_the_profile():
 
 def test_the_slider_answers_for_each_half_octave_that_was_measured():
     a = page({"stlb_cliff": CLIFF})
-    figure = working_set.working_set(a)
+    figure = index.load_time_chart(a)
     params = {param["name"]: param for param in figure.spec()["params"]}
     answers, slider, asked = (
         params["answers"]["value"],
@@ -117,12 +117,12 @@ def test_the_slider_answers_for_each_half_octave_that_was_measured():
 )
 def test_an_answer_names_the_plateau(lines, place):
     a = page({"stlb_cliff": CLIFF}, Stated().host())
-    assert place in working_set.answer(a, lines * a.base_page_bytes)
+    assert place in index.working_set_answer(a, lines * a.base_page_bytes)
 
 
 def test_nothing_is_answered_outside_of_what_was_measured():
     curve = page({"stlb_cliff": CLIFF}).cliff.spread
-    assert working_set.at(curve, curve.xs[-1] * 2) is None
+    assert index.median_at(curve, curve.xs[-1] * 2) is None
     low, high = curve.medians.iloc[[-2, -1]]
-    between = working_set.at(curve, (curve.xs[-2] * curve.xs[-1]) ** 0.5)
+    between = index.median_at(curve, (curve.xs[-2] * curve.xs[-1]) ** 0.5)
     assert between is not None and low <= between <= high

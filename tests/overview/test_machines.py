@@ -11,7 +11,7 @@ from support.campaigns import put
 from support.common import make_record
 from support.synthetic import HOLE, Stated
 
-from experiments.overview import machines, machines_figure, machines_tables, profile
+from experiments.overview import machines, machines_tables, profile
 from experiments.overview.machines import Analysis
 from experiments.overview.profile import Quantity, TranslationProfile
 from tlb.measure import build
@@ -21,7 +21,7 @@ from tlb.report.chapter import Chapter
 DEFAULTS = chapter.DEFAULTS | {"minutes": 0.0}
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202e'.\"|{{#if}}"
 A, B = "zen-3-aaaaaaaa", "zen-5-bbbbbbbb"
-NAMES = [*machines_figure._SHOWN, "gain_thp", "gain_2m", "gain_1g", "gain_64k"]
+NAMES = [*machines._SHOWN, "gain_thp", "gain_2m", "gain_1g", "gain_64k"]
 PARTS = {"load": "levels", "hit": "levels", "walk": "levels", "gain": "pages", "fault": "faults"}
 
 
@@ -92,9 +92,9 @@ def test_each_machine_has_a_row_its_marks_and_its_words(store, number):
     a = page(many(store, number))
     table, _ = shown(a)
     assert len(table.select("tbody tr")) == len(a.machines) == number
-    figure = machines_figure.machines_times(a)
+    figure = machines.times_by_machine(a)
     assert figure.data["machine"].nunique() == number and len(figure.data) == number * len(
-        machines_figure._SHOWN
+        machines._SHOWN
     )
     assert len(figure.html()) + len(str(table)) < 300_000  # of a page of 400,000
     assert bool(table.select("select")) == (number > 1)
@@ -149,7 +149,7 @@ def test_what_cannot_be_read_of_a_machine_is_said_and_the_others_are_shown(store
     a = page(store)
     table, told = shown(a)
     assert len(table.select("tbody tr")) == 2 and lacks.replace(".", r"\.") in told
-    assert "zen-3-aaaaaaaa" in {*machines_figure.machines_times(a).data["machine"]}
+    assert "zen-3-aaaaaaaa" in {*machines.times_by_machine(a).data["machine"]}
 
 
 def test_a_machine_s_words_are_text_wherever_they_stand(store):
@@ -158,7 +158,7 @@ def test_a_machine_s_words_are_text_wherever_they_stand(store):
     add(store, "zen-5-bbbbbbbb")
     a = page(store)
     table, told = shown(a)
-    figure = machines_figure.machines_times(a)
+    figure = machines.times_by_machine(a)
     assert not table.select("img, script") and "\u202e" not in str(table) + told + figure.html()
     drawn, read = (
         BeautifulSoup(markup, "html.parser")

@@ -3,7 +3,7 @@
 import pytest
 from bs4 import BeautifulSoup
 
-from experiments.overview import scorecard_tables
+from experiments.overview import scorecard
 from experiments.overview.scorecard import Scorecard
 from tlb.report import all_machines, page
 from tlb.report.answers import KeptAnswer, KeptEffect
@@ -41,7 +41,7 @@ def test_what_a_machine_did_not_measure_is_no_verdict_and_two_machines_can_disag
 
 
 def test_each_claim_is_a_row_with_the_verdict_and_the_number_of_every_machine(card):
-    read = BeautifulSoup(scorecard_tables.claims(card).markup, "html.parser")
+    read = BeautifulSoup(scorecard.claims_by_machine(card).markup, "html.parser")
     found = {row.a["href"].partition("#claim-")[2]: row for row in read.select("tr[data-is]")}
     assert found.keys() == {*IDS} and not read.select("b")
     cells = [cell.text for cell in found[IDS[0]].select("td")[1:]]
@@ -58,12 +58,12 @@ def test_each_claim_is_a_row_with_the_verdict_and_the_number_of_every_machine(ca
 
 
 def test_the_counts_are_those_of_the_rows(card):
-    rows = BeautifulSoup(scorecard_tables.counts(card).markup, "html.parser").select("tbody tr")
+    rows = BeautifulSoup(scorecard.verdict_counts(card).markup, "html.parser").select("tbody tr")
     numbers = {row["id"]: [int(cell.text) for cell in row.select("td")] for row in rows}
     assert numbers["verdicts-zen-3-aaaaaaaa"] == [2, 1, 1, 2, len(IDS) - 6]
     assert all(sum(row) == len(IDS) for row in numbers.values())
 
 
 def test_a_card_says_why_and_what_other_machines_show(card):
-    made = scorecard_tables.cards(card, {IDS[0]: {"holds": "So it is."}}).markup
+    made = scorecard.headline_claims(card, {IDS[0]: {"holds": "So it is."}}).markup
     assert "So it is." in made and "Zen 5: fails" in made

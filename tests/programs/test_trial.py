@@ -22,8 +22,8 @@ from tlb.programs.trial import (
     verdict,
 )
 from tlb.programs.trial_report import document, trial_remarks, verdict_sentences
+from tlb.stats.effects import paired_ratio
 from tlb.stats.intervals import Interval
-from tlb.stats.pairs import paired_ratio
 from tlb.system.reasons import Unavailable
 
 WITHIN, RUNS = 0.02, 400

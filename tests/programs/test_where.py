@@ -2,10 +2,13 @@
 
 import json
 import math
+import os
 import random
 import re
+import subprocess
 import sys
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -335,6 +338,68 @@ def test_a_sample_after_a_load_that_walked_is_of_the_load():
     simulation.add_tool_counts(made, ["R\t1\t0\t8\t1\t0\t0", f"P\t{where}\t1\t1\t0\t1\t0"])
     times = made.milliseconds(found)
     assert times[load] == 2 * times[OTHER_CODE] == sampling.SAMPLING_PERIOD_NS * 2e-6
+
+
+@pytest.fixture
+def perf_map():
+    """The file in which this process would name Python functions, as CPython writes it."""
+    names = Path(f"/tmp/perf-{os.getpid()}.map")
+    names.write_text("7f00 b py::look_up:/tmp/a b.py\n7f0b b py::<module>:<string>\n7f16 b other\n")
+    yield names
+    names.unlink(missing_ok=True)
+
+
+def test_walks_of_a_trampoline_are_of_its_python_function(perf_map):
+    made = Simulation()
+    counts = "\t\t0\t1\t1\t0\t1\t0"
+    records = [f"P\t1\t0\t0\t\t0x{address}{counts}" for address in ("7f00", "7f16")]
+    simulation.add_tool_counts(made, [f"N\t{os.getpid()}", "R\t1\t0\t8\t1\t0\t0", *records])
+    assert {(line.function, line.place) for line in made.lines} == {
+        ("look_up", "a b.py"),
+        ("0x7f16", "?"),
+    }
+    assert [line.function for line in made.python] == ["look_up"]
+    assert not perf_map.exists()
+
+
+def _python_with_trampolines():
+    """Return a CPython from 3.12, "" if there is none."""
+    for name in (sys.executable, "python3.14", "python3.13", "python3.12"):
+        asked = [
+            name,
+            "-c",
+            "import sys; print(sys.executable if sys.version_info >= (3, 12) else '')",
+        ]
+        with suppress(OSError):
+            if found := subprocess.run(asked, capture_output=True, text=True).stdout.strip():
+                return found
+    return ""
+
+
+LOOK_UP = """
+def fill(n):
+    return {i * 7919 % n: i for i in range(n)}
+
+
+def look_up(table, n):
+    return sum([table[i * 104729 % n] for i in range(n)])
+
+
+look_up(fill(1 << 17), 1 << 17)
+"""
+
+
+@pytest.mark.needs("valgrind")
+@pytest.mark.endurance
+def test_the_function_of_python_that_walks_is_named(tmp_path):
+    if not (python := _python_with_trampolines()):
+        pytest.skip("CPython names its functions from 3.12 on")
+    script = tmp_path / "look_up.py"
+    script.write_text(LOOK_UP)
+    made = simulation.simulate([python, "-S", str(script)], GEOMETRY.option, 300.0)
+    most = max(made.lines, key=lambda line: made.lines[line].exposed)
+    assert (most.function, most.place) == ("look_up", "look_up.py")
+    assert made.lines[most].exposed > made.total.exposed / 2
 
 
 def test_a_flame_graph_is_as_wide_as_its_walks_and_escapes_names():

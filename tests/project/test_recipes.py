@@ -167,7 +167,7 @@ import pandas as pd
 
 from experiments.example import claims, grid
 from experiments.example.analysis import Analysis
-from experiments.example.quantities import Quantities
+from experiments.example.analysis import Quantities
 from tlb.report import begin, judge, on_this_computer, quantities_of, say, show_chart"""
     ],
     [
@@ -213,7 +213,12 @@ from functools import cached_property
 
 from tlb.stats import curves
 from tlb.stats.curves import Curve
-from tlb.report import analysis
+from tlb.report import analysis, quantities
+from tlb.report.quantities import QuantityDeclaration
+
+
+class Quantities(quantities.Quantities):
+    load_ns = QuantityDeclaration("a load", "ns", 1)
 
 
 class Analysis(analysis.Analysis):
@@ -228,15 +233,6 @@ class Analysis(analysis.Analysis):
     @property
     def price(self) -> Curve:
         return self.spread - self.packed
-''',
-    "quantities": '''"""One number."""
-
-from tlb.report import quantities
-from tlb.report.quantities import QuantityDeclaration
-
-
-class Quantities(quantities.Quantities):
-    load_ns = QuantityDeclaration("a load", "ns", 1)
 ''',
     "claims": '''"""One claim."""
 

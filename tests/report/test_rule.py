@@ -9,15 +9,15 @@ from scipy.special import ndtri
 from support.common import ROOT
 from support.resampled import drawn_again
 
-from experiments.overview import error_rates as rule_errors
-from experiments.overview.error_rates import Processes, lognormal_times, measured_ratio
+from experiments.overview import method
+from experiments.overview.method import Processes, lognormal_times, measured_ratio
 from tlb.measure.last_campaign import last_campaign
 from tlb.measure.store import Store
 from tlb.report.verdicts import WRONG_BY_CHANCE, decided
 from tlb.stats.effects import inside
 from tlb.stats.intervals import LEAST_COVERAGE, Interval
 
-rates = partial(rule_errors.error_rates, trials=250)  # `make bench` takes two thousand
+rates = partial(method.simulate_verdict_errors, trials=250)  # `make bench` takes two thousand
 NOISE = (0.02, 0.10)
 PROCESSES = (5, 9)
 

@@ -13,7 +13,7 @@ from support.site import soup
 from support.verdict_rows import Row, rows
 
 from experiments.overview import CHAPTERS, chapter_name
-from experiments.overview.scorecard_tables import RERUNS
+from experiments.overview.scorecard import RERUNS
 
 PAGES = [*map(chapter_name, CHAPTERS), "scorecard"]
 # A claim, the verdicts, or reasons of an undecided one, that cannot be, and the sentence of the site

@@ -22,7 +22,7 @@ from tlb.report.verdicts import (
     verdict_table,
     verdicts,
 )
-from tlb.stats.effects import inside, why_undecided
+from tlb.stats.effects import inside, why_effects_are_undecided
 from tlb.stats.intervals import Interval, median_interval
 from tlb.system.reasons import REASON_TEXTS, UNDECIDED, Unavailable, Undecided
 
@@ -182,8 +182,8 @@ def test_of_several_reasons_too_few_processes_come_first_then_what_seems_refuted
     few = inside(median_interval([9.0, 9.1, 9.2]), 1.0, 2.0)
     widened = inside(Interval(2.2, 2.05, 2.4), 1.0, 2.0, among=10)
     assert [one.why_undecided().code for one in (few, widened)] == ["few", "widened"]
-    assert why_undecided([widened, few]).code == "few"
-    assert why_undecided([bistable, widened]).code == "widened"
+    assert why_effects_are_undecided([widened, few]).code == "few"
+    assert why_effects_are_undecided([bistable, widened]).code == "widened"
 
 
 def test_a_predicate_gives_effects_or_a_fact_and_no_bool(a):

@@ -8,8 +8,8 @@ from support.geometry import CACHES, SHARP, Made, at_random, inferred, lru, rows
 
 from tlb.measure import survey
 from tlb.stats import geometry, geometry_curves
+from tlb.stats.fits import Knee
 from tlb.stats.geometry_curves import base_stride, base_stride_of
-from tlb.stats.steps import Knee
 
 
 def test_sharp_steps_are_found_to_the_page_or_within_a_percent():
@@ -263,7 +263,7 @@ def test_the_costs_of_a_hit_and_of_a_walk_are_held_as_often_as_stated(mappings, 
         near = frame[frame["lines"] < FAR]
         curve = geometry_curves.survey_curve(near, "alias")
         by_mapping = geometry_curves.costs_by_mapping(near, "alias")
-        hit = geometry.hit_cost(curve, by_mapping, FIRST, LAST)
+        hit = geometry.level_hit_cost(curve, by_mapping, FIRST, LAST)
         plateau = curve.loc[curve["lines"].isin(MISSES), "cost"]
         (walk,) = geometry_curves.walk_prices(frame, plateau, 1536, 1, {1: FAR * 32})
         hits += hit.low <= 7.0 <= hit.high
@@ -276,7 +276,9 @@ def test_the_costs_of_a_hit_and_of_a_walk_are_held_as_often_as_stated(mappings, 
 def test_processes_of_one_point_each_are_independent_points_of_a_plateau():
     frame = surveyed(np.random.default_rng(7), 3, 0.0).assign(measures=1)
     by_mapping = geometry_curves.costs_by_mapping(frame, "alias")
-    hit = geometry.hit_cost(geometry_curves.survey_curve(frame, "alias"), by_mapping, FIRST, LAST)
+    hit = geometry.level_hit_cost(
+        geometry_curves.survey_curve(frame, "alias"), by_mapping, FIRST, LAST
+    )
     assert by_mapping.empty and hit.coverage > 0.9 and hit.low <= 7.0 <= hit.high
 
 

@@ -41,7 +41,7 @@ def test_every_reading_lies_in_the_distribution_once_and_shares_add_up():
     assert (
         spread["share"].sum() == pytest.approx(1) and (spread["high_ns"] > spread["low_ns"]).all()
     )
-    at, heights = hops.cumulative(spread)
+    at, heights = hops.cumulative_shares(spread)
     assert (np.diff(heights) >= 0).all() and heights[0] == 0 and heights[-1] == pytest.approx(1)
     middle = float(((spread["low_ns"] + spread["high_ns"]) / 2 * spread["share"]).sum())
     assert middle == pytest.approx(1502.5, rel=0.005)

@@ -15,8 +15,8 @@ import pytest
 from scipy import stats
 from scipy.signal import lfilter
 
+from tlb.stats.effects import paired_ratio
 from tlb.stats.intervals import Interval, Repeats, interval_of_ratio, median_interval
-from tlb.stats.pairs import paired_ratio
 
 pytestmark = pytest.mark.endurance
 

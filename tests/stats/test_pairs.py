@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tlb.stats.pairs import LEAST_PAIRS, paired_ratio
+from tlb.stats.effects import FEWEST_RATIO_PAIRS, paired_ratio
 
 
 @pytest.mark.parametrize("n", [2, 5, 9])
@@ -48,5 +48,5 @@ def test_no_pair_has_no_ratio_and_what_is_no_ratio_is_an_error():
 
 
 def test_six_pairs_are_the_fewest_that_go_one_way_by_chance_in_under_a_twentieth_of_cases():
-    ones = np.ones(LEAST_PAIRS)
+    ones = np.ones(FEWEST_RATIO_PAIRS)
     assert paired_ratio(ones, ones).coverage > 0.95 > paired_ratio(ones[1:], ones[1:]).coverage

@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 from support.page_sizes import Paged
 
+from tlb.cli import computer
 from tlb.measure import survey
 from tlb.measure.grid import octaves
 from tlb.measure.record import Point
-from tlb.stats import geometry_tables as wording
 from tlb.stats import splinter
 from tlb.system.reasons import REASON_TEXTS, Unavailable
 
@@ -47,7 +47,7 @@ def share_right(
     for seed in SEEDS:
         factor = np.exp(guest.noise * np.random.default_rng(seed).standard_normal(len(quiet)))
         right += (
-            splinter.backing(
+            splinter.judge_page_backing(
                 quiet.assign(ns_per_access=quiet["ns_per_access"] * factor), hypervisor
             ).verdict
             == verdict
@@ -80,7 +80,7 @@ def test_transparent_pages_serve_where_the_pool_has_none(splintered):
         share_right(Paged(splintered=splintered), HOST if splintered else WHOLE, large="thp")
         >= 0.95
     )
-    found = splinter.judge(rows(Paged(splintered=splintered), "thp"), "kvm")
+    found = splinter.judge_splintering(rows(Paged(splintered=splintered), "thp"), "kvm")
     assert (
         found.pages == "thp"
         and "transparent 2 MiB pages" in found.evidence
@@ -100,8 +100,8 @@ def test_transparent_pages_serve_where_the_pool_has_none(splintered):
 )
 def test_what_cannot_be_judged_is_a_reason_and_not_a_verdict(frame, code):
     with pytest.raises(Unavailable) as why:
-        splinter.judge(frame, "kvm")
+        splinter.judge_splintering(frame, "kvm")
     assert why.value.code == code
-    backing = splinter.backing(frame, "kvm")
+    backing = splinter.judge_page_backing(frame, "kvm")
     assert (backing.verdict, backing.evidence) == (OPEN, str(why.value))
-    assert REASON_TEXTS[code].sentence.removesuffix(".") in wording.backing_sentence(backing)
+    assert REASON_TEXTS[code].sentence.removesuffix(".") in computer.backing_sentence(backing)

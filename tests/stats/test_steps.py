@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tlb.stats.steps import change_points, knees
+from tlb.stats.fits import change_points, find_knees
 
 PAGES = np.unique(np.round(2 ** np.arange(4, 14.01, 1 / 16)))
 
@@ -36,7 +36,9 @@ def test_of_the_knees_of_200_synthetic_curves_95_in_100_are_found_within_5_perce
     within, beside = 0, 0
     for _ in range(200):
         truth, cost = stairs(rng)
-        found = [knee.pages for knee in knees(PAGES, disturbed(cost, rng.uniform(0.01, 0.05), rng))]
+        found = [
+            knee.pages for knee in find_knees(PAGES, disturbed(cost, rng.uniform(0.01, 0.05), rng))
+        ]
         within += sum(any(abs(one / true - 1) < 0.05 for one in found) for true in truth)
         beside += sum(all(abs(one / true - 1) > 0.25 for true in truth) for one in found)
     assert within >= 0.95 * 400
@@ -48,12 +50,12 @@ def test_on_200_curves_that_are_flat_or_merely_rise_there_is_no_knee():
     found = []
     for k in range(200):
         slope = rng.uniform(0, 0.8) if k % 2 else 0.0
-        found += knees(PAGES, disturbed((PAGES / 16) ** slope, rng.uniform(0.01, 0.05), rng))
+        found += find_knees(PAGES, disturbed((PAGES / 16) ** slope, rng.uniform(0.01, 0.05), rng))
     assert found == []
 
 
 def test_without_noise_a_step_lies_between_its_two_points_and_its_heights_are_exact():
-    (knee,) = knees(PAGES, np.where(PAGES <= 512, 4.0, 11.0))
+    (knee,) = find_knees(PAGES, np.where(PAGES <= 512, 4.0, 11.0))
     assert (knee.last_low, knee.first_high) == (512, PAGES[PAGES > 512][0])
     assert (knee.before, knee.after) == pytest.approx((4, 11))
     assert knee.is_sharp and knee.tenth <= knee.pages <= knee.nine_tenths
@@ -65,7 +67,7 @@ def test_a_rise_over_octaves_is_one_knee_and_not_sharp():
     missed = np.ones(PAGES.size)
     for _ in range(5000):
         missed = 1 - np.exp(-missed * PAGES / 1024)
-    (knee,) = knees(PAGES, 30 + 40 * missed)
+    (knee,) = find_knees(PAGES, 30 + 40 * missed)
     assert not knee.is_sharp
     assert knee.pages == pytest.approx(
         1024 * 2 * np.log(2), rel=0.05
@@ -77,7 +79,7 @@ def test_a_rise_over_octaves_is_one_knee_and_not_sharp():
 def test_a_straight_rise_begins_at_its_foot(ways):
     pages = np.unique(np.round(np.concatenate([PAGES, np.linspace(900, 1200, 61)])))
     done = np.clip((pages - 1024) * ways / 1024, 0, 1)
-    (knee,) = knees(pages, 10 + 30 * done)
+    (knee,) = find_knees(pages, 10 + 30 * done)
     assert knee.is_sharp and not knee.is_between_points
     assert knee.foot == pytest.approx(1024, abs=1)
 
@@ -90,7 +92,7 @@ def test_a_straight_rise_begins_at_its_foot(ways):
 def test_what_is_disturbed_for_a_while_is_no_knee(disturbed, cost):
     curve = np.full(PAGES.size, 10.0)
     curve[disturbed] = cost
-    assert knees(PAGES, curve) == []
+    assert find_knees(PAGES, curve) == []
 
 
 def cost_of_cuts(values: np.ndarray, cuts: tuple[int, ...], penalty: float) -> float:

@@ -11,7 +11,7 @@ from pathlib import Path
 MOST_FUNCTION_LINES, MOST_NOTEBOOK_BYTES = 40, 400_000
 # How often a file may contain 4096, and why. Elsewhere a base page is the machine's.
 OF_4096 = {
-    "experiments/hugepages/two_hosts.py": (1, "both machines are x86-64"),
+    "experiments/hugepages/figures.py": (1, "both machines are x86-64"),
     "tlb/system/page_sizes.py": (1, "what sentences about published machines mean, all of x86-64"),
     "tlb/measure/catalogue.py": (1, "a guest's page table, which is x86-64's alone"),
     "tlb/measure/kernels.py": (1, "a number of lines, and not of bytes"),
@@ -25,7 +25,7 @@ OF_4096 = {
         1,
         "the programs ask for 2 MiB, which goes with such base pages",
     ),
-    "experiments/keeping_pages/runtimes.py": (1, "as for those"),
+    "experiments/keeping_pages/documents.py": (1, "as for those"),
 }
 
 Check = Callable[[Path], Iterator[str]]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.keeping_pages import Analysis, runtimes, ways
+from experiments.keeping_pages import Analysis, documents
 from support.common import About
 from support.page_sizes import Paged, keeping_pages
 from support.synthetic import GIB, MIB, Stated, tlbs
@@ -36,7 +36,7 @@ def analysis(frame: pd.DataFrame | None = None, **documents: dict[str, Any]) -> 
 def programs() -> dict[str, Any]:
     """Three runs of a program in C, plain and by the recipe; and no toolchain for Go."""
     reports = [
-        runtimes.RuntimeReport(
+        documents.RuntimeReport(
             language="c",
             toolchain="gcc 12",
             variant=variant,
@@ -50,7 +50,7 @@ def programs() -> dict[str, Any]:
         for variant, ns in (("plain", 20.0), ("huge", 10.0))
         for k in range(3)
     ]
-    found = runtimes.Runtimes(
+    found = documents.Runtimes(
         **WHEN, thp="madvise", array_bytes=2**24, reports=reports, lacking={"go": "no-toolchain"}
     )
     return found.model_dump(mode="json")
@@ -77,7 +77,7 @@ def asked(setting: str = "madvise", **huge_bytes: int) -> dict[str, Any]:
     part = {"half": size // 2, "arena": 100 << 10, "dropped": size // 2}
     had = {"half": size // 2, "arena": page, "dropped": size - 4096}
     got = [
-        ways.Got(
+        documents.MappedWay(
             way=way,
             array_bytes=part.get(way, size),
             mapped_bytes=page if way == "arena" else size,
@@ -85,8 +85,8 @@ def asked(setting: str = "madvise", **huge_bytes: int) -> dict[str, Any]:
             huge_bytes=large.get(way, 0),
             rest_huge_bytes=0,
         )
-        for way in ways.WAYS_TO_MAP
+        for way in documents.WAYS_TO_MAP
     ]
-    return ways.WaysToGetHugePages(
+    return documents.WaysToGetHugePages(
         **WHEN, thp=setting, shmem="never", file_system="ext4", got=got, lacking={}
     ).model_dump(mode="json")

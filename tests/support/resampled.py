@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from experiments.overview.error_rates import Processes
+from experiments.overview.method import Processes
 
 LEAST = 4  # mappings of a point: the median of fewer has too large an error
 

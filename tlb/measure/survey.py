@@ -21,7 +21,7 @@ from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.prebuilt import compiler
 from tlb.measure.record import Layout, Order, Point
 from tlb.stats import geometry, geometry_curves
-from tlb.stats.steps import Knee
+from tlb.stats.fits import Knee
 from tlb.system.page_sizes import BASE, Pages
 from tlb.system.prose import list_in_words
 from tlb.system.reasons import Note, Unavailable

@@ -155,7 +155,7 @@ def read(host: Host, store: Store) -> TlbReach:
         frame = _rows(host, store, PRICES)
         from tlb.stats import splinter  # with pandas and scipy, for those who have rows
 
-        backing = if_available(splinter.judge, frame, host.hypervisor)
+        backing = if_available(splinter.judge_splintering, frame, host.hypervisor)
         is_splintered = bool(backing and backing.is_splintered)
         known = replace(_stated(host, TranslationPrices.of(frame)), is_splintered=is_splintered)
     except Unavailable as why:

@@ -21,7 +21,6 @@ from tlb.system.units import format_size
 
 if TYPE_CHECKING:
     from tlb.machine.doctor import Advice
-    from tlb.programs.watch_report import WatchReport
     from tlb.programs.where.report import WhereReport
 
 SCHEMA_VERSION = 1  # grows where a field goes, or means something else
@@ -234,21 +233,17 @@ def where_page(made: WhereReport) -> str:
 # --- tlb watch and tlb doctor
 
 
-def watch_page(report: WatchReport, windows_head: Sequence[str]) -> str:
-    """Return what `tlb watch` saw as HTML: its advice, what it rests on, and the tables."""
-    texts = report.sentences()
-    advice = next((n for n, text in enumerate(texts) if text.startswith("Advice: ")), len(texts))
-    body = _each("<h1>{}</h1>", [text.removeprefix("Advice: ") for text in texts[advice:][:1]])
-    body += _each("<pre>{}</pre>", texts[advice + 1 :])
-    body += _each("<p><code>{}</code></p>", [shlex.join(report.command)])
-    tables: dict[str, tuple[Sequence[str], Rows]] = {
-        "What it touches": (windows_head, report.window_rows()),
-        "Its memory": (("", ""), report.page_rows()),
-    }
-    body += _each("<p>{}</p>", texts[:advice]) + _sections(tables)
-    return _page(
-        f"tlb watch: {report.command[0] if report.command else report.watched.target.pid}", body
-    )
+def watch_page(
+    name: str, sentences: Sequence[str], tables: Mapping[str, tuple[Sequence[str], Rows]]
+) -> str:
+    """Return what `tlb watch` saw as HTML: its advice as the title, what it rests on, and the tables.
+    name: the program, or its PID."""
+    advice = [text for text in sentences if text.startswith("Advice: ")]
+    commands = [text for text in sentences if text.startswith("tlb ")]
+    others = [text for text in sentences if text not in (*advice, *commands)]
+    body = _each("<h1>{}</h1>", [text.removeprefix("Advice: ") for text in advice[:1]] or [name])
+    body += _each("<pre>{}</pre>", commands) + _each("<p>{}</p>", others) + _sections(tables)
+    return _page(f"tlb watch: {name}", body)
 
 
 def doctor_page(advice: Sequence[Advice], description: Rows) -> str:

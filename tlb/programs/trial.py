@@ -22,9 +22,8 @@ from tlb.programs.executable import why_no_preload
 from tlb.programs.guard import guard_running
 from tlb.programs.levers import LEVERS, Lever, pool_limits
 from tlb.programs.runs import ProgramRun, RunConditions, ServerDriver, run_program
-from tlb.stats.effects import Effect
+from tlb.stats.effects import Effect, is_interim_look, paired_ratio
 from tlb.stats.intervals import Interval
-from tlb.stats.pairs import is_interim_look, paired_ratio
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_ns
 

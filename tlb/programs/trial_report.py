@@ -23,8 +23,8 @@ from tlb.programs.trial import (
     orders,
     smallest_detectable_difference,
 )
+from tlb.stats.effects import paired_ratio
 from tlb.stats.intervals import Interval, median_interval
-from tlb.stats.pairs import paired_ratio
 from tlb.stats.scatter import group_effect
 from tlb.system import procfs
 from tlb.system.units import format_size

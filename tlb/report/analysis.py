@@ -161,7 +161,7 @@ class Analysis:
     @cached_property
     def _splintering(self) -> splinter.Splinter | None:
         return if_available(
-            lambda: splinter.judge(self.about.kept("hugepages"), self.host.hypervisor)
+            lambda: splinter.judge_splintering(self.about.kept("hugepages"), self.host.hypervisor)
         )
 
 

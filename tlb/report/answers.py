@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from tlb.stats.effects import Effect, why_undecided
+from tlb.stats.effects import Effect, why_effects_are_undecided
 from tlb.stats.intervals import Interval
 from tlb.system.reasons import REASON_TEXTS, UNDECIDED, explain
 from tlb.system.units import digits_apart, rounded_to_digits, significant_digits
@@ -158,7 +158,7 @@ class KeptAnswer(_Strict):
             return Decision("cannot tell", self.evidence, effects, self.reason, self.detail)
         holds = all_inside(effects)
         if holds is None:
-            why = why_undecided(effects)
+            why = why_effects_are_undecided(effects)
             return Decision("cannot tell", self.evidence, effects, why.code, why.text)
         return Decision("holds" if holds else "fails", self.evidence, effects)
 

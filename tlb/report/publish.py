@@ -232,8 +232,7 @@ def refresh_quantities(machine: str) -> None:
 def records_quantities(chapter: str) -> bool:
     """Return whether a page is executed about each machine, for the quantities that it records
     there: a chapter, or the first page."""
-    declares = (ROOT / "experiments" / chapter / "quantities.py").is_file()
-    return declares or chapter == table_of_contents()[0]
+    return chapter in (table_of_contents()[0], *discovery.measured_chapters())
 
 
 def keep_own_quantities(executed: Path) -> None:

@@ -1,7 +1,7 @@
 """A chapter's quantities: named numbers of one machine, each with its interval and the number of
 mappings behind it, or the reason why there is none.
 
-A chapter declares them in `experiments/<chapter>/quantities.py` and records them in its cells.
+A chapter declares them in `experiments/<chapter>/analysis.py` and records them in its cells.
 `tlb refresh` keeps them in `data/<machine>/quantities.json`; whatever else speaks of a machine
 (texts, claims, other pages) reads them there.
 """

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from tlb.stats.intervals import (
     BY_REPEAT_COLUMN,
-    MODE_JUMP,
     UNKNOWN_INTERVAL,
     Interval,
     Repeats,
@@ -17,7 +16,7 @@ from tlb.stats.intervals import (
     summarise,
     with_repeats,
 )
-from tlb.stats.scatter import UNSTABLE_SPREAD
+from tlb.stats.scatter import MODE_JUMP, UNSTABLE_SPREAD
 from tlb.system.optional import LazyModule
 from tlb.system.reasons import Unavailable, required
 from tlb.system.units import format_size

@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from tlb.stats import misses
+from tlb.stats.fits import MIN_STEP_DISTANCE, Knee, fit_random_curve
 from tlb.stats.geometry_curves import (
     TABLE_ENTRY_BYTES,
     Estimate,
@@ -32,27 +32,32 @@ from tlb.stats.geometry_curves import (
     walk_prices,
 )
 from tlb.stats.intervals import median_interval
-from tlb.stats.steps import MIN_STEP_DISTANCE, Knee
 from tlb.system.reasons import Unavailable, explain
 
 COLLIDING_STRIDE_PAGES = 64  # pages that collide; no published first level has more than 32 sets
 UNREACHABLE_ENTRIES = 1e9  # entries of a second level that is never missed
 # A knee above the second level whose page table fills a data cache within this share of its size
 # belongs to that cache, not to a TLB.
-NEAR = 0.2
+NEAR_OPINIONS = 0.2
 _ALONE = (
     "One level shows. A smaller one may lie before it or a larger one behind it, so what missing "
     "it costs is no walk's price until it is known that none does."
 )
 MATCH_OCTAVES = 0.75  # two knees further apart than this are of two levels
-STEP = 1.1  # a step between two points further apart than this places no number of entries
-OTHER_PAGES = 2  # entries that the program's other pages may take, which smears a step by as many
-SAME = 0.03  # two opinions nearer to each other than this agree: the grid around a knee is finer
-BOTH = 0.01  # a first level has a fortieth of a second's entries, so this tells their sum apart
+WIDEST_GRID_STEP = (
+    1.1  # a step between two points further apart than this places no number of entries
+)
+PROGRAM_PAGES = 2  # entries that the program's other pages may take, which smears a step by as many
+AGREEING_OPINIONS = (
+    0.03  # two opinions nearer to each other than this agree: the grid around a knee is finer
+)
+SUM_OF_LEVELS = (
+    0.01  # a first level has a fortieth of a second's entries, so this tells their sum apart
+)
 # Ratios of price to alias at which both are of one level whose entries hold several neighbours: Zen
 # joins four pages and more whose frames lie in a row, an arm64 core up to sixteen. The pages of the
 # alias layout share a few frames, so theirs are never joined.
-JOINED = (1.5, 20.0)
+JOINED_LEVELS = (1.5, 20.0)
 
 
 class TlbLevel(GeometryModel):
@@ -119,7 +124,7 @@ def infer_geometry(
     caches, stride = cache_bytes or {}, base_stride_of(frame)
     alias, price = aliased_curve(frame, stride), price_curve(frame, stride)
     alias_knees, price_knees = curve_knees(alias), curve_knees(price)
-    pairs = paired(price_knees[:2], alias_knees[:2])
+    pairs = pair_knees(price_knees[:2], alias_knees[:2])
     if not pairs:
         counted = f"{len(alias)} aliased and {len(price)} priced numbers of pages"
         raise Unavailable("no-step", counted)
@@ -178,10 +183,10 @@ def _levels(
         knee = by_alias or by_price
         assert knee is not None  # `paired` gives one of them at least
         named = {"price": by_price, "alias": by_alias}
-        opinions = {name: from_step(step, name) for name, step in named.items() if step}
+        opinions = {name: estimate_of_step(step, name) for name, step in named.items() if step}
         if drawn := _from_draws(frame, stride, levels, knee):
             opinions["draws"] = drawn
-        entries, states = believed(opinions), _stated(stated, place, len(pairs), knee)
+        entries, states = most_trusted_estimate(opinions), _stated(stated, place, len(pairs), knee)
         ways, ways_reason = (None, None) if levels else _ways(frame, entries, knee, stride)
         smaller = round(levels[-1].entries.value) if levels else 0
         levels.append(
@@ -190,11 +195,11 @@ def _levels(
                 entries=entries,
                 opinions=opinions,
                 stated=states,
-                hit_cost=hit_cost(main, mappings, before, knee) if before else None,
+                hit_cost=level_hit_cost(main, mappings, before, knee) if before else None,
                 ways=ways,
                 ways_reason=ways_reason,
                 rise=(knee.tenth, knee.nine_tenths),
-                verdict=verdict(opinions, entries, knee, states, smaller),
+                verdict=level_verdict(opinions, entries, knee, states, smaller),
             )
         )
         before = knee
@@ -208,7 +213,7 @@ def _later_rises(knees: list[Knee], cache_bytes: Mapping[int, int]) -> list[str]
     for knee in knees[2:]:
         why = "which no TLB or cache explains"
         for level, size in sorted(cache_bytes.items(), reverse=True):
-            if abs(knee.pages * TABLE_ENTRY_BYTES / size - 1) < NEAR:
+            if abs(knee.pages * TABLE_ENTRY_BYTES / size - 1) < NEAR_OPINIONS:
                 why = f"there the page table fills the L{level} cache"
         notes.append(f"Past the TLBs the cost rises again at {round(knee.pages):,} pages: {why}.")
     return notes
@@ -263,14 +268,14 @@ def _from_draws(
     known = {"l1_entries": below[0].entries.value} if below else {"l2_entries": UNREACHABLE_ENTRIES}
     costs = drawn["least"] - base["least"].median()
     try:
-        fit = misses.fit_random_curve(drawn["lines"], costs, **known)
+        fit = fit_random_curve(drawn["lines"], costs, **known)
     except Unavailable:
         return None
     c = fit.l2_entries if below else fit.l1_entries
     return Estimate.of(c, "draws, fit of 1 - C/M") if np.isfinite([c.low, c.high]).all() else None
 
 
-def hit_cost(
+def level_hit_cost(
     points: pd.DataFrame, mappings: pd.DataFrame, before: Knee, knee: Knee
 ) -> Estimate | None:
     """Return what a hit in a level adds to one in the level before: a difference of two plateaus.
@@ -315,7 +320,7 @@ def _ways(
     if fit >= entries.value * 0.85:
         return 0, None
     sets = entries.value / fit
-    if abs(2 ** round(np.log2(sets)) / sets - 1) <= SAME:
+    if abs(2 ** round(np.log2(sets)) / sets - 1) <= AGREEING_OPINIONS:
         return fit, None
     odd = f"{fit} pages fit {at_stride}, and {sets:.1f} sets are no power of two"
     return None, explain("no-step", odd)
@@ -332,10 +337,10 @@ def _alias_penalty(frame: pd.DataFrame, stride: int) -> float | None:
 
 def are_joined(price: float, alias: float) -> bool:
     """Return whether two steps this far apart belong to one level whose entries hold neighbours."""
-    return JOINED[0] < price / alias < JOINED[1]
+    return JOINED_LEVELS[0] < price / alias < JOINED_LEVELS[1]
 
 
-def from_step(knee: Knee, name: str) -> Estimate:
+def estimate_of_step(knee: Knee, name: str) -> Estimate:
     """Return the entries that a step shows: its last low point, its foot if the rise is longer than
     other pages explain, or half of the rise if it is smeared.
 
@@ -343,10 +348,10 @@ def from_step(knee: Knee, name: str) -> Estimate:
     half of the rise is done 3 % past that.
     """
     low, high, foot = knee.last_low, knee.first_high, knee.foot
-    if knee.is_sharp and not knee.is_between_points and low - foot > OTHER_PAGES:
+    if knee.is_sharp and not knee.is_between_points and low - foot > PROGRAM_PAGES:
         margin = max((knee.nine_tenths - knee.tenth) / 4, high - low)
         return Estimate(value=foot, low=foot - margin, high=foot + margin, method=f"{name}, step")
-    if knee.is_sharp and high <= low * STEP:
+    if knee.is_sharp and high <= low * WIDEST_GRID_STEP:
         least = low if knee.is_between_points else min(low, foot)
         return Estimate(value=low, low=least, high=max(low, high - 1), method=f"{name}, step")
     method = f"{name}, half of a smeared rise"
@@ -358,7 +363,7 @@ def _joined(opinions: Mapping[str, Estimate]) -> bool:
     return both and are_joined(opinions["price"].value, opinions["alias"].value)
 
 
-def believed(opinions: Mapping[str, Estimate]) -> Estimate:
+def most_trusted_estimate(opinions: Mapping[str, Estimate]) -> Estimate:
     """Return the opinion to believe.
 
     A sharp step is exact; of two the larger, since what disturbs a chase fills a level early. Alias
@@ -375,7 +380,10 @@ def believed(opinions: Mapping[str, Estimate]) -> Estimate:
 
 
 def _agree(a: Estimate, b: float) -> bool:
-    return a.low * (1 - SAME) <= b <= a.high * (1 + SAME) or abs(a.value / b - 1) <= SAME
+    return (
+        a.low * (1 - AGREEING_OPINIONS) <= b <= a.high * (1 + AGREEING_OPINIONS)
+        or abs(a.value / b - 1) <= AGREEING_OPINIONS
+    )
 
 
 def _measured(opinions: Mapping[str, Estimate], entries: Estimate, knee: Knee) -> str:
@@ -411,7 +419,7 @@ def _measured(opinions: Mapping[str, Estimate], entries: Estimate, knee: Knee) -
     )
 
 
-def verdict(
+def level_verdict(
     opinions: Mapping[str, Estimate], entries: Estimate, knee: Knee, stated: int | None, before: int
 ) -> str:
     """Return how the opinions compare with each other and with CPUID, and which to believe.
@@ -424,7 +432,7 @@ def verdict(
         return sentence + "Nothing states this level's entries to compare with."
     off_alone = abs(entries.value / stated - 1)
     off_together = abs(entries.value / (stated + before) - 1)
-    if entries.method.startswith("draws") and off_together < min(BOTH, off_alone):
+    if entries.method.startswith("draws") and off_together < min(SUM_OF_LEVELS, off_alone):
         return sentence + (
             f"CPUID states {stated:,}, and with the {before} of the level before, which hold "
             "other pages, that is what was found."
@@ -438,7 +446,7 @@ def verdict(
     )
 
 
-def paired(by_price: list[Knee], by_alias: list[Knee]) -> list[tuple[Knee | None, Knee | None]]:
+def pair_knees(by_price: list[Knee], by_alias: list[Knee]) -> list[tuple[Knee | None, Knee | None]]:
     """Return the knees of both curves level by level, ascending; None where a curve lacks the
     level."""
 

@@ -17,8 +17,8 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict
 
 from tlb.stats.curves import Curve, select_rows
+from tlb.stats.fits import Knee, find_knees
 from tlb.stats.intervals import FIRST_PAIRED_ROW_VERSION, Interval, median_interval
-from tlb.stats.steps import Knee, knees
 from tlb.system.page_sizes import page_bytes
 from tlb.system.reasons import explain
 
@@ -104,7 +104,7 @@ def _by_mapping(rows: pd.DataFrame) -> pd.DataFrame:
 
 def curve_knees(points: pd.DataFrame) -> list[Knee]:
     """The knees of a curve of `curve` or `priced`."""
-    return knees(points["lines"], points["least"]) if len(points) else []
+    return find_knees(points["lines"], points["least"]) if len(points) else []
 
 
 def _rows(

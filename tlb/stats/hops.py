@@ -3,27 +3,30 @@ quantiles."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 from scipy.signal import find_peaks
 
+from tlb.stats.intervals import UNKNOWN_INTERVAL, Interval, median_interval
 from tlb.system.reasons import Unavailable
 
-Numbers = float | Sequence[float] | np.ndarray
+NumberOrNumbers = float | Sequence[float] | np.ndarray
 # kernels/hops.h: up to so many ticks a bin each, then half as many bins an octave
 SINGLE_TICKS = 256
-PROMINENT = 0.08  # of the highest mode: less is a ripple of the steps of the clock
-MODE_POINTS = 400  # points at which a density is looked at
+LEAST_MODE_PROMINENCE = 0.08  # of the highest mode: less is a ripple of the steps of the clock
+DENSITY_POINTS = 400  # points at which a density is looked at
 # looked for: a finer step loses nothing, and no counter is slower
 LEAST_GRAIN_NS, MOST_GRAIN_NS, GRAIN_STEP_NS = 4.0, 20.0, 0.1
-COMBED = 0.5
+LEAST_COMB_SHARE = 0.5
 
 
 @lru_cache(1 << 12)  # most of a page's time: each process is read by its quantiles and heaps
-def grain_ns(readings: tuple[float, ...], counts: tuple[float, ...]) -> float:
+def clock_grain_ns(readings: tuple[float, ...], counts: tuple[float, ...]) -> float:
     """Return the step in which readings come, if it shows: the longest period whose multiples they
     lie near; else 0. readings: ascending, in ns; counts: of hops.
 
@@ -39,7 +42,7 @@ def grain_ns(readings: tuple[float, ...], counts: tuple[float, ...]) -> float:
     if not len(periods):
         return 0.0
     turned = np.abs(np.exp(2j * np.pi * (ns - half) / periods[:, None]) @ hops) / hops.sum()
-    return float(periods[turned > max(COMBED, 0.95 * turned.max())].max(initial=0.0))
+    return float(periods[turned > max(LEAST_COMB_SHARE, 0.95 * turned.max())].max(initial=0.0))
 
 
 def with_median_clock_cost(rows: pd.DataFrame) -> pd.DataFrame:
@@ -75,7 +78,7 @@ def smoothed_hops(row: pd.Series) -> pd.DataFrame:
         2.0 ** (np.floor(np.log2(ticks + 0.5)) - np.log2(SINGLE_TICKS) + 1),
     )
     middle = bins[:, 0] + (width - 1) / 2 / ghz - float(row["clock_ns"])
-    step, grain = float(row["clock_step_ns"]), grain_ns(tuple(bins[:, 0]), tuple(bins[:, 1]))
+    step, grain = float(row["clock_step_ns"]), clock_grain_ns(tuple(bins[:, 0]), tuple(bins[:, 1]))
     half = np.maximum(width / ghz, grain if grain > 2 * step else step) / 2
     return pd.DataFrame(
         {"low_ns": middle - half, "high_ns": middle + half, "share": bins[:, 1] / bins[:, 1].sum()}
@@ -92,7 +95,7 @@ def pooled_hop_distribution(rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def cumulative(spread: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+def cumulative_shares(spread: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """Return where the cumulative distribution bends, ns, and its heights there, 0 to 1."""
     slope = (spread["share"] / (spread["high_ns"] - spread["low_ns"])).to_numpy()
     at = np.concatenate([spread["low_ns"], spread["high_ns"]])
@@ -102,14 +105,14 @@ def cumulative(spread: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     return at, np.maximum.accumulate(np.clip(heights / heights[-1], 0, 1))
 
 
-def share_below(spread: pd.DataFrame, ns: Numbers) -> np.ndarray:
+def share_below(spread: pd.DataFrame, ns: NumberOrNumbers) -> np.ndarray:
     """Return the share of hops that took less than so many ns."""
-    return np.interp(ns, *cumulative(spread), left=0.0, right=1.0)
+    return np.interp(ns, *cumulative_shares(spread), left=0.0, right=1.0)
 
 
-def hop_quantile(spread: pd.DataFrame, q: Numbers) -> np.ndarray:
+def hop_quantile(spread: pd.DataFrame, q: NumberOrNumbers) -> np.ndarray:
     """Return the ns that a share q of the hops did not exceed; never below zero."""
-    at, heights = cumulative(spread)
+    at, heights = cumulative_shares(spread)
     return np.maximum(np.interp(q, heights, at), 0.0)
 
 
@@ -117,9 +120,86 @@ def hop_modes(spread: pd.DataFrame, width_ns: float = 0.0) -> list[float]:
     """Return the maxima that stand out of the density over two clock steps or `width_ns`, in ns."""
     most = float(hop_quantile(spread, 0.999))
     width = max(
-        2 * float((spread["high_ns"] - spread["low_ns"]).min()), most / MODE_POINTS, width_ns
+        2 * float((spread["high_ns"] - spread["low_ns"]).min()), most / DENSITY_POINTS, width_ns
     )
     least = float(spread["low_ns"].min()) - width
     places = least + width / 4 * np.arange(int((most - least) / (width / 4)) + 8)
     density = share_below(spread, places + width / 2) - share_below(spread, places - width / 2)
-    return places[find_peaks(density, prominence=PROMINENT * density.max())[0]].tolist()
+    return places[find_peaks(density, prominence=LEAST_MODE_PROMINENCE * density.max())[0]].tolist()
+
+
+# --- peaks of hops that wait for memory
+#
+# A hop makes one access to memory for the byte, and one more for each entry of a page table, the
+# machine's own or its host's, that had left the caches too. So hops form peaks about as far apart as
+# a load from memory takes. Neither the number of peaks nor even distances are assumed.
+
+# of the hops from the caches' end on: what less of them do is no peak that a mean would notice
+LEAST_SHARE = 0.05
+PEAK_WIDTH = 0.25  # of an access to memory: banks, rows and refreshes spread a peak
+
+
+@dataclass(frozen=True)
+class MemoryPeaks:
+    """The peaks of one distribution: peaks over processes, ascending; where each peak begins;
+    shares of all hops."""
+
+    peaks_ns: list[Interval]  # ascending, over processes
+    # the first where the caches end, the others half-way from peak to peak
+    cuts_ns: list[float]
+    shares: list[float]  # of all hops, by peak
+
+    @property
+    def step_ns(self) -> Interval:
+        """From the first peak to the second; UNKNOWN_INTERVAL with one."""
+        return self.peaks_ns[1] - self.peaks_ns[0] if len(self.peaks_ns) > 1 else UNKNOWN_INTERVAL
+
+
+def latency_peaks_beyond_caches(
+    pooled: pd.DataFrame, processes: Sequence[pd.DataFrame], cached_ns: float, memory_ns: float
+) -> MemoryPeaks:
+    """Return the peaks past `cached_ns`, where the caches end. memory_ns: what one access
+    takes.
+
+    pooled: a frame of `hops.merged_hops`; processes: those of `hops.smoothed_hops` that it was made of, whose
+    own peaks nearest to each give its interval. A peak with fewer than LEAST_SHARE of those hops is
+    none.
+    """
+    width = memory_ns * PEAK_WIDTH
+    peaks = [ns for ns in hop_modes(pooled, width) if ns > cached_ns]
+    while peaks:
+        cuts = [cached_ns, *(float(np.mean(pair)) for pair in pairwise(peaks))]
+        shares = np.diff([*share_below(pooled, cuts), 1.0])
+        if shares.min() >= LEAST_SHARE * shares.sum():
+            break
+        peaks.pop(int(shares.argmin()))
+    if not peaks:
+        return MemoryPeaks([], [], [])
+    own = [
+        np.array([ns for ns in hop_modes(process, width) if ns > cached_ns])
+        for process in processes
+    ]
+    return MemoryPeaks(_peak_intervals(peaks, own), cuts, shares.tolist())
+
+
+def _peak_intervals(peaks: Sequence[float], own: Sequence[np.ndarray]) -> list[Interval]:
+    """Return the interval of each peak over the nearest peaks of the processes, `own`, as far as
+    they lie within half of the least distance of two."""
+    reach = min([b - a for a, b in pairwise(peaks)], default=peaks[0]) / 2
+    intervals = []
+    for peak in peaks:
+        nearest = [found[np.abs(found - peak).argmin()] for found in own if len(found)]
+        near = [ns for ns in nearest if abs(ns - peak) < reach]
+        intervals.append(replace(median_interval(near), modes=1) if near else UNKNOWN_INTERVAL)
+    return intervals
+
+
+def shares_by_accesses(
+    distributions: Mapping[int, pd.DataFrame], cuts_ns: Sequence[float]
+) -> pd.DataFrame:
+    """Return, a row a working set, the share of hops with at least so many accesses, columns
+    1, 2 ..."""
+    rows = {size: 1 - share_below(spread, list(cuts_ns)) for size, spread in distributions.items()}
+    return pd.DataFrame.from_dict(
+        rows, orient="index", columns=range(1, len(cuts_ns) + 1)
+    ).sort_index()

@@ -247,7 +247,7 @@ def _of_pairs(
     """Return the median, over the repeats that both have, of what a repeat's two values make; None
     for fewer than FEWEST_PAIRS.
 
-    It is exact whatever the distributions; Wilcoxon's (pairs.py) is narrower, but promises too much
+    It is exact whatever the distributions; Wilcoxon's (effects.py) is narrower, but promises too much
     if one side alone has two modes (tests/stats/test_noise.py). drift: of the result, which is
     widened by it as `summarise` widens a point.
     """

@@ -28,16 +28,16 @@ WHOLE_PAGE_MAX_PRICE_SHARE = 0.5
 MAX_LINES = 1 << 15
 
 
-def backing(frame: pd.DataFrame, hypervisor: str) -> PageBacking:
+def judge_page_backing(frame: pd.DataFrame, hypervisor: str) -> PageBacking:
     """`judge` for `tlb geometry`: what it cannot tell, it says."""
     try:
-        verdict = judge(frame, hypervisor)
+        verdict = judge_splintering(frame, hypervisor)
     except Unavailable as why:
         return PageBacking(verdict="cannot tell", evidence=str(why))
     return PageBacking(verdict=verdict.verdict, evidence=verdict.evidence)
 
 
-class Compared(NamedTuple):
+class PriceComparison(NamedTuple):
     """The price of translation on both kinds of pages, core cycles (ns where no clock was measured)
     over the packed control."""
 
@@ -65,8 +65,8 @@ class Splinter(NamedTuple):
     evidence: str
     pages: str  # which large pages
     unit: str  # cycles or ns
-    first: Compared
-    walk: Compared | None
+    first: PriceComparison
+    walk: PriceComparison | None
 
     @property
     def is_splintered(self) -> bool:
@@ -86,7 +86,7 @@ def huge_page_kind(frame: pd.DataFrame) -> str:
     raise Unavailable("pool-empty", "neither the pool nor THP gave 2 MiB pages")
 
 
-def judge(frame: pd.DataFrame, hypervisor: str) -> Splinter:
+def judge_splintering(frame: pd.DataFrame, hypervisor: str) -> Splinter:
     """The verdict from the rows of page_chase in cyclic order, one line to a base page, on base
     pages and on 2m or thp (columns of Store.load).
 
@@ -115,7 +115,7 @@ def judge(frame: pd.DataFrame, hypervisor: str) -> Splinter:
     )
 
 
-def _compare(base: pd.DataFrame, huge: pd.DataFrame, above: float, below: float) -> Compared:
+def _compare(base: pd.DataFrame, huge: pd.DataFrame, above: float, below: float) -> PriceComparison:
     """Medians over the points between two numbers of lines. Raises Unavailable: too-few-points,
     no-step."""
     shared = sorted(
@@ -134,8 +134,8 @@ def _compare(base: pd.DataFrame, huge: pd.DataFrame, above: float, below: float)
         share = Interval(
             0.0, 0.0, max(big.high, 0.0) / small.low, min(small.coverage, big.coverage)
         )
-        return Compared(small.value, big.value, share, lines)
-    return Compared(small.value, big.value, big / small, lines)
+        return PriceComparison(small.value, big.value, share, lines)
+    return PriceComparison(small.value, big.value, big / small, lines)
 
 
 def _above_hits(points: pd.DataFrame, lines: list[int]) -> Interval:

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from experiments.code import ways
+from experiments.code import analysis
 from tlb.system.reasons import REASON_TEXTS, Unavailable
 
 pytestmark = [
@@ -14,24 +14,24 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("way", ways.WAYS_TO_LOAD_CODE)
+@pytest.mark.parametrize("way", analysis.WAYS_TO_LOAD_CODE)
 def test_each_way_gives_code_that_is_whole_or_a_reason(way):
     try:
-        got = ways.measure(way)
+        got = analysis.load_code(way)
     except Unavailable as why:
         assert (
             why.code in ("thp-never", "pool-empty", "memory-short", "code-refused", "no-collapse")
             and why.code in REASON_TEXTS
         )
         return
-    assert got.resident_bytes >= got.array_bytes == ways.TEXT_BYTES and 0 <= got.huge_share <= 1
+    assert got.resident_bytes >= got.array_bytes == analysis.TEXT_BYTES and 0 <= got.huge_share <= 1
     if way == "memfd-pool":
         assert got.huge_share == 1
 
 
 def test_the_document_says_of_each_way_what_it_gave_or_why_not():
-    told = ways.CodeLoadingDocument.model_validate(ways.make("smoke"))
-    assert {got.way for got in told.got} | set(told.lacking) == set(ways.WAYS_TO_LOAD_CODE)
+    told = analysis.CodeLoadingDocument.model_validate(analysis.make_code_loading_document("smoke"))
+    assert {got.way for got in told.got} | set(told.lacking) == set(analysis.WAYS_TO_LOAD_CODE)
     for way in told.lacking:
         with pytest.raises(Unavailable):
             told.of(way)

@@ -11,14 +11,14 @@ from support.hugepages import PAGES, analysis
 from support.page_sizes import Paged, hugepages
 from support.synthetic import GIB, MIB, PAGE_BYTES
 
-from experiments.hugepages import calculator
-from experiments.hugepages.calculator import Basis
+from experiments.hugepages import figures
+from experiments.hugepages.figures import ModelledTlb
 from tlb.stats import geometry
 from tlb.system.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 
-BASIS = Basis(64, 1536, "by its truth", 2.0, False)
+BASIS = ModelledTlb(64, 1536, "by its truth", 2.0, False)
 QUIET = Paged(noise=0.0)
 
 
@@ -30,7 +30,7 @@ def rows(machine: Paged = QUIET, most: int = 4 * GIB) -> pd.DataFrame:
 
 
 def model(frame: pd.DataFrame, **basis: float) -> pd.DataFrame:
-    return calculator.model(analysis(frame), BASIS._replace(**basis))
+    return figures.expected_load_times(analysis(frame), BASIS._replace(**basis))
 
 
 def closed_form(machine: Paged, pages: str, log2_bytes: int) -> tuple[float, float]:
@@ -82,7 +82,7 @@ def test_two_levels_that_were_measured_are_believed_before_cpuid(monkeypatch, en
     levels = [surveys.level(n, surveys.estimate(of)) for n, of in enumerate(entries, 1)]
     found = surveys.geometry(levels=levels)
     monkeypatch.setattr(geometry, "infer_geometry", lambda *_: found)
-    basis = calculator.basis(analysis(kept={"geometry": pd.DataFrame()}))
+    basis = figures.tlb_levels_by_pages(analysis(kept={"geometry": pd.DataFrame()}))
     assert basis[:2] == expected and ("CPUID" in basis.source) == (len(entries) == 1)
 
 
@@ -90,9 +90,9 @@ def test_two_levels_that_were_measured_are_believed_before_cpuid(monkeypatch, en
 
 
 def test_the_figure_offers_each_page_size_and_answers_the_first_choice():
-    table = calculator.table(analysis(rows()))
-    assert calculator.chosen(table) == (30, "2m")
-    spec = calculator.chart(table).to_dict()
+    table = figures.calculator_table(analysis(rows()))
+    assert figures.initial_choice(table) == (30, "2m")
+    spec = figures.calculator_chart(table).to_dict()
     parameters = {one["name"]: one for one in spec["params"]}
     assert parameters["pages"]["bind"]["options"] == list(PAGES)
     answer = parameters["answers"]["value"]["2m"]["30"]
@@ -100,11 +100,14 @@ def test_the_figure_offers_each_page_size_and_answers_the_first_choice():
 
 
 def test_what_the_committed_notebook_keeps_of_the_table_draws_the_same_figure():
-    table = calculator.table(analysis(rows()))
+    table = figures.calculator_table(analysis(rows()))
     kept = pd.read_csv(io.StringIO(table.to_csv(index=False)))
-    assert calculator.chosen(kept) == calculator.chosen(table)
-    assert calculator.chart(kept).to_dict()["params"] == calculator.chart(table).to_dict()["params"]
+    assert figures.initial_choice(kept) == figures.initial_choice(table)
+    assert (
+        figures.calculator_chart(kept).to_dict()["params"]
+        == figures.calculator_chart(table).to_dict()["params"]
+    )
 
 
 def test_without_a_model_the_table_is_empty():
-    assert calculator.table(analysis(rows(most=8 * MIB))).empty
+    assert figures.calculator_table(analysis(rows(most=8 * MIB))).empty

@@ -16,5 +16,5 @@ def test_a_coarse_grid_can_show_whether_an_entry_spans_a_large_page():
         assert (
             len([n for n in base if n <= 1 << 15]) >= 12
             and len([n for n in base if n <= first]) >= 3
-        )  # stats/steps.py
+        )  # stats/fits.py
         assert len([n for n in base & large if 1.3 * first < n < 0.6 * last]) >= 3

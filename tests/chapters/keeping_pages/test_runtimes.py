@@ -10,8 +10,8 @@ import pytest
 from support.common import LONG_S, alive, refusal
 from support.stand_ins import no_tools as no_tools
 
-from experiments.keeping_pages import runtimes
-from experiments.keeping_pages.runtimes import RuntimeReport
+from experiments.keeping_pages import documents
+from experiments.keeping_pages.documents import RuntimeReport
 from tlb.measure import granted_pages, toolchains
 from tlb.measure.toolchains import BuiltProgram
 from tlb.system import files, procfs
@@ -71,7 +71,7 @@ def test_a_recipe_puts_its_array_on_huge_pages_or_says_why_not(language):
     )
     off = "[never]" in word or "THP_enabled:\t0" in Path("/proc/self/status").read_text()
     try:
-        report = runtimes.measure(program_of(language), "huge", SIZE)
+        report = documents.measure_runtime(program_of(language), "huge", SIZE)
     except Unavailable as why:
         if why.code == "backing-partial" and not off and not memory_gives_huge_pages():
             pytest.skip("memory is too fragmented for huge pages now")
@@ -127,7 +127,7 @@ linux = pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="there 
 
 @linux
 def test_a_program_that_answers_well_is_reported_from_its_smaps(fake):
-    report = runtimes.measure(fake(), "plain", SIZE, repeat=2)
+    report = documents.measure_runtime(fake(), "plain", SIZE, repeat=2)
     assert (report.huge_bytes, report.ns_per_access, report.repeat) == (0, 5.0, 2)
     assert report.resident_bytes >= SIZE
 
@@ -143,7 +143,7 @@ def test_a_program_that_answers_well_is_reported_from_its_smaps(fake):
     ],
 )
 def test_anything_but_a_true_answer_is_garbage(fake, change):
-    assert refusal(runtimes.measure, fake(change), "plain", SIZE) == "kernel-garbage"
+    assert refusal(documents.measure_runtime, fake(change), "plain", SIZE) == "kernel-garbage"
 
 
 @linux
@@ -152,7 +152,7 @@ def test_anything_but_a_true_answer_is_garbage(fake, change):
 )
 def test_a_program_that_dies_is_a_reason(fake, signal, expected):
     program = fake(show="", after=f"os.kill(os.getpid(), signal.{signal})")
-    assert refusal(runtimes.measure, program, "plain", SIZE) == expected
+    assert refusal(documents.measure_runtime, program, "plain", SIZE) == expected
 
 
 @linux
@@ -161,7 +161,7 @@ def test_a_hang_is_ended_with_all_that_it_started(fake, monkeypatch, tmp_path):
     pids = tmp_path / "pids"
     hang = f"open({str(pids)!r}, 'a').write(str(os.fork()) + '\\n'); time.sleep(600)"
     program = fake(after=hang)
-    assert refusal(runtimes.measure, program, "plain", SIZE) == "kernel-hung"
+    assert refusal(documents.measure_runtime, program, "plain", SIZE) == "kernel-hung"
     assert len(pids.read_text().split()) == 2 and alive(program.run[1]) == []
 
 
@@ -172,9 +172,9 @@ def test_a_hang_is_ended_with_all_that_it_started(fake, monkeypatch, tmp_path):
 def quick(tmp_path, monkeypatch) -> Path:
     """A lock of the test's own, and Python alone as the language: it is always there."""
     monkeypatch.setattr(
-        runtimes, "measuring_lock", lambda: files.measuring_lock(path=tmp_path / "lock")
+        documents, "measuring_lock", lambda: files.measuring_lock(path=tmp_path / "lock")
     )
-    monkeypatch.setattr(runtimes, "TOOLCHAINS", {"python": toolchains.TOOLCHAINS["python"]})
+    monkeypatch.setattr(documents, "TOOLCHAINS", {"python": toolchains.TOOLCHAINS["python"]})
     return tmp_path
 
 
@@ -202,8 +202,8 @@ def test_a_variant_that_failed_is_not_tried_again_and_the_others_go_on(quick, mo
             raise Unavailable("kernel-hung")
         return report(program.language, variant, repeat=repeat)
 
-    monkeypatch.setattr(runtimes, "measure", measured)
-    found = runtimes.survey(SIZE, 4)
+    monkeypatch.setattr(documents, "measure_runtime", measured)
+    found = documents.measure_all_runtimes(SIZE, 4)
     assert (asked.count("plain"), asked.count("huge")) == (4, 2) and found.lacking == {
         "python huge": "kernel-hung"
     }
@@ -213,12 +213,12 @@ def test_a_variant_that_failed_is_not_tried_again_and_the_others_go_on(quick, mo
 def test_a_language_without_a_toolchain_is_lacking_and_the_others_are_measured(
     quick, monkeypatch, no_tools
 ):
-    monkeypatch.setattr(runtimes, "TOOLCHAINS", toolchains.TOOLCHAINS)
+    monkeypatch.setattr(documents, "TOOLCHAINS", toolchains.TOOLCHAINS)
     monkeypatch.setattr(
-        runtimes,
-        "measure",
+        documents,
+        "measure_runtime",
         lambda program, variant, size, repeat, pass_fds: report(program.language, variant),
     )
-    found = runtimes.survey(SIZE, 1)
+    found = documents.measure_all_runtimes(SIZE, 1)
     assert found.lacking == dict.fromkeys(["c", "rust", "go", "java"], "no-toolchain")
     assert {r.language for r in found.reports} == {"python"}

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.common import refusal
 
-from experiments.keeping_pages import runtimes
+from experiments.keeping_pages import documents
 from tlb.system import smaps
 from tlb.system.reasons import Unavailable
 
@@ -43,7 +43,7 @@ def checked(
     text: str, address: int | None = BASE, size: int = 100 * HUGE, refused: str = "backing-partial"
 ) -> smaps.Pages:
     found = smaps.pages(smaps.parse_mappings(text), address, size)
-    runtimes.verify(found, address, size, refused)
+    documents.verify_array_pages(found, address, size, refused)
     return found
 
 
@@ -159,4 +159,4 @@ def test_whether_huge_pages_are_on_is_read_from_the_settings(tmp_path, every, ow
     for path, text in ((folder / "enabled", every), (folder / "hugepages-2048kB/enabled", own)):
         if text is not None:
             path.write_text(f"one {text} other\n")
-    assert runtimes.huge_pages_on(tmp_path, f"Name:\ta\n{process}\n") is on
+    assert documents.huge_pages_on(tmp_path, f"Name:\ta\n{process}\n") is on

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.common import refusal
 
-from experiments.keeping_pages import ways
+from experiments.keeping_pages import documents
 from tlb.measure import granted_pages
 from tlb.system import procfs
 from tlb.system.reasons import Unavailable
@@ -23,14 +23,14 @@ linux = pytest.mark.skipif(
 
 @linux
 @pytest.mark.measures
-@pytest.mark.parametrize("way", ways.WAYS_TO_MAP)
+@pytest.mark.parametrize("way", documents.WAYS_TO_MAP)
 def test_a_way_gives_what_its_kind_can_or_its_reason(way):
     """What holds on any Linux: a pool's pages are large or the call fails, and what was written is
     resident."""
     try:
-        got = ways.measure(way, 16 * MIB)
+        got = documents.try_way(way, 16 * MIB)
     except Unavailable as why:
-        assert why.code in (ways.WAYS_TO_MAP[way].refused, "mount-refused")
+        assert why.code in (documents.WAYS_TO_MAP[way].refused, "mount-refused")
         return
     assert (
         got.resident_bytes >= got.array_bytes
@@ -71,14 +71,14 @@ def answers(monkeypatch, line: bytes, smaps: str = "") -> None:
 )
 def test_anything_but_a_true_answer_is_garbage(monkeypatch, line):
     answers(monkeypatch, line)
-    assert refusal(ways.measure, "advised", 8 * MIB) == "kernel-garbage"
+    assert refusal(documents.try_way, "advised", 8 * MIB) == "kernel-garbage"
 
 
 def test_a_survey_tries_every_way_and_keeps_why_one_gave_nothing(monkeypatch):
-    def measured(way: str, size: int) -> ways.Got:
+    def measured(way: str, size: int) -> documents.MappedWay:
         if way == "pool":
             raise Unavailable("pool-empty")
-        return ways.Got(
+        return documents.MappedWay(
             way=way,
             array_bytes=size,
             mapped_bytes=size,
@@ -87,16 +87,16 @@ def test_a_survey_tries_every_way_and_keeps_why_one_gave_nothing(monkeypatch):
             rest_huge_bytes=0,
         )
 
-    monkeypatch.setattr(ways, "measure", measured)
+    monkeypatch.setattr(documents, "try_way", measured)
     inspected = granted_pages.host.inspect()
     if inspected.base_page_bytes != 4096:
         pytest.skip("base pages are not of 4 KiB")
-    found = ways.survey(8 * MIB)
+    found = documents.try_all_ways(8 * MIB)
     assert [got.way for got in found.got] == [
-        way for way in ways.WAYS_TO_MAP if way != "pool"
+        way for way in documents.WAYS_TO_MAP if way != "pool"
     ] and found.lacking == {"pool": "pool-empty"}
     assert (
-        ways.WaysToGetHugePages.model_validate_json(json.dumps(found.model_dump(mode="json")))
+        documents.WaysToGetHugePages.model_validate_json(json.dumps(found.model_dump(mode="json")))
         == found
     )
     assert refusal(found.of, "pool") == "pool-empty"

@@ -102,7 +102,7 @@ def test_this_computer_gives_high_addresses_with_five_levels_alone():
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 def test_the_document_is_whole_and_mounts_nothing():
     before = Path("/proc/self/mounts").read_text()
-    told = KernelFaultDocument.model_validate(kernel_side.make("smoke"))
+    told = KernelFaultDocument.model_validate(kernel_side.make_kernel_fault_document("smoke"))
     assert Path("/proc/self/mounts").read_text() == before
     assert bool(told.profiles) != ("profiles" in told.lacking)
     assert set(told.lacking.values()) <= set(REASON_TEXTS)

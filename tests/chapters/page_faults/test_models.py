@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from support.common import refusal
 
-from experiments.page_faults.models import SampleMean, sample_from_interval, student_test
+from experiments.page_faults.analysis import SampleMean, sample_from_interval, student_test
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -16,7 +16,7 @@ from tlb.measure.record import Point
 from tlb.report.claims import REGISTRY
 from tlb.report.verdicts import judge
 from tlb.stats.intervals import Interval
-from tlb.stats.splinter import Compared, Splinter
+from tlb.stats.splinter import PriceComparison, Splinter
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -41,7 +41,7 @@ def plain() -> Analysis:
 
 
 def split(verdict: str, share: float = 0.7) -> Splinter:
-    part = Compared(
+    part = PriceComparison(
         30.0, 30 * share, Interval(share, share - 0.05, share + 0.05, 1.0), (4096, 8192)
     )
     return Splinter(verdict, "Evidence.", "2m", "cycles", part, part)

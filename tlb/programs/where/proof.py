@@ -20,8 +20,8 @@ from tlb.programs.runs import run_program
 from tlb.programs.trial import TrialAim, failure_with_lever
 from tlb.programs.where import sampling
 from tlb.programs.where.sampling import CodeSamples
+from tlb.stats.effects import FEWEST_RATIO_PAIRS, paired_ratio
 from tlb.stats.intervals import Interval
-from tlb.stats.pairs import LEAST_PAIRS, paired_ratio
 from tlb.system.reasons import Unavailable
 
 KEPT = 0.95  # of the largest gain, that a smaller set has to bring
@@ -116,7 +116,7 @@ class SitesProof:
 def least_rounds(comparisons: int) -> int:
     """Return the rounds after which as many comparisons can show a gain: fewer than that go one way
     by chance too often."""
-    return max(LEAST_PAIRS, 1 + ceil(log2(comparisons / WRONG)))
+    return max(FEWEST_RATIO_PAIRS, 1 + ceil(log2(comparisons / WRONG)))
 
 
 def prove(

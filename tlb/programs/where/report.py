@@ -173,6 +173,8 @@ class WhereReport:
     def _time(self, line: SourceLine) -> Row:
         if not self.times:
             return {}
+        if line in self.found.python:  # samples are of the interpreter's instructions
+            return {"time, ms": "–", "saved, ms": "–"}
         took, saved = self.times.get(line, (0.0, median_interval([0.0])))
         return {"time, ms": f"{took:,.0f}", "saved, ms": _range(saved)}
 

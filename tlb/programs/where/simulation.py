@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -60,7 +60,9 @@ class SourceLine(NamedTuple):
     @property
     def place(self) -> str:
         file = self.file.rpartition("/")[2]
-        return f"{file}:{self.line}" if self.line else self.module.rpartition("/")[2] or "?"
+        if self.line:
+            return f"{file}:{self.line}"
+        return file or self.module.rpartition("/")[2] or "?"
 
 
 OTHER_CODE, WHOLE_PROGRAM, INSIDE_THE_KERNEL = map(
@@ -122,7 +124,8 @@ class Simulation:
     instruction are of: its own if it missed the first level, or that of the one before, if that
     walked. curve: walks that an LRU second level of so many entries, without sets, would leave.
     is_cut: it was ended before its end. lacking: why there was no simulation, or "". unnamed: why
-    its allocations have no names, or "". touched_bytes: of base pages at their first touch."""
+    its allocations have no names, or "". touched_bytes: of base pages at their first touch.
+    python: the lines that stand for a function of Python, with the interpreter's code in it."""
 
     instructions: int = 0
     touched_bytes: int = 0
@@ -134,6 +137,7 @@ class Simulation:
     is_cut: bool = False
     lacking: str = ""
     unnamed: str = ""
+    python: set[SourceLine] = field(default_factory=set)
 
     @cached_property
     def total(self) -> WalkCounts:
@@ -194,18 +198,14 @@ def simulate(
     """Return what the tool counts, as `run_under_valgrind` does; raise also what `build_valgrind_tool` raises.
     fixed: words of `baseline.fixed_environment`; with them all is the same in each run that
     Valgrind decides: also random numbers, and the order of threads as far as it can be."""
-    tool_folder = LeverVariable("VALGRIND_LIB", str(build_valgrind_tool()))
+    variables = (
+        LeverVariable("VALGRIND_LIB", str(build_valgrind_tool())),
+        LeverVariable("PYTHONPERFSUPPORT", "1"),  # CPython from 3.12 names its functions
+    )
     options = ["--keep-debuginfo=yes", option]
     options += ["--fixed-random=yes", "--fair-sched=try", "--curve=no"] if fixed else []
     return run_under_valgrind(
-        command,
-        "walks",
-        options,
-        seconds,
-        add_tool_counts,
-        tool_folder,
-        status=status,
-        before=fixed,
+        command, "walks", options, seconds, add_tool_counts, *variables, status=status, before=fixed
     )
 
 
@@ -315,13 +315,16 @@ def _check(
 
 def add_tool_counts(found: Simulation, output: list[str]) -> None:
     """Add what one process counted: records of fields between tabs, whose first is the kind, T, M,
-    R or P (tool/counts.h)."""
+    R, P or N (tool/counts.h)."""
     instructions = 0
+    functions = dict[str, SourceLine]()  # of Python, by the address of a trampoline
     site_ids = dict[str, str]()  # by the number of a region
     for kind, *fields in (record.split("\t") for record in output):
         if kind == "T":
             instructions = int(fields[0])
             found.instructions += instructions
+        elif kind == "N":
+            functions = python_functions(int(fields[0]))
         elif kind == "M":
             found.curve[int(fields[0])] += int(fields[1])
         elif kind == "R":
@@ -335,13 +338,35 @@ def add_tool_counts(found: Simulation, output: list[str]) -> None:
                 site.lived = max(site.lived, int(lived) / max(instructions, 1))
         elif kind == "P":
             region, *instruction = fields
-            _add_instruction(found, site_ids[region], instruction)
+            _add_instruction(found, site_ids[region], instruction, functions)
 
 
-def _add_instruction(found: Simulation, site_id: str, fields: list[str]) -> None:
-    """Add the counts of one instruction in the memory of one site."""
+_PERF_MAP_LINE = re.compile(r"([0-9a-f]+) [0-9a-f]+ py::(.*):(.*)")
+
+
+def python_functions(pid: int) -> dict[str, SourceLine]:
+    """Return the Python functions of a process by the address of their trampoline, "0x" and its hex
+    digits, and remove the file that CPython named them in (perf's tools/perf/Documentation/jit-interface.txt)."""
+    names = Path(f"/tmp/perf-{pid}.map")
+    try:
+        text = names.read_text("utf-8", "replace")
+        names.unlink()
+    except OSError:  # of another kind of program, or it could not write there
+        return {}
+    entries = filter(None, map(_PERF_MAP_LINE.fullmatch, text.splitlines()))
+    return {
+        f"0x{address}": SourceLine(name, file)
+        for address, name, file in (e.groups() for e in entries)
+    }
+
+
+def _add_instruction(
+    found: Simulation, site_id: str, fields: list[str], functions: Mapping[str, SourceLine]
+) -> None:
+    """Add the counts of one instruction, or of a Python function, in the memory of one site."""
     offset, length, module, function, file, row, *numbers = fields
-    line = SourceLine(function, file, int(row), module)
+    line = functions.get(function) or SourceLine(function, file, int(row), module)
+    found.python |= {line} & {*functions.values()}
     counts = WalkCounts(*map(int, numbers))
     start = int(offset)
     found.code.setdefault((module, start), line)

@@ -12,6 +12,7 @@ struct instruction {
     UWord key;
     Addr at, offset; /* offset: in the module's file, which is where perf says that it is */
     UInt length;
+    Bool is_python; /* the trampoline of a Python function (python.h) */
     DiEpoch epoch; /* in which its module was loaded, which may be gone at the end */
     struct pair *latest;
 };
@@ -73,7 +74,10 @@ static void print_pair(VgFile *f, const struct pair *p)
     }
     VG_(fprintf)(f, "P\t%u\t%lu\t%u", r->number, p->instruction->offset, p->instruction->length);
     VG_(fprintf)(f, "\t%s", VG_(get_objname)(then, at, &text) ? text : "");
-    VG_(fprintf)(f, "\t%s", VG_(get_fnname)(then, at, &text) ? text : "");
+    if (p->instruction->is_python) /* as /tmp/perf-PID.map has it */
+        VG_(fprintf)(f, "\t0x%lx", at);
+    else
+        VG_(fprintf)(f, "\t%s", VG_(get_fnname)(then, at, &text) ? text : "");
     if (!VG_(get_filename_linenum)(then, at, &text, &folder, &line))
         text = "";
     VG_(fprintf)(f, "\t%s%s%s", folder, *folder ? "/" : "", text);

@@ -9,6 +9,7 @@
  * Valgrind is under the GPL, version 2 or later, and so is the program that is built from this file
  * and its libraries; it is built on the computer that uses it. */
 #include "dataflow.h"
+#include "python.h"
 #include "requests.h"
 #include "tlb.h"
 #include <pub_tool_libcassert.h>
@@ -31,6 +32,7 @@ static ULong held[CURVE + 1]; /* misses of the first level by the smallest size 
 static struct {
     struct tlb base, large;
     struct curve curve; /* of base pages */
+    struct python_stack python;
 } *tlbs[THREADS], *now_used;
 static ThreadId running; /* 0 at first, which none has */
 static const HChar *output = "walks.%p", *machine = "";
@@ -62,7 +64,8 @@ static VG_REGPARM(3) void access_memory(Addr a, struct instruction *i, ULong kno
             forget_known();
     }
     if (now != IN_FIRST || large_is == WALKED) {
-        struct counts *c = counts_of(i, region_of(a));
+        struct instruction *function = python_function();
+        struct counts *c = counts_of(function ? function : i, region_of(a));
         c->misses += now != IN_FIRST, c->large_walks += large_is == WALKED;
         if (now == WALKED) {
             touch(a, is.page_shift);
@@ -89,6 +92,7 @@ static void begin_thread(ThreadId thread, ULong blocks)
         curve_clear(&tlbs[k]->curve);
     }
     now_used = tlbs[k];
+    python = &now_used->python;
     forget_known();
 }
 
@@ -142,6 +146,7 @@ static IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayo
     IRExpr *last = NULL; /* a read-modify-write accesses its address twice and walks once */
     IRExpr *counter = constant((HWord)&passed), *number = constant(0);
     guest = layout;
+    follow_python(out, in, layout, extents);
     ready = VG_(calloc)("tlb.ready", in->tyenv->types_used + 1, sizeof *ready);
     for (Int i = 0; i < in->stmts_used; i++) {
         IRStmt *s = in->stmts[i];
@@ -279,6 +284,7 @@ static void finish(Int code)
     if (!f)
         return;
     VG_(fprintf)(f, "T\t%llu\n", passed - forked);
+    VG_(fprintf)(f, "N\t%d\n", VG_(getpid)());
     /* That a second level of each size would leave. */
     for (Int i = CURVE - 1; has_curve && i >= 0; walks += held[i--])
         VG_(fprintf)(f, "M\t%u\t%llu\n", 1u << (LEAST_SHIFT + i), walks);

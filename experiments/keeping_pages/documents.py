@@ -1,9 +1,10 @@
-"""One large array on huge pages in five languages: each program built, run, and its pages read from
-smaps by one verifier.
+"""What is measured by starting other programs: memory in each of the ways that Linux has of asking
+for it, and one large array on huge pages in five languages. What each got is read from the smaps of
+its process, so that no program and no language is trusted about its pages.
 
-A program (kernels/runtimes/) allocates the array as everybody does (`plain`), advises the kernel
-(`huge`) or takes it from the pool (`pool`), writes it, times random reads, prints one line and
-waits while its smaps are read: no language is trusted about its pages.
+A program of a language (kernels/runtimes/) allocates the array as everybody does (`plain`), advises
+Linux (`huge`) or takes it from the pool (`pool`), writes it, times random reads, prints one line
+and waits while its smaps are read.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ from typing import Annotated, Any, get_args
 from pydantic import BaseModel, Field
 
 from tlb.machine import host
+from tlb.measure import granted_pages
 from tlb.measure.granted_pages import (
     EXIT_REFUSED,
     ArrayPages,
+    RequestWay,
     SurveyDocument,
+    WaysDocument,
     array_pages,
     parse_answer,
     run_and_read_smaps,
@@ -32,16 +36,112 @@ from tlb.system.files import measuring_lock
 from tlb.system.reasons import Unavailable
 from tlb.system.smaps import Pages
 
+# --- memory in each way of asking for it
+
+_SHMEM = Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
+_NO_MOUNT = 4  # an exit status of kernels/runtimes/mapping.py
+
+# In the order of a reader's questions; kernels/runtimes/mapping.py has the calls, and a test holds
+# the two together.
+WAYS_TO_MAP = {
+    "anonymous": RequestWay("mmap, and nothing else", "a mapping that asks for nothing"),
+    "advised": RequestWay("mmap, madvise(MADV_HUGEPAGE)", "advised memory", "thp-never"),
+    "half": RequestWay(
+        "mmap, madvise on half of it (that half)", "memory of which half was advised", "thp-never"
+    ),
+    "pool": RequestWay("mmap(MAP_HUGETLB)", "memory from the pool", "pool-empty"),
+    "shared": RequestWay("mmap(MAP_SHARED), madvise", "advised shared memory", "thp-never"),
+    "memfd": RequestWay("memfd_create, madvise", "an advised memfd", "thp-never"),
+    "memfd-pool": RequestWay("memfd_create(MFD_HUGETLB)", "a memfd from the pool", "pool-empty"),
+    "file": RequestWay("a file on this disk, mmap", "a file on this disk"),
+    "file-advised": RequestWay(
+        "a file on this disk, mmap, madvise", "an advised file on this disk", "thp-never"
+    ),
+    "tmpfs": RequestWay("a file on tmpfs, mmap", "a file on tmpfs"),
+    "tmpfs-huge": RequestWay(
+        "a file on tmpfs mounted with huge=always, mmap", "one on a tmpfs that was mounted for it"
+    ),
+    "hugetlbfs": RequestWay("a file on hugetlbfs, mmap", "a file on hugetlbfs", "pool-empty"),
+    "arena": RequestWay(
+        "mmap of 2 MiB, madvise; 100 KiB written",
+        "an advised page of which 100 KiB were written",
+        "thp-never",
+    ),
+    "dropped": RequestWay(
+        "mmap, madvise; one base page given back",
+        "advised memory of which a page was given back",
+        "thp-never",
+    ),
+}
+_MappingWayName = Annotated[str, Field(pattern="^(" + "|".join(WAYS_TO_MAP) + ")$")]
+
+
+class MappedWay(ArrayPages, frozen=True):
+    """What one way gave; of a mapping of mapped_bytes, which may be more than was asked for."""
+
+    way: _MappingWayName
+    mapped_bytes: PositiveCount
+
+
+class WaysToGetHugePages(WaysDocument, frozen=True):
+    """The document `ways`. `thp` is the setting of anonymous memory, shmem of shared."""
+
+    all = WAYS_TO_MAP
+    what = "memory by"
+    shmem: Annotated[str, Field(pattern=r"^[a-z+_]{1,32}$")]
+    got: list[MappedWay]
+    lacking: dict[_MappingWayName, str]
+
+
+def make_ways_document(profile: str) -> dict[str, Any]:
+    """The document `ways` of data/. Raises Unavailable: not-linux, page-size-unsupported,
+    memory-short."""
+    return try_all_ways((8 if profile == "smoke" else 64) << 20).model_dump(mode="json")
+
+
+def try_all_ways(size_bytes: int) -> WaysToGetHugePages:
+    """Every way once. size_bytes: whole pages of 8 MiB."""
+    inspected = granted_pages.inspect_for_ways()
+    if 2 * size_bytes > inspected.memory.usable_bytes // 2:
+        raise Unavailable("memory-short")
+    return WaysToGetHugePages(
+        shmem=procfs.chosen(_SHMEM),
+        **granted_pages.ways_fields(inspected),
+        **granted_pages.try_each_way(WAYS_TO_MAP, lambda way: try_way(way, size_bytes)),
+    )
+
+
+def try_way(way: str, size_bytes: int) -> MappedWay:
+    """Ask for memory in one way and read what it got. Raises Unavailable, as `measure.granted_pages.run_way`
+    does."""
+    told, had = granted_pages.run_way(
+        "mapping.py",
+        way,
+        size_bytes,
+        {EXIT_REFUSED: WAYS_TO_MAP[way].refused, _NO_MOUNT: "mount-refused"},
+    )
+    return MappedWay(
+        way=way,
+        array_bytes=told.array_bytes,
+        mapped_bytes=told.mapped_bytes,
+        resident_bytes=had.resident_bytes,
+        huge_bytes=had.huge_bytes,
+        rest_huge_bytes=had.rest_huge_bytes,
+    )
+
+
+# --- one large array in five languages
+
 HUGE_PAGE = 2 << 20
 LEAST_SHARE = 0.99  # of the array's whole huge pages, which a program that asks first gets
 MOST_BYTES = (1 << 31) - HUGE_PAGE  # a Java array's index is an int
 SPARE_BYTES = 256 << 20  # for a virtual machine and compiler, beside the array and a heap twice it
 LEAST_NS = 0.3  # an index takes three dependent shifts and XORs, and no core comes near 10 GHz
-VARIANTS = get_args(AllocationVariant)
+ALLOCATION_VARIANTS = get_args(AllocationVariant)
 _REFUSED = {"huge": "thp-never", "pool": "pool-empty"}  # why a recipe got no huge pages
 
 
-class Answer(BaseModel, extra="forbid", frozen=True, strict=True):
+class RuntimeOutput(BaseModel, extra="forbid", frozen=True, strict=True):
     """What a program prints. Every byte of its array is 1, so the sum of what it read is the number
     of reads."""
 
@@ -86,7 +186,7 @@ def huge_pages_on(root: Path = Path("/"), status: str = "") -> bool:
     return chosen in ("always", "madvise") and procfs.fields(status).get("THP_enabled") != "0"
 
 
-def verify(got: Pages, address: int | None, array_bytes: int, refused: str) -> None:
+def verify_array_pages(got: Pages, address: int | None, array_bytes: int, refused: str) -> None:
     """Raise Unavailable with the code `refused` unless LEAST_SHARE of the array's whole huge pages
     are huge."""
     inner = array_bytes
@@ -98,7 +198,7 @@ def verify(got: Pages, address: int | None, array_bytes: int, refused: str) -> N
         raise Unavailable(refused, words)
 
 
-def measure(
+def measure_runtime(
     program: BuiltProgram,
     variant: AllocationVariant,
     array_bytes: int,
@@ -112,7 +212,7 @@ def measure(
     line, smaps, status = run_and_read_smaps(
         program.command(variant, array_bytes), refused, pass_fds
     )
-    printed = parse_answer(line, Answer)
+    printed = parse_answer(line, RuntimeOutput)
     asked = program.language, variant, array_bytes
     if (printed.language, printed.variant, printed.array_bytes) != asked:
         raise Unavailable("kernel-garbage", f"asked for {asked}, got another")
@@ -125,7 +225,7 @@ def measure(
     if variant != "plain":
         is_partial = variant == "huge" and huge_pages_on(status=status)
         code = "backing-partial" if is_partial else _REFUSED[variant]
-        verify(got, printed.address, array_bytes, code)
+        verify_array_pages(got, printed.address, array_bytes, code)
     return RuntimeReport(
         language=program.language,
         toolchain=program.toolchain,
@@ -139,11 +239,11 @@ def measure(
     )
 
 
-def make(profile: str) -> dict[str, Any]:
+def make_runtimes_document(profile: str) -> dict[str, Any]:
     """Return the document `runtimes` of data/ for a profile. Raises Unavailable, as `survey`
     does."""
     size, repeats = (16 << 20, 1) if profile == "smoke" else (256 << 20, 3)
-    return survey(size, repeats).model_dump(mode="json")
+    return measure_all_runtimes(size, repeats).model_dump(mode="json")
 
 
 def _unfit(inspected: host.Host, array_bytes: int) -> str:
@@ -156,7 +256,7 @@ def _unfit(inspected: host.Host, array_bytes: int) -> str:
     return "memory-short" if is_short else ""
 
 
-def survey(array_bytes: int, repeats: int, seed: int = 0) -> Runtimes:
+def measure_all_runtimes(array_bytes: int, repeats: int, seed: int = 0) -> Runtimes:
     """Run all variants in every language, `repeats` processes each, in rounds of random order. What
     a language lacks is in `lacking`; a variant that failed once is not tried again. array_bytes:
     whole huge pages, from 4 MiB to MOST_BYTES.
@@ -175,7 +275,7 @@ def survey(array_bytes: int, repeats: int, seed: int = 0) -> Runtimes:
                 raise
             lacking[language] = why.code
         else:
-            runs += [(program, variant) for variant in VARIANTS]
+            runs += [(program, variant) for variant in ALLOCATION_VARIANTS]
     reports: list[RuntimeReport] = []
     shuffle = random.Random(seed)
     with measuring_lock() as lock:
@@ -183,11 +283,15 @@ def survey(array_bytes: int, repeats: int, seed: int = 0) -> Runtimes:
             for program, variant in shuffle.sample(runs, len(runs)):
                 name, run = f"{program.language} {variant}", (program, variant, array_bytes, repeat)
                 try:
-                    reports += [measure(*run, pass_fds=(lock,))] if name not in lacking else []
+                    reports += (
+                        [measure_runtime(*run, pass_fds=(lock,))] if name not in lacking else []
+                    )
                 except Unavailable as why:
                     lacking[name] = why.code
     places = {language: place for place, language in enumerate(TOOLCHAINS)}
-    reports.sort(key=lambda one: (places[one.language], VARIANTS.index(one.variant), one.repeat))
+    reports.sort(
+        key=lambda one: (places[one.language], ALLOCATION_VARIANTS.index(one.variant), one.repeat)
+    )
     return Runtimes(
         **survey_header(inspected), array_bytes=array_bytes, lacking=lacking, reports=reports
     )

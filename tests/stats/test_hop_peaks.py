@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.page_walks.models import MemoryPeaks, latency_peaks_beyond_caches
+from tlb.stats.hops import MemoryPeaks, latency_peaks_beyond_caches
 
 CACHED_NS, MEMORY_NS = 40.0, 100.0
 

@@ -1,8 +1,13 @@
-"""A model of this machine: from a working set and a page size to reach, walks and nanoseconds.
+"""The figures of the chapter whose code is too long for its page: one chase in two guests, and the
+calculator.
+
+The first compares a guest whose host splinters huge pages with one whose host leaves them whole.
+
+The calculator goes from a working set and a page size to reach, walks and nanoseconds.
 
 Loads depend on one another, as in a chase, and each goes to a page drawn at random from M. It finds
 its translation in a level of C entries with probability C/M, whatever the replacement
-(stats/misses.py). So T = packed + (1 - C1/M) hit + (1 - C2/M) walk, all measured here: walk is
+(stats/fits.py). So T = packed + (1 - C1/M) hit + (1 - C2/M) walk, all measured here: walk is
 spread minus packed of the same working set on the same pages, less the hit. M counts what an entry
 spans, which on a splintered large page is the host's page. Where an entry spans more than a base
 page, the chase itself comes to each such piece many times a cycle in random order, as draws do:
@@ -20,17 +25,21 @@ import pandas as pd
 
 from experiments.hugepages.analysis import Analysis
 from tlb.report import charts
+from tlb.report.chapter import published_chapter
 from tlb.stats.curves import Curve, last_level_plateau
+from tlb.stats.intervals import summarise
 from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, ordered_page_sizes, page_bytes
 from tlb.system.reasons import if_available, required
 from tlb.system.units import format_size, significant_digits
 
 ASKED_LOG2, ASKED_PAGES = 30, "2m"  # the static figure answers 1 GiB on 2 MiB pages
 _UNMEASURED = "This size was not measured on these pages."
-PAST = 2  # times the last level's entries: from there on nearly every access of a cycle walks
+PAST_REACH_TIMES = (
+    2  # times the last level's entries: from there on nearly every access of a cycle walks
+)
 
 
-class Basis(NamedTuple):
+class ModelledTlb(NamedTuple):
     """Entries of the first and of the last level and their source; what a hit in the last adds, ns;
     whether an entry spans a base page at most."""
 
@@ -41,7 +50,7 @@ class Basis(NamedTuple):
     is_splintered: bool
 
 
-def basis(a: Analysis) -> Basis:
+def tlb_levels_by_pages(a: Analysis) -> ModelledTlb:
     """Return entries as measured, else by CPUID; the hit's price is that of base pages between the
     two levels. Raises Unavailable: no-geometry, too-few-points."""
     found = if_available(lambda: a.survey)
@@ -52,7 +61,7 @@ def basis(a: Analysis) -> Basis:
     first, last = entries[0], entries[-1]
     is_splintered = if_available(lambda: a.pieces.is_splintered) or False
     hit_ns = a.price[BASE].level(*last_level_plateau(first, last))
-    return Basis(first, last, source, hit_ns, is_splintered)
+    return ModelledTlb(first, last, source, hit_ns, is_splintered)
 
 
 def _missed(entries: float, pages: float) -> float:
@@ -60,14 +69,14 @@ def _missed(entries: float, pages: float) -> float:
     return max(0.0, 1 - entries / pages)
 
 
-def model(a: Analysis, known: Basis) -> pd.DataFrame:
+def expected_load_times(a: Analysis, known: ModelledTlb) -> pd.DataFrame:
     """Return a row a page size and power of two of bytes at which it was chased: pages, log2_bytes,
     span_bytes, reach_bytes, walks_per_access, ns. Raises Unavailable("too-few-points") if no page
     size was measured past twice the last level."""
     rows, base = [], a.base_page_bytes
     for pages, spread in a.spread.items():
         price = spread - a.packed[pages]
-        far = price.between(PAST * known.last, inf)
+        far = price.between(PAST_REACH_TIMES * known.last, inf)
         if not len(far):
             continue
         span = base if known.is_splintered else page_bytes(pages, base)
@@ -79,7 +88,7 @@ def model(a: Analysis, known: Basis) -> pd.DataFrame:
             drawn = first * known.hit_ns + last * walk
             ns = _at(a.packed[pages], lines) + (_at(price, lines) if span > base else drawn)
             rows.append((pages, log2_bytes, span, known.last * span, last, ns))
-    required(rows, f"nothing was measured past {PAST * known.last:,.0f} lines")
+    required(rows, f"nothing was measured past {PAST_REACH_TIMES * known.last:,.0f} lines")
     columns = ["pages", "log2_bytes", "span_bytes", "reach_bytes", "walks_per_access", "ns"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -89,7 +98,7 @@ def _at(curve: Curve, lines: float) -> float:
     return float(np.interp(np.log2(lines), np.log2(np.array(curve.xs, dtype=float)), curve.medians))
 
 
-def answer(row: pd.Series, label: str) -> str:
+def calculator_answer(row: pd.Series, label: str) -> str:
     """Return a row of `model` in words. label: of its page size."""
     size, reach = format_size(2 ** int(row["log2_bytes"])), format_size(int(row["reach_bytes"]))
     return (
@@ -98,20 +107,23 @@ def answer(row: pd.Series, label: str) -> str:
     )
 
 
-def table(a: Analysis) -> pd.DataFrame:
+def calculator_table(a: Analysis) -> pd.DataFrame:
     """Return `model` with the columns working_set_bytes, label (of the page size) and answer (in
     words); empty where it raises Unavailable."""
-    rows = if_available(lambda: model(a, basis(a)))
+    rows = if_available(lambda: expected_load_times(a, tlb_levels_by_pages(a)))
     if rows is None:
         return pd.DataFrame()
     labels = rows["pages"].map(a.page_labels)
-    answers = [answer(row, label) for (_, row), label in zip(rows.iterrows(), labels, strict=True)]
+    answers = [
+        calculator_answer(row, label)
+        for (_, row), label in zip(rows.iterrows(), labels, strict=True)
+    ]
     return rows.assign(
         working_set_bytes=2.0 ** rows["log2_bytes"], label=labels, answer=answers
     ).astype({"log2_bytes": int})
 
 
-def chosen(rows: pd.DataFrame) -> tuple[int, str]:
+def initial_choice(rows: pd.DataFrame) -> tuple[int, str]:
     """Return the size, as a power of two, and the page size that the figure shows at first."""
     kinds = ordered_page_sizes(rows["pages"])
     pages = ASKED_PAGES if ASKED_PAGES in kinds else kinds[-1]
@@ -122,7 +134,7 @@ def _menus(rows: pd.DataFrame) -> list[alt.Parameter]:
     """Return the menus of sizes and page sizes, and the answer to each choice."""
     names = dict(zip(rows["pages"], rows["label"], strict=True))
     kinds, sizes = ordered_page_sizes(names), sorted(set(rows["log2_bytes"]))
-    size, pages = chosen(rows)
+    size, pages = initial_choice(rows)
     answers: dict[str, dict[str, str]] = {kind: {} for kind in kinds}
     for row in rows.itertuples():
         answers[str(row.pages)][str(row.log2_bytes)] = str(row.answer)
@@ -137,7 +149,7 @@ def _menus(rows: pd.DataFrame) -> list[alt.Parameter]:
     ]
 
 
-def chart(rows: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
+def calculator_chart(rows: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
     """Draw expected ns of a dependent load of `table` against the working set: curves of base pages
     and of one kind of huge pages, which stands for the others too, and a dot for a size and a page
     size to choose."""
@@ -162,3 +174,84 @@ def chart(rows: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
     dot = base.transform_filter("datum.pages == pages && datum.log2_bytes == size")
     layers = alt.layer(curves.mark_line(), dot.mark_point(size=140))
     return layers.add_params(*_menus(rows)).properties(height=180)
+
+
+SPLINTERED, WHOLE = "zen-4-b312e3a0", "emerald-rapids-64b9489c"
+HOSTS = {
+    SPLINTERED: "ns per load, Zen 4: host splinters huge pages",
+    WHOLE: "ns per load, Emerald Rapids: left whole",
+}
+BASE_CURVE, HUGE_CURVE, PACKED_CURVE = "4 KiB pages", "2 MiB pages", "packed control"
+CURVE_COLOURS = {
+    BASE_CURVE: charts.PAGE_COLOURS["4k"],
+    HUGE_CURVE: charts.PAGE_COLOURS["2m"],
+    PACKED_CURVE: charts.PART_COLOURS["data"],
+}
+TWO_HOSTS_DESCRIPTION = (
+    "Two charts of the time per load, each with a curve of 4 KiB pages, of 2 MiB pages and of packed "
+    "lines. On Zen 4 the curve of 2 MiB pages leaves that of 4 KiB pages past 12 MiB and stays far "
+    "above the packed lines. On Emerald Rapids it lies on them: translation is gone."
+)
+# What the difference to the next cheaper curve is: host, curve, words.
+_NOTES = ((SPLINTERED, HUGE_CURVE, "translation left"), (WHOLE, BASE_CURVE, "translation removed"))
+_NOTED_BYTES = 64 << 20
+
+
+def two_hosts_loads() -> pd.DataFrame:
+    """Return the published chase of both machines. below: the next cheaper curve at this size,
+    where the difference is translation. stretch: of sizes without a gap in it. note: words for
+    the difference."""
+    found = pd.concat([_loads_on(machine, host) for machine, host in HOSTS.items()])
+    for machine, curve, words in _NOTES:
+        is_there = (found["curve"] == curve) & (found["working_set_bytes"] == _NOTED_BYTES)
+        is_there &= found["host"] == HOSTS[machine]
+        ns = (found["median"] - found["below"])[is_there].sum()
+        size = format_size(_NOTED_BYTES)
+        found.loc[is_there, "note"] = f"{words}:\n{ns:.0f} ns in {size}"
+    return found
+
+
+def _loads_on(machine: str, host: str) -> pd.DataFrame:
+    chapter = published_chapter("hugepages", machine)
+    rows = chapter.kept("hugepages")
+    gaps = [0, *Analysis(rows, chapter).price["2m"].gaps]
+    rows = rows.query("kernel == 'page_chase' and pages in ('4k', '2m')")
+    found = summarise(rows, ["layout", "pages", "lines"])
+    found = found.query("layout == 'spread' or pages == '4k'")
+    names = found["pages"].map({"4k": BASE_CURVE, "2m": HUGE_CURVE})
+    found["curve"] = names.where(found["layout"] == "spread", PACKED_CURVE)
+    for curve, other in ((BASE_CURVE, HUGE_CURVE), (HUGE_CURVE, PACKED_CURVE)):
+        floor, is_curve = found[found["curve"] == other], found["curve"] == curve
+        logs = (np.log(each) for each in (found["lines"], floor["lines"], floor["median"]))
+        found.loc[is_curve, "below"] = np.exp(np.interp(*logs))[is_curve]
+    is_huge = found["curve"] == HUGE_CURVE
+    found.loc[is_huge & found["lines"].isin(gaps), "below"] = np.nan
+    stretch = np.searchsorted(gaps, found["lines"].where(is_huge, 0))
+    size = found["lines"] * 4096  # on both, a line on each 4 KiB
+    columns = ["host", "curve", "stretch", "working_set_bytes", "median", "low", "high", "below"]
+    return found.assign(host=host, stretch=stretch, working_set_bytes=size)[[*columns, "n"]]
+
+
+def two_hosts_chart(loads: pd.DataFrame) -> alt.FacetChart:
+    """Draw both machines beside each other. Shaded: translation, in the colour of the pages that
+    pay it; only where it has a price."""
+    scale = alt.Scale(domain=list(CURVE_COLOURS), range=list(CURVE_COLOURS.values()))
+    colour = charts.colour(
+        "curve", scale, symbolType="stroke", symbolSize=300, symbolOpacity=1, offset=14
+    )
+    axis = charts.bytes_axis("Cache lines touched × 4 KiB", [2**n for n in range(18, 33, 4)])
+    x = alt.X("working_set_bytes:Q", axis=axis, scale=charts.log_scale())
+    y = charts.median_y(loads, "")
+    base = alt.Chart(loads).encode(x=x, color=colour)
+    price = base.transform_filter("isValid(datum.below)")
+    shaded = price.mark_area(opacity=0.2).encode(y=y, y2="below:Q", detail="stretch:N")
+    ends = base.mark_rule(opacity=0.6).encode(y="low:Q", y2="high:Q")
+    lines = base.mark_line().encode(y=y)
+    notes = alt.Chart(loads).transform_filter("isValid(datum.note)")
+    spans = notes.mark_rule(strokeWidth=2).encode(x=x, y=y, y2="below:Q")
+    words = notes.mark_text(lineBreak="\n").encode(x=x, y=alt.value(165), text="note:N")
+    chart = alt.layer(shaded, ends, lines, spans, words).properties(width=295, height=200)
+    left = alt.Header(labelAnchor="start", labelLimit=0)
+    return chart.facet(
+        alt.Facet("host:N", title=None, sort=[*HOSTS.values()], header=left), columns=2
+    )

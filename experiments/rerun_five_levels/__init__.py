@@ -1,1 +1,0 @@
-"""Dawson: five levels, re-run beside the published numbers."""

@@ -1,1 +1,0 @@
-"""Matthews: a graph walk, re-run beside the published numbers."""

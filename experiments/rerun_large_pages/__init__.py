@@ -1,1 +1,0 @@
-"""Shipilëv: large pages in Java, re-run beside the published numbers."""

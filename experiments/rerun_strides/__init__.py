@@ -1,1 +1,0 @@
-"""Elijah: strides, re-run beside the published numbers."""

@@ -1,1 +1,0 @@
-"""Padho: what translation costs, re-run beside the published numbers."""
