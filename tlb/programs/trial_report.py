@@ -164,16 +164,16 @@ def _outputs(trial: Trial) -> Iterator[tuple[str, str]]:
 
 
 def stack_effects(trial: Trial) -> tuple[float, float]:
-    """Return for each side how many times as long it runs at most where its stack begins elsewhere in
+    """Return for each side how many times as much CPU time it takes at most where its stack begins elsewhere in
     a cache line; 1 where that decides nothing. Linux draws the place for each run, in steps of 16
     bytes, and `tlb try` moves it too; both sides see all places."""
     return _stack_effect(trial, False), _stack_effect(trial, True)
 
 
 def _stack_effect(trial: Trial, lever: bool) -> float:
-    offsets = [run.place.stack_offset_bytes for run in trial.runs(lever)[1:]]
-    known = [offset % _CACHE_LINE_BYTES for offset in offsets if offset is not None]
-    return group_effect(trial.values(lever), known) if len(known) == len(offsets) else 1.0
+    runs = [run for run in trial.runs(lever)[1:] if run.place.stack_offset_bytes is not None]
+    places = [(run.place.stack_offset_bytes or 0) % _CACHE_LINE_BYTES for run in runs]
+    return group_effect([run.cpu_s for run in runs], places)
 
 
 def _has_moved(before: Snapshot, after: Snapshot) -> bool:

@@ -126,6 +126,8 @@ def group_effect(values: Sequence[float], groups: Sequence[int]) -> float:
         return sum(total**2 / labels.count(group) for group, total in sums.items())
 
     drawn, seen = random.Random(len(kept)), between(labels)
+    if min(value for value, _ in kept) <= 0:
+        return 1.0
     as_far = sum(between(drawn.sample(labels, len(labels))) >= seen for _ in range(PERMUTATIONS))
     if as_far >= PERMUTATIONS / 100:
         return 1.0
