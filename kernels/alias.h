@@ -31,7 +31,7 @@ static inline struct arena map_aliased(const struct config *c, const char *name,
     for (uint64_t at = 0; at < a.bytes; at += a.physical) {
         uint64_t bytes = a.bytes - at < a.physical ? a.bytes - at : a.physical;
         if (mmap(a.base + at, bytes, rights, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
-            unavailable(rights & PROT_EXEC && errno != ENOMEM ? "code-refused" : "memory-short", "page %" PRIu64 " could not be mapped: %s",
+            unavailable(rights & PROT_EXEC && errno != ENOMEM ? "not-permitted" : "memory-short", "page %" PRIu64 " could not be mapped: %s",
                         at / a.page, strerror(errno));
     }
     a.resident = c->lines * (a.stride < a.page ? a.stride : a.page);

@@ -75,9 +75,9 @@ static inline void ask_for_mthp(struct arena *a)
     if (access(mthp_path(a->page, "enabled", path, sizeof path), F_OK))
         unavailable("page-size-unsupported", "this kernel has no transparent pages of %" PRIu64 " kB", kb);
     if (!mthp_on(a->page))
-        unavailable("mthp-off", "hugepages-%" PRIu64 "kB/enabled selects neither always nor madvise", kb);
+        unavailable("thp-never", "hugepages-%" PRIu64 "kB/enabled selects neither always nor madvise", kb);
     if (madvise(a->base, a->bytes, MADV_HUGEPAGE))
-        unavailable("mthp-off", "madvise: %s", strerror(errno));
+        unavailable("thp-never", "madvise: %s", strerror(errno));
     while (piece < 1 << 20 && !mthp_on(2 * piece))
         piece *= 2;
     for (uint64_t at = 0; at < a->bytes; at += 2 * piece)

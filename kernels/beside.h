@@ -1,5 +1,5 @@
 /* beside.h: threads or processes on other CPUs while a kernel measures, and their TLB flushes. Each counts its turns in
- * shared memory; if one does not start, dies or hangs, the reason is "neighbour-gone". */
+ * shared memory; if one does not start, dies or hangs, the reason is "kernel-failed". */
 #ifndef BESIDE_H
 #define BESIDE_H
 #include "cpus.h"
@@ -93,7 +93,7 @@ static inline void await_turns(const struct other *other, uint64_t n, uint64_t *
         uint64_t begin = now_ns();
         while (*other[i].turns == since[i]) {
             if (now_ns() - begin > PATIENCE_NS || (other[i].apart && waitpid(other[i].process, NULL, WNOHANG)))
-                unavailable("neighbour-gone", "of %" PRIu64 " on other CPUs that on CPU %d", n, other[i].cpu);
+                unavailable("kernel-failed", "of %" PRIu64 " on other CPUs that on CPU %d", n, other[i].cpu);
             sched_yield();
         }
         since[i] = *other[i].turns;

@@ -32,7 +32,7 @@ static uint64_t offset_of(const struct config *c, const struct arena *a, uint64_
 static void make_executable(char *at, uint64_t bytes)
 {
     if (mprotect(at, bytes, PROT_READ | PROT_EXEC))
-        unavailable("code-refused", "mprotect: %s", strerror(errno));
+        unavailable("not-permitted", "mprotect of code to executable: %s; SELinux's deny_execmem, systemd's MemoryDenyWriteExecute or sysctl vm.memfd_noexec may forbid it", strerror(errno));
     __builtin___clear_cache(at, at + bytes);
 }
 
@@ -51,7 +51,7 @@ static uint64_t write_cycle(const struct config *c, const struct arena *a, struc
 {
     uint32_t *next = cycle_through(c->lines, 1, c->seed), *visit = visits_of(next, c->lines);
     if (a->bytes > REACH)
-        unavailable("out-of-reach", "%" PRIu64 " bytes of code; a direct jump reaches %" PRIu64, a->bytes, (uint64_t)REACH);
+        unavailable("memory-short", "%" PRIu64 " bytes of code, and a direct jump reaches %" PRIu64 "; smaller pages need less", a->bytes, (uint64_t)REACH);
     memcpy(a->base + offset_of(c, a, 0), count_round, sizeof count_round);
     for (uint64_t i = 0; i < c->lines; i++)
         put_jump(a->base + offset_of(c, a, i) + (i ? 0 : sizeof count_round), a->base + offset_of(c, a, next[i]));

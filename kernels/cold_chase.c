@@ -86,7 +86,7 @@ static uint64_t time_life(const struct newborn *newborn, struct sums *s)
     if (process < 0)
         unavailable("memory-short", "a process could not be started: %s", strerror(errno));
     if (waitpid(process, &status, 0) != process || WIFSIGNALED(status) || !told->whole)
-        unavailable(WIFEXITED(status) && WEXITSTATUS(status) == 1 ? "no-populate" : "neighbour-gone", "a new process ended with status %d",
+        unavailable(WIFEXITED(status) && WEXITSTATUS(status) == 1 ? "linux-lacks" : "kernel-failed", "a new process that populates its memory (Linux 5.14) ended with status %d",
                     status);
     s->lives++;
     s->spawn_ns += told->began_ns - begin;

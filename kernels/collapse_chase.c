@@ -124,7 +124,7 @@ int main(int argc, char **argv)
     close_region(&c, &r);
     for (uint64_t begin = now_ns(); !__atomic_load_n(&job.done, __ATOMIC_ACQUIRE);)
         if (now_ns() - begin > PATIENCE_NS)
-            unavailable("neighbour-gone", "the thread on CPU %d does not end", beside.cpu);
+            unavailable("kernel-failed", "the thread on CPU %d does not end", beside.cpu);
     run_checked(&chasing, c.lines / SLICE + 1);
     n[2] = chase_on(&chasing, slice[2], c.region_ns, NULL);
     if (job.error)

@@ -22,7 +22,7 @@ static inline struct cpus allowed_cpus(void)
     union cpu_mask allowed = {.word = {0}};
     struct cpus all = {.count = 0};
     if (sched_getaffinity(0, sizeof allowed, &allowed.set))
-        unavailable("kernel-crashed", "sched_getaffinity: %s", strerror(errno));
+        unavailable("kernel-failed", "sched_getaffinity: %s", strerror(errno));
     for (int cpu = 0; cpu < MOST_CPUS; cpu++)
         if (CPU_ISSET_S(cpu, sizeof allowed, &allowed.set))
             all.number[all.count++] = cpu;

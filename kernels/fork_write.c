@@ -125,7 +125,7 @@ int main(int argc, char **argv)
         if (!gone)
             resident = verify_backing_in(&c, &a, child); /* a child still has the pages that were forked */
         if (gone || (child && (kill(child, SIGKILL) || waitpid(child, NULL, 0) != child)))
-            unavailable("neighbour-gone", "the process that shares the memory ended by itself");
+            unavailable("kernel-failed", "the process that shares the memory ended by itself");
         if (first)
             continue; /* a hypervisor may have had to find the memory first */
         forks[r.batches] = fork_ns;

@@ -92,7 +92,7 @@ static uint64_t on_all_cpus(int fill, const struct graph *g)
         lacking -= part[i].to - part[i].from;
     }
     if (wrong || lacking)
-        unavailable("kernel-garbage", "%" PRIu64 " vertices lead out of their block or not to the next one of its cycle, %" PRIu64
+        unavailable("kernel-failed", "%" PRIu64 " vertices lead out of their block or not to the next one of its cycle, %" PRIu64
                     " were not looked at", wrong, lacking);
     return threads;
 }

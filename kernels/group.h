@@ -17,7 +17,7 @@ static inline void must_write(const char *folder, const char *file, const char *
     if (written != (ssize_t)strlen(text)) {
         int why = errno;
         rmdir(folder);
-        unavailable("no-memory-group", "%s: %s", path, strerror(why));
+        unavailable("not-permitted", "memory cgroup: %s: %s", path, strerror(why));
     }
     close(fd);
 }
@@ -46,7 +46,7 @@ static inline struct group find_group(void)
         }
     if (mounts) fclose(mounts);
     if (!*g.root)
-        unavailable("no-memory-group", "no hierarchy of memory cgroups is mounted here from its root");
+        unavailable("not-permitted", "no hierarchy of memory cgroups is mounted here from its root: run on the host, booted without cgroup_disable=memory");
     snprintf(g.own, sizeof g.own, "%s/tlb-page-fault", g.root);
     return g;
 }
@@ -54,11 +54,11 @@ static inline struct group find_group(void)
 static inline void make_group(const struct group *g)
 {
     if (mkdir(g->own, 0755) && errno != EEXIST)
-        unavailable("no-memory-group", "%s: %s", g->own, strerror(errno));
+        unavailable("not-permitted", "memory cgroup: %s: %s", g->own, strerror(errno));
     if (has_file(g->own, "memory.limit_in_bytes") || has_file(g->own, "memory.max"))
         return;
     rmdir(g->own);
-    unavailable("no-memory-group", "%s does not count memory for its groups", g->root);
+    unavailable("not-permitted", "%s does not count memory for its groups", g->root);
 }
 
 static inline void enter_group(const struct group *g) { must_write(g->own, "cgroup.procs", "0"); }

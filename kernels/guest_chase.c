@@ -37,7 +37,7 @@ static void move_in(int vm, const struct arena *a, uint64_t data, struct tables 
     t->room = (a->bytes - behind) / TABLE;
     start_tables(t);
     if (!map_range(t, leaf, (uint64_t)a->base, GUEST_BASE, data) || !map_range(t, 1, (uint64_t)program, PROGRAM_BASE, PROGRAM_BYTES))
-        unavailable("kernel-garbage", "the guest's page tables do not fit into %" PRIu64 " pages", t->room);
+        unavailable("kernel-failed", "the guest's page tables do not fit into %" PRIu64 " pages", t->room);
     guest.talk = (volatile struct talk *)(program + TABLE);
     memcpy(program, guest_code, (size_t)(guest_code_end - guest_code));
     set_registers(t, program);
@@ -77,7 +77,7 @@ static void refuse_emulation(void)
         fastest = ns < fastest ? ns : fastest;
     }
     if (fastest * ghz > EMULATED_CYCLES)
-        unavailable("guest-emulated", "a hop in the first-level cache costs %.0f cycles", fastest * ghz);
+        unavailable("emulated", "a hop in the first-level cache costs %.0f cycles", fastest * ghz);
 }
 
 static struct region time_guest(const struct config *c, const struct work *w)
@@ -109,7 +109,7 @@ static struct region time_guest(const struct config *c, const struct work *w)
         r.batch[i] /= ghz;
     /* Time inside is part of the time outside; reading both clocks differs by far less than 1 %. */
     if (median(r.batch, plan.n) > 1.01 * median(outside, plan.n))
-        unavailable("kernel-garbage", "the guest's TSC counts %.4g ns where %.4g passed: its rate is not the host's",
+        unavailable("kernel-failed", "the guest's TSC counts %.4g ns where %.4g passed: its rate is not the host's",
                     median(r.batch, plan.n), median(outside, plan.n));
     also("outside_ns_per_access", median(outside, plan.n));
     also("tsc_ghz", ghz);
@@ -168,5 +168,5 @@ static const struct kernel guest_chase = {.name = "guest_chase", .orders = {"cyc
 
 int main(int argc, char **argv) { return measure_alone(&guest_chase, argc, argv); }
 #else
-int main(void) { unavailable("not-x86", "this is arm64"); }
+int main(void) { unavailable("other-arch", "the guest is written for x86-64, and this is arm64"); }
 #endif

@@ -22,7 +22,7 @@ static int ask_kvm(int fd, unsigned long request, const char *name, void *argume
 {
     int answer = ioctl(fd, request, argument);
     if (answer < 0)
-        unavailable("kvm-refused", "%s: %s", name, strerror(errno));
+        unavailable("kernel-failed", "KVM refused %s: %s; end other virtual machines and free memory", name, strerror(errno));
     return answer;
 }
 #define ASK(fd, request, argument) ask_kvm(fd, request, #request, (void *)(uintptr_t)(argument))
@@ -33,7 +33,7 @@ static int open_kvm(void)
     struct stat node;
     struct group *owner = kvm >= 0 || stat("/dev/kvm", &node) ? NULL : getgrgid(node.st_gid);
     if (kvm < 0 && (why == EACCES || why == EPERM))
-        unavailable("kvm-permission", "/dev/kvm: %s; its group is %s", strerror(why), owner ? owner->gr_name : "one without a name");
+        unavailable("not-permitted", "/dev/kvm: %s; join its group with sudo usermod -aG, or pass it to a container with --group-add: %s", strerror(why), owner ? owner->gr_name : "one without a name");
     if (kvm < 0)
         unavailable("no-kvm", "/dev/kvm: %s", strerror(why));
     if (ioctl(kvm, KVM_GET_API_VERSION, 0) != KVM_API_VERSION)
@@ -92,13 +92,13 @@ static int open_vm(int leaf_level, int levels)
 {
     int kvm = open_kvm(), vm = ioctl(kvm, KVM_CREATE_VM, 0);
     if (vm < 0) /* also if firmware or hypervisor reserves virtualization */
-        unavailable(errno == ENODEV || errno == EOPNOTSUPP ? "no-kvm" : "kvm-refused", "KVM_CREATE_VM: %s", strerror(errno));
+        unavailable(errno == ENODEV || errno == EOPNOTSUPP ? "no-kvm" : "kernel-failed", "KVM_CREATE_VM: %s", strerror(errno));
     ASK(vm, KVM_SET_TSS_ADDR, TSS_ADDRESS);
     guest.vcpu = ASK(vm, KVM_CREATE_VCPU, 0);
     set_cpuid(kvm, leaf_level, levels);
     guest.run = mmap(NULL, (size_t)ASK(kvm, KVM_GET_VCPU_MMAP_SIZE, 0), PROT_READ | PROT_WRITE, MAP_SHARED, guest.vcpu, 0);
     if (guest.run == MAP_FAILED)
-        unavailable("kvm-refused", "the vCPU's page could not be mapped: %s", strerror(errno));
+        unavailable("kernel-failed", "the vCPU's page could not be mapped: %s", strerror(errno));
 #ifdef KVM_GET_STATS_FD
     guest.stats = ioctl(guest.vcpu, KVM_GET_STATS_FD, NULL);
 #endif
@@ -121,7 +121,7 @@ __attribute__((noreturn)) static void crashed(const char *why)
     const char *name = exit < sizeof names / sizeof *names && names[exit] ? names[exit] : "an exit that nothing here asks for";
     struct kvm_regs r = {0};
     ioctl(guest.vcpu, KVM_GET_REGS, &r);
-    unavailable("guest-crashed", "%s: exit reason %" PRIu32 ", %s, at rip %#llx", why, exit, name, r.rip);
+    unavailable("kernel-failed", "the guest, %s: exit reason %" PRIu32 ", %s, at rip %#llx", why, exit, name, r.rip);
 }
 
 static volatile sig_atomic_t late;
@@ -133,7 +133,7 @@ static void run_guest(void)
     setitimer(ITIMER_REAL, &(struct itimerval){.it_value.tv_sec = guest.limit_s, .it_interval.tv_sec = 1}, NULL);
     while (ioctl(guest.vcpu, KVM_RUN, 0)) {
         if (late)
-            unavailable("kernel-hung", "the vCPU did not leave the guest in %ld s", guest.limit_s);
+            unavailable("kernel-failed", "the vCPU did not leave the guest in %ld s", guest.limit_s);
         if (errno != EINTR && errno != EAGAIN)
             crashed(strerror(errno));
     }

@@ -59,7 +59,7 @@ static int cpu_beside(const struct cpus *allowed, int own, int sibling)
     for (int i = allowed->count - 1; i >= 0; i--)
         if (allowed->number[i] != own && is_sibling(allowed->number[i], own) == sibling)
             return allowed->number[i];
-    unavailable(sibling ? "no-sibling" : "one-cpu", "beside CPU %d, of %d", own, allowed->count);
+    unavailable("one-cpu", "%s beside CPU %d, of %d", sibling ? "no second thread of its core" : "none", own, allowed->count);
 }
 
 static struct load load_of(const struct own *own, void (**turn)(void *of))

@@ -25,15 +25,15 @@ static struct nodes find_nodes(int cpu)
     struct nodes n = {-1, -1, 0};
     int nodes = numbers_in(NODES "online", online), usable = 0, with_memory = numbers_in(NODES "has_normal_memory", normal);
     if (with_memory < 2)
-        unavailable("single-node", "nodes online: %d, with memory for page tables: %d", nodes, with_memory);
+        unavailable("one-cpu", "nodes online: %d, with memory for page tables: %d", nodes, with_memory);
     if (syscall(SYS_get_mempolicy, NULL, allowed, (unsigned long)MOST_NODES, NULL, (unsigned long)MPOL_F_MEMS_ALLOWED))
-        unavailable("node-refused", "get_mempolicy: %s", strerror(errno));
+        unavailable("not-permitted", "get_mempolicy: %s", strerror(errno));
     for (int i = 0; i < with_memory; i++)
         if (normal[i] < MOST_NODES && allowed[normal[i] / WORD] >> normal[i] % WORD & 1)
             normal[usable++] = normal[i];
     n.local = node_of(cpu, online, nodes);
     if (!is_in(normal, usable, n.local))
-        unavailable("node-refused", "CPU %d is on node %d, on which this process may have no memory", cpu, n.local);
+        unavailable("not-permitted", "CPU %d is on node %d, on which this process may have no memory; name another with --cpu, or widen cpuset.mems", cpu, n.local);
     snprintf(path, sizeof path, NODES "node%d/distance", n.local);
     for (int i = numbers_in(path, found) - 1; i >= 0; i--)
         if (i < nodes && online[i] != n.local && is_in(normal, usable, online[i]) && found[i] >= n.distance) {
@@ -41,7 +41,7 @@ static struct nodes find_nodes(int cpu)
             n.distance = found[i];
         }
     if (n.remote < 0)
-        unavailable("node-refused", "of %d nodes with memory this process may use node %d alone", with_memory, n.local);
+        unavailable("not-permitted", "of %d nodes with memory this process may use node %d alone", with_memory, n.local);
     return n;
 }
 
@@ -83,13 +83,13 @@ static struct arena map_on_nodes(const struct config *c)
         unavailable("memory-short", "%" PRIu64 " MiB needed on node %d, which has %" PRIu64 " MiB free", a->resident >> 20, memory,
                     spare >> 20);
     if (syscall(SYS_mbind, a->base, a->bytes, (unsigned long)MPOL_BIND, mask_of(memory), (unsigned long)MOST_NODES, 0ul))
-        unavailable("node-refused", "mbind to node %d: %s", memory, strerror(errno));
+        unavailable("not-permitted", "mbind to node %d: %s", memory, strerror(errno));
     if (syscall(SYS_set_mempolicy, (unsigned long)MPOL_BIND, mask_of(tables), (unsigned long)MOST_NODES))
-        unavailable("node-refused", "set_mempolicy to node %d: %s", tables, strerror(errno));
+        unavailable("not-permitted", "set_mempolicy to node %d: %s", tables, strerror(errno));
     for (uint64_t at = 0; at < a->working_set; at += a->resident < a->bytes ? a->stride : base_page())
         *(volatile char *)(a->base + at) = 1; /* never zero, which KSM merges */
     if (syscall(SYS_set_mempolicy, (unsigned long)MPOL_DEFAULT, NULL, 0ul))
-        unavailable("node-refused", "set_mempolicy back to the default: %s", strerror(errno));
+        unavailable("not-permitted", "set_mempolicy back to the default: %s", strerror(errno));
     return reserved;
 }
 
@@ -97,9 +97,9 @@ static void verify_node(const struct arena *a, int node)
 {
     int64_t elsewhere = pages_off(a, node);
     if (elsewhere < 0)
-        unavailable("node-refused", "move_pages, to see where memory lies: %s", strerror(errno));
+        unavailable("not-permitted", "move_pages, to see where memory lies: %s", strerror(errno));
     if (elsewhere)
-        unavailable("node-refused", "%" PRId64 " of %" PRIu64 " pages are not on node %d", elsewhere, a->resident / a->page, node);
+        unavailable("not-permitted", "%" PRId64 " of %" PRIu64 " pages are not on node %d", elsewhere, a->resident / a->page, node);
 }
 
 static struct region measure_on_nodes(const struct config *c, const struct arena *a)

@@ -49,7 +49,7 @@ static void prepare_pass(const struct arena *a, int clean)
     static uint64_t entries[1 << 13];
     if (clean) {
         if (madvise(a->base, a->bytes, MADV_FREE))
-            unavailable("not-supported", "madvise(MADV_FREE): %s", strerror(errno));
+            unavailable("linux-lacks", "madvise(MADV_FREE): %s", strerror(errno));
         return;
     }
     uint64_t left = a->bytes / a->page, at = (uint64_t)a->base / a->page;
@@ -62,7 +62,7 @@ static void prepare_pass(const struct arena *a, int clean)
     int why = errno;
     close(fd);
     if (left)
-        unavailable("not-supported", "/proc/self/pagemap: %s", strerror(why));
+        unavailable("linux-lacks", "/proc/self/pagemap: %s", strerror(why));
 }
 
 static void check_store(struct config *c)

@@ -94,7 +94,7 @@ static inline uint32_t *visits_of(const uint32_t *next, uint64_t lines)
         visit[visited++] = (uint32_t)line;
     while ((line = next[line]) && visited < lines);
     if (visited != lines || line)
-        unavailable("kernel-garbage", "the chase is not one cycle: back after %" PRIu64 " of %" PRIu64 " lines", visited, lines);
+        unavailable("kernel-failed", "the chase is not one cycle: back after %" PRIu64 " of %" PRIu64 " lines", visited, lines);
     return visit;
 }
 

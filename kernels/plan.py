@@ -140,7 +140,7 @@ class Work:
         got = self.run(rounds)
         took = now_ns() - begin
         if got != due:
-            raise Lacking("kernel-garbage", f"the accesses ended in {got:x} where {due:x} was due")
+            raise Lacking("kernel-failed", f"the accesses ended in {got:x} where {due:x} was due")
         return took
 
     def warm_up(self) -> float:

@@ -68,7 +68,7 @@ static uint64_t time_all(const struct config *c, const struct arena *a, int mode
     pthread_barrier_destroy(&line_up);
     for (uint64_t i = 0; i < threads; i++) {
         if (part[i].error == EINVAL)
-            unavailable("no-populate", "MADV_POPULATE_WRITE: %s", strerror(EINVAL));
+            unavailable("linux-lacks", "MADV_POPULATE_WRITE, of Linux 5.14: %s; --mode touch and --mode memset do without", strerror(EINVAL));
         if (part[i].error)
             unavailable(pool_page ? "pool-empty" : "memory-short", "%" PRIu64 " bytes could not be faulted in: %s%s", part[i].bytes,
                         strerror(part[i].error), pool_page ? GONE : "");

@@ -92,7 +92,7 @@ static double generator_ns(uint64_t seed, uint32_t bound)
         ns[i] = (double)(now_ns() - t0) / DRAWS;
     }
     if (sum > (ROUNDS + 1) * DRAWS * (bound - 1ull)) /* use the sum, so that no draw is left out */
-        unavailable("kernel-garbage", "the draws are not below %" PRIu32, bound);
+        unavailable("kernel-failed", "the draws are not below %" PRIu32, bound);
     return median(ns, ROUNDS);
 }
 

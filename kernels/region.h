@@ -47,7 +47,7 @@ static inline int is_resolved(double ns) { return ns >= LEAST_STEPS * COARSEST_N
 
 __attribute__((noreturn)) static inline void clock_is_coarse(double ns)
 {
-    unavailable("clock-coarse", "%.0f ns by a clock that steps by %" PRIu64, ns, clock_step_ns());
+    unavailable("linux-lacks", "%.0f ns by a clock that steps by %" PRIu64 "; measure more lines, or choose a finer clocksource", ns, clock_step_ns());
 }
 
 /* Core clock in GHz from dependent register additions, one cycle each on every known core (not of a constant, which Golden
@@ -118,7 +118,7 @@ static inline void gate(const struct config *c, const char *command)
 static inline void must_be(uint64_t got, uint64_t expected)
 {
     if (got != expected)
-        unavailable("kernel-garbage", "the accesses ended in %" PRIx64 " where %" PRIx64 " was due: not all were made", got, expected);
+        unavailable("kernel-failed", "the accesses ended in %" PRIx64 " where %" PRIx64 " was due: not all were made", got, expected);
 }
 
 static inline uint64_t cpu_ns(void)

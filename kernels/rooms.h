@@ -11,7 +11,7 @@ static int keeps;
 static inline void keep(void *at, uint64_t bytes, int fd)
 {
     if (keeps == sizeof kept / sizeof *kept)
-        unavailable("kernel-garbage", "more than %d mappings and files to keep", keeps);
+        unavailable("kernel-failed", "more than %d mappings and files to keep", keeps);
     kept[keeps++] = (struct kept){at, bytes, fd};
 }
 

@@ -70,7 +70,7 @@ static inline struct row *spot(const struct side *of, uint64_t i) { return of->p
 static inline void keep_spots(struct side *of, uint64_t seed, unsigned bits, int foreign)
 {
     if (!is_partitioned(of, seed, bits, foreign))
-        unavailable("kernel-garbage", "the partitions do not hold what they should");
+        unavailable("kernel-failed", "the partitions do not hold what they should");
     of->spots = of->parts.n / 1024 < MOST_SPOTS ? of->parts.n / 1024 : MOST_SPOTS;
     for (uint64_t i = 0; i < of->spots; i++)
         of->wanted[i] = spot(of, i)->number;

@@ -51,7 +51,7 @@ static void switch_over(enum mode mode)
     meeting->whose = 1;
     wake();
     if (wait_while(1, 0))
-        unavailable("neighbour-gone", "no answer in %d s", PATIENCE_S);
+        unavailable("kernel-failed", "no answer of the other process in %d s", PATIENCE_S);
 }
 static pid_t start_process(void *(*work)(void *), void *of)
 {

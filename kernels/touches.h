@@ -53,7 +53,7 @@ static inline void must_have_room(uint64_t pages)
     if (!statvfs(temporary_folder(), &disk))
         disk_mib = (uint64_t)disk.f_bavail * disk.f_frsize >> 20;
     if (mib > disk_mib / 2)
-        unavailable("tmp-refused", "a file of %" PRIu64 " MiB is more than half of the %" PRIu64 " MiB free in %s", mib, disk_mib,
+        unavailable("disk-refused", "a file of %" PRIu64 " MiB is more than half of the %" PRIu64 " MiB free in %s", mib, disk_mib,
                     temporary_folder());
     if (mib > memory_mib / 2)
         unavailable("memory-short", "a file of %" PRIu64 " MiB is more than half of the %" PRIu64 " MiB of memory available", mib,
@@ -70,14 +70,14 @@ static inline int make_file(const struct touches *t, uint64_t at_once)
     int fd = mkstemp(path);
     uint64_t stride = t->arena.stride, words = stride / sizeof(uint64_t), *some = calloc(at_once, stride);
     if (fd < 0 || unlink(path) || !some)
-        unavailable("tmp-refused", "%s: %s", path, strerror(errno));
+        unavailable("disk-refused", "%s: %s", path, strerror(errno));
     for (uint64_t i = 0, n; i < t->n; i += n) {
         n = t->n - i < at_once ? t->n - i : at_once;
         for (uint64_t k = 0; k < n; k++)
             some[k * words] = i + k + 1;
         errno = ENOSPC; /* for a short write */
         if (write(fd, some, n * stride) != (ssize_t)(n * stride))
-            unavailable("tmp-refused", "%s, %" PRIu64 " bytes: %s", path, t->n * stride, strerror(errno));
+            unavailable("disk-refused", "%s, %" PRIu64 " bytes: %s", path, t->n * stride, strerror(errno));
     }
     free(some);
     fsync(fd); /* else pages are written back while they are measured */
@@ -97,7 +97,7 @@ static inline void map_touches(struct touches *t)
         madvise(a->base, a->bytes, MADV_NOHUGEPAGE); /* else 2 MiB may be entered as one page */
     }
     if (t->populate && madvise(a->base, a->bytes, t->file < 0 ? MADV_POPULATE_WRITE : MADV_POPULATE_READ))
-        unavailable(errno == EINVAL ? "no-populate" : "memory-short", "populating %" PRIu64 " bytes: %s", a->bytes, strerror(errno));
+        unavailable(errno == EINVAL ? "linux-lacks" : "memory-short", "populating %" PRIu64 " bytes (MADV_POPULATE, Linux 5.14): %s", a->bytes, strerror(errno));
 }
 
 static inline void unmap_touches(const struct touches *t)

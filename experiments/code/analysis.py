@@ -284,7 +284,7 @@ def load_code(way: str) -> LoadedCode:
     `measure.granted_pages.run_way` does."""
     refused = {
         EXIT_REFUSED: WAYS_TO_LOAD_CODE[way].refused,
-        _NO_CODE: "code-refused",
+        _NO_CODE: "not-permitted",
         _NO_JOINING: "no-collapse",
     }
     told, had = granted_pages.run_way("text.py", way, TEXT_BYTES, refused)

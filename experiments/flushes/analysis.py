@@ -15,7 +15,6 @@ from experiments.flushes.document import (
     FirstTouchRun,
     HousekeepingDocument,
     KhugepagedWait,
-    ProgramLifetimes,
     SamePageMergingRound,
 )
 from experiments.flushes.grid import (
@@ -27,17 +26,15 @@ from experiments.flushes.grid import (
     MEMORY_CALLS,
     ONE_PAGE_PER_CALL,
     PAGES_THE_TLB_HOLDS,
-    STREAMED_MIB,
     SWITCH_MODES,
 )
 from tlb.report import quantities
 from tlb.report.analysis import EventAnalysis
 from tlb.report.quantities import QuantityDeclaration
-from tlb.stats import curves
 from tlb.stats.curves import Curve, select_rows
 from tlb.stats.intervals import Interval, median_interval
 from tlb.system.page_sizes import BASE
-from tlb.system.reasons import Unavailable, if_available, required
+from tlb.system.reasons import Unavailable, required
 
 _DOCUMENT = "housekeeping.json"
 
@@ -88,6 +85,8 @@ class Quantities(quantities.Quantities):
 
 
 Part = TypeVar("Part")
+_NOT_COUNTED = "it does not count the TLB flushes between its CPUs"
+
 NEW_PROCESS = "new"  # a process's first round, beside SWITCH_MODES
 LAYOUTS = ("spread", "packed")
 
@@ -145,9 +144,9 @@ class _Shootdowns(EventAnalysis):
 
     def share_seen(self) -> float:
         """Return all flushes seen over all asked: a few processes miss many, which a median of
-        shares hides. Raises Unavailable("no-flush-count") too."""
+        shares hides. Raises Unavailable("linux-lacks") too."""
         if self.most_others:
-            required(self.flush_counts, "", "no-flush-count")
+            required(self.flush_counts, _NOT_COUNTED, "linux-lacks")
         self.require_others(self.flush_counts, "no calls beside other threads were measured")
         sums = self.flush_counts[["flushes_asked", "flushes_seen"]].sum()
         return float(sums["flushes_seen"] / sums["flushes_asked"])
@@ -164,10 +163,12 @@ class _Shootdowns(EventAnalysis):
 
     def lost_per_flush(self, layout: str) -> Interval:
         """Return ns that the chase over PAGES_THE_TLB_HOLDS lines loses for each flush that its CPU
-        counts. Raises Unavailable("no-flush-count") too."""
+        counts. Raises Unavailable("linux-lacks") too."""
         busy, idle = self._beside_discards(layout, "flushes_seen")
         added_ns = busy["ns_per_access"] - self._median(idle, "no chase was measured").value
-        counted = required(busy[busy["flushes_seen"] > 0], "no flush was counted", "no-flush-count")
+        counted = required(
+            busy[busy["flushes_seen"] > 0], "no TLB flush was counted", "linux-lacks"
+        )
         return median_interval((added_ns * counted["accesses"] / counted["flushes_seen"]).dropna())
 
     def slowed_by_discards(self, layout: str) -> Interval:
@@ -196,11 +197,11 @@ class _Shootdowns(EventAnalysis):
 
     def flushes_per_collapse(self) -> float:
         """Return the flushes that each other CPU sees for a large page that Linux makes of base
-        pages. Raises Unavailable("no-flush-count") too."""
+        pages. Raises Unavailable("linux-lacks") too."""
         rows = self._rows("shootdown", "threads", "flushes_seen", mode="collapse")
         rows = rows[rows["threads"] > 0]
         self.require_others(rows, "no pages were collapsed beside other threads")
-        rows = required(rows.dropna(subset=["flushes_seen"]), "", "no-flush-count")
+        rows = required(rows.dropna(subset=["flushes_seen"]), _NOT_COUNTED, "linux-lacks")
         return float(rows["flushes_seen"].sum() / (rows["accesses"] * rows["threads"]).sum())
 
 
@@ -250,59 +251,6 @@ class _Switches(EventAnalysis):
             subset=[name]
         )
         return self._median(rows, "no processes were started so", name)
-
-    # --- neighbours
-
-    @property
-    def far_lines(self) -> int:
-        """Of the chase beside streams; 0 without rows."""
-        rows = self._rows("neighbour_chase", "stream_kib")
-        streamed = rows[rows["stream_kib"] > 0]
-        return int(streamed["lines"].max()) if len(streamed) else 0
-
-    def beside_stream(self, layout: str) -> Curve:
-        """Return ns a hop over the MiB that a thread beside streams, 0 if it only runs."""
-        where = {"mode": "other", "layout": layout, "lines": self.far_lines}
-        rows = self._rows("neighbour_chase", "stream_kib", **where)
-        return Curve.of(rows.assign(mib=rows["stream_kib"] / 1024), "mib")
-
-    @cached_property
-    def price_beside_stream(self) -> Curve:
-        """The price of translation in ns a hop over the MiB that a thread beside streams.
-
-        A stream has a control of as many lines alone. Whether the spread lines have left the cache
-        in which that control lies is asked of the larger controls of this machine's chase without
-        neighbours, which a stream makes no faster. Empty where that was not measured.
-        """
-        alone = if_available(lambda: curves.packed(self.about.kept("stlb_cliff"), pages=BASE))
-        larger = alone.table[alone.table["lines"] > self.far_lines] if alone else ()
-        spread, packed = (self.beside_stream(layout) for layout in LAYOUTS)
-        both, tables, gaps = spread - packed, [], []
-        if not len(larger) or not len(both):
-            return Curve(both.table.iloc[:0], "mib")
-        for mib in both.xs:
-            one, control = (
-                curve.between(mib, mib).table.assign(lines=self.far_lines)
-                for curve in (spread, packed)
-            )
-            price = self.price_of(Curve(one), Curve(pd.concat([control, larger])))
-            tables.append(price.table.assign(mib=mib))
-            gaps += [mib for _ in price.gaps]
-        return Curve(pd.concat(tables, ignore_index=True), "mib", gaps=tuple(gaps))
-
-    @staticmethod
-    def _with_stream(curve: Curve, mib: float) -> Interval:
-        if mib in curve.gaps:
-            raise Unavailable("control-elsewhere", f"beside a stream of {mib} MiB")
-        return required(curve.between(mib, mib), "no chase beside such a stream was measured").last
-
-    def under_load(self) -> Interval:
-        """Return the price of translation beside the largest stream over that beside a thread that
-        only runs. Raises Unavailable: also control-elsewhere."""
-        loaded = self.price_beside_stream
-        self.require_others([*loaded.xs, *loaded.gaps], "no chase beside a stream was measured")
-        least, *_, most = STREAMED_MIB
-        return self._with_stream(loaded, most) / self._with_stream(loaded, least)
 
 
 class _Copies(EventAnalysis):
@@ -375,19 +323,6 @@ class Analysis(_Shootdowns, _Switches, _Copies):
     def first_touch_ns(self, memory: str, mode: str) -> Interval:
         """Return the ns of the first touch of a block."""
         return self.touch_ns(memory, mode, lambda run: run.median_ns)
-
-    def lives(self, memory: str) -> dict[int, ProgramLifetimes]:
-        """Return programs that live briefly in such memory, by the MiB that they write."""
-        of = {some.mib: some for some in self.housekeeping.lives if some.memory == memory}
-        return self._part(of, "pieces" if memory == FRAGMENTED_MEMORY else "lives")
-
-    def life_ratio(self, memory: str, mib: int) -> Interval:
-        """Time of such a program on large pages over that on base pages, pair by pair."""
-        lives = self.lives(memory)
-        if mib not in lives:
-            raise Unavailable("too-few-points", f"no programs of {mib} MiB were measured")
-        pairs = zip(lives[mib].ns[HUGE_PAGES], lives[mib].ns[BASE], strict=True)
-        return median_interval([large / base for large, base in pairs])
 
     def merged(self) -> tuple[SamePageMergingRound, ...]:
         return self._part(self.housekeeping.merged, "merged")

@@ -22,9 +22,9 @@ from typing import Annotated, Any, Literal, get_args
 import pandas as pd
 from pydantic import BaseModel, Field, FiniteFloat
 
+from tlb.machine import pools
 from tlb.machine.host import base_page_bytes, inspect, state_digest
 from tlb.machine.memory import usable_memory
-from tlb.machine.pools import cgroup_limits_below
 from tlb.machine.settings import check_thp
 from tlb.measure.build import KERNELS_FOLDER
 from tlb.measure.measuring_setup import USABLE_MEMORY_SHARE
@@ -33,7 +33,7 @@ from tlb.measure.toolchains import Toolchain, cached_build, clean_environment, r
 from tlb.system import files, procfs
 from tlb.system.processes import run_in_own_session, without_thp
 from tlb.system.reasons import Unavailable
-from tlb.system.smaps import parse_mappings
+from tlb.system.smaps import parse_mappings, unknown_smaps
 
 HeapPages = Literal["4k", "thp", "2m"]
 HEAP_PAGES: tuple[HeapPages, ...] = get_args(HeapPages)
@@ -75,7 +75,7 @@ def heap_mib(sizes: Sequence[int]) -> int:
 
 def check_heap(pages: HeapPages, sizes: Sequence[int], root: Path = Path("/")) -> None:
     """Raise Unavailable if the system that `root` shows cannot back the heap: as check_thp() does,
-    page-size-unsupported, pool-empty, pool-limited, memory-short."""
+    page-size-unsupported, pool-empty, memory-short."""
     heap, kernel = heap_mib(sizes) << 20, root / "sys/kernel/mm"
     if pages == "thp":
         check_thp(root)
@@ -87,8 +87,8 @@ def check_heap(pages: HeapPages, sizes: Sequence[int], root: Path = Path("/")) -
         needed = -(-(heap + heap // 256 + (_CODE_MIB << 20)) // _HUGE)
         if free < needed:
             raise Unavailable("pool-empty", f"{needed} pages of 2 MiB needed, {free} free")
-        if limits := cgroup_limits_below(pages, needed * _HUGE, root):
-            raise Unavailable("pool-limited", limits)
+        if limits := pools.cgroup_limits_below(pages, needed * _HUGE, root):
+            raise pools.limited(limits)
     usable = int(usable_memory(root).usable_bytes * USABLE_MEMORY_SHARE)
     needed = _JVM_BYTES + (heap if pages != "2m" else 0)
     if needed > usable:
@@ -108,8 +108,8 @@ def run_jmh(
     root: Path = Path("/"),
 ) -> list[Score]:
     """Run JMH on one page size and return a score for each array, and one for the draw alone. Each
-    of `forks` JVMs warms up once. Raises Unavailable: as check_heap() and verify_forks() do, kernel-hung,
-    kernel-crashed, kernel-garbage, oom-killed."""
+    of `forks` JVMs warms up once. Raises Unavailable: as check_heap() and verify_forks() do, kernel-failed,
+    kernel-failed, oom-killed."""
     check_heap(pages, sizes, root)
     limit_s = HANG_S + 3 * (len(sizes) + 1) * forks * (START_S + warmup_s + iterations * measure_s)
     command = [
@@ -128,7 +128,7 @@ def run_jmh(
                     command, timeout=limit_s, cwd=folder, env=clean_environment()
                 )
         except subprocess.TimeoutExpired:
-            raise Unavailable("kernel-hung", f"JMH gave no answer in {limit_s:.0f} s") from None
+            raise Unavailable("kernel-failed", f"JMH gave no answer in {limit_s:.0f} s") from None
         except FileNotFoundError:
             raise Unavailable("no-toolchain", "java") from None
         if done.returncode:
@@ -158,7 +158,7 @@ def _failure(done: subprocess.CompletedProcess[str]) -> Unavailable:
     noise = re.compile(r"\s*$|[#\[<]|Iteration|Error occurred during init")
     first = next((line.strip() for line in lines if not noise.match(line)), "")
     return Unavailable(
-        "memory-short" if is_memory else "kernel-crashed",
+        "memory-short" if is_memory else "kernel-failed",
         first[:200] or f"exit status {done.returncode}",
     )
 
@@ -168,13 +168,13 @@ def _failure(done: subprocess.CompletedProcess[str]) -> Unavailable:
 
 def verify_forks(folder: Path, pages: HeapPages, sizes: Sequence[int], forks: int) -> None:
     """Call prove_heap() on what every fork saved before and after it measured. Raises Unavailable: as
-    prove_heap() does, kernel-garbage if a fork saved nothing."""
+    prove_heap() does, kernel-failed if a fork saved nothing."""
     for size in sizes:
         for when in ("before", "after"):
             saved = sorted(folder.glob(f"{size}-*-{when}.smaps"))
             if len(saved) != forks:
                 words = f"{len(saved)} of {forks} JVMs show their pages {when} {size} bytes"
-                raise Unavailable("kernel-garbage", words)
+                raise Unavailable("kernel-failed", words)
             for path in saved:
                 log = folder / f"heap-{path.name.split('-')[1]}.log"
                 with path.open(encoding="utf-8", errors="replace", newline="\n") as smaps:
@@ -185,17 +185,17 @@ def prove_heap(
     smaps: str | Iterable[str], log: str, pages: HeapPages, array_bytes: int = 1
 ) -> None:
     """Raise Unavailable unless the whole heap lies on `pages` by a JVM's smaps, a text or its
-    lines: pool-empty if it fell back, kernel-garbage if its log does not locate the heap,
-    smaps-unread, else backing-partial. Of a heap in the pool only the array must be resident: a JVM
+    lines: pool-empty if it fell back, kernel-failed if its log does not locate the heap,
+    linux-lacks, else backing-partial. Of a heap in the pool only the array must be resident: a JVM
     does not touch it beforehand."""
     at = _HEAP_AT.search(log)
     if at is None:
-        raise Unavailable("kernel-garbage", "the JVM's log does not say where its heap lies")
+        raise Unavailable("kernel-failed", "the JVM's log does not say where its heap lies")
     low, size = int(at[1], 16), int(at[2]) << 20
     try:
         heap = [one for one in parse_mappings(smaps) if one.start < low + size and one.end > low]
     except ValueError as error:
-        raise Unavailable("smaps-unread", f"of the JVM: {error}") from None
+        raise unknown_smaps(f"of the JVM: {error}") from None
     resident = sum(one.resident_bytes for one in heap)
     thp, pool = sum(one.thp_bytes for one in heap), sum(one.pool_bytes for one in heap)
     page_sizes = {one.page_bytes for one in heap}
@@ -215,15 +215,15 @@ def prove_heap(
 
 def parsed_scores(text: str, pages: HeapPages, sizes: Sequence[int]) -> list[Score]:
     """Return the scores in JMH's JSON: those of `sizes` and of the draw. Raises
-    Unavailable("kernel-garbage") for any others."""
+    Unavailable("kernel-failed") for any others."""
     try:
         scores = [_score(result, pages) for result in json.loads(text)]
     except (ValueError, KeyError, TypeError) as why:  # pydantic's errors are ValueErrors
-        raise Unavailable("kernel-garbage", f"JMH's JSON: {why!r}"[:200]) from None
+        raise Unavailable("kernel-failed", f"JMH's JSON: {why!r}"[:200]) from None
     scores.sort(key=lambda score: (score.quantity, score.array_bytes))
     measured = [(score.quantity, score.array_bytes) for score in scores]
     if measured != [("draw", max(sizes)), *(("touch", size) for size in sorted(set(sizes)))]:
-        raise Unavailable("kernel-garbage", f"JMH measured other arrays: {measured}")
+        raise Unavailable("kernel-failed", f"JMH measured other arrays: {measured}")
     return scores
 
 
@@ -255,7 +255,7 @@ SIZES = (1_000, 10_000, 1_000_000, 10_000_000, 100_000_000)  # the published one
 
 def build() -> Path:
     """Return the benchmark's jar, built if sources or JDK changed. Raises Unavailable:
-    no-toolchain, disk-full, disk-read-only."""
+    no-toolchain, disk-refused."""
     version = java_version()
     if missing := [name for name in ("mvn", "javac") if shutil.which(name) is None]:
         raise Unavailable("no-toolchain", _JVM.lacking(" and ".join(missing)))

@@ -118,7 +118,7 @@ def try_way(way: str, size_bytes: int) -> MappedWay:
         "mapping.py",
         way,
         size_bytes,
-        {EXIT_REFUSED: WAYS_TO_MAP[way].refused, _NO_MOUNT: "mount-refused"},
+        {EXIT_REFUSED: WAYS_TO_MAP[way].refused, _NO_MOUNT: "not-permitted"},
     )
     return MappedWay(
         way=way,
@@ -215,12 +215,12 @@ def measure_runtime(
     printed = parse_answer(line, RuntimeOutput)
     asked = program.language, variant, array_bytes
     if (printed.language, printed.variant, printed.array_bytes) != asked:
-        raise Unavailable("kernel-garbage", f"asked for {asked}, got another")
+        raise Unavailable("kernel-failed", f"asked for {asked}, got another")
     if printed.sum != printed.accesses * len(printed.batch_ns):
-        raise Unavailable("kernel-garbage", f"{printed.sum} is not the sum of what was written")
+        raise Unavailable("kernel-failed", f"{printed.sum} is not the sum of what was written")
     ns = statistics.median(printed.batch_ns) / printed.accesses
     if ns < LEAST_NS:
-        raise Unavailable("kernel-garbage", f"{ns:.2g} ns: the accesses were optimised away")
+        raise Unavailable("kernel-failed", f"{ns:.2g} ns: the accesses were optimised away")
     got = array_pages(smaps, printed.address, array_bytes)
     if variant != "plain":
         is_partial = variant == "huge" and huge_pages_on(status=status)
@@ -261,7 +261,7 @@ def measure_all_runtimes(array_bytes: int, repeats: int, seed: int = 0) -> Runti
     a language lacks is in `lacking`; a variant that failed once is not tried again. array_bytes:
     whole huge pages, from 4 MiB to MOST_BYTES.
 
-    Raises Unavailable: measuring-already, disk-full, disk-read-only.
+    Raises Unavailable: measuring-already, disk-refused.
     """
     inspected = host.inspect()
     unfit = _unfit(inspected, array_bytes)

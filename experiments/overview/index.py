@@ -32,7 +32,7 @@ from tlb.system.reasons import Unavailable, if_available, required
 from tlb.system.units import format_ns, format_size
 
 # What a machine may lack without the first page failing; a bad parameter is an error there too.
-_LACKING = ("no-data", "not-linux", "arch-unsupported")
+_LACKING = ("no-data", "not-linux", "other-arch")
 BASE_PAGES_LABEL, HUGE_PAGES_LABEL, PACKED_LABEL = "4 KiB", "2 MiB (THP)", "packed (dashed)"
 
 

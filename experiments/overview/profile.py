@@ -151,13 +151,13 @@ def _far_walk(of: Of) -> Interval:
 def _entries(level: int, of: Of) -> Interval:
     survey = of(stlb_cliff).survey
     levels = [found for found in survey.levels if found.level == level and not found.is_alone]
-    return required(levels, f"our chases found no level {level}", "one-level")[0].entries.interval
+    return required(levels, f"our chases found no level {level}", "no-geometry")[0].entries.interval
 
 
 def _stated(level: int, of: Of) -> Interval:
     stated = of(stlb_cliff).stated_entries
     required(stated, "no TLB level is stated here", "no-geometry")
-    (entries,) = required(stated[level - 1 : level], f"no level {level} is stated", "one-level")
+    (entries,) = required(stated[level - 1 : level], f"no level {level} is stated", "no-geometry")
     exact = float(entries)
     return Interval(exact, exact, exact)
 
@@ -261,7 +261,7 @@ def read_translation_profile(store: Store, machine: str) -> TranslationProfile:
 
 
 def write(store: Store, made: TranslationProfile) -> None:
-    """Write it beside the rows. Raises Unavailable: disk-full, disk-read-only."""
+    """Write it beside the rows. Raises Unavailable: disk-refused."""
     store.write_document(made.machine, NAME, made.model_dump(mode="json"))
 
 

@@ -128,7 +128,7 @@ def high_mapping(inspected: Host) -> bool | None:
 
 def profiles_here() -> dict[str, dict[str, float]]:
     """Return where the time of fresh memory's faults goes, by page size. Raises Unavailable:
-    no-perf, perf-denied, perf-failed, no-symbols, and why a kernel could not be built."""
+    no-perf, perf-denied, perf-failed, not-permitted, and why a kernel could not be built."""
     program = perf.plan("none").perf
     if program is None:
         raise Unavailable("no-perf")
@@ -153,12 +153,16 @@ def sampled(program: str, command: Sequence[str]) -> dict[str, float]:
 
 def function_shares(report: str) -> dict[str, float]:
     """Return the shares of a report's functions, [k] in the kernel. Raises Unavailable: perf-failed
-    without any, no-symbols if those of the kernel have no names."""
+    without any, not-permitted if those of the kernel have no names."""
     rows = {" ".join(name.split()): float(n) / 100 for n, name in _SYMBOL.findall(report)}
     if not rows:
         raise Unavailable("perf-failed", "the report has no line of a function")
     if not any(re.match(r"\[k\] (?!0x)", symbol) for symbol in rows):
-        raise Unavailable("no-symbols")
+        raise Unavailable(
+            "not-permitted",
+            "functions of Linux have no names in a profile",
+            "As root, run `sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1`.",
+        )
     return {symbol: round(share, 4) for symbol, share in rows.items() if share >= LEAST_SHARE}
 
 

@@ -63,6 +63,18 @@ def large_pages_boost(a: Analysis, band: Band, much_bytes: float = MUCH_BYTES) -
     )
 
 
+@claim("some-applications-suffer", points=None)
+def some_suffer(a: Analysis, band: Band) -> Answer:
+    """By the program of others that loses most, its interval widened for how many were tried."""
+    rows = a.of_pages(ours=False)
+    worst = rows.sort_values("high").iloc[0]
+    slower = NO_GAIN / worst["gain"]
+    return inside(slower, *band, among=len(rows)), (
+        f"Of {number_in_words(len(rows))} programs of others {worst['title']} loses most: it takes "
+        f"{slower:.2f} times as long on large pages."
+    )
+
+
 @claim("redis-latency-after-fork", points=None)
 def redis_waits_after_a_fork(a: Analysis, band: Band) -> Answer:
     ratio = NO_GAIN / a.gain("redis-save")

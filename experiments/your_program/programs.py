@@ -153,7 +153,7 @@ def measure(name: str, case: ProgramCase, minutes: float) -> ProgramResult:
     try:
         trial = run_trial(aim)
     except Unavailable as why:
-        if why.code != "program-endless":
+        if why.code != "no-time":
             raise
         # In fragmented memory Linux compacts gigabytes before a first run can end; a second run
         # finds them compacted.
@@ -163,7 +163,7 @@ def measure(name: str, case: ProgramCase, minutes: float) -> ProgramResult:
 
 def summary(name: str, version: str, trial: Trial) -> ProgramResult:
     """Return a trial as a row. Raises Unavailable: no-time if there are too few pairs for a
-    verdict, program-missing if a run failed, program-short if its memory was never seen."""
+    verdict, program-missing if a run failed, program-unfit if its memory was never seen."""
     if not trial.has_verdict:
         raise Unavailable("no-time", trial.ended)
     if trial.statuses != ({0}, {0}):
@@ -188,7 +188,11 @@ def summary(name: str, version: str, trial: Trial) -> ProgramResult:
 def _side(trial: Trial, on: bool) -> Side:
     found = runs_summary(trial, on)
     if found.peak is None:
-        raise Unavailable("program-short", "it ended before a look")
+        raise Unavailable(
+            "program-unfit",
+            "too short for a difference to be measured: it ended before a look",
+            "Give it work for a second or more, let --within be larger, or name a number that it prints with --metric.",
+        )
     return Side(
         value=found.value.value,
         resident_bytes=found.peak.pages.resident_bytes,
@@ -200,7 +204,7 @@ def _side(trial: Trial, on: bool) -> Side:
 
 def ready(case: ProgramCase) -> tuple[str, list[str], list[str]]:
     """Write or compile what a program needs; return its version, its command and its driver's.
-    Raises Unavailable: no-toolchain, disk-full, disk-read-only."""
+    Raises Unavailable: no-toolchain, disk-refused."""
     tool = case.tool
     if tool.source:
         version, folder = compiled(tool)
@@ -225,7 +229,7 @@ def compiled(tool: Toolchain) -> tuple[str, Path]:
 
 def profile(room_bytes: int) -> SampledProfile:
     """Sample a chase over as much as the source's cache. Raises Unavailable: memory-short,
-    kernel-garbage, kernel-hung, no-toolchain."""
+    kernel-failed, no-toolchain."""
     if room_bytes < PROFILE_BYTES:
         raise Unavailable("memory-short", f"the chase is over {format_size(PROFILE_BYTES)}")
     command, limit_s = arguments_with_folder(PROFILE.run, compiled(PROFILE)[1]), PROFILE_LIMIT_S
@@ -235,9 +239,9 @@ def profile(room_bytes: int) -> SampledProfile:
         )
         return SampledProfile.model_validate_json(done.stdout)
     except subprocess.TimeoutExpired:
-        raise Unavailable("kernel-hung", "profiled_chase") from None
+        raise Unavailable("kernel-failed", "profiled_chase") from None
     except ValueError:
-        code = "memory-short" if done.returncode == 3 else "kernel-garbage"
+        code = "memory-short" if done.returncode == 3 else "kernel-failed"
         raise Unavailable(code, "profiled_chase") from None
 
 

@@ -98,7 +98,7 @@ def test_with_fewer_computers_than_expected_those_that_came_are_kept(loopback):
     loopback.workers("a", "b")
     with pytest.raises(Unavailable) as why:
         loopback.run(64, wait_s=5.0)
-    assert (why.value.code, why.value.detail) == ("fleet-gone", "2 of 64 connected")
+    assert (why.value.code, why.value.detail) == ("worker-failed", "2 of 64 connected")
     assert len(loopback.data.machines()) == 2
 
 
@@ -123,7 +123,7 @@ def test_a_worker_that_stays_away_is_given_up_and_the_others_are_kept(loopback, 
     assert wait_until(lambda: measured(tmp_path / "a", "a") > 1)
     loopback.processes.kill("a")
     running.join()
-    assert codes(loopback.made) == {"a": "fleet-gone", "b": ""}
+    assert codes(loopback.made) == {"a": "worker-failed", "b": ""}
     assert loopback.data.machines() == [machine_of("b")]
 
 
@@ -137,21 +137,21 @@ def test_a_lost_scheduler_ends_the_client_with_a_reason(loopback):
     assert wait_until(lambda: "1 of 2 connected" in loopback.lines)
     loopback.processes.kill("scheduler")
     running.join()
-    assert found == ["fleet-gone"]
+    assert found == ["worker-failed"]
 
 
 @pytest.mark.parametrize("sent", ["a flipped bit", "no bundle"])
 def test_what_is_no_bundle_is_refused_and_nothing_of_it_is_kept(sent, loopback):
     loopback.workers("a")
     loopback.workers("b", spoil=sent)
-    assert codes(loopback.run(2)) == {"a": "", "b": "bundle-unsafe"}
+    assert codes(loopback.run(2)) == {"a": "", "b": "bundle-refused"}
     assert loopback.data.machines() == [machine_of("a")]
 
 
 def test_a_second_computer_of_one_identity_is_refused(loopback):
     loopback.workers("a")
     loopback.workers("b", alike="a")
-    assert sorted(codes(loopback.run(2)).values()) == ["", "fleet-twice"]
+    assert sorted(codes(loopback.run(2)).values()) == ["", "worker-failed"]
 
 
 @pytest.mark.parametrize("words", [[], ["--scheduler", "tcp://a:1", "--local", "2"]])

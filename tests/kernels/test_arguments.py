@@ -15,11 +15,11 @@ pytestmark = [pytest.mark.measures, pytest.mark.slow]
 def test_any_detail_is_valid_json(tmp_path):
     (tmp_path / "lacks.c").write_text(
         f'#include "{build.KERNELS_FOLDER}/arguments.h"\n'
-        'int main(int argc, char **argv) { unavailable("kvm-permission", "%s", argv[argc - 1]); }\n'
+        'int main(int argc, char **argv) { unavailable("not-permitted", "%s", argv[argc - 1]); }\n'
     )
     lacks = compiled(tmp_path / "lacks.c", tmp_path / "lacks", "-Wno-unused-function")
     for detail in ("its group is CORP\\kvm", 'says "no"', "a\tb\nc\x1b", "größer", ""):
-        assert reason_of(run_program(lacks, [detail])) == ("kvm-permission", detail)
+        assert reason_of(run_program(lacks, [detail])) == ("not-permitted", detail)
 
 
 # Refused command lines. The first kernel's are the rules that all share.

@@ -36,7 +36,7 @@ JOINED = "madvise(j->memory + j->order[i] * j->large, j->large, MADV_COLLAPSE)"
 JOIN = "--tuples 5000 --lines 7500"
 
 
-def fault(kernel: str, arguments: str, changes: dict[str, str], code: str = "kernel-garbage"):
+def fault(kernel: str, arguments: str, changes: dict[str, str], code: str = "kernel-failed"):
     return kernel, arguments, changes, code
 
 
@@ -93,7 +93,7 @@ FAULTS: list[tuple[str, str, dict[str, str], str]] = [
         "code_chase",
         "--lines 64",
         {"if (mprotect(at, bytes, PROT_READ | PROT_EXEC))": "errno = EACCES;\n    if (bytes)"},
-        "code-refused",
+        "not-permitted",
     ),
     fault(
         "page_chase",
@@ -107,7 +107,7 @@ FAULTS: list[tuple[str, str, dict[str, str], str]] = [
         "prefault",
         "--lines 1000 --mode populate",
         instead(ADVICE, "MADV_POPULATE_WRITE", "9999"),
-        "no-populate",
+        "linux-lacks",
     ),
     fault("prefault", "--lines 1000 --mode touch", {"= ++first;": "= first;"}),
     fault(
@@ -128,7 +128,7 @@ FAULTS: list[tuple[str, str, dict[str, str], str]] = [
         "fork_write",
         "--mode write --lines 2000",
         {"        while (getppid() == parent)\n": "        if (getppid() != parent)\n"},
-        "neighbour-gone",
+        "kernel-failed",
     ),
     fault(
         "switch_chase",
@@ -137,7 +137,7 @@ FAULTS: list[tuple[str, str, dict[str, str], str]] = [
             "    for (;;) {\n        wait_while(0, 1);": "    _exit(0);\n    for (;;) {\n        wait_while(0, 1);",
             "#define PATIENCE_S 5": "#define PATIENCE_S 1",
         },
-        "neighbour-gone",
+        "kernel-failed",
     ),
     fault(
         "switch_chase",
@@ -148,7 +148,7 @@ FAULTS: list[tuple[str, str, dict[str, str], str]] = [
         "cold_chase",
         "--lines 64",
         {"    told->whole = 1;": "    kill(getpid(), SIGKILL);"},
-        "neighbour-gone",
+        "kernel-failed",
     ),
 ]
 BESIDE: list[tuple[str, str, dict[str, str], str]] = [
@@ -156,13 +156,13 @@ BESIDE: list[tuple[str, str, dict[str, str], str]] = [
         "neighbour_chase",
         "--mode other --lines 64",
         IMPATIENT | {"++*o->turns;": "pause();"},
-        "neighbour-gone",
+        "kernel-failed",
     ),
     fault(
         "shootdown",
         "--threads 1 --apart 1",
         IMPATIENT | {"take_turns(o);": "_exit(0);"},
-        "neighbour-gone",
+        "kernel-failed",
     ),
     fault("collapse_chase", "--mode address --lines {large}", {JOINED: "0"}),
     fault(
@@ -182,7 +182,7 @@ BESIDE: list[tuple[str, str, dict[str, str], str]] = [
         "--mode address --lines {large}",
         IMPATIENT
         | {"    j->began_ns = now_ns();": "    pause();", "n < SLICES && (": "n < 4096 && ("},
-        "neighbour-gone",
+        "kernel-failed",
     ),
 ]
 TURNS = "uint64_t turns, const int walkers)\n{"
@@ -234,4 +234,4 @@ def test_a_faulty_thread_on_another_cpu_gives_its_reason(
 @pytest.mark.endurance
 @pytest.mark.parametrize(("mode", "changes"), WALKS)
 def test_a_faulty_graph_or_walk_is_kernel_garbage(mode, changes, tmp_path):
-    assert why("graph_walk", walking(2**14, *MODES[mode]), changes, tmp_path) == "kernel-garbage"
+    assert why("graph_walk", walking(2**14, *MODES[mode]), changes, tmp_path) == "kernel-failed"

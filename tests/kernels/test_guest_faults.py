@@ -27,18 +27,18 @@ FAULTS = [
     ({"open": errno.ENOENT}, "no-kvm", f"/dev/kvm: {os.strerror(errno.ENOENT)}"),
     ({"create_vm": errno.EOPNOTSUPP}, "no-kvm", f"KVM_CREATE_VM: {os.strerror(errno.EOPNOTSUPP)}"),
     ({"api": 11}, "no-kvm", "version 12"),
-    ({"exit": 5}, "guest-crashed", "it left: exit reason 5, hlt, at rip 0x"),
-    ({"exit": 8, "from": 6}, "guest-crashed", "it left: exit reason 8, a triple fault, at rip 0x"),
-    ({"exit": 37}, "guest-crashed", "exit reason 37, an exit that nothing here asks for"),
-    ({"port": 17}, "guest-crashed", "exit reason 2, another port"),
-    ({"run": errno.EFAULT}, "guest-crashed", os.strerror(errno.EFAULT)),
-    ({"hops": 1}, "kernel-garbage", "not all were made"),
-    ({"tsc": 1000}, "kernel-garbage", "its rate is not the host's"),
-    ({"slow_ms": 300}, "guest-emulated", "a hop in the first-level cache costs"),
-    ({"endless": 1}, "kernel-hung", "the vCPU did not leave the guest in 10 s"),
-    ({"endless": 1, "from": 6}, "kernel-hung", "the vCPU did not leave the guest in 10 s"),
+    ({"exit": 5}, "kernel-failed", "it left: exit reason 5, hlt, at rip 0x"),
+    ({"exit": 8, "from": 6}, "kernel-failed", "it left: exit reason 8, a triple fault, at rip 0x"),
+    ({"exit": 37}, "kernel-failed", "exit reason 37, an exit that nothing here asks for"),
+    ({"port": 17}, "kernel-failed", "exit reason 2, another port"),
+    ({"run": errno.EFAULT}, "kernel-failed", os.strerror(errno.EFAULT)),
+    ({"hops": 1}, "kernel-failed", "not all were made"),
+    ({"tsc": 1000}, "kernel-failed", "its rate is not the host's"),
+    ({"slow_ms": 300}, "emulated", "a hop in the first-level cache costs"),
+    ({"endless": 1}, "kernel-failed", "the vCPU did not leave the guest in 10 s"),
+    ({"endless": 1, "from": 6}, "kernel-failed", "the vCPU did not leave the guest in 10 s"),
     *(
-        ({call: number}, "kvm-refused", f"{name}: {os.strerror(number)}")
+        ({call: number}, "kernel-failed", f"{name}: {os.strerror(number)}")
         for call, number, name in [
             ("slot", errno.EINVAL, "KVM_SET_USER_MEMORY_REGION"),
             ("create_vm", errno.EBUSY, "KVM_CREATE_VM"),
@@ -50,7 +50,7 @@ FAULTS = [
             ("regs", errno.EINVAL, "KVM_SET_REGS"),
         ]
     ),
-    ({"mmap": errno.ENOMEM}, "kvm-refused", "the vCPU's page could not be mapped"),
+    ({"mmap": errno.ENOMEM}, "kernel-failed", "the vCPU's page could not be mapped"),
 ]
 
 
@@ -64,12 +64,10 @@ def test_a_fault_gives_its_reason(kvm, fault, code, detail):
 def test_a_user_without_permission_learns_which_group_to_join(kvm, number):
     group = grp.getgrall()[-1]
     kvm(open=number, group=group.gr_gid)
-    assert (
-        why_not(guest(), "kvm-permission")
-        == f"/dev/kvm: {os.strerror(number)}; its group is {group.gr_name}"
-    )
+    why = why_not(guest(), "not-permitted")
+    assert os.strerror(number) in why and why.endswith(f": {group.gr_name}")
     kvm(open=number, group=987654321)
-    assert why_not(guest(), "kvm-permission").endswith("its group is one without a name")
+    assert why_not(guest(), "not-permitted").endswith(": one without a name")
 
 
 def test_nothing_is_faulted_in_where_no_guest_could_run(kvm):
@@ -120,15 +118,15 @@ def test_the_guests_page_tables_are_of_the_pool_too(hosted, mode):
     [
         (
             0x0B0F,
-            "guest-crashed",
+            "kernel-failed",
             "exit reason 8, a triple fault, at rip 0x",
         ),  # ud2, and no handler
-        (0x11E6, "guest-crashed", "exit reason 2, another port, at rip 0x"),  # out %al, $17
-        (0xFEEB, "kernel-hung", "did not leave the guest in 10 s"),  # jmp to itself
+        (0x11E6, "kernel-failed", "exit reason 2, another port, at rip 0x"),  # out %al, $17
+        (0xFEEB, "kernel-failed", "did not leave the guest in 10 s"),  # jmp to itself
     ],
 )
 def test_a_real_guest_with_another_program_ends_with_its_reason(kvm, code, expected, detail):
     kvm(real=1)
     real(guest())
-    kvm(real=1, code=code, **{"endless": 1} if expected == "kernel-hung" else {})
+    kvm(real=1, code=code, **{"endless": 1} if expected == "kernel-failed" else {})
     assert detail in why_not(guest(), expected)

@@ -63,7 +63,7 @@ def test_numba_notices_accesses_that_were_left_out(loop, fault):
     )
     assert (done.returncode, done.stderr) == (0, "")
     answers = [json.loads(line) for line in done.stdout.splitlines()][1:-1]
-    expected = "" if fault == "none" else "kernel-garbage"
+    expected = "" if fault == "none" else "kernel-failed"
     assert [answer.get("reason", "") for answer in answers] == [expected] * len(cases)
 
 

@@ -140,7 +140,7 @@ def asked(mode: str, tuples: int, *more: str, pages: str = "4k") -> list[str]:
 
 
 def report_of(given: list[str]) -> KernelOutput:
-    """An answer that was wrong in any round would be kernel-garbage."""
+    """An answer that was wrong in any round would be kernel-failed."""
     done = run_c("radix_partition", given)
     assert (done.returncode, done.stderr) == (0, "")
     return KernelOutput.model_validate_json(done.stdout)

@@ -252,4 +252,4 @@ def test_where_no_memory_may_hold_code_cpuid_is_lacking_with_its_reason(monkeypa
     monkeypatch.setattr(cpuid.mmap, "mmap", refused)
     with pytest.raises(Unavailable) as why:
         cpuid._code.__wrapped__()
-    assert why.value.code == "no-cpuid"
+    assert why.value.code == "no-geometry"

@@ -89,7 +89,7 @@ def test_an_empty_root_is_a_host_that_knows_nothing(tmp_path):
         == found.memory.limit_source
         == "unknown"
     )
-    assert (found.tlb, found.tlb_reason, found.page_table_levels) == ((), "no-cpuid", None)
+    assert (found.tlb, found.tlb_reason, found.page_table_levels) == ((), "no-geometry", None)
     assert (found.thp.enabled, found.mthp, found.pools) == ("absent", {}, ())
     assert found.memory.usable_bytes == 0 and found.installation == ""
     with pytest.raises(Unavailable, match="identified"):

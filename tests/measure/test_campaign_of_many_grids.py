@@ -118,6 +118,10 @@ def test_what_was_lacking_is_known_to_a_run_that_may_not_measure_and_tried_again
             (victim, "pool-empty", "3 pages needed")
         ]
         assert outcome.skipped == 0
+    tries, rig = len(processes.asked), a_rig(store, measure=one_by_one(processes))
+    for _ in range(2):  # as the parts of one book
+        assert [*campaign.run(rig, GRIDS, 5, quiet=True).lacking] == [victim]
+    assert len(processes.asked) == tries + 1
     of_another_state = a_rig(store, measure=one_by_one(processes), state="f" * 12)
     assert campaign.run(of_another_state, GRIDS, 1, seconds=0, quiet=True).lacking == {}
     processes.trouble = lambda point, repeat: None

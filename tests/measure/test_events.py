@@ -231,6 +231,6 @@ def test_a_part_larger_than_its_whole_is_a_contradiction_and_no_negative_count()
         "l1_dtlb_miss": Quantity(value=10, running_percent=100),
         "walk": Quantity(value=11, running_percent=100),
     }
-    assert derive(counted, [DIFFERENCE])["stlb_hit"].reason == "counts-disagree"
+    assert derive(counted, [DIFFERENCE])["stlb_hit"].reason == "not-counted"
     counted["walk"] = Quantity(value=10, running_percent=100)
     assert derive(counted, [DIFFERENCE])["stlb_hit"].value == 0

@@ -64,4 +64,4 @@ def test_a_compiler_that_leaves_accesses_out_gives_no_number(tmp_path, monkeypat
     point = Point(kernel=name, lines=4096 + 5, order=order, region_ms=1)
     with pytest.raises(Unavailable) as why:
         measured(point, 2**30)
-    says(why.value, "kernel-garbage")
+    says(why.value, "kernel-failed")

@@ -29,7 +29,8 @@ pytestmark = [pytest.mark.measures]
 # --- ENOSPC, EROFS and EDQUOT at each write (test_store.py)
 
 REFUSALS = [
-    pytest.param(getattr(errno, name), code, id=name) for name, code in (("EDQUOT", "disk-full"),)
+    pytest.param(getattr(errno, name), code, id=name)
+    for name, code in (("EDQUOT", "disk-refused"),)
 ]
 
 
@@ -140,4 +141,4 @@ def test_a_disk_that_really_is_full_keeps_every_row_that_was_finished(scripted, 
     store.root.mkdir()
     if (full := in_a_child(work)) is None:
         pytest.skip("needs the right to mount, in a namespace")
-    says(full[0], "disk-full")
+    says(full[0], "disk-refused")

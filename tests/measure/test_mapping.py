@@ -141,8 +141,8 @@ def test_what_a_point_lacks_is_its_own_reason_and_the_next_one_is_measured(progr
         16: "",
         32: "",
         64: "pool-empty",
-        128: "kernel-garbage",
-        256: "kernel-garbage",
+        128: "kernel-failed",
+        256: "kernel-failed",
         512: "",
     }
     assert len(starts(folder)) == 1
@@ -158,7 +158,7 @@ def test_a_point_for_which_there_is_no_time_is_left_out_and_those_before_it_are_
 
 @pytest.mark.parametrize(
     ("what", "code"),
-    [("crash", "kernel-crashed"), ("garbage", "kernel-garbage"), ("exit no-pmu", "no-pmu")],
+    [("crash", "kernel-failed"), ("garbage", "kernel-failed"), ("exit no-pmu", "no-pmu")],
 )
 def test_a_point_that_ends_its_process_has_the_reason_and_all_others_are_measured_in_another_one(
     program, what, code
@@ -179,7 +179,7 @@ def test_on_transparent_huge_pages_what_was_proved_before_a_crash_is_kept(progra
     folder = program(at={"128": "crash"})
     points = [point.model_copy(update={"pages": "thp"}) for point in SMALL]
     assert codes(results(points)) == {
-        point.lines: "kernel-crashed" * (point.lines == 128) for point in SMALL
+        point.lines: "kernel-failed" * (point.lines == 128) for point in SMALL
     }
     assert asked(folder) == [
         [16, 32, 64, 128],
@@ -190,7 +190,7 @@ def test_on_transparent_huge_pages_what_was_proved_before_a_crash_is_kept(progra
 @pytest.mark.parametrize("proves", [False])
 def test_nothing_that_was_not_proved_is_a_record(program, proves):
     program(proves=proves)
-    assert set(codes(results(SMALL)).values()) == {"kernel-garbage"}
+    assert set(codes(results(SMALL)).values()) == {"kernel-failed"}
 
 
 # --- memory

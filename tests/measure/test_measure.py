@@ -70,13 +70,13 @@ def test_a_kernel_gets_the_point_as_a_line_and_the_cpu_and_fifo_only_where_they_
     [
         (signal.SIGKILL, "oom-killed"),
         (signal.SIGBUS, "memory-short"),
-        (signal.SIGSEGV, "kernel-crashed"),
+        (signal.SIGSEGV, "kernel-failed"),
     ],
 )
 def test_a_signal_is_recognised_although_perf_counts(kernel, number, code):
     kernel(f"kill -{int(number)} $$")
     assert why(plan=software_plan()).code == code
-    assert code != "kernel-crashed" or why(plan=software_plan()).detail.startswith(
+    assert code != "kernel-failed" or why(plan=software_plan()).detail.startswith(
         f"signal {number.name}"
     )
 
@@ -121,15 +121,15 @@ def test_a_cpu_that_never_was_ours_is_a_bad_parameter_and_one_that_was_is_gone(k
 )
 def test_a_field_that_cannot_be_is_garbage_and_named(kernel, change):
     kernel(answer(REPORT | change))
-    assert why().code == "kernel-garbage"
+    assert why().code == "kernel-failed"
     assert why().detail.startswith(next(iter(change)))
 
 
 def test_a_number_on_another_page_size_is_never_taken(kernel):
     kernel(answer(REPORT | {"backing": "4k", "pages": "2m"}))
-    assert why(POINT.model_copy(update={"pages": "2m"})).code == "kernel-garbage"
+    assert why(POINT.model_copy(update={"pages": "2m"})).code == "kernel-failed"
     kernel(answer(REPORT | {"backing": "2m"}))
-    assert why().code == "kernel-garbage"
+    assert why().code == "kernel-failed"
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_accesses_faster_than_any_core_makes_them_were_not_made(
 ):
     """An engine that does not know its clock is taken for the fastest core there could be."""
     point = POINT.model_copy(update={"kernel": kernel_name})
-    for share, code in ((0.99, "kernel-garbage"), (1.01, "")):
+    for share, code in ((0.99, "kernel-failed"), (1.01, "")):
         kernel(
             answer(
                 REPORT
@@ -159,7 +159,7 @@ def test_accesses_faster_than_any_core_makes_them_were_not_made(
 )
 def test_a_report_of_another_point_is_never_taken(kernel, change):
     kernel(answer(REPORT | change))
-    assert (why().code, "asked for" in why().detail) == ("kernel-garbage", True)
+    assert (why().code, "asked for" in why().detail) == ("kernel-failed", True)
 
 
 # --- memory

@@ -63,7 +63,7 @@ def measured(point: Point = INSIDE, plan: perf.EventPlan = perf.NO_COUNTERS) -> 
     return measured_point(point, plan=plan)
 
 
-def why_not(point: Point = INSIDE, code: str = "no-namespaces") -> str:
+def why_not(point: Point = INSIDE, code: str = "not-permitted") -> str:
     return why_not_point(point, code)
 
 

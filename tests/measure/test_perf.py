@@ -86,7 +86,7 @@ def test_an_event_is_known_by_its_position_since_perf_alters_names():
 
 
 def test_no_pmu_is_not_supported_although_runtime_is_0_and_100_percent_ran():
-    assert one(line("<not supported>", runtime=0)).reason == "not-supported"
+    assert one(line("<not supported>", runtime=0)).reason == "event-unknown"
 
 
 @pytest.mark.parametrize("running", [0.01, 50.0, 99.99])

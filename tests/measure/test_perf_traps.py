@@ -162,7 +162,7 @@ def test_a_perf_that_refuses_in_the_middle_of_a_plan_costs_the_counts_and_not_th
 
 @pytest.mark.parametrize(
     ("signal", "code", "remedy"),
-    [("KILL", "oom-killed", "memory"), ("SEGV", "kernel-crashed", "tlb measure")],
+    [("KILL", "oom-killed", "memory"), ("SEGV", "kernel-failed", "tlb measure")],
 )
 def test_a_killed_workload_is_no_result_although_perf_exits_with_0(
     tmp_path, monkeypatch, signal, code, remedy

@@ -156,7 +156,7 @@ def test_a_disk_that_is_full_keeps_every_row_that_was_finished(store):
     if (answer := in_a_child(work)) is None:
         pytest.skip("needs the right to mount, in a namespace")
     why, finished, kept = answer
-    says(why, "disk-full")
+    says(why, "disk-refused")
     assert kept == list(range(finished))
 
 
@@ -172,7 +172,7 @@ def test_a_disk_that_is_read_only_is_read_and_refuses_to_be_written_to(store):
     in_a_child(lambda: put(store, MACHINE, NAME, *(make_record(repeat=n) for n in range(3))))
     if (answer := in_a_child(work)) is None:
         pytest.skip("needs the right to mount, in a namespace")
-    says(answer[0], "disk-read-only")
+    says(answer[0], "disk-refused")
     assert answer[1] == [0, 1, 2]
 
 
@@ -184,7 +184,7 @@ def test_a_damaged_file_is_one_sentence_and_stays_as_it_is(store, content):
     for call in (lambda: store.load(MACHINE, NAME), lambda: store.append(MACHINE, make_record())):
         with pytest.raises(Unavailable) as refused:
             call()
-        says(refused.value, "rows-damaged")
+        says(refused.value, "file-damaged")
     assert tree(store.root) == before
 
 
@@ -202,7 +202,7 @@ def test_a_file_system_without_shared_memory_is_one_sentence(store, monkeypatch)
     )
     with pytest.raises(Unavailable) as refused:
         store.append(MACHINE, make_record())
-    says(refused.value, "no-shared-memory")
+    says(refused.value, "disk-refused")
 
 
 def test_a_file_that_was_copied_while_it_was_written_to_is_whole(store, path, tmp_path):

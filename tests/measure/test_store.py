@@ -184,7 +184,7 @@ def test_a_published_file_that_is_damaged_is_one_sentence(store):
         path.write_bytes(damaged)
         with pytest.raises(Unavailable) as refused:
             store.load(MACHINE, NAME)
-        says(refused.value, "rows-damaged")
+        says(refused.value, "file-damaged")
 
 
 @pytest.mark.parametrize("machine", [path.parent.name for path in DATA.glob("*/rows.parquet")])

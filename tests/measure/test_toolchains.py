@@ -29,9 +29,9 @@ def test_without_its_toolchain_a_language_says_what_to_install(no_tools, languag
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("No space left on device", "disk-full"),
-        ("write: no space left on device", "disk-full"),
-        ("Read-only file system (os error 30)", "disk-read-only"),
+        ("No space left on device", "disk-refused"),
+        ("write: no space left on device", "disk-refused"),
+        ("Read-only file system (os error 30)", "disk-refused"),
     ],
 )
 def test_a_compiler_without_room_on_the_disk_is_not_a_missing_one(no_tools, words, expected):

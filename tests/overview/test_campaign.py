@@ -120,31 +120,55 @@ def sources(folder: Path, monkeypatch) -> None:
         (folder / name).write_text(name) if "." in name else (folder / name).mkdir()
 
 
-def test_a_site_is_not_built_again_of_the_same_rows_and_sources(monkeypatch, tmp_path):
-    executed: list[int] = []
-    (data := tmp_path / "data" / "own").mkdir(parents=True)
-    monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
-    sources(tmp_path, monkeypatch)
+@pytest.fixture
+def made(tmp_path, monkeypatch) -> list[str]:
+    """The pages that are executed, of which `flushes` may be told to fail, and the sites built."""
+    made: list[str] = []
+
+    def execute(chapter: str, output: Path, given: dict, within: object) -> None:
+        made.append(chapter)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        if (tmp_path / "book" / f"{chapter}-fails").exists():
+            raise SystemExit(f"cell 7 of {chapter}.ipynb: KeyError: 'lines'")
+        output.write_text((ROOT / "book" / f"{chapter}.ipynb").read_text())
 
     def build_site(source: Path, output: Path, *, is_whole: bool) -> Path:
-        executed.append(1)
+        made.append("whole site" if is_whole else "site")
         (html := output / "_build" / "html").mkdir(parents=True, exist_ok=True)
         (html / "index.html").touch()
         return html / "index.html"
 
-    monkeypatch.setattr(publish, "each", lambda chapters, run: None)
+    monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(publish, "execute", execute)
     monkeypatch.setattr(publish, "build_site", build_site)
-    first = publish.book(ASKED)
-    assert (
-        publish.book(ASKED) == first
-        and publish.book(ASKED | {"minutes": 3.0}) == first
-        and len(executed) == 1
+    monkeypatch.setattr(
+        publish,
+        "each",
+        lambda run, *groups: [run(name, None) for group in groups for name in group],
     )
-    Store(data.parent).own.append("zen-9-00000000", make_record())
-    assert publish.book(ASKED) == first and len(executed) == 2
-    (tmp_path / "book" / "page.md").write_text("a page")
-    assert publish.book(ASKED) == first and len(executed) == 3
-    assert publish.book(ASKED | {"profile": "smoke"}) == first and len(executed) == 4
+    sources(tmp_path, monkeypatch)
+    return made
+
+
+def test_only_what_changed_is_made_again(made, tmp_path):
+    pages = set(parameters.table_of_contents())
+    reruns = set(filter(discovery.is_rerun, pages))
+    summaries = {name for name in pages if not publish.is_chapter(name)}
+    assert reruns and summaries and "flushes" not in reruns | summaries
+
+    def executed(given: dict[str, Any] = ASKED) -> set[str]:
+        made.clear()
+        publish.book(given)
+        return set(made)
+
+    assert executed() == pages | {"whole site"}
+    assert executed() == executed(ASKED | {"minutes": 3.0}) == set()
+    Store(data_root()).own.append("zen-9-00000000", make_record())
+    assert executed() == pages - reruns | {"whole site"}
+    (tmp_path / "book" / "flushes.ipynb").write_text("{}")
+    assert executed() == summaries | {"flushes", "whole site"}
+    (tmp_path / "tlb" / "module.py").write_text("")
+    assert executed() == executed(ASKED | {"profile": "smoke"}) == pages | {"whole site"}
 
 
 def test_each_chapter_has_points_that_its_claims_compare():
@@ -199,28 +223,14 @@ def test_no_program_is_tried_where_time_is_short(seconds, profile, tried):
     assert tried == []
 
 
-def test_a_page_that_fails_is_named_and_the_others_are_built(tmp_path, monkeypatch, capsys):
-    """Its links to what it would have held are no errors."""
-    whole: list[bool] = []
-
-    def execute(chapter: str, output: Path, given: dict, within: object) -> None:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        if chapter == "flushes":
-            raise SystemExit("cell 7 of flushes.ipynb: KeyError: 'lines'")
-        output.write_text((ROOT / "book" / f"{chapter}.ipynb").read_text())
-
-    def build_site(source: Path, output: Path, *, is_whole: bool) -> Path:
-        whole.append(is_whole)
-        return output / "index.html"
-
-    monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(publish, "execute", execute)
-    monkeypatch.setattr(publish, "build_site", build_site)
-    monkeypatch.setattr(publish, "each", lambda names, run: [run(name, None) for name in names])
-    sources(tmp_path, monkeypatch)
-    made = publish.book(ASKED)
-    assert made.failed == ("flushes: cell 7 of flushes.ipynb: KeyError: 'lines'",)
-    assert made.failed[0] in capsys.readouterr().err and whole == [False]
+def test_a_page_that_fails_is_named_and_the_others_are_built(made, tmp_path, capsys):
+    """Links to what it would have held are no errors; it is tried again the next time."""
+    (tmp_path / "book" / "flushes-fails").touch()
+    book = publish.book(ASKED)
+    assert book.failed == ("flushes: cell 7 of flushes.ipynb: KeyError: 'lines'",)
+    assert book.failed[0] in capsys.readouterr().err and made[-1] == "site"
     (source,) = (tmp_path / "_build").glob("*/source/book")
     assert len([*source.glob("*.ipynb")]) == len(parameters.table_of_contents())
     assert "KeyError" in (source / "flushes.ipynb").read_text()
+    made.clear()
+    assert publish.book(ASKED).failed == book.failed and made == ["flushes", "site"]

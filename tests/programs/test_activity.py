@@ -120,7 +120,7 @@ def sleeping(user: int, may_be_read: bool) -> Iterator[int]:
 @needs_root
 @pytest.mark.parametrize(
     ("user", "may_be_read", "code"),
-    [(0, True, "process-denied"), (NOBODY, False, "process-denied"), (NOBODY, True, "")],
+    [(0, True, "not-permitted"), (NOBODY, False, "not-permitted"), (NOBODY, True, "")],
 )
 def test_an_ordinary_user_sees_only_own_programs(user, may_be_read, code):
     with sleeping(user, may_be_read) as pid:
@@ -142,7 +142,7 @@ def test_memory_that_cannot_be_read_is_not_told_as_the_end_of_its_process(tmp_pa
     (tmp_path / "7").mkdir()
     for file, text in (("stat", STAT), ("status", ""), ("clear_refs", ""), ("smaps", "odd\n")):
         (tmp_path / "7" / file).write_text(text)
-    assert reason(7, tmp_path) == "smaps-unread"
+    assert reason(7, tmp_path) == "linux-lacks"
 
 
 @pytest.mark.parametrize("name", ["clear_refs", "smaps"])
@@ -159,7 +159,7 @@ def test_a_denied_process_is_counted_and_others_are_read(name, tmp_path, monkeyp
         return opened(path, *rest, **how)
 
     monkeypatch.setattr(Path, "open", refuse)
-    assert reason(7, tmp_path) == "process-denied"
+    assert reason(7, tmp_path) == "not-permitted"
     (tmp_path / "8").symlink_to(f"/proc/{os.getpid()}")
     both, _ = sample([7, 8], 0.0, time.sleep, tmp_path)
-    assert (both.processes, both.unread) == (1, {"process-denied": 1})
+    assert (both.processes, both.unread) == (1, {"not-permitted": 1})

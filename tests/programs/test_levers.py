@@ -122,7 +122,7 @@ def test_memory_that_cannot_be_read_is_an_error_of_the_collapse(tmp_path, monkey
     (folder / "smaps").write_text("odd\n")
     monkeypatch.setattr(collapse, "_PROC", tmp_path)
     collapsed, (error,) = collapse.collapse(os.getpid(), 2 << 20, Event())
-    assert collapsed == 0 and "smaps-unread" in error and "odd" in error
+    assert collapsed == 0 and "linux-lacks" in error and "odd" in error
 
 
 def test_the_library_is_seen_among_any_number_of_mappings(tmp_path, monkeypatch):
@@ -142,7 +142,7 @@ def test_a_static_program_is_not_reached_and_the_reason_says_so(tmp_path):
         run_trial(
             TrialAim([str(static), "mmap", str(MIB), "1", "200"], LEVERS["advise"], within=0.1)
         )
-    assert (why.value.code, "statically" in why.value.detail) == ("lever-absent", True)
+    assert (why.value.code, "statically" in why.value.detail) == ("program-unfit", True)
 
 
 PIECES = """

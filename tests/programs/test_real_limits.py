@@ -165,19 +165,19 @@ RESERVE = ("pool", "reserve", "--pages", "2m", "--size", "2MiB")
 @pytest.mark.parametrize(
     ("limit", "arguments", "code"),
     [
-        ("pidfd", (*TRY, "--", "PROGRAM"), "no-pidfd"),
-        ("pidfd", (*TRY, "--lever", "collapse", "--", "PROGRAM"), "no-pidfd"),
-        ("pidfd", ("watch", "PID"), "no-pidfd"),
-        ("madvise", (*TRY, "--lever", "collapse", "--", "PROGRAM"), "collapse-denied"),
-        ("madvise", (*TRY, "--pid", "PID", "--driver", "true"), "collapse-denied"),
+        ("pidfd", (*TRY, "--", "PROGRAM"), "linux-lacks"),
+        ("pidfd", (*TRY, "--lever", "collapse", "--", "PROGRAM"), "linux-lacks"),
+        ("pidfd", ("watch", "PID"), "linux-lacks"),
+        ("madvise", (*TRY, "--lever", "collapse", "--", "PROGRAM"), "not-permitted"),
+        ("madvise", (*TRY, "--pid", "PID", "--driver", "true"), "not-permitted"),
         ("madvise-absent", (*TRY, "--pid", "PID", "--driver", "true"), "no-collapse"),
-        ("no-thp", (*TRY, "--", "PROGRAM"), "thp-disabled"),
-        ("no-thp", (*TRY, "--lever", "no-thp", "--", "PROGRAM"), "thp-disabled"),
-        ("user", RESERVE, "setting-foreign"),
-        ("user", (*TRY, "--lever", "64k", "--", "PROGRAM"), "setting-foreign"),
-        ("user", ("watch", "PID"), "process-denied"),
-        ("sys", RESERVE, "pool-denied"),
-        ("sys", (*TRY, "--lever", "64k", "--", "PROGRAM"), "setting-denied"),
+        ("no-thp", (*TRY, "--", "PROGRAM"), "thp-never"),
+        ("no-thp", (*TRY, "--lever", "no-thp", "--", "PROGRAM"), "thp-never"),
+        ("user", RESERVE, "setting-refused"),
+        ("user", (*TRY, "--lever", "64k", "--", "PROGRAM"), "setting-refused"),
+        ("user", ("watch", "PID"), "not-permitted"),
+        ("sys", RESERVE, "setting-refused"),
+        ("sys", (*TRY, "--lever", "64k", "--", "PROGRAM"), "setting-refused"),
         ("memory", ("measure", "page_chase", *POINT, str(1 << 18)), "memory-short"),
         ("subset", ("measure", "page_chase", *POINT, str(1 << 18)), "memory-short"),
     ],
@@ -212,7 +212,7 @@ def test_pages_of_a_pool_that_the_cgroup_withholds_are_reported(under):
         status, said = under("hugetlb", *TRY, "--lever", "malloc-pool", "--", "true")
     finally:
         pools.restore()
-    assert status == 1 and REASON_TEXTS["pool-limited"].sentence.removesuffix(".") in said
+    assert status == 1 and REASON_TEXTS["pool-empty"].sentence.removesuffix(".") in said
 
 
 def test_a_program_that_needs_more_than_its_cgroup_has_is_what_ends(under, tmp_path):

@@ -70,13 +70,13 @@ def test_one_that_ignores_being_asked_is_killed_after_a_while(monkeypatch):
             "trap '' TERM INT HUP; (trap '' TERM; sleep 96.5; :) & while :; do sleep 0.1; done",
             limit_s=0.5,
         )
-    assert (why.value.code, alive("sleep 96.5")) == ("program-endless", [])
+    assert (why.value.code, alive("sleep 96.5")) == ("no-time", [])
 
 
 def test_one_that_writes_without_end_is_ended_and_not_kept():
     tracemalloc.start()
     try:
-        assert refusal(ran, "yes", limit_s=0.5) == "program-endless"
+        assert refusal(ran, "yes", limit_s=0.5) == "no-time"
         written = ran("head", "-c", str(100 << 20), "/dev/zero").written[0].size_bytes
         assert written == 100 << 20 and tracemalloc.get_traced_memory()[1] < 16 << 20
     finally:
@@ -131,7 +131,7 @@ def test_one_number_with_decimals_after_a_comma_decides_for_all_runs():
         assert aim.values([made(number=children.parsed_number(text)) for text in texts]) == values
     with pytest.raises(Unavailable) as why:
         aim.checked(made(number=children.parsed_number("inf")))
-    assert why.value.code == "no-metric"
+    assert why.value.code == "program-unfit"
 
 
 def test_ctrl_c_while_it_runs_ends_it(monkeypatch):
@@ -165,9 +165,9 @@ def test_what_cannot_be_started_is_one_reason(command, tmp_path):
     ("script", "metric", "code"),
     [
         ("kill -9 $$", "", "program-killed"),
-        (":", "", "program-short"),
-        ("echo 0", "([0-9]+)", "no-metric"),
-        ("sleep 94.5", "", "program-endless"),
+        (":", "", "program-unfit"),
+        ("echo 0", "([0-9]+)", "program-unfit"),
+        ("sleep 94.5", "", "no-time"),
     ],
 )
 def test_a_program_that_says_nothing_is_refused_after_one_run(script, metric, code):

@@ -123,16 +123,16 @@ def test_a_server_that_a_look_misses_on_its_way_into_the_background_has_not_ende
                 [], ServerDriver(["true"]), lambda: next(looks), time.monotonic() + LONG_S
             )
         )
-        == "server-ended"
+        == "program-killed"
     )
 
 
 @pytest.mark.parametrize(
     ("first", "ready", "code"),
     [
-        ("sys.exit(0)", "", "server-ended"),
-        ("time.sleep(95.25)", "", "server-silent"),
-        ("", "never written", "server-silent"),
+        ("sys.exit(0)", "", "program-killed"),
+        ("time.sleep(95.25)", "", "no-time"),
+        ("", "never written", "no-time"),
     ],
 )
 def test_a_server_that_is_never_ready_is_one_reason(address, first, ready, code):
@@ -153,14 +153,14 @@ def test_a_server_that_fails_under_its_driver_has_measured_nothing(address):
             ),
             driver(address, hold_s=2.0),
         )
-    assert (why.value.code, "7" in why.value.detail) == ("server-ended", True)
+    assert (why.value.code, "7" in why.value.detail) == ("program-killed", True)
 
 
 @pytest.mark.parametrize("command", [["sleep", "96.25"], ["/nonexistent/driver"]])
 def test_a_driver_that_never_ends_or_starts_leaves_no_server(address, command):
     with pytest.raises(Unavailable) as why:
         ran(server(address), ServerDriver(command), limit_s=1.0)
-    assert why.value.code in ("program-endless", "program-missing") and alive("96.25") == []
+    assert why.value.code in ("no-time", "program-missing") and alive("96.25") == []
 
 
 def test_who_listens_is_seen_by_its_sockets(tmp_path):

@@ -248,7 +248,7 @@ def test_a_server_is_tried_with_a_driver(was_started, listens, line, monkeypatch
 @pytest.mark.parametrize(("base_kib", "large_mib"), [(16, 32), (64, 512)])
 def test_huge_pages_are_called_by_their_size_on_a_computer_without_cpuid(base_kib, large_mib):
     here = TlbReach(
-        {}, {}, Unavailable("no-data"), True, base_kib << 10, large_mib * MIB, "no-cpuid"
+        {}, {}, Unavailable("no-data"), True, base_kib << 10, large_mib * MIB, "no-geometry"
     )
     report = WatchReport(watched(sample(mib=1024, huge_mib=512)), here)
     rows = [" ".join(row) for row in report.page_rows()]

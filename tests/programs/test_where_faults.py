@@ -136,7 +136,7 @@ def test_an_instruction_that_valgrind_does_not_know_is_said(tmp_path):
     source.write_text(f'int main(void) {{ __asm__("{undefined}"); return 0; }}\n')
     with pytest.raises(Unavailable) as why:
         simulation.simulate([built(tmp_path, source)], GEOMETRY.option, 60)
-    assert why.value.code == "no-simulation"
+    assert why.value.code == "program-unfit"
 
 
 def test_what_is_not_installed_is_named(monkeypatch):

@@ -25,7 +25,7 @@ pytestmark = [
 @pytest.mark.endurance
 @pytest.mark.parametrize(
     ("code", "module", "function"),
-    [("no-toolchain", valgrind, "build_valgrind_tool"), ("no-simulation", simulation, "simulate")],
+    [("no-toolchain", valgrind, "build_valgrind_tool"), ("program-unfit", simulation, "simulate")],
 )
 def test_what_cannot_be_simulated_is_timed(code, module, function, known_walks, monkeypatch):
     def lacking(*given: object) -> None:

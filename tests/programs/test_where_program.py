@@ -61,14 +61,14 @@ def test_an_exit_code_is_the_program_s_if_it_has_it_by_itself_too(odd):
     assert simulated(odd, "grep", status=1).instructions > 10_000
     with pytest.raises(Unavailable) as why:
         simulated(odd, "grep")
-    assert why.value.code == "no-simulation"
+    assert why.value.code == "program-unfit"
 
 
 @pytest.mark.needs("valgrind")
 def test_what_valgrind_has_no_room_for_is_said_and_the_program_not_blamed(odd):
     with pytest.raises(Unavailable) as why:
         simulated(odd, "reserve")
-    assert why.value.code == "no-simulation" and "1 TiB" in str(why.value)
+    assert why.value.code == "program-unfit" and "1 TiB" in str(why.value)
 
 
 @pytest.mark.needs("valgrind")
@@ -96,7 +96,7 @@ def test_a_sanitizer_is_seen_in_the_file_and_named(name, tmp_path):
     assert sanitizer.lower() == f"{name}sanitizer" and sanitizer in why_no_preload(str(program))
     with pytest.raises(Unavailable) as why:
         command.simulate_or_time([str(program)], 60, 5, False, False)
-    assert why.value.code == "no-simulation" and sanitizer in str(why.value)
+    assert why.value.code == "program-unfit" and sanitizer in str(why.value)
 
 
 ALLOCATORS = "libjemalloc.so.2", "libmimalloc.so.2.0", "libtcmalloc_minimal.so.4"

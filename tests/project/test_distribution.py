@@ -151,7 +151,7 @@ def test_outside_a_clone_rows_and_binaries_are_the_users(monkeypatch, tmp_path):
     assert files.build_root() == tmp_path / "cache/tlb"
     assert files.build_root().stat().st_mode & 0o777 == 0o700
     files.build_root().chmod(0o777)
-    assert refusal(files.build_root) == "cache-unsafe"
+    assert refusal(files.build_root) == "disk-refused"
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ def test_a_kernel_of_the_wheel_is_the_one_that_was_compiled_for_it(archive):
 @needs_c
 def test_a_damaged_archive_is_a_sentence(archive):
     archive.write_bytes(archive.read_bytes()[:-200])
-    assert refusal(build.kernel, "page_chase") == "prebuilt-damaged"
+    assert refusal(build.kernel, "page_chase") == "file-damaged"
 
 
 def new_environment(folder: Path) -> Path:

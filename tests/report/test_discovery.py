@@ -14,4 +14,4 @@ def test_a_library_that_a_chapter_lacks_is_no_missing_book(tmp_path, monkeypatch
         discovery.load("with_a_library")
     with pytest.raises(Unavailable) as why:
         discovery.load("that_is_not_there")
-    assert why.value.code == "no-book"
+    assert why.value.code == "no-extra"

@@ -17,7 +17,7 @@ from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.plan import MeasuringConditions
 from tlb.measure.record import Point, Record
 from tlb.measure.store import Store
-from tlb.system.reasons import REASON_TEXTS, Unavailable
+from tlb.system.reasons import Unavailable
 
 MACHINE, NAME, STATE = "zen-3-00c0ffee", "stlb_cliff", "00112233aabb"
 ROWS = "page_chase"  # the kernel of make_record and POINTS, and so the file that their rows are in
@@ -65,7 +65,7 @@ def run(
 def says(why: Unavailable, code: str) -> None:
     """The reason is this one, in one line that ends with what to do about it."""
     assert why.code == code, why
-    assert str(why).endswith(REASON_TEXTS[code].remedy) and len(str(why).splitlines()) == 1
+    assert str(why).endswith(why.remedy) and len(str(why).splitlines()) == 1
 
 
 def one_by_one(measure: Callable[..., Record]) -> Callable[..., Iterator[PointResult]]:

@@ -16,7 +16,7 @@ from tlb.system.reasons import explain
 ARM = {
     "arch": "aarch64",
     "tlb": (),
-    "tlb_reason": "no-cpuid",
+    "tlb_reason": "no-geometry",
     "la57": None,
     "hypervisor": "unknown",
 }

@@ -165,7 +165,7 @@ def test_a_refusal_names_what_is_wrong(text, named, tmp_path):
     (tmp_path / "7/smaps").write_text(text)
     with pytest.raises(Unavailable, match=named) as why:
         smaps.mappings_of_process(7, tmp_path)
-    assert why.value.code == "smaps-unread"
+    assert why.value.code == "linux-lacks"
 
 
 def test_a_process_that_runs_may_grow_a_mapping_between_two_looks(tmp_path):

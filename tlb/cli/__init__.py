@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from tlb.system.files import IS_CLONE
-from tlb.system.optional import missing_package
+from tlb.system.optional import missing_package, no_book
 from tlb.system.processes import restore_signals_for_children
 from tlb.system.reasons import Unavailable
 
@@ -33,9 +33,7 @@ _SETTINGS = {
 _EXIT_CODES = {
     "bad-parameter": 2,
     "measuring-already": 3,
-    **dict.fromkeys(
-        ("program-failed", "program-killed", "server-ended", "prepare-failed", "lever-failed"), 4
-    ),
+    **dict.fromkeys(("program-failed", "program-killed", "prepare-failed", "lever-failed"), 4),
 }
 _SIGNALLED, _INTERRUPTED = 128, 130  # the latter is what typer returns after Ctrl-C
 _OF_THE_BOOK = {"book", "bundle", "fleet"}  # modules whose commands need a clone
@@ -196,7 +194,7 @@ class Grouped(TyperGroup):
         if entry and entry.is_refused:
             if context.resilient_parsing:  # a completion, which has nobody to read a refusal
                 return entry.name, entry.unloaded(), words[1:]
-            raise Unavailable("no-book", f"tlb {entry.name}")
+            raise no_book(f"tlb {entry.name}")
         return super().resolve_command(context, words)
 
 

@@ -110,7 +110,11 @@ def add(
         print(folder)
         machines[folder.name] = None
     if not machines:
-        raise Unavailable("bundle-known", "no row is new")
+        raise Unavailable(
+            "bundle-refused",
+            "data/ already holds everything in it: no row is new",
+            "For rows of another machine, measure on that machine.",
+        )
     finish(machines, quantities)
 
 
@@ -128,14 +132,14 @@ def finish(machines: Iterable[str], quantities: bool) -> None:
 
 
 def _files(source: Path) -> list[Path]:
-    """Return a bundle, or those of a folder. Raises Unavailable("no-bundle") for an empty one."""
-    from tlb.fleet.bundle import SUFFIX
+    """Return a bundle, or those of a folder. Raises Unavailable("bundle-refused") for an empty one."""
+    from tlb.fleet.bundle import NO_FILE, SUFFIX
 
     if not source.is_dir():
         return [source]
     found = sorted(source.glob(f"*{SUFFIX}"))
     if not found:
-        raise Unavailable("no-bundle", f"{source} has no *{SUFFIX}")
+        raise Unavailable("bundle-refused", f"{source} has no *{SUFFIX}", NO_FILE)
     return found
 
 

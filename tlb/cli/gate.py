@@ -91,7 +91,7 @@ class GateOptions:
         before: Baseline | None,
     ) -> Baseline:
         """Return what a command counts. Raises Unavailable: other-baseline before it runs,
-        no-simulation."""
+        program-unfit."""
         valgrind.build_valgrind_tool()
         if before:
             before.check_comparable(command, name, geometry)
@@ -105,7 +105,7 @@ class GateOptions:
                     for number in range(self.runs)
                 ]
             except Unavailable as why:
-                if why.code == "no-simulation":  # the program may be to blame
+                if why.code == "program-unfit":  # the program may be to blame
                     self._alone(command, seconds, ignore_failure)
                 raise
         return Baseline.of(command, name, geometry, found)
@@ -127,12 +127,14 @@ class GateOptions:
         status: int,
         number: int,
     ) -> simulation.Simulation:
-        """Return what one run counts. Raises Unavailable: no-simulation, program-endless."""
+        """Return what one run counts. Raises Unavailable: program-unfit, no-time."""
         terminal.progress(f"run {number + 1} of {self.runs}")
         made = simulation.simulate(command, geometry.option, seconds, status, fixed)
         if made.is_cut:
             raise Unavailable(
-                "no-simulation", "it did not end in --seconds, and counts are of a whole run"
+                "program-unfit",
+                "it did not end in --seconds, and counts are of a whole run",
+                "Give it less to do, or more --seconds.",
             )
         return made
 

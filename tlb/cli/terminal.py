@@ -131,7 +131,7 @@ def check_input(file: Path) -> None:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file. Raises Unavailable: disk-full, disk-read-only."""
+    """Write a file. Raises Unavailable: disk-refused."""
     with disk_errors(path):
         path.write_text(text, encoding="utf-8")
 

@@ -198,7 +198,7 @@ def _check_files(
     given: Path, html: Path | None, markdown: Path | None, pid: int | None, sweep: str
 ) -> None:
     """Raise Unavailable if each run cannot read its input, or a result be written: bad-parameter,
-    no-book."""
+    no-extra."""
     if html and (pid or sweep):
         raise Unavailable("bad-parameter", "--html takes a COMMAND and no --sweep")
     terminal.check_files(html=html, markdown=markdown)

@@ -149,9 +149,13 @@ def simulate_or_time(
     if alone:
         TrialAim(command, LEVERS["none"], ignore_failure=ignore_failure).checked(alone)
     if prove and alone is None:
-        raise Unavailable("program-endless", "--prove runs it to its end")
+        raise Unavailable("no-time", "--prove runs it to its end")
     if prove and (why := why_no_preload(command[0])):
-        raise Unavailable("lever-absent", why)
+        raise Unavailable(
+            "program-unfit",
+            f"the lever had no effect in any of its processes: {why}",
+            "Use a lever that needs no cooperation, such as --lever collapse.",
+        )
     simulation.check_sanitizer(command[0])
     try:
         made = _simulated(command, seconds, alone)
@@ -179,7 +183,7 @@ def _proved(made: report.WhereReport, alone: ProgramRun, limit_s: float) -> repo
     if not made.geometry and not done.rounds:
         if done.is_interrupted:
             raise KeyboardInterrupt
-        raise Unavailable("program-endless", "no round was finished in --minutes")
+        raise Unavailable("no-time", "no round was finished in --minutes")
     if not made.knows_sites:
         found.locate(done.samples())
     return replace(

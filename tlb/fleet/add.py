@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from tlb.fleet.bundle import Bundle
+from tlb.fleet.bundle import IMPOSSIBLE, Bundle
 from tlb.machine import host as hosts
 from tlb.measure import states
 from tlb.measure.publishing import merge_rows
@@ -28,14 +28,13 @@ class Added(NamedTuple):
 def add(data: Store, bundle: Bundle) -> Added:
     """Add a bundle to data/<machine>/, whole or not at all; without new rows nothing changes.
 
-    Raises Unavailable: bundle-impossible for another computer of the same name, disk-full,
-    disk-read-only.
+    Raises Unavailable: bundle-refused for another computer of the same name, disk-refused.
     """
     machine = bundle.machine
     published = if_available(states.latest_description, data, machine)
     if published and hosts.identity_facts(published) != hosts.identity_facts(bundle.host):
         why = f"{machine} in data/ is another computer: {published.cpu_model}"
-        raise Unavailable("bundle-impossible", why)
+        raise Unavailable("bundle-refused", why, IMPOSSIBLE)
     there = data.records(machine)
     new = [
         (record, asked)

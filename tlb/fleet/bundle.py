@@ -66,6 +66,16 @@ _MADE_HERE = re.compile(
 _MEANS = "means"  # a chapter adds it to its document (report.chapter.Chapter.document)
 # Printable ASCII without markup, which a page, a terminal or a spreadsheet might obey.
 _PLAIN = re.compile(rf"[ -%'-;=?-\[\]-_a-~]{{0,{MOST_TEXT_CHARS}}}")
+# Remedies for a bundle that is refused
+NO_FILE = "Name a file that `tlb bundle make` wrote, and no link to it."
+_REPACKED = "Use the file as `tlb bundle make` wrote it, not one that was repacked or extended."
+_OTHER_VERSION = (
+    "Update both checkouts to the same version, and make it again where it was measured."
+)
+IMPOSSIBLE = (
+    "No kernel and no computer can print that: accept nothing of it, and ask its sender to measure "
+    "again with an unchanged checkout."
+)
 _DATE = (1980, 1, 1, 0, 0, 0)  # of each member, so that a machine's bundle has the same bytes again
 
 
@@ -151,32 +161,31 @@ def _packed(files: dict[str, bytes]) -> bytes:
 
 
 def read_file(path: Path) -> Bundle:
-    """Raises Unavailable: no-bundle for what is no regular file or cannot be opened, and as
-    `read`."""
+    """Return the bundle in a file. Raises Unavailable("bundle-refused")."""
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
-            raise Unavailable("no-bundle", f"{path} is no regular file")
+            raise Unavailable("bundle-refused", f"{path} is no regular file", NO_FILE)
         with path.open("rb") as file:
             content = file.read(MOST_FILE_BYTES + 1)
     except OSError as error:
-        raise Unavailable("no-bundle", f"{path}: {error.strerror}") from None
+        raise Unavailable("bundle-refused", f"{path}: {error.strerror}", NO_FILE) from None
     return read(content)
 
 
 def read(content: bytes, now: datetime | None = None) -> Bundle:
     """Return the bundle in a file's content. now: UTC, by default this computer's clock.
 
-    Raises Unavailable: bundle-unsafe for a file that is built differently or too large,
-    bundle-foreign for another schema, bundle-private for a text that may name somebody,
-    bundle-impossible for what no kernel or no computer could have given.
+    Raises Unavailable("bundle-refused") for a file that is built differently or too large, for
+    another schema, for a text that may name somebody, and for what no kernel or no computer could
+    have given.
     """
     files = _members(content)
     if lacking := {ROWS, MACHINE} - files.keys():
-        raise Unavailable("bundle-foreign", f"it has no {min(lacking)}")
+        raise Unavailable("bundle-refused", f"it has no {min(lacking)}", _OTHER_VERSION)
     host = _description(MACHINE, files[MACHINE])
     machine = if_available(hosts.machine_id, host)
     if machine is None:
-        raise Unavailable("bundle-impossible", f"{MACHINE} describes no computer")
+        raise Unavailable("bundle-refused", f"{MACHINE} describes no computer", IMPOSSIBLE)
     by_state, documents = {hosts.state_digest(host): host}, {}
     for name, member in files.items():
         stem = Path(name).stem
@@ -184,7 +193,7 @@ def read(content: bytes, now: datetime | None = None) -> Bundle:
             other = _description(name, member)
             state = hosts.state_digest(other)
             if if_available(hosts.machine_id, other) != machine or stem != f"machine-{state}":
-                raise Unavailable("bundle-impossible", f"{name} describes something else")
+                raise Unavailable("bundle-refused", f"{name} describes something else", IMPOSSIBLE)
             by_state[state] = other
         elif name.startswith("documents/"):
             documents[stem] = _document(name, member)
@@ -196,13 +205,17 @@ def read(content: bytes, now: datetime | None = None) -> Bundle:
 def _members(content: bytes) -> dict[str, bytes]:
     """Return the members by name, each of them within its limit."""
     if len(content) > MOST_FILE_BYTES:
-        raise Unavailable("bundle-unsafe", f"it has more than {MOST_FILE_BYTES >> 20} MiB")
+        raise Unavailable(
+            "bundle-refused", f"it has more than {MOST_FILE_BYTES >> 20} MiB", _REPACKED
+        )
     files: dict[str, bytes] = {}
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             entries = archive.infolist()
             if len(entries) > MOST_MEMBERS:
-                raise Unavailable("bundle-unsafe", f"it has more than {MOST_MEMBERS} members")
+                raise Unavailable(
+                    "bundle-refused", f"it has more than {MOST_MEMBERS} members", _REPACKED
+                )
             for entry in entries:
                 _check_entry(entry, files)
                 with archive.open(entry) as member:
@@ -210,7 +223,7 @@ def _members(content: bytes) -> dict[str, bytes]:
     # What zipfile raises for damaged headers and content
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError) as error:
         why = f"it cannot be unpacked: {_escaped(str(error))}"
-        raise Unavailable("bundle-unsafe", why) from None
+        raise Unavailable("bundle-refused", why, _REPACKED) from None
     return files
 
 
@@ -231,7 +244,7 @@ def _check_entry(entry: zipfile.ZipInfo, files: dict[str, bytes]) -> None:
         why = f"{name} is encrypted, or compressed by another method"
     else:
         return
-    raise Unavailable("bundle-unsafe", why)
+    raise Unavailable("bundle-refused", why, _REPACKED)
 
 
 def _document(name: str, content: bytes) -> dict[str, Any]:
@@ -249,15 +262,17 @@ def _document(name: str, content: bytes) -> dict[str, Any]:
         document = json.loads(content.decode(), object_pairs_hook=once, parse_constant=refuse)
         is_object = isinstance(document, dict)
     except (ValueError, RecursionError) as error:
-        raise Unavailable("bundle-foreign", f"{name}: {_escaped(str(error))}") from None
+        raise Unavailable(
+            "bundle-refused", f"{name}: {_escaped(str(error))}", _OTHER_VERSION
+        ) from None
     if not is_object:
-        raise Unavailable("bundle-foreign", f"{name} is no object of JSON")
+        raise Unavailable("bundle-refused", f"{name} is no object of JSON", _OTHER_VERSION)
     for leaf in _leaves(document):
         if isinstance(leaf, str) and not _PLAIN.fullmatch(leaf):
             why = f"{name}: a text is too long, or has markup: {_escaped(leaf)}"
-            raise Unavailable("bundle-foreign", why)
+            raise Unavailable("bundle-refused", why, _OTHER_VERSION)
         if isinstance(leaf, (int, float)) and not abs(leaf) <= columns.INT64_MAX:
-            raise Unavailable("bundle-impossible", f"{name}: a number is beyond 64 bits")
+            raise Unavailable("bundle-refused", f"{name}: a number is beyond 64 bits", IMPOSSIBLE)
     return document
 
 
@@ -282,12 +297,14 @@ def _description(name: str, content: bytes) -> Host:
         or host.base_page_bytes not in BASE_PAGES
         or host.microarchitecture not in known
     ):
-        raise Unavailable("bundle-impossible", f"{name} describes no possible computer")
+        raise Unavailable("bundle-refused", f"{name} describes no possible computer", IMPOSSIBLE)
     public = public_text.public_host(host)
     if public != host:
         pairs = zip(_leaves(host.model_dump()), _leaves(public.model_dump()), strict=False)
         text = next((str(ours) for ours, theirs in pairs if ours != theirs), "a field")
-        raise Unavailable("bundle-private", f"{name}: {_escaped(text)}")
+        raise Unavailable(
+            "bundle-refused", f"it has a text that may name somebody: {name}: {_escaped(text)}"
+        )
     return host
 
 
@@ -299,9 +316,9 @@ def _modelled(name: str, document: dict[str, Any], kind: type[Model]) -> Model:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         why = f"{name}: {_escaped(place)}: {_escaped(first['msg'])}"
-        raise Unavailable("bundle-foreign", why) from None
+        raise Unavailable("bundle-refused", why, _OTHER_VERSION) from None
     if made.model_dump(mode="json", exclude_unset=True) != document:
-        raise Unavailable("bundle-foreign", f"{name}: a field is of another type")
+        raise Unavailable("bundle-refused", f"{name}: a field is of another type", _OTHER_VERSION)
     return made
 
 
@@ -318,20 +335,22 @@ def document_models() -> dict[str, type[BaseModel]]:
 
 
 def _check_document(name: str, stem: str, document: dict[str, Any]) -> None:
-    """Raise Unavailable for a document that no chapter keeps: bundle-foreign, bundle-private."""
+    """Raise Unavailable("bundle-refused") for a document that no chapter keeps."""
     kind = document_models().get(stem)
     if kind is None:
-        raise Unavailable("bundle-foreign", f"{name} is no document of a machine")
+        raise Unavailable("bundle-refused", f"{name} is no document of a machine", _OTHER_VERSION)
     fields = {key: value for key, value in document.items() if key != _MEANS}
     _modelled(name, fields, kind)
     means = document.get(_MEANS, [])
     is_list = isinstance(means, list) and all(isinstance(one, str) for one in means)
     if not is_list:
-        raise Unavailable("bundle-foreign", f"{name}: {_MEANS} is no list of texts")
+        raise Unavailable("bundle-refused", f"{name}: {_MEANS} is no list of texts", _OTHER_VERSION)
     allowed = public_text.schema_texts(kind)
     private = public_text.private_text(document, {*allowed, _MEANS})
     if private is not None:
-        raise Unavailable("bundle-private", f"{name}: {_escaped(private)}")
+        raise Unavailable(
+            "bundle-refused", f"it has a text that may name somebody: {name}: {_escaped(private)}"
+        )
 
 
 # --- rows
@@ -350,15 +369,15 @@ def _rows(
             columns.check_record(record)
         except (ValueError, TypeError, KeyError, OverflowError, AttributeError) as error:
             why = f"{place}: {_escaped(str(error).splitlines()[0])}: {_escaped(_input(error))}"
-            raise Unavailable("bundle-impossible", why) from None
+            raise Unavailable("bundle-refused", why, IMPOSSIBLE) from None
         if not asked or None in asked or not known.issuperset(asked):
-            raise Unavailable("bundle-foreign", f"{place}: no chapter asked for it")
+            raise Unavailable("bundle-refused", f"{place}: no chapter asked for it", _OTHER_VERSION)
         if record.key in seen:
-            raise Unavailable("bundle-impossible", f"{place} is there twice")
+            raise Unavailable("bundle-refused", f"{place} is there twice", IMPOSSIBLE)
         seen.add(record.key)
         described = by_state.get(record.state, host)
         if why := row_rules.breach(record, described, now):
-            raise Unavailable("bundle-impossible", f"{place}: {why}")
+            raise Unavailable("bundle-refused", f"{place}: {why}", IMPOSSIBLE)
         yield record, sorted({*asked})
 
 
@@ -396,35 +415,43 @@ def _columns_of(content: bytes) -> Iterator[dict[str, Any]]:
             with _limited_memory():
                 batch = next(batches, None)
                 if batch is not None and batch.nbytes > MOST_BATCH_BYTES:
-                    raise Unavailable("bundle-unsafe", f"{ROWS} has rows that are too long")
+                    raise Unavailable(
+                        "bundle-refused", f"{ROWS} has rows that are too long", _REPACKED
+                    )
                 rows = batch.to_pylist() if batch is not None else []
             more = batch is not None
             yield from rows
     # pyarrow's own are of these kinds
     except (OSError, ValueError, NotImplementedError, KeyError, MemoryError) as error:
         why = f"{ROWS} cannot be read: {_escaped(str(error).splitlines()[0] if str(error) else '')}"
-        raise Unavailable("bundle-unsafe", why) from None
+        raise Unavailable("bundle-refused", why, _REPACKED) from None
 
 
 def _check_file(file: parquet.ParquetFile) -> None:
     """Check sizes and schema before any row is read."""
     about = file.metadata
     if not 1 <= about.num_rows <= MAX_ROWS or about.num_columns > MAX_ROW_VALUES:
-        raise Unavailable("bundle-unsafe", f"{ROWS} has no rows, or more than {MAX_ROWS:,}")
+        raise Unavailable(
+            "bundle-refused", f"{ROWS} has no rows, or more than {MAX_ROWS:,}", _REPACKED
+        )
     groups = [about.row_group(number) for number in range(about.num_row_groups)]
     if (
         len(groups) > MAX_ROWS
         or sum(group.total_byte_size for group in groups) > MOST_UNPACKED_BYTES
     ):
-        raise Unavailable("bundle-unsafe", f"{ROWS} has more than {MOST_UNPACKED_BYTES >> 20} MiB")
+        raise Unavailable(
+            "bundle-refused", f"{ROWS} has more than {MOST_UNPACKED_BYTES >> 20} MiB", _REPACKED
+        )
     values = [group.column(at).num_values for group in groups for at in range(about.num_columns)]
     if max(values) > MAX_ROWS * MAX_ROW_VALUES:
-        raise Unavailable("bundle-unsafe", f"{ROWS} has lists that are too long")
+        raise Unavailable("bundle-refused", f"{ROWS} has lists that are too long", _REPACKED)
     schema = file.schema_arrow
     own = {*schema.names} - columns.shared_names()
     is_known = len(own) <= MAX_ROW_VALUES and schema.equals(columns.arrow_schema(sorted(own)))
     if not is_known or {*(about.metadata or {})} - {b"ARROW:schema"}:
-        raise Unavailable("bundle-foreign", f"{ROWS} has other columns than rows have")
+        raise Unavailable(
+            "bundle-refused", f"{ROWS} has other columns than rows have", _OTHER_VERSION
+        )
 
 
 @contextmanager

@@ -31,6 +31,10 @@ STATUS_S = 10.0  # between two lines that say how far the computers are
 TRIES = 3  # of a task that was lost or failed without a reason
 MARGIN_S = 300.0  # to inspect a computer, compile kernels and pack rows, beyond the campaign
 PASSING = {"measuring-already", "state-changed", "cpu-gone"}  # reasons that end by themselves
+_GARBAGE_REMEDY = (
+    "Run `tlb run` and `tlb bundle make` on that computer and report what differs; then restart its "
+    "worker."
+)
 MOST_SHOWN = 8  # computers in a line
 
 
@@ -73,8 +77,8 @@ class Fleet:
     computers: dict[str, Computer] = field(default_factory=dict)
 
     def run(self) -> None:
-        """Measure until all computers are done or given up. Raises Unavailable: fleet-gone without a
-        scheduler, or if fewer computers than expected came; disk-full, disk-read-only."""
+        """Measure until all computers are done or given up. Raises Unavailable: worker-failed without a
+        scheduler, or if fewer computers than expected came; disk-refused."""
         self._begun = self._heard = self._shown = time.monotonic()
         self._owners: dict[str, str] = {}
         self.client.subscribe_topic(worker.TOPIC, self._progress)
@@ -92,7 +96,7 @@ class Fleet:
                 if computer.future is not None:
                     computer.future.cancel()
         if len(self.computers) < self.expected:
-            raise Unavailable("fleet-gone", self.connected)
+            raise Unavailable("worker-failed", self.connected)
 
     @property
     def connected(self) -> str:
@@ -104,7 +108,7 @@ class Fleet:
         return has_all and all(computer.over for computer in self.computers.values())
 
     def _workers(self) -> dict[str, str]:
-        """Return the addresses of present workers by name. Raises Unavailable("fleet-gone") after
+        """Return the addresses of present workers by name. Raises Unavailable("worker-failed") after
         too long without a scheduler."""
         try:
             # Not scheduler_info(), which waits for a lost scheduler without a limit.
@@ -119,7 +123,7 @@ class Fleet:
             self._heard = now
             return {str(about["name"]): address for address, about in workers.items()}
         if now - self._heard > self.patience_s:
-            raise Unavailable("fleet-gone", "the scheduler")
+            raise Unavailable("worker-failed", "the scheduler")
         return {computer.name: computer.address for computer in self.computers.values()}
 
     def _update(self, present: dict[str, str]) -> None:
@@ -144,14 +148,14 @@ class Fleet:
             computer.lost, computer.future = now, None
             self.say(f"{computer.name} is lost; it may come back for {self.patience_s:.0f} s.")
         elif now - computer.lost > self.patience_s:
-            self._end(computer, Unavailable("fleet-gone", computer.name))
+            self._end(computer, Unavailable("worker-failed", computer.name))
 
     def _advance(self, computer: Computer) -> None:
         """Submit what is next on a computer, and take what has ended there."""
         if computer.lost is not None:
             return
         if time.monotonic() - computer.begun > self.seconds + MARGIN_S + self.patience_s:
-            self._end(computer, Unavailable("fleet-gone", f"{computer.name} does not end"))
+            self._end(computer, Unavailable("worker-failed", f"{computer.name} does not end"))
         elif computer.future is None:
             computer.future = self._submitted(computer)
         elif computer.future.status == "finished":
@@ -177,7 +181,14 @@ class Fleet:
         computer.future, computer.tries = None, computer.tries + 1
         if computer.tries >= TRIES:
             detail = f"{computer.name}: {type(error).__name__}: {error}"[:200]
-            self._end(computer, Unavailable("fleet-garbage", detail))
+            self._end(
+                computer,
+                Unavailable(
+                    "worker-failed",
+                    f"it sent no bundle, so nothing of it was kept: {detail}",
+                    _GARBAGE_REMEDY,
+                ),
+            )
 
     def _task(self, computer: Computer, host: Host) -> worker.Task:
         """Return what a computer is to measure in the time that is left."""
@@ -210,18 +221,26 @@ class Fleet:
             elif isinstance(result, worker.Measured):
                 self._collect(computer, result)
             else:
-                raise Unavailable("fleet-garbage", computer.name)
+                raise Unavailable(
+                    "worker-failed",
+                    f"it sent no bundle, so nothing of it was kept: {computer.name}",
+                    _GARBAGE_REMEDY,
+                )
         except Unavailable as why:
-            if why.code in ("disk-full", "disk-read-only"):
+            if why.code == "disk-refused":
                 raise
             self._end(computer, why)
 
     def _introduce(self, computer: Computer, host: Host) -> None:
-        """Raises Unavailable: fleet-twice, and as `machine_id`."""
+        """Raises Unavailable: worker-failed, and as `machine_id`."""
         machine = hosts.machine_id(host)
         owner = self._owners.setdefault(machine, computer.name)
         if owner != computer.name:
-            raise Unavailable("fleet-twice", f"{computer.name} is {owner}")
+            raise Unavailable(
+                "worker-failed",
+                f"this computer is already present under another name: {computer.name} is {owner}",
+                "Name each computer once; copies of a disk image need their own /etc/machine-id (`systemd-machine-id-setup`).",
+            )
         computer.machine, computer.host = machine, host
 
     def _collect(self, computer: Computer, measured: worker.Measured) -> None:
@@ -267,7 +286,7 @@ def connected(scheduler: str, ssh: Iterable[str], local: int, timeout_s: float) 
     """Return a client of a scheduler's address, of a cluster that is started by SSH, or of one with
     this number of workers here. TLS is as Dask's configuration says.
 
-    Raises Unavailable: fleet-gone, no-extra for SSH without asyncssh, bad-parameter.
+    Raises Unavailable: worker-failed, no-extra for SSH without asyncssh, bad-parameter.
     """
     hosts_by_ssh = list(ssh)
     if sum(map(bool, (scheduler, hosts_by_ssh, local))) != 1:
@@ -294,4 +313,4 @@ def connected(scheduler: str, ssh: Iterable[str], local: int, timeout_s: float) 
     except (OSError, TimeoutError, ValueError, RuntimeError) as error:
         where = scheduler or ", ".join(hosts_by_ssh) or "this computer"
         detail = f"{where}: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
-        raise Unavailable("fleet-gone", detail[:200]) from None
+        raise Unavailable("worker-failed", detail[:200]) from None

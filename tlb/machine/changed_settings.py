@@ -43,6 +43,8 @@ _THP = (
 _BOOT = Path("proc/sys/kernel/random/boot_id")
 _MOST_BYTES = 2**16  # a hundred bytes for each of a handful of changes
 Owner = Literal["pool", "try"]
+_REFUSED_REMEDY = "Write the value by hand and look at the kernel's log."
+_HELD_REMEDY = "Run the same command again once the programs that hold memory have ended."
 
 
 class SettingChange(BaseModel):
@@ -111,21 +113,21 @@ def value(name: str, root: Path = Path("/")) -> str:
 
 
 def changes(root: Path, owner: Owner) -> dict[str, SettingChange]:
-    """Return the owner's changes, {} if there are none. Raises Unavailable("setting-journal")."""
+    """Return the owner's changes, {} if there are none. Raises Unavailable("file-damaged")."""
     return _read(root).get(owner, {})
 
 
 def borrow(name: str, wanted: str, root: Path, owner: Owner) -> None:
-    """Set one until `restore`. Raises Unavailable: setting-absent, setting-denied, setting-refused
-    if Linux keeps another value, setting-journal."""
+    """Set one until `restore`. Raises Unavailable: linux-lacks, setting-refused
+    also if Linux keeps another value, file-damaged."""
     if name not in names(root) or not value(name, root):
-        raise Unavailable("setting-absent", f"/{name}")
+        raise Unavailable("linux-lacks", f"/{name}")
     may_write(root, name)
     with alone(root):
         if refused := change(root, owner, name, wanted):
-            raise Unavailable("setting-refused", f"/{name}: {refused}")
+            raise Unavailable("setting-refused", f"/{name}: {refused}", _REFUSED_REMEDY)
     if (now := value(name, root)) != wanted:
-        raise Unavailable("setting-refused", f"/{name} has {now} and not {wanted}")
+        raise Unavailable("setting-refused", f"/{name} has {now} and not {wanted}", _REFUSED_REMEDY)
 
 
 def change(root: Path, owner: Owner, name: str, wanted: str) -> str:
@@ -158,7 +160,7 @@ def change(root: Path, owner: Owner, name: str, wanted: str) -> str:
 
 def restore(root: Path, owner: Owner) -> list[RestoredSetting]:
     """Put the owner's settings back, the last first, if their value is still ours; [] if nothing
-    was changed. Raises Unavailable: setting-denied, setting-journal.
+    was changed. Raises Unavailable: setting-refused, file-damaged.
 
     Between the check and the write another may change a setting: Linux cannot exclude that.
     """
@@ -175,10 +177,14 @@ def restore(root: Path, owner: Owner) -> list[RestoredSetting]:
             if not changed.holds(found):
                 # The entry goes: kept, it would undo their value on the day that it equals ours.
                 theirs = f"/{name} has {found or 'nothing'}, {changed.before} before"
-                why = explain("setting-changed", theirs)
+                why = explain(
+                    "setting-refused",
+                    f"it was changed again meanwhile: {theirs}",
+                    "Write the value that it should have; our change is no longer recorded.",
+                )
                 del own[name]
             elif held := _put_back(root, name, changed.before, found):
-                why = explain("setting-held", f"/{name}: {held}")
+                why = explain("setting-refused", f"/{name}: {held}", _HELD_REMEDY)
                 own[name] = SettingChange(before=changed.before, written=[value(name, root)])
             else:
                 del own[name]
@@ -202,25 +208,30 @@ def _put_back(root: Path, name: str, before: str, found: str) -> str:
 @contextmanager
 def borrowing(root: Path, owner: Owner) -> Iterator[None]:
     """Put back at the end what is borrowed inside, and before it what a killed process left. Raises
-    Unavailable as `restore` does, and setting-held if something could not be put back."""
+    Unavailable as `restore` does, and setting-refused if something could not be put back."""
     restore(root, owner)
     try:
         yield
     finally:
         left = [one.why for one in restore(root, owner) if one.why]
         if left and not sys.exc_info()[0]:
-            raise Unavailable("setting-held", "; ".join(left))
+            raise Unavailable("setting-refused", "; ".join(left), _HELD_REMEDY)
 
 
 def may_write(root: Path, name: str) -> None:
-    """Raise Unavailable unless this process can change it: setting-denied, and setting-foreign in a
-    user namespace, where root's file belongs to the host. Changes nothing."""
+    """Raise Unavailable("setting-refused") unless this process can change it, as in a user
+    namespace, where root's file belongs to the host. Changes nothing."""
     if (namespace := background.user_namespace(root)).startswith("on"):
-        raise Unavailable("setting-foreign", f"/{name}; {namespace.removeprefix('on: ')}")
+        raise Unavailable(
+            "setting-refused",
+            f"/{name} is the host's, and this process runs in a user namespace: "
+            f"{namespace.removeprefix('on: ')}",
+            "Run the command on the host, outside the namespace.",
+        )
     try:
         os.close(os.open(root / name, os.O_WRONLY | files.OPEN_FLAGS))
     except OSError as error:
-        raise Unavailable("setting-denied", f"/{name}: {error.strerror}") from error
+        raise Unavailable("setting-refused", f"/{name}: {error.strerror}") from error
 
 
 @contextmanager
@@ -248,6 +259,15 @@ def _set(root: Path, name: str, wanted: str) -> None:
         os.close(fd)
 
 
+def _journal_error(why: str) -> Unavailable:
+    return Unavailable(
+        "file-damaged",
+        f"the journal of changed settings, {why}",
+        "Compare the settings with what you want and correct them by hand; then remove the "
+        "journal, and make sure that root can write its folder.",
+    )
+
+
 def _read(root: Path) -> dict[Owner, dict[str, SettingChange]]:
     path = root / files.SETTINGS_JOURNAL
     try:
@@ -260,16 +280,16 @@ def _read(root: Path) -> dict[Owner, dict[str, SettingChange]]:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise Unavailable("setting-journal", f"{path}: {error.strerror}") from error
+        raise _journal_error(f"{path}: {error.strerror}") from error
     except ValidationError as error:
-        raise Unavailable("setting-journal", f"{path} is damaged") from error
+        raise _journal_error(f"{path} is damaged") from error
     boot = procfs.word(root / _BOOT)  # "" where /proc shows processes alone (subset=pid)
     if journal.boot and boot and journal.boot != boot:
         return {}
     unknown = {name for own in journal.changes.values() for name in own} - names(root)
     if unknown:
         listed = procfs.label(min(unknown))
-        raise Unavailable("setting-journal", f"{path} names what does not exist: {listed}")
+        raise _journal_error(f"{path} names what does not exist: {listed}")
     return journal.changes
 
 
@@ -284,4 +304,4 @@ def _write(root: Path, changes: dict[Owner, dict[str, SettingChange]]) -> None:
         else:
             path.unlink(missing_ok=True)
     except OSError as error:
-        raise Unavailable("setting-journal", f"{path}: {error.strerror}") from error
+        raise _journal_error(f"{path}: {error.strerror}") from error

@@ -62,7 +62,7 @@ def available() -> bool:
 
 
 def read(leaf: int, subleaf: int = 0) -> Registers:
-    """Execute CPUID once, on whichever CPU this thread runs. Unavailable("no-cpuid") where that
+    """Execute CPUID once, on whichever CPU this thread runs. Unavailable("no-geometry") where that
     cannot be."""
     out = (ctypes.c_uint32 * 4)()
     _code()(leaf, subleaf, ctypes.addressof(out))
@@ -90,7 +90,9 @@ def _code() -> Callable[[int, int, int], None]:
     """Return the machine code as a function. It is written first and made executable then: a policy
     may refuse either (SELinux's execmem), and no page is ever both."""
     if platform.machine() != "x86_64" or sys.platform != "linux":
-        raise Unavailable("no-cpuid", platform.machine() or "unknown architecture")
+        raise Unavailable(
+            "no-geometry", f"no CPUID on {platform.machine() or 'an unknown architecture'}"
+        )
     try:
         memory = mmap.mmap(-1, mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         memory.write(_CODE)
@@ -100,7 +102,9 @@ def _code() -> Callable[[int, int, int], None]:
         if protect(address, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_EXEC):
             raise OSError(ctypes.get_errno(), "mprotect")
     except OSError as error:
-        raise Unavailable("no-cpuid", f"no memory may hold code: {error}") from error
+        raise Unavailable(
+            "no-geometry", f"no CPUID, as no memory may hold code: {error}"
+        ) from error
     signature = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64)
     function = signature(address)
 

@@ -167,7 +167,7 @@ def _between(host: Host) -> Iterator[Advice]:
             "note",
         )
     elif own == "never" or (own == "inherit" and host.thp.enabled == "never"):
-        yield Advice("mTHP", *REASON_TEXTS["mthp-off"], severity="note")
+        yield Advice("mTHP", *REASON_TEXTS["thp-never"], severity="note")
 
 
 def _noise(host: Host) -> Iterator[Advice]:

@@ -214,7 +214,7 @@ def _of_cpu(root: Path, computer: Platform, cpu: int) -> dict[str, Any]:
         "la57": la57,
         "microcode": procfs.label(info.get("microcode", "")) or None,
         "tlb": stated,
-        "tlb_reason": None if stated else "no-geometry" if read else "no-cpuid",
+        "tlb_reason": None if stated else "no-geometry",
         "tlb_unknown_descriptors": tuple(f"{code:#04x}" for code in unknown),
         "page_table_levels": levels,
         "pcid": True if arm else "pcid" in flags if flags else None,
@@ -244,13 +244,21 @@ def machine_id(host: Host) -> str:
 
     Kernel, microcode, limits and load are left out: they change on one computer. See `state_digest`. A
     computer whose CPUs differ has an id for each kind that is measured, since each has a
-    description of its own. Raises Unavailable: arch-unsupported; machine-unknown where a Linux
+    description of its own. Raises Unavailable: other-arch; linux-lacks where a Linux
     states too little.
     """
     if host.arch not in (*cpus.X86, *cpus.ARM):
-        raise Unavailable("arch-unsupported", host.arch)
+        raise Unavailable(
+            "other-arch",
+            f"the kernels are written for x86-64 and arm64, not for {host.arch}",
+            "Measure on one of those; `tlb watch` and the published results work here.",
+        )
     if host.os == "Linux" and (host.cpu_model == UNKNOWN_CORE or not host.memory.total_bytes):
-        raise Unavailable("machine-unknown")
+        raise Unavailable(
+            "linux-lacks",
+            "it states neither the CPU nor the memory of this computer, which cannot be identified",
+            "In a container, mount /proc without subset=pid; elsewhere report what /proc/cpuinfo says.",
+        )
     name = host.microarchitecture
     if name == UNKNOWN_CORE:
         name = (VENDORS | {maker: maker for maker in ARM_IMPLEMENTERS.values()}).get(

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from tlb.machine import changed_settings, memory, settings
+from tlb.machine import background, changed_settings, memory, settings
 from tlb.machine.changed_settings import SettingChange
 from tlb.machine.settings import Pool
 from tlb.system import procfs
@@ -16,6 +16,11 @@ from tlb.system.reasons import Unavailable, explain
 from tlb.system.units import format_size, page_name, parse_size
 
 _POOLS = "sys/kernel/mm/hugepages"
+_SHORT_REMEDY = (
+    "Reserve fewer, or free memory (end programs, `echo 1 | sudo tee "
+    "/proc/sys/vm/compact_memory`) and try again; 1g pages are certain only at boot "
+    "(hugepagesz=1G hugepages=4)."
+)
 
 
 class Reserved(NamedTuple):
@@ -46,7 +51,7 @@ def look(root: Path = Path("/")) -> dict[str, Pool]:
 
 
 def changes(root: Path = Path("/")) -> dict[str, SettingChange]:
-    """Return what `reserve` changed, by page size. Raises Unavailable("setting-journal")."""
+    """Return what `reserve` changed, by page size. Raises Unavailable("file-damaged")."""
     return {_page(name): change for name, change in changed_settings.changes(root, "pool").items()}
 
 
@@ -61,7 +66,7 @@ def reserve(page: str, size_bytes: int, root: Path = Path("/")) -> Reserved:
     """Let the pool of `page` grow until `size_bytes` of it are free; it never shrinks.
 
     Linux may give fewer pages: see `why`. Raises Unavailable: page-size-unsupported without such a
-    pool, pool-denied with the command for sudo, pool-short if memory is too small, setting-journal.
+    pool, setting-refused with the command for sudo, pool-empty if memory is too small, file-damaged.
     """
     wanted = -(-size_bytes // _page_bytes(page))
     pool = _pool(root, page)
@@ -81,7 +86,7 @@ def reserve(page: str, size_bytes: int, root: Path = Path("/")) -> Reserved:
             free = _pool(root, page).left
             if free < wanted:
                 got = [f"{free} of {wanted} pages of {page} are free", refused]
-                why = explain("pool-short", ", ".join(filter(None, got)))
+                why = explain("pool-empty", "; ".join(filter(None, got)), _SHORT_REMEDY)
         pool = _pool(root, page)
     why = why or _limited(root, page, size_bytes)
     return Reserved(page, wanted, pool.left, pool.total, pool.total - total, why)
@@ -90,7 +95,16 @@ def reserve(page: str, size_bytes: int, root: Path = Path("/")) -> Reserved:
 def _limited(root: Path, page: str, size_bytes: int) -> str:
     """Why this process's cgroup may not use so much of a pool, and the remedy, or ""."""
     limits = cgroup_limits_below(page, size_bytes, root)
-    return explain("pool-limited", limits) if limits else ""
+    return str(limited(limits)) if limits else ""
+
+
+def limited(limits: str) -> Unavailable:
+    """Return why a process gets no page, or not so many, of a pool: its cgroup's limits, in words."""
+    return Unavailable(
+        "pool-empty",
+        f"to this process, whose cgroup limits it: {limits}",
+        "Raise the hugetlb limit in the settings of this container or service.",
+    )
 
 
 def cgroup_limits_below(page: str, size_bytes: float, root: Path = Path("/")) -> str:
@@ -166,18 +180,26 @@ def _fits(root: Path, size_bytes: int) -> None:
     available = procfs.kib(meminfo.get("MemAvailable", ""))
     if available is not None and size_bytes > available:
         short = f"{format_size(size_bytes)} more asked, {format_size(available)} available"
-        raise Unavailable("pool-short", f"{short}; nothing was changed")
+        raise Unavailable(
+            "pool-empty",
+            f"Linux cannot provide that many: {short}; nothing was changed",
+            _SHORT_REMEDY,
+        )
 
 
 def _may_write(root: Path, name: str, *arguments: str) -> None:
     try:
         changed_settings.may_write(root, name)
     except Unavailable as denied:
-        if denied.code == "setting-foreign":
+        if background.user_namespace(root).startswith("on"):
             raise
         # sudo has a PATH of its own: the program is named in full.
         program = Path(sys.executable).with_name("tlb")
         if not program.exists():
             program = Path(sys.argv[0]).absolute()
         command = shlex.join(["sudo", str(program), "pool", *arguments])
-        raise Unavailable("pool-denied", f"{denied.detail}: `{command}`") from denied
+        raise Unavailable(
+            "setting-refused",
+            f"only root may change a pool: {denied.detail}: `{command}`",
+            "Run the command in brackets; if a container's /sys is read-only, run it on the host.",
+        ) from denied

@@ -81,10 +81,10 @@ def has_thp(root: Path = Path("/")) -> bool:
 
 def check_thp(root: Path = Path("/")) -> None:
     """Raise Unavailable unless a program gets transparent huge pages where it asks for them:
-    setting-absent, thp-never."""
+    linux-lacks, thp-never."""
     path = root / _MM / "transparent_hugepage/enabled"
     if not has_thp(root):
-        raise Unavailable("setting-absent", f"there is no {path}")
+        raise Unavailable("linux-lacks", f"there is no {path}")
     if (setting := procfs.chosen(path)) not in ("always", "madvise"):
         raise Unavailable("thp-never", f"{path}: {setting}")
 

@@ -85,7 +85,7 @@ def kernel(name: str, engine: Engine = "c") -> Kernel:
     """Return a kernel ready to run, compiled if necessary.
 
     Raises Unavailable: bad-parameter for an unknown name, no-compiler where C alone measures it,
-    engine-lacks, compile-failed with the compiler's first line, disk-full, disk-read-only.
+    engine-lacks, compile-failed with the compiler's first line, disk-refused.
     """
     if name not in kernel_names():
         raise Unavailable(

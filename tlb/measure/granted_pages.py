@@ -23,8 +23,8 @@ from tlb.measure.record import Count, PositiveCount, utc_now
 from tlb.measure.toolchains import RUNTIME_SOURCES, clean_environment
 from tlb.system import procfs
 from tlb.system.files import ROOT
-from tlb.system.reasons import REASON_TEXTS, Unavailable
-from tlb.system.smaps import Pages, pages, parse_mappings
+from tlb.system.reasons import REASON_TEXTS, Unavailable, current_code
+from tlb.system.smaps import Pages, pages, parse_mappings, unknown_smaps
 
 Answer = TypeVar("Answer", bound=BaseModel)
 Granted = TypeVar("Granted")
@@ -70,6 +70,7 @@ class SurveyDocument(BaseModel, extra="forbid", frozen=True, strict=True):
     @field_validator("lacking", check_fields=False)
     @classmethod
     def _known(cls, lacking: dict[str, str]) -> dict[str, str]:
+        lacking = {name: current_code(code) for name, code in lacking.items()}
         if unknown := set(lacking.values()) - set(REASON_TEXTS):
             raise ValueError(f"no reason has the code {min(unknown)!r}")
         return lacking
@@ -175,28 +176,28 @@ def run_way(
     )
     answer = parse_answer(line, WayAnswer)
     if answer.way != way:
-        raise Unavailable("kernel-garbage", f"asked for {way}, got another")
+        raise Unavailable("kernel-failed", f"asked for {way}, got another")
     return answer, array_pages(smaps, answer.address, answer.array_bytes)
 
 
 def parse_answer(line: bytes | str, kind: type[Answer]) -> Answer:
-    """Validate a program's line. Raises Unavailable("kernel-garbage")."""
+    """Validate a program's line. Raises Unavailable("kernel-failed")."""
     try:
         return kind.model_validate_json(line)
     except ValidationError as error:
         first = error.errors()[0]
         raise Unavailable(
-            "kernel-garbage", f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            "kernel-failed", f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
         ) from None
 
 
 def array_pages(smaps: str, address: int | None, array_bytes: int) -> Pages:
-    """Return what holds an array, by smaps. Raises Unavailable: smaps-unread, and what `pages`
+    """Return what holds an array, by smaps. Raises Unavailable: linux-lacks, and what `pages`
     raises."""
     try:
         return pages(parse_mappings(smaps), address, array_bytes)
     except ValueError as error:
-        raise Unavailable("smaps-unread", str(error)) from None
+        raise unknown_smaps(str(error)) from None
 
 
 class ObservedRun(NamedTuple):
@@ -212,8 +213,8 @@ def run_and_read_smaps(
 ) -> ObservedRun:
     """Run a program to its line, read its smaps, let it end. Nothing of it outlives the call.
 
-    refused: reason codes by exit status. Raises Unavailable: those, kernel-hung, kernel-garbage,
-    oom-killed, kernel-crashed.
+    refused: reason codes by exit status. Raises Unavailable: those, kernel-failed,
+    oom-killed, kernel-failed.
     """
     name = Path(command[0]).name
     with tempfile.TemporaryFile() as stderr:
@@ -236,16 +237,16 @@ def run_and_read_smaps(
                 watchdog.join()
         last = _last_line(stderr)
     if late.is_set():
-        raise Unavailable("kernel-hung", f"{name} gave no answer in {TIME_LIMIT_S:.0f} s")
+        raise Unavailable("kernel-failed", f"{name} gave no answer in {TIME_LIMIT_S:.0f} s")
     if more:
-        raise Unavailable("kernel-garbage", "more than one line")
+        raise Unavailable("kernel-failed", "more than one line")
     if code in refused:
         raise Unavailable(refused[code], last or "the kernel refuses it")
     if code == -signal.SIGKILL:
         raise Unavailable("oom-killed", name)
     if code or not ran.line:
         how = f"signal {-code}" if code < 0 else f"exit status {code}"
-        raise Unavailable("kernel-crashed", "; ".join(filter(None, (how, last))))
+        raise Unavailable("kernel-failed", "; ".join(filter(None, (how, last))))
     return ran
 
 
@@ -266,7 +267,7 @@ def _started(
         )
     except OSError as error:
         name = Path(command[0]).name
-        raise Unavailable("kernel-crashed", f"{name}: {error.strerror}") from None
+        raise Unavailable("kernel-failed", f"{name}: {error.strerror}") from None
 
 
 def _last_line(stderr: IO[bytes]) -> str:

@@ -208,7 +208,7 @@ class _Measuring:
                 now = process.end()
                 yield from self._proved(answered, proved, now)
                 if (proved := now) < len(answered):
-                    raise Unavailable("kernel-garbage", "it never proved what backs its memory")
+                    raise Unavailable("kernel-failed", "it never proved what backs its memory")
         except Unavailable as why:
             unproved = [p for p, result in answered[proved:] if isinstance(result, Record)]
             self.left = list(dict.fromkeys([*unproved, *self.left]))
@@ -239,7 +239,7 @@ class _Measuring:
 
     def _proved(self, answered: list[PointResult], before: int, now: int) -> Iterator[PointResult]:
         if not before <= now <= len(answered):
-            raise Unavailable("kernel-garbage", f"it proved {now} of {len(answered)} answers")
+            raise Unavailable("kernel-failed", f"it proved {now} of {len(answered)} answers")
         for number in range(before, now):
             point, result = answered[number]
             if point not in [*self.left, *(later for later, _ in answered[number + 1 :])]:
@@ -277,7 +277,9 @@ class _Measuring:
             self.most_bytes = 0 if is_empty else mapped // 2
             code = "memory-short" if why.code == "oom-killed" else why.code
             self.too_large = Unavailable(
-                code, why.detail or f"a mapping of {mapped >> 20} MiB was ended by the OS kernel"
+                code,
+                why.detail or f"a mapping of {mapped >> 20} MiB was ended by the OS kernel",
+                why.remedy,
             )
         else:
             for point in [current] if current else list(self.left):

@@ -38,6 +38,12 @@ UNSHARE = (
 # leave that out. (In the C locale, in which kernels run.)
 UNSHARE_WAS_KILLED = "unshare: sigprocmask unblock failed"
 
+_REMEDY = (
+    "It needs user, mount, pid and network namespaces: install unshare (apt install util-linux) "
+    "and run `sudo sysctl user.max_user_namespaces=10000`; in a container, allow the system calls "
+    "unshare and mount."
+)
+
 # Settings under /proc/sys of which each forbids user namespaces where it has this value
 # (user_namespaces(7); Debian; Ubuntu).
 FORBIDDING_VALUES = {
@@ -60,10 +66,10 @@ def namespaces_prefix(program: str) -> tuple[str, ...]:
     namespaces. Descriptors, exit status and fatal signal stay.
 
     Proved once a process: inside, each link in /proc/self/ns differs. Raises
-    Unavailable("no-namespaces") with what forbids them.
+    Unavailable("not-permitted") with what forbids them.
     """
     if shutil.which("unshare") is None:
-        raise Unavailable("no-namespaces", "there is no unshare")
+        raise Unavailable("not-permitted", "there is no unshare", _REMEDY)
     return _proved((*(DIE_TOO if shutil.which("setpriv") else ()), *UNSHARE), program)
 
 
@@ -74,19 +80,20 @@ def _proved(words: tuple[str, ...], program: str) -> tuple[str, ...]:
             [*words, "sh", "-c", LOOK, "sh", program], timeout=PROBE_TIMEOUT_S
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Unavailable("no-namespaces", f"unshare gave no answer: {error}") from None
+        raise Unavailable("not-permitted", f"unshare gave no answer: {error}", _REMEDY) from None
     last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
     inside = dict(line.split(":", 1) for line in done.stdout.splitlines() if ":" in line)
     if not set(KINDS) <= inside.keys():
-        raise Unavailable("no-namespaces", "; ".join((last, *forbidding_settings())))
+        raise Unavailable("not-permitted", "; ".join((last, *forbidding_settings())), _REMEDY)
     if same := [
         kind for kind in KINDS if os.readlink(f"/proc/self/ns/{kind}") == f"{kind}:{inside[kind]}"
     ]:
-        raise Unavailable("no-namespaces", f"unshare left the old ones: {', '.join(same)}")
+        raise Unavailable("not-permitted", f"unshare left the old ones: {', '.join(same)}", _REMEDY)
     if not done.stdout.endswith("runs\n"):
         raise Unavailable(
-            "no-namespaces",
+            "not-permitted",
             f"{program} cannot be executed in them: open its folders to others (chmod o+x)",
+            _REMEDY,
         )
     return words
 

@@ -70,7 +70,9 @@ def remember_lacking_points(
         document = {}
     lines = document["points"] if document.get("state") == rig.state else []
     known = {
-        Point.model_validate(line["point"]): Unavailable(line["code"], line["detail"])
+        Point.model_validate(line["point"]): Unavailable(
+            line["code"], line["detail"], line.get("remedy", "")
+        )
         for line in lines
     }
     outcome.lacking |= {p: why for p, why in known.items() if p in due - tried}
@@ -79,7 +81,12 @@ def remember_lacking_points(
     }
     if now or document:
         lines = [
-            {"point": p.model_dump(mode="json"), "code": why.code, "detail": why.detail}
+            {
+                "point": p.model_dump(mode="json"),
+                "code": why.code,
+                "detail": why.detail,
+                "remedy": why.remedy,
+            }
             for p, why in now.items()
         ]
         rig.store.write_document(

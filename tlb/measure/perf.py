@@ -182,7 +182,7 @@ def _probe(command: Sequence[str], event: Event) -> str | None:
     quantity = parse_perf_stat(stderr, [event]).get(event.quantity)
     if quantity is None:
         return "perf-failed"
-    if quantity.reason == "not-supported":
+    if quantity.reason == "event-unknown":
         # Every Linux has software events; a seccomp filter that answers ENOSYS makes perf say this
         # of them too.
         return (
@@ -190,7 +190,7 @@ def _probe(command: Sequence[str], event: Event) -> str | None:
             if event in SOFTWARE_EVENTS
             else "no-pmu"
             if event.quantity == "core_cycles"
-            else "not-supported"
+            else "event-unknown"
         )
     return quantity.reason
 

@@ -80,7 +80,7 @@ def _quantity(row: dict, event: Event) -> Quantity:
     text = str(row["counter-value"])
     if text.startswith("<"):
         return Quantity(
-            reason="not-supported" if "supported" in text else "not-counted", event=event.event
+            reason="event-unknown" if "supported" in text else "not-counted", event=event.event
         )
     try:
         value, running, runtime = (
@@ -120,7 +120,7 @@ def derive(counted: Mapping[str, Quantity], events: Sequence[Event]) -> dict[str
         result[event.quantity] = (
             Quantity(value=value, event=text, running_percent=running)
             if value >= 0
-            else Quantity(reason="counts-disagree", event=text, running_percent=running)
+            else Quantity(reason="not-counted", event=text, running_percent=running)
         )
     return result
 
@@ -325,7 +325,7 @@ def sampled_page_sizes(plan: EventPlan, pid: int, seconds: float) -> dict[int, i
         return plan.lacking.get("walk", "no-perf")
     if platform.machine() not in cpus.X86:
         return "no-events"  # Arm's SPE samples loads too, which is not read here
-    refused = "not-supported"
+    refused = "event-unknown"
     with tempfile.TemporaryDirectory(prefix="tlb-watch-") as folder:
         samples = str(Path(folder) / "samples")
         for event in _SAMPLERS:

@@ -196,7 +196,7 @@ class KernelProcess:
     def _proved(self, answer: dict[str, Any], name: str, number: int) -> int:
         if str(answer.get(name)) != str(number) or not isinstance(answer.get("proved"), int):
             why = f"no answer to point {number}: {json.dumps(answer)[:200]}"
-            raise Unavailable("kernel-garbage", why)
+            raise Unavailable("kernel-failed", why)
         return int(answer["proved"])
 
     def __enter__(self) -> KernelProcess:
@@ -235,7 +235,7 @@ def measure_alone(point: Point, repeat: int, setting: MeasuringConditions) -> Re
     if isinstance(result, Unavailable):
         raise result
     if proved != 1:
-        raise Unavailable("kernel-garbage", "it never proved what backs its memory")
+        raise Unavailable("kernel-failed", "it never proved what backs its memory")
     return result
 
 
@@ -298,11 +298,11 @@ def _checked(text: str, point: Point) -> KernelOutput:
     asked = {name: getattr(point, name) for name in set(Point.model_fields) - {"region_ms"}}
     got = {name: getattr(report, name) for name in asked}
     if got != asked:
-        raise Unavailable("kernel-garbage", f"asked for {asked}, measured {got}")
+        raise Unavailable("kernel-failed", f"asked for {asked}, measured {got}")
     cycles = report.ns_per_access * (report.core_ghz or MOST_GHZ)
     if cycles < kernels.declaration(report.kernel).least_cycles:
         why = f"{cycles:.2g} core cycles an access: the compiler left the accesses out"
-        raise Unavailable("kernel-garbage", why)
+        raise Unavailable("kernel-failed", why)
     return report
 
 

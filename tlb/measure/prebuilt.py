@@ -42,8 +42,8 @@ def _has() -> bool:
 def unpack(binary: Path) -> None:
     """Put a program or an object file of the archive in its place, whole, unless it lies there.
 
-    Raises Unavailable: no-compiler for a program that the wheel does not bring, prebuilt-damaged,
-    disk-full, disk-read-only, noexec where no program may run from that folder.
+    Raises Unavailable: no-compiler for a program that the wheel does not bring, file-damaged,
+    disk-refused where no program may run from that folder.
     """
     content = _archive().get(binary.name)
     if content is None:
@@ -59,15 +59,21 @@ def unpack(binary: Path) -> None:
             finally:
                 Path(temporary).unlink(missing_ok=True)
     if not os.access(binary, os.X_OK):
-        raise Unavailable("noexec", str(binary.parent))
+        raise Unavailable(
+            "disk-refused",
+            f"no program may run from {binary.parent}",
+            "Name another folder in TLB_BUILD, on a file system mounted without noexec.",
+        )
 
 
 @cache
 def _archive() -> dict[str, bytes]:
-    """Return the files of the archive by name. Raises Unavailable("prebuilt-damaged")."""
+    """Return the files of the archive by name. Raises Unavailable("file-damaged")."""
     try:
         with tarfile.open(PREBUILT) as archive:
             members = {entry.name: archive.extractfile(entry) for entry in archive}
             return {name: file.read() for name, file in members.items() if file}
     except (OSError, EOFError, lzma.LZMAError, tarfile.TarError) as error:
-        raise Unavailable("prebuilt-damaged", f"{PREBUILT}: {error}") from None
+        raise Unavailable(
+            "file-damaged", f"{PREBUILT}: {error}", "Install `tlb` again, or install a C compiler."
+        ) from None

@@ -39,18 +39,18 @@ CREATE TABLE IF NOT EXISTS asked (
 """
 _ASKED = "(SELECT point FROM asked WHERE experiment = :experiment AND kernel = records.kernel)"
 _REASONS = {
-    sqlite3.SQLITE_FULL: "disk-full",
-    sqlite3.SQLITE_READONLY: "disk-read-only",
-    sqlite3.SQLITE_CANTOPEN: "disk-read-only",
-    sqlite3.SQLITE_PERM: "disk-read-only",
-    sqlite3.SQLITE_CORRUPT: "rows-damaged",
-    sqlite3.SQLITE_NOTADB: "rows-damaged",
+    sqlite3.SQLITE_FULL: "disk-refused",
+    sqlite3.SQLITE_READONLY: "disk-refused",
+    sqlite3.SQLITE_CANTOPEN: "disk-refused",
+    sqlite3.SQLITE_PERM: "disk-refused",
+    sqlite3.SQLITE_CORRUPT: "file-damaged",
+    sqlite3.SQLITE_NOTADB: "file-damaged",
 }
 
 
 class RowDatabase:
-    """The rows of one machine. Methods raise Unavailable: disk-full, disk-read-only, rows-damaged,
-    and no-shared-memory on a file system that SQLite's log cannot use."""
+    """The rows of one machine. Methods raise Unavailable: disk-refused, file-damaged,
+    and disk-refused on a file system that SQLite's log cannot use."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -138,7 +138,11 @@ class RowDatabase:
         # A reader sees the last whole state while a writer adds to the log.
         (log,) = database.execute("PRAGMA journal_mode=WAL").fetchone()
         if log != "wal":
-            raise Unavailable("no-shared-memory", str(self.path.parent))
+            raise Unavailable(
+                "disk-refused",
+                f"no shared memory, as on NFS, for the database in {self.path.parent}",
+                "Name a folder on a local disk in TLB_DATA, and run the command again; nothing measured is lost.",
+            )
         database.execute("PRAGMA synchronous=FULL")  # a commit is on disk
         database.executescript(_TABLES)
         return database
@@ -159,7 +163,7 @@ class RowDatabase:
             code = _REASONS.get(number)
             # No room for the log's index is an error of input and output.
             if number == sqlite3.SQLITE_IOERR and disk_usage(self.path.parent).free < INDEX_BYTES:
-                code = "disk-full"
+                code = "disk-refused"
             if code is None:
                 raise
             raise Unavailable(code, f"{self.path}: {error}") from error

@@ -111,7 +111,7 @@ class Session:
             )
         except OSError as error:
             raise Unavailable(
-                "kernel-crashed", f"{command[0]} does not start: {error.strerror}"
+                "kernel-failed", f"{command[0]} does not start: {error.strerror}"
             ) from None
 
     def _send(self, line: str) -> None:
@@ -164,7 +164,7 @@ class Session:
             left_s = max(deadline - time.monotonic(), 0)
             ready = select.select(answers, [], [], left_s)[0]
             if not ready:
-                raise Unavailable("kernel-hung", f"no answer in {timeout_s:.0f} s")
+                raise Unavailable("kernel-failed", f"no answer in {timeout_s:.0f} s")
             if self._gate and self._child.stdout not in ready:
                 self._gate.answer()
                 continue
@@ -173,14 +173,14 @@ class Session:
                 raise self._ended()
             self._buffer += read
             if len(self._buffer) > _MOST_BYTES:
-                raise Unavailable("kernel-garbage", "a line without an end")
+                raise Unavailable("kernel-failed", "a line without an end")
         line, _, self._buffer = self._buffer.partition(b"\n")
         try:
             answer = json.loads(line)
         except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
-            raise Unavailable("kernel-garbage", repr(line[:200])[2:-1])
+            raise Unavailable("kernel-failed", repr(line[:200])[2:-1])
         return answer
 
     def _ended(self) -> Unavailable:
@@ -211,12 +211,12 @@ def why_ended(status: int, stderr: str, pages: str) -> Unavailable:
     if killed == signal.SIGBUS:
         is_pool = PAGES[pages].source == "pool"
         if is_pool and (limits := pools.cgroup_limits_below(pages, inf)):
-            return Unavailable("pool-limited", limits)
+            return pools.limited(limits)
         return Unavailable("pool-empty" if is_pool else "memory-short", "SIGBUS while faulting in")
     how = f"exit status {status}" if status else "it ended before its input did"
     if killed in signal.valid_signals():
         how = f"signal {signal.Signals(killed).name}"
-    return Unavailable("kernel-crashed", f"{how}; {last[:200]}" if last else how)
+    return Unavailable("kernel-failed", f"{how}; {last[:200]}" if last else how)
 
 
 def lack_of_kernel(text: str) -> Unavailable:
@@ -227,9 +227,9 @@ def lack_of_kernel(text: str) -> Unavailable:
     except (ValueError, KeyError, TypeError, RecursionError):
         reason, detail = "", text[:200]
     if reason == "thp-never" and not settings.has_thp():
-        reason = "setting-absent"  # the program sees only that madvise is refused
+        reason = "linux-lacks"  # the program sees only that madvise is refused
     if reason not in REASON_TEXTS:
-        return Unavailable("kernel-garbage", detail)
+        return Unavailable("kernel-failed", detail)
     return Unavailable(reason, detail)
 
 

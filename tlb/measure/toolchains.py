@@ -135,7 +135,7 @@ class BuiltProgram(NamedTuple):
 
 
 # What a tool that cannot write says, in the C locale; Go writes it in lower case.
-_DISK = {"disk-full": errno.ENOSPC, "disk-read-only": errno.EROFS}
+_DISK = [os.strerror(number).lower() for number in (errno.ENOSPC, errno.EROFS)]
 
 
 def clean_environment() -> dict[str, str]:
@@ -145,7 +145,7 @@ def clean_environment() -> dict[str, str]:
 
 def run_tool(tool: Toolchain, command: Sequence[str], timeout_s: float) -> str:
     """Return the first line that a tool prints. Raises Unavailable: no-toolchain with its
-    complaint, disk-full, disk-read-only."""
+    complaint, disk-refused."""
     name = Path(command[0]).name
     if shutil.which(command[0]) is None:
         raise Unavailable("no-toolchain", tool.lacking(name))
@@ -165,15 +165,9 @@ def run_tool(tool: Toolchain, command: Sequence[str], timeout_s: float) -> str:
             (line for line in lines if "error" in line), lines[0] if lines else "no message"
         )
         detail = f"{name}: {first[:150]}"
-        disk = next(
-            (
-                code
-                for code, number in _DISK.items()
-                if os.strerror(number).lower() in done.stderr.lower()
-            ),
-            "",
-        )
-        raise Unavailable(disk or "no-toolchain", detail if disk else tool.lacking(detail))
+        if any(words in done.stderr.lower() for words in _DISK):
+            raise Unavailable("disk-refused", detail)
+        raise Unavailable("no-toolchain", tool.lacking(detail))
     return lines[0] if lines else ""
 
 
@@ -184,7 +178,7 @@ def arguments_with_folder(words: Sequence[str], folder: Path) -> list[str]:
 
 def compile_program(tool: Toolchain, source: Path, name: str) -> tuple[str, Path]:
     """Return the line by which a toolchain names itself, and the folder of a program, compiled if
-    necessary. Raises Unavailable: no-toolchain, disk-full, disk-read-only."""
+    necessary. Raises Unavailable: no-toolchain, disk-refused."""
     if tool.version:
         line, words = procfs.label(run_tool(tool, tool.version, 60)) or tool.title, tool.compile
     elif (cc := compiler()) is None:

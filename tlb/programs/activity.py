@@ -94,12 +94,16 @@ def used(pid: int, proc: Path = PROC) -> ProcessUsage:
 
 
 def check(pid: int, proc: Path = PROC) -> None:
-    """Raise Unavailable if a process cannot be watched: process-gone, pid-refused,
-    process-denied, no-referenced, smaps-unread."""
+    """Raise Unavailable if a process cannot be watched: process-gone,
+    not-permitted, linux-lacks."""
     if int(_stat(pid, proc)[6]) & _KERNEL_THREAD:
-        raise Unavailable("pid-refused", f"process {pid} is a thread of Linux")
+        raise Unavailable(
+            "process-gone",
+            f"process {pid} is a thread of Linux",
+            "Name the process that does the work, as `ps` lists it.",
+        )
     if not all((proc / str(pid) / name).exists() for name in ("smaps", "clear_refs")):
-        raise Unavailable("no-referenced", f"/proc/{pid} has no smaps or clear_refs")
+        raise Unavailable("linux-lacks", f"/proc/{pid} has no smaps or clear_refs")
     _clear(pid, b"", proc)
     mappings_of_process(pid, proc)
 
@@ -108,7 +112,7 @@ def sample(
     pids: Iterable[int], window_s: float, wait: Callable[[float], object], proc: Path = PROC
 ) -> tuple[ActivitySample, ProcessMappings]:
     """Clear the bits, wait, and read them; without processes that end meanwhile. Raises
-    Unavailable: process-gone, process-denied or smaps-unread if none can be read."""
+    Unavailable: process-gone, not-permitted or linux-lacks if none can be read."""
     failed: list[Unavailable] = []
 
     def each(call: Callable[[int], Found], pids: Iterable[int]) -> dict[int, Found]:

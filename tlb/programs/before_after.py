@@ -68,14 +68,18 @@ class Comparison:
 
 
 def check(pid: int) -> None:
-    """Raise Unavailable if a process cannot be measured so: what `attached_program` raises, pid-refused,
-    no-collapse, collapse-denied."""
+    """Raise Unavailable if a process cannot be measured so: what `attached_program` raises, process-gone,
+    no-collapse, not-permitted."""
     with attached_program(pid):
         if pid == os.getpid() or os.getpid() in descendants(pid):
-            raise Unavailable("pid-refused", f"{pid} is this command, or has started it")
+            raise Unavailable(
+                "process-gone",
+                f"{pid} is this command, or has started it",
+                "Name the process that does the work, as `ps` lists it.",
+            )
     collapse.check()
     if collapse.refusal(pid) == "EPERM":
-        raise Unavailable("collapse-denied")
+        raise collapse.not_permitted()
 
 
 def compare(

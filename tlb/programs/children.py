@@ -188,7 +188,7 @@ def streams_of(child: subprocess.Popen[bytes], are_shown: bool = False) -> list[
 
 
 def drain(pid: int, streams: list[ProgramOutput], limit_s: float) -> None:
-    """Read streams until the process ends. Raises Unavailable("program-endless") at limit_s of the
+    """Read streams until the process ends. Raises Unavailable("no-time") at limit_s of the
     monotonic clock."""
     with selectors.DefaultSelector() as waiting, pidfd(pid) as ended:
         waiting.register(ended, selectors.EVENT_READ)
@@ -199,7 +199,11 @@ def drain(pid: int, streams: list[ProgramOutput], limit_s: float) -> None:
             if any(key.data is None for key, _ in ready):
                 return
             if not ready and time.monotonic() >= limit_s:
-                raise Unavailable("program-endless")
+                raise Unavailable(
+                    "no-time",
+                    "one run of the program did not end",
+                    "Give the program less to do, or more time with --minutes; a server needs a --driver.",
+                )
             for key, _ in ready:
                 if not key.data.read():
                     waiting.unregister(key.fd)
@@ -212,16 +216,25 @@ def read_rest(streams: list[ProgramOutput]) -> None:
             pass
 
 
+def no_pidfd(why: str) -> Unavailable:
+    """Return why this process gets no file descriptor of a process."""
+    return Unavailable(
+        "linux-lacks",
+        f"pidfd_open: {why}",
+        "Use Linux 5.3 or newer; in a container, a seccomp profile that allows the call.",
+    )
+
+
 @contextlib.contextmanager
 def pidfd(pid: int) -> Iterator[int]:
-    """Yield a file descriptor of a process. Raises ProcessLookupError, and Unavailable("no-pidfd")
+    """Yield a file descriptor of a process. Raises ProcessLookupError, and Unavailable("linux-lacks")
     where Linux or a seccomp profile refuses."""
     try:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:
         raise
     except OSError as error:
-        raise Unavailable("no-pidfd", str(error.strerror)) from None
+        raise no_pidfd(str(error.strerror)) from None
     try:
         yield fd
     finally:

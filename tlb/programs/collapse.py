@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Event
 from typing import NamedTuple
 
+from tlb.programs import children
 from tlb.system import procfs
 from tlb.system.processes import collapse_range, error_name, refused_calls
 from tlb.system.reasons import Unavailable
@@ -32,18 +33,28 @@ class Collapsed(NamedTuple):
     errors: tuple[str, ...]
 
 
+def not_permitted() -> Unavailable:
+    """Return why another process's memory is not collapsed."""
+    return Unavailable(
+        "not-permitted",
+        "to move another process's memory to large pages by process_madvise",
+        "Run the same command as root or with the capabilities CAP_SYS_NICE and CAP_SYS_PTRACE, "
+        "where a container's seccomp profile allows process_madvise; or use --lever advise.",
+    )
+
+
 def check() -> None:
-    """Raise Unavailable unless a process's memory can be collapsed: setting-absent without
-    transparent huge pages in this Linux kernel, no-collapse without process_madvise, no-pidfd."""
+    """Raise Unavailable unless a process's memory can be collapsed: linux-lacks without transparent
+    huge pages or pidfd_open, no-collapse without process_madvise, not-permitted."""
     if procfs.number(_HUGE / "hpage_pmd_size") is None:
-        raise Unavailable("setting-absent", f"there is no {_HUGE}")
+        raise Unavailable("linux-lacks", f"there is no {_HUGE}")
     refused = refused_calls()
     if "pidfd_open" in refused:
-        raise Unavailable("no-pidfd", refused["pidfd_open"])
+        raise children.no_pidfd(refused["pidfd_open"])
     if (why := refused.get("process_madvise")) == "ENOSYS":
         raise Unavailable("no-collapse", "process_madvise: ENOSYS")
     if why:
-        raise Unavailable("collapse-denied", "process_madvise is refused")
+        raise not_permitted()
 
 
 def collapse_all(processes: Processes, start_s: float, after_s: float, stop: Event) -> Collapsed:

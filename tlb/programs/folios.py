@@ -22,6 +22,10 @@ from tlb.system.smaps import Mapping
 DRAWN = 256  # pages, by which a share is known to 3 points (standard error); they take 10 ms
 _TRIES = 16  # for each: some are left out where little of a mapping is resident
 SEED = 17
+_ROOT_REMEDY = (
+    "Run the same command as root, on the host for a container's process; if root is refused too, "
+    "the kernel lacks /proc/kpageflags (CONFIG_PROC_PAGE_MONITOR)."
+)
 _TABLE = 512  # entries read at once: those of one page table (x86-64, base pages of 4 KiB)
 # Documentation/admin-guide/mm/pagemap.rst: bit 63 of an entry, the page is in memory; bits 0 to 54,
 # its frame, which is 0 for all but root.
@@ -34,7 +38,7 @@ def shares(
 ) -> dict[str, float]:
     """Return which part of the base pages of processes lies in folios of which size, by keys of
     PAGES; {} without base pages. read: PIDs with their mappings; processes that ended are left out.
-    Raises Unavailable("frames-denied")."""
+    Raises Unavailable("not-permitted")."""
     holding = [
         (pid, mapping)
         for pid, mapped in read
@@ -54,7 +58,9 @@ def shares(
                 for frame in frames
             ]
     except OSError:  # not root, or a kernel without kpageflags
-        raise Unavailable("frames-denied") from None
+        raise Unavailable(
+            "not-permitted", "to see which folios hold base pages", _ROOT_REMEDY
+        ) from None
     # Where base pages are of 16 or 64 KiB, the smaller sizes of the table are no folios.
     larger = {
         (size.size_bytes or 0) // base_page_bytes: name
@@ -81,7 +87,7 @@ def _frames(
     chosen: list[tuple[int, Mapping]], base_page_bytes: int, draw: random.Random, proc: Path
 ) -> Iterator[int]:
     """Yield the frame of a page of each chosen mapping, any page in memory as likely as another.
-    Raises Unavailable("frames-denied")."""
+    Raises Unavailable("not-permitted")."""
     for pid, mapping in chosen:
         first, end = mapping.start // base_page_bytes, mapping.end // base_page_bytes
         with (
@@ -92,7 +98,9 @@ def _frames(
                 entry = next(iter(_entries(pages, draw.randrange(first, end), 1)), 0)
                 if entry & _PRESENT:
                     if not entry & _FRAME:
-                        raise Unavailable("frames-denied")
+                        raise Unavailable(
+                            "not-permitted", "to see which folios hold base pages", _ROOT_REMEDY
+                        )
                     yield entry & _FRAME
                     break
 

@@ -114,9 +114,18 @@ def _maps_shim(pid: int) -> bool:
     return any(map(is_shim, procfs.lines(_PROC / str(pid) / "maps")))
 
 
+def thp_disabled() -> Unavailable:
+    """Return why a process that prctl forbids transparent huge pages gets none."""
+    return Unavailable(
+        "thp-never",
+        "for this process and what it starts, by prctl",
+        "Start the command from a shell or service that does not set PR_SET_THP_DISABLE.",
+    )
+
+
 def _thp_not_disabled() -> None:
     if snapshots.process_has_no_thp(os.getpid()):
-        raise Unavailable("thp-disabled")
+        raise thp_disabled()
 
 
 def _collapse_allowed() -> None:
@@ -127,7 +136,7 @@ def _collapse_allowed() -> None:
         refusal = collapse.refusal(child.pid)
         child.kill()
     if refusal == "EPERM":
-        raise Unavailable("collapse-denied")
+        raise collapse.not_permitted()
 
 
 def _thp_allowed() -> None:
@@ -142,7 +151,7 @@ def _pool_filled(root: Path = Path("/")) -> None:
     if not pools.available(page, root):
         raise Unavailable("pool-empty", page)
     if limits := pools.cgroup_limits_below(page, parse_size(page), root):
-        raise Unavailable("pool-limited", limits)
+        raise pools.limited(limits)
 
 
 def pool_limits() -> str:
@@ -297,7 +306,7 @@ def environment_lever(texts: list[str]) -> Lever:
 
 def settings_lever(texts: list[str], root: Path = Path("/")) -> Lever:
     """Return a lever that changes settings of Linux while the program runs, given as NAME=VALUE with
-    names below /sys/kernel/mm. Raises Unavailable: bad-parameter, setting-denied, setting-foreign."""
+    names below /sys/kernel/mm. Raises Unavailable: bad-parameter, setting-refused."""
     allowed, prefix = changed_settings.names(root), "sys/kernel/mm/"
     wanted = dict[str, str]()
     for name, value in _assignments("--setting", texts):

@@ -74,7 +74,7 @@ class TlbReach:
 
     def tread(self, sample: ActivitySample) -> TlbLevelName:
         """Return the TLB level that covers what is touched: the higher of those of base pages and
-        of huge pages. Raises Unavailable: no-geometry, no-cpuid."""
+        of huge pages. Raises Unavailable("no-geometry")."""
         if not self.entries.get(BASE):
             raise Unavailable(self.unknown)
         base_bytes = sample.active_bytes - (0 if self.is_splintered else sample.huge_least)
@@ -189,13 +189,13 @@ def _rows(host: Host, store: Store, experiment: str) -> pd.DataFrame:
 
 def _surveyed(host: Host, store: Store) -> tuple[int, ...]:
     """Return the entries for base pages that the survey found. Raises Unavailable: no-data, and
-    one-level if it found a single level, which may be either."""
+    no-geometry if it found a single level, which may be either."""
     surveyed = _rows(host, store, SURVEY)
     from tlb.stats import geometry
 
     levels = geometry.infer_geometry(surveyed, (), data_caches(host)).levels
     if any(level.is_alone for level in levels):
-        raise Unavailable("one-level")
+        raise Unavailable("no-geometry", "this compares two levels, and one is known")
     return tuple(round(level.entries.value) for level in levels)
 
 

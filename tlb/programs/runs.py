@@ -94,7 +94,7 @@ def run_program(
 
     share: part of the time that snapshots may take. after_s: when a lever acts from outside.
     padding_bytes: of the environment, which moves the stack. Raises Unavailable: program-missing,
-    program-endless and server-silent after limit_s, server-ended, prepare-failed."""
+    no-time and no-time after limit_s, program-killed, prepare-failed."""
     limit_s -= _prepare(conditions.prepare, limit_s)
     mine, seen, collapsed = ServerProcesses(), list[Snapshot](), list[Collapsed]()
     old, place = lever.given_bytes(), RunPlace(free_huge_bytes())
@@ -239,6 +239,9 @@ _POLL_S = 0.01
 # Polls in a row that see no process of a server before it counts as ended: /proc is read one
 # process after the other, so a process that forks into the background can be missed.
 _UNSEEN = 3
+_SERVER_REMEDY = (
+    "Run server and driver by hand until they work together; the server must outlive its driver."
+)
 _LISTENS, _ACCEPTS = "0A", 0x10000  # TCP_LISTEN in /proc/net/tcp, __SO_ACCEPTCON in /proc/net/unix
 _SOCKET = re.compile(r"socket:\[([0-9]+)\]")
 
@@ -304,7 +307,7 @@ def wait_until_ready(
     server: Callable[[], dict[int, bool]],
     limit_s: float,
 ) -> None:
-    """Read a server's output until it is ready. Raises Unavailable: server-ended, and server-silent
+    """Read a server's output until it is ready. Raises Unavailable: program-killed, and no-time
     at limit_s of the monotonic clock."""
     unseen = 0
     while True:
@@ -317,11 +320,19 @@ def wait_until_ready(
             any(map(pattern.search, output)) if pattern else any(map(accepts_connections, running))
         )
         if unseen == _UNSEEN:
-            raise Unavailable("server-ended", "before it was ready")
+            raise Unavailable(
+                "program-killed",
+                "the server ended before its driver: before it was ready",
+                _SERVER_REMEDY,
+            )
         if ready and running:
             return
         if time.monotonic() >= limit_s:
-            raise Unavailable("server-silent")
+            raise Unavailable(
+                "no-time",
+                "the server was not ready",
+                "Give the text that it prints when ready with --ready; without it, a listening socket counts.",
+            )
         time.sleep(_POLL_S)
 
 
@@ -353,13 +364,17 @@ def _accepting(net: Path) -> set[str]:
 def stop_server(server: subprocess.Popen[bytes]) -> bool:
     """Send SIGTERM, and SIGKILL after a while. Return whether it had to be killed.
 
-    Raises Unavailable("server-ended") if it had failed before: its driver's result says nothing."""
+    Raises Unavailable("program-killed") if it had failed before: its driver's result says nothing."""
     with children.pidfd(server.pid) as fd:
         if select.select([fd], [], [], 0)[0]:
             end = os.waitid(os.P_PID, server.pid, os.WEXITED | os.WNOWAIT)
             if end and end.si_status:  # exit code, or the signal that ended it
                 name = None if end.si_code == os.CLD_EXITED else signal.strsignal(end.si_status)
-                raise Unavailable("server-ended", name or f"with status {end.si_status}")
+                raise Unavailable(
+                    "program-killed",
+                    f"the server ended before its driver: {name or f'with status {end.si_status}'}",
+                    _SERVER_REMEDY,
+                )
             return False
         signal.pidfd_send_signal(fd, signal.SIGTERM)
         if select.select([fd], [], [], children.GRACE_S)[0]:

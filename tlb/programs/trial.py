@@ -15,8 +15,8 @@ from functools import partial
 from math import ceil, inf, log, log1p, nan
 from typing import Literal
 
-from tlb.machine import background
-from tlb.programs import snapshots
+from tlb.machine import background, pools
+from tlb.programs import collapse, snapshots
 from tlb.programs.children import PrintedNumber, signal_words
 from tlb.programs.executable import why_no_preload
 from tlb.programs.guard import guard_running
@@ -41,7 +41,7 @@ _SEED_BITS = 32
 MIN_RUN_TIMEOUT_S = 0.001  # of a run that begins as the time ends, and is ended as endless
 _NO_NUMBER = PrintedNumber(nan, nan)
 # Of a program that its lever may have caused
-_FAILURES = {"program-killed", "program-failed", "server-ended", "no-metric"}
+_FAILURES = {"program-killed", "program-failed", "program-unfit"}
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class TrialAim:
         return format_seconds(value) if self.metric is None else f"{value:g}"
 
     def checked(self, run: ProgramRun) -> ProgramRun:
-        """Return a run that can be compared. Raises Unavailable: no-metric, and program-killed and
+        """Return a run that can be compared. Raises Unavailable: program-unfit, and program-killed and
         program-failed, with the end of its stderr as a note."""
         driver, failed = "the driver, " if self.driver else "", None
         if run.status < 0:
@@ -118,7 +118,11 @@ class TrialAim:
             failed.add_note(run.last_lines)
             raise failed
         if not 0 < self.values([run])[0] < inf:
-            raise Unavailable("no-metric")
+            raise Unavailable(
+                "program-unfit",
+                "it printed no number above zero where --metric looks for one",
+                "Give a regular expression with one group around the number, within the first or the last MiB of an output.",
+            )
         return run
 
 
@@ -236,8 +240,8 @@ def run_trial(aim: TrialAim, tell: Callable[[Trial], None] = lambda trial: None)
     after the aim's minutes, and Ctrl-C ends it early: the pairs before it stay. Without a pair,
     Ctrl-C raises KeyboardInterrupt.
 
-    Raises Unavailable: not-linux, program-missing, program-endless, server-ended, server-silent,
-    program-killed, program-short, no-metric, lever-absent, collapse-denied, and what making the
+    Raises Unavailable: not-linux, program-missing, no-time, program-killed,
+    program-unfit, not-permitted, and what making the
     lever raises."""
     if sys.platform != "linux":
         raise Unavailable("not-linux")
@@ -310,7 +314,11 @@ def _rehearsed(
         took, enough = format_ns(plain.elapsed_s * 1e9), ceil(100 * STARTING_S / plain.elapsed_s)
         short = f"in {took}, of which {aim.within:.2%} would have to show"
         hint = f"; --within {enough} would do" if enough <= MAX_INTERVAL_PERCENT else ""
-        raise Unavailable("program-short", f"{short}{hint}")
+        raise Unavailable(
+            "program-unfit",
+            f"too short for a difference to be measured: {short}{hint}",
+            "Give it work for a second or more, let --within be larger, or name a number that it prints with --metric.",
+        )
     after_s = snapshots.filled_s(plain.snapshots) if aim.after_s is None else aim.after_s
     try:
         with_lever = aim.checked(take(True, share=REHEARSAL_SHARE, after_s=after_s))
@@ -323,12 +331,12 @@ def _rehearsed(
 
 
 def failure_with_lever(lever: Lever, why: Unavailable) -> Unavailable:
-    """Return why a program fails with a lever that runs without it: pool-limited, lever-failed, or
+    """Return why a program fails with a lever that runs without it: pool-empty, lever-failed, or
     what says nothing of the program."""
     if why.code not in _FAILURES:
         return why
     if limits := pool_limits() if lever.takes_pool else "":
-        failed = Unavailable("pool-limited", limits)
+        failed = pools.limited(limits)
     else:
         failed = Unavailable("lever-failed", why.detail or "it prints no number above zero")
     for note in getattr(why, "__notes__", ()):
@@ -349,9 +357,13 @@ def _check_lever(aim: TrialAim, lever: Lever, run: ProgramRun) -> None:
     """Raise Unavailable if the lever did not reach the program at all."""
     seen = [snapshot for snapshot in run.snapshots if snapshot.processes]
     if lever.has_reached and run.snapshots and not any(each.reached for each in seen):
-        raise Unavailable("lever-absent", why_no_preload(aim.command[0]))
+        raise Unavailable(
+            "program-unfit",
+            f"the lever had no effect in any of its processes: {why_no_preload(aim.command[0])}",
+            "Use a lever that needs no cooperation, such as --lever collapse.",
+        )
     if run.collapsed and "EPERM" in run.collapsed.errors and not run.collapsed.bytes:
-        raise Unavailable("collapse-denied")
+        raise collapse.not_permitted()
 
 
 # --- the rule: the order of runs, when their pairs are enough, and what their ratio means

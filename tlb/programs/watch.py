@@ -120,7 +120,7 @@ def watch(
     until sampling is no more than `overhead` of its time. pause: called meanwhile with seconds that
     it may take.
 
-    Raises Unavailable (process-gone, process-denied, program-killed) or KeyboardInterrupt before a first sample."""
+    Raises Unavailable (process-gone, not-permitted, program-killed) or KeyboardInterrupt before a first sample."""
     watched, begin = WatchState(target, overhead), time.monotonic()
     throttled = partial(background.throttled, process=str(target.pid))
     before, watched.thp_disabled = throttled(), process_has_no_thp(target.pid)
@@ -260,7 +260,7 @@ def attached_program(pid: int, proc: Path = activity.PROC) -> Iterator[WatchedPr
     except OSError as error:
         activity.check(pid, proc)  # says more, except of a thread's number
         if error.errno in (errno.EPERM, errno.EACCES, errno.ENOSYS):
-            raise Unavailable("no-pidfd", str(error.strerror)) from None
+            raise children.no_pidfd(str(error.strerror)) from None
         raise Unavailable("process-gone", f"process {pid}") from None
     try:
         activity.check(pid, proc)

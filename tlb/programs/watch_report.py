@@ -233,7 +233,7 @@ class WatchReport:
         if self.is_idle or (self.is_small and not self.is_huge):
             return None
         if self.watched.thp_disabled:
-            return Unavailable("thp-disabled")
+            return levers.thp_disabled()
         if self.is_huge:
             return levers.LEVERS["no-thp"] if self.watched.samples[-1].mapped["thp"] else None
         if self.is_served_as_it_runs:
@@ -319,7 +319,7 @@ def watch_document(report: WatchReport) -> dict[str, Any]:
         "samples_left_out": len(watched.samples) - len(watched.samples_after_start),
         "active": [_window(report, window_s) for window_s in watched.windows_s],
         "folios": {"reason": shares.code} if isinstance(shares, Unavailable) else shares,
-        "not_seen": {page: "not-seen" for page in last.mapped if page not in (BASE, "thp")},
+        "not_seen": {page: "linux-lacks" for page in last.mapped if page not in (BASE, "thp")},
         "entries": reach.entries,
         "entries_source": reach.source,
         "splintered": reach.is_splintered,

@@ -109,12 +109,12 @@ class Analysis:
 
     def two_levels(self) -> tuple[int, int]:
         """Return the entries of the first and last level. Raises Unavailable: no-geometry,
-        one-level."""
+        no-geometry."""
         return _first_and_last(self.entries, _NO_LEVELS)
 
     def two_stated_levels(self) -> tuple[int, int]:
         """Return `two_levels` by CPUID alone, for sentences that compare it with a step.
-        Raises Unavailable: no-geometry, one-level."""
+        Raises Unavailable: no-geometry."""
         return _first_and_last(self.stated_entries, _NO_TLB)
 
     def price_of(self, spread: Curve, packed: Curve) -> Curve:
@@ -169,7 +169,9 @@ def _first_and_last(entries: Sequence[int], lacking: str) -> tuple[int, int]:
     if not entries:
         raise Unavailable("no-geometry", lacking)
     if len(entries) < 2:
-        raise Unavailable("one-level", f"of {entries[0]:,} entries")
+        raise Unavailable(
+            "no-geometry", f"this compares two levels, and one is known, of {entries[0]:,} entries"
+        )
     return entries[0], entries[-1]
 
 

@@ -25,9 +25,8 @@ VerdictWord = Literal["holds", "fails", "cannot tell", "not testable here"]
 
 # Reasons that no setting, no longer run and no repetition removes.
 _CODES = """
-    bare-metal splintered two-dimensions no-pmu event-unknown no-events
-    no-walk-cycle-event no-nested-walk-event no-topdown not-supported single-node not-x86 no-kvm no-la57 code-refused
-    page-size-unsupported arch-unsupported other-arch one-cpu no-sibling no-flush-count
+    bare-metal splintered two-dimensions no-pmu event-unknown no-events no-walk-cycle-event
+    no-nested-walk-event no-kvm no-la57 page-size-unsupported other-arch one-cpu linux-lacks
     no-five-levels emulated reach-in-cache
     """
 OBSTACLES = frozenset(_CODES.split())

@@ -128,7 +128,11 @@ def _committed_data(notebook: str, name: str) -> pd.DataFrame | None:
 
 # The largest size that a chapter measured, and by convention `far` in the names of what is of it.
 _LARGEST = "far_bytes"
-_OTHER_SIZE = Unavailable("other-size")
+_OTHER_SIZE = Unavailable(
+    "too-few-points",
+    "the largest size measured here is another than the reference's",
+    "Compare the rows of equal sizes, or measure with more time and memory.",
+)
 _NOTHING_WORDS = "None of this page's quantities has been measured on this computer."
 _NOTHING = Html(f'<p class="tlb-absent">{_NOTHING_WORDS}</p>', _NOTHING_WORDS)
 

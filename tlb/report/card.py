@@ -55,7 +55,7 @@ _EITHER = (
 
 
 def write(store: Store, machine: str, host: Host) -> None:
-    """Write the card beside the rows. Raises Unavailable: disk-full, disk-read-only."""
+    """Write the card beside the rows. Raises Unavailable: disk-refused."""
     path = store.root / machine / "README.md"
     with disk_errors(path):
         path.write_text(card(store, machine, host))

@@ -24,7 +24,7 @@ from tlb.measure.outcome import SESSIONS_DOCUMENT, SessionCounts
 from tlb.measure.progress import Progress
 from tlb.measure.record import Point
 from tlb.measure.store import Store, data_root
-from tlb.report import card, claims, page, parameters
+from tlb.report import card, claims, discovery, page, parameters
 from tlb.report.head_line import HeadLine
 from tlb.report.names import THIS_COMPUTER, machine_name
 from tlb.report.quantities import LEAST_MAPPINGS, QUANTITIES_DOCUMENT
@@ -420,7 +420,7 @@ def begin(chapter: str, namespace: dict[str, Any]) -> Chapter:
     is_this = checked["machine"] == "this"
     about = Chapter(chapter, checked, Store(data_root()))
     opened = page.Page(chapter, is_reference=is_reference, is_this=is_this)
-    opened.is_of_few = is_this and about.is_of_few
+    opened.is_of_few = is_this and not discovery.is_rerun(chapter) and about.is_of_few
     page.open_page(opened)
     if not is_reference:
         about.head = HeadLine(chapter, about.shown_name)

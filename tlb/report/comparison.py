@@ -82,7 +82,7 @@ def compare(names: Sequence[str], chapters: Sequence[str] = ()) -> Comparison:
     names: folders of data/, `own/NAME` of data/own/, `reference` or `this`; with `@STATE` the
     quantities of one state of a computer that was measured here. Raises Unavailable:
     bad-parameter for fewer than two machines, for one named twice and for an unknown chapter;
-    no-data for a machine without quantities; nothing-common.
+    no-data for a machine without quantities; no-data.
     """
     if len(names) < 2:
         raise Unavailable("bad-parameter", "name two machines or more")
@@ -98,7 +98,11 @@ def compare(names: Sequence[str], chapters: Sequence[str] = ()) -> Comparison:
         raise Unavailable("bad-parameter", "a machine cannot be compared with itself")
     found = compare_quantities([machine.quantities for machine in machines], chapters or [*known])
     if not found[0]:
-        raise Unavailable("nothing-common")
+        raise Unavailable(
+            "no-data",
+            "the machines have no quantity in common",
+            "Measure the same chapters of all of them, as `make book` does.",
+        )
     return Comparison(machines, *found, _descriptions(machines))
 
 

@@ -175,9 +175,9 @@ def execute(
     return None
 
 
-def each(chapters: Iterable[str], run: Callable[[str, Kernel], object]) -> None:
-    """Run chapters that measure nothing, two at a time; the first that fails ends them all, as
-    Ctrl-C does."""
+def each(run: Callable[[str, Kernel], object], *groups: Iterable[str]) -> None:
+    """Run chapters that measure nothing, two at a time, one group after the other; the first that
+    fails ends them all, as Ctrl-C does."""
     kernels: SimpleQueue[Kernel] = SimpleQueue()
 
     def one(chapter: str) -> None:
@@ -191,8 +191,9 @@ def each(chapters: Iterable[str], run: Callable[[str, Kernel], object]) -> None:
     with ThreadPoolExecutor(2) as pool, kernel() as first, kernel() as second:
         kernels.put(first)
         kernels.put(second)
-        for _ in pool.map(one, chapters):
-            pass
+        for chapters in groups:
+            for _ in pool.map(one, chapters):
+                pass
 
 
 def refresh(chapter: str) -> Path:
@@ -279,8 +280,8 @@ class Book:
 
 
 def book(given: Mapping[str, Any]) -> Book:
-    """Execute every chapter about `given["machine"]` on existing rows, and build the site. One of
-    the same parameters, rows and sources is not built again.
+    """Execute every chapter about `given["machine"]` on existing rows, and build the site. A page
+    whose inputs are those of the last time is not executed again, nor a site built again.
 
     A notebook that fails is named on stderr and replaced by a page that says so.
     """
@@ -290,14 +291,19 @@ def book(given: Mapping[str, Any]) -> Book:
     place = ROOT / "_build" / name
     source, built_of = place / "source", place / "built-of"
     index = place / "site" / "_build" / "html" / "index.html"
-    made_of = _digest(json.dumps([given, host.state_digest(this)], sort_keys=True, default=str))
+    asked = json.dumps([given, host.state_digest(this)], sort_keys=True, default=str)
+    digests = {"": asked, **_digests()}
+    made_of = _digest(digests)
     if index.is_file() and built_of.is_file() and built_of.read_text() == made_of:
         return Book(index)
+    pages = {page: _digest(_inputs(page, digests)) for page in table_of_contents()}
+    failed = _execute_pages(given, place / "pages", pages)
     with disk_errors(source):
         built_of.unlink(missing_ok=True)
         shutil.rmtree(source, ignore_errors=True)
-        stage(source, "*.ipynb")  # which are executed into it
-    failed = _execute_pages(given, source / "book")
+        stage(source, "*.ipynb")
+        for page in pages:
+            shutil.copy(place / "pages" / f"{page}.ipynb", source / "book")
     index = build_site(source, place / "site", is_whole=not failed)
     if not failed:
         with disk_errors(built_of):
@@ -305,14 +311,16 @@ def book(given: Mapping[str, Any]) -> Book:
     return Book(index, tuple(failed))
 
 
-def _execute_pages(given: Mapping[str, Any], folder: Path) -> list[str]:
-    """Execute every page into a folder, and return why pages failed. Chapters that measure come
-    first: the others show the answers to claims that these keep beside this computer's rows."""
+def _execute_pages(given: Mapping[str, Any], folder: Path, inputs: Mapping[str, str]) -> list[str]:
+    """Execute every page into a folder whose inputs have another digest than those of the page
+    there, and return why pages failed. Chapters come first: the others show the answers to claims
+    that these keep beside this computer's rows."""
     failed: list[str] = []
     keeping = Lock()
 
-    def chapter(name: str, within: Kernel) -> None:
-        done = folder / f"{name}.ipynb"
+    def execute_page(name: str, within: Kernel) -> None:
+        done, made_of = folder / f"{name}.ipynb", folder / f"{name}.made-of"
+        made_of.unlink(missing_ok=True)
         try:
             execute(name, done, given, within)
         except SystemExit as error:
@@ -325,10 +333,17 @@ def _execute_pages(given: Mapping[str, Any], folder: Path) -> list[str]:
             with keeping:
                 keep_own_quantities(done)
         show_given(done, parameters.check(name, given))
+        with disk_errors(made_of):
+            made_of.write_text(inputs[name])
 
-    names, measured = table_of_contents(), discovery.measured_chapters()
-    each(measured, chapter)
-    each([name for name in names if name not in measured], chapter)
+    def is_new(name: str) -> bool:
+        made_of, done = folder / f"{name}.made-of", folder / f"{name}.ipynb"
+        return not (done.is_file() and made_of.is_file() and made_of.read_text() == inputs[name])
+
+    changed = list(filter(is_new, inputs))
+    chapters = [name for name in changed if is_chapter(name)]
+    if changed:
+        each(execute_page, chapters, [name for name in changed if name not in chapters])
     return failed
 
 
@@ -340,17 +355,41 @@ def _say_failed(chapter: str, path: Path, error: str) -> None:
     nbformat.write(notebook, path)
 
 
-def _digest(words: str) -> str:
-    """Return 16 hex digits of these words and of all files that a site is made of."""
-    digest = hashlib.sha256(words.encode())
-    for top in (*(ROOT / name for name in _STAGED), data_root()):
+def _inputs(chapter: str, digests: Mapping[str, str]) -> dict[str, str]:
+    """Return, of the digests of all files, those of what a page follows from: code, published data,
+    its own notebook, and the rows of this computer except for a re-run of a source. A page that is
+    no chapter may show any other."""
+    others = {f"book/{name}.ipynb" for name in table_of_contents() if name != chapter}
+    return {
+        name: digest
+        for name, digest in digests.items()
+        if not (is_chapter(chapter) and name in others)
+        and not (discovery.is_rerun(chapter) and name.startswith("data/own/"))
+    }
+
+
+def is_chapter(name: str) -> bool:
+    """Return whether a page is about an experiment or a re-run, not about all of them."""
+    return discovery.is_rerun(name) or name in discovery.measured_chapters()
+
+
+def _digests() -> dict[str, str]:
+    """Return a digest of each file that a site is made of, by its path; of the data, wherever they
+    are, by that below data/."""
+    found: dict[str, str] = {}
+    for name, top in {**{name: ROOT / name for name in _STAGED}, "data": data_root()}.items():
         for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
             is_made = path.name in _NOT_SOURCES or path.match(f"own/*/{QUANTITIES_DOCUMENT}*.json")
             if path.is_file() and path.suffix != ".pyc" and not is_made:
                 is_open = path.name == DATABASE_FILE
                 content = RowDatabase(path).digest() if is_open else _sha256(path)
-                digest.update(f"{path.relative_to(top)}\0".encode() + content)
-    return digest.hexdigest()[:16]
+                found[Path(name, path.relative_to(top)).as_posix()] = content.hex()
+    return found
+
+
+def _digest(digests: Mapping[str, str]) -> str:
+    """Return 16 hex digits of these names and digests."""
+    return hashlib.sha256(json.dumps(sorted(digests.items())).encode()).hexdigest()[:16]
 
 
 def _sha256(path: Path) -> bytes:

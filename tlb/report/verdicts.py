@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from math import isfinite
+from math import inf, isfinite
 from types import ModuleType
 from typing import Any
 
@@ -104,10 +104,12 @@ def require_walk_bound(a: Analysis, *effects: Effect) -> list[Effect]:
     """Return the effects of what a walk costs that this machine can judge a claim by.
 
     In a guest a walk goes through the host's tables too, so its cost is an upper bound of a walk's
-    that does not: it can refute a claim that walks cost more, and nothing else. Raises
-    Unavailable("two-dimensions") if no effect does that in a guest.
+    that does not: it can refute a claim that walks cost more, confirm one that they cost at most so
+    much, and nothing else. Raises Unavailable("two-dimensions") if no effect does that in a guest.
     """
     if not (code := _two_dimensions(a)):
+        return [*effects]
+    if all(effect.least == -inf and effect.decided(len(effects)) for effect in effects):
         return [*effects]
     refuting = [
         effect

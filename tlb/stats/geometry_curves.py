@@ -219,7 +219,11 @@ def walk_prices(
         rows = select_rows(frame, layout="alias", order="cycle", lines=lines, stride_pages=apart)
         cost = reason = None
         if lines * apart > MOST_PAGES:
-            reason = explain("out-of-reach")
+            reason = explain(
+                "memory-short",
+                "it would span more address space than its visits can name",
+                "Measure it with smaller pages (--pages 4k): as many of them leave a page table.",
+            )
         elif rows.empty or plateau.empty:
             reason = explain("too-few-points", "this chase was left out")
         else:

@@ -43,10 +43,8 @@ _SHOWN_CHARS = 100  # of that process's command line
 # No file here may be reached through a symbolic link, and no child inherits one unasked.
 OPEN_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
-_REASONS = {
-    "disk-full": {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG},
-    "disk-read-only": {errno.EROFS, errno.EACCES, errno.EPERM},
-}
+_REFUSED = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG}
+_REFUSED |= {errno.EROFS, errno.EACCES, errno.EPERM}
 
 
 def data_root() -> Path:
@@ -56,7 +54,7 @@ def data_root() -> Path:
 
 def build_root() -> Path:
     """Return the folder of what can be made again: a clone's _build, else one that nobody but this
-    user may write. Raises Unavailable: cache-unsafe, disk-full, disk-read-only."""
+    user may write. Raises Unavailable("disk-refused")."""
     if IS_CLONE:
         return ROOT / "_build"
     folder = _of_user("XDG_CACHE_HOME", ".cache")
@@ -64,7 +62,11 @@ def build_root() -> Path:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.stat()
     if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise Unavailable("cache-unsafe", str(folder))
+        raise Unavailable(
+            "disk-refused",
+            f"another user may write into {folder}",
+            "Remove that folder or its write permissions, or name a folder of your own in TLB_BUILD.",
+        )
     return folder
 
 
@@ -75,14 +77,12 @@ def _of_user(variable: str, default: str) -> Path:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turns a full, read-only or forbidden disk into Unavailable("disk-full" or
-    "disk-read-only")."""
+    """Turn a full, read-only or forbidden disk into Unavailable("disk-refused")."""
     try:
         yield
     except OSError as e:
-        for code, errnos in _REASONS.items():
-            if e.errno in errnos:
-                raise Unavailable(code, f"{path}: {e.strerror}") from e
+        if e.errno in _REFUSED:
+            raise Unavailable("disk-refused", f"{path}: {e.strerror}") from e
         raise
 
 
@@ -170,7 +170,7 @@ def new_folder(target: Path) -> Iterator[Path]:
     """Yield where to make a folder, which then takes the place of `target`, whole or not at all.
 
     Where none is made, and after an exception, `target` stays as it is. Of several who do so in one
-    parent folder, one after the other does. Raises Unavailable: disk-full, disk-read-only.
+    parent folder, one after the other does. Raises Unavailable: disk-refused.
     """
     parent, aside = target.parent, target.with_name(f".{target.name}.old")
     with disk_errors(target):

@@ -27,6 +27,15 @@ class LazyModule:
         return value
 
 
+def no_book(what: str) -> Unavailable:
+    """Return why something needs the book, of which only a clone has the files."""
+    return Unavailable(
+        "no-extra",
+        f"{what}: it needs the book, which only a clone of the repository has",
+        "Clone it and run `make` there.",
+    )
+
+
 def missing_package(error: ModuleNotFoundError) -> Unavailable:
     """Return the reason for a package that is not installed, with the extra that brings it."""
     package = (error.name or "").partition(".")[0]

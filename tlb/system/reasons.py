@@ -1,8 +1,9 @@
 """Why a number could not be measured: each reason's code, its sentence and its remedy
 (reasons.txt).
 
-A number is there or a reason is; there is no third way. Codes go into data/, so a code is never
-renamed.
+A number is there or a reason is; there is no third way. A code is a class of reasons that a program
+can act on; what is particular to one place is its detail and, where the class's remedy does not help,
+a remedy of its own. Codes go into data/, so a code that stands there is never renamed.
 """
 
 from __future__ import annotations
@@ -24,25 +25,35 @@ class ReasonText(NamedTuple):
 
 
 _DETAIL_CHARS = 300  # a compiler's first error line fits; a core dump of text does not
-_ENTRY = re.compile(r"([a-z0-9-]+): (.+)\n    (.+)\n*|#.*\n*")
+_ENTRY = re.compile(r"([a-z0-9-]+)(?: \(([a-z0-9 -]+)\))?: (.+)\n    (.+)\n*|#.*\n*")
 
 
-def parsed(table: str) -> dict[str, ReasonText]:
-    """Return the entries of reasons.txt by code. Raises ValueError for a line of no entry."""
+def parsed(table: str) -> tuple[dict[str, ReasonText], dict[str, str]]:
+    """Return the entries of reasons.txt by code, and the codes by the names that own data may still
+    hold for them. Raises ValueError for a line of no entry."""
     if rest := _ENTRY.sub("", table):
         raise ValueError(f"reasons.txt has a line of no reason: {rest[:80]!r}")
-    return {code: ReasonText(*text) for code, *text in _ENTRY.findall(table) if code}
+    entries = [entry for entry in _ENTRY.findall(table) if entry[0]]
+    texts = {code: ReasonText(*text) for code, _, *text in entries}
+    return texts, {name: code for code, names, *_ in entries for name in names.split()}
 
 
-REASON_TEXTS = parsed(Path(__file__).with_name("reasons.txt").read_text(encoding="utf-8"))
+REASON_TEXTS, _MERGED = parsed(Path(__file__).with_name("reasons.txt").read_text(encoding="utf-8"))
 
 
-def explain(code: str, detail: str = "") -> str:
-    """One line for people: the reason's sentence, with `detail` in brackets, and its remedy.
+def current_code(code: str) -> str:
+    """Return the code of the class that a code of earlier data belongs to now."""
+    return _MERGED.get(code, code)
+
+
+def explain(code: str, detail: str = "", remedy: str = "") -> str:
+    """Return one line: the reason's sentence, with `detail` in brackets, and `remedy`, by default
+    the code's.
 
     KeyError for a code that REASON_TEXTS does not hold.
     """
-    sentence, remedy = REASON_TEXTS[code]
+    reason = REASON_TEXTS[current_code(code)]
+    sentence, remedy = reason.sentence, remedy or reason.remedy
     detail = " ".join(detail.split())
     if len(detail) > _DETAIL_CHARS:
         detail = detail[:_DETAIL_CHARS] + "…"
@@ -52,8 +63,8 @@ def explain(code: str, detail: str = "") -> str:
 
 
 # Why a page size may have no rows.
-PAGE_REASONS = {"pool-empty", "thp-never", "mthp-off", "page-size-unsupported"}
-PAGE_REASONS |= {"backing-partial", "memory-short", "setting-absent"}
+PAGE_REASONS = {"pool-empty", "thp-never", "page-size-unsupported"}
+PAGE_REASONS |= {"backing-partial", "memory-short", "linux-lacks"}
 
 
 # Why what was measured does not decide a claim. Codes go into data/, as those of REASON_TEXTS do.
@@ -90,14 +101,16 @@ class Note(NamedTuple):
 
 
 class Unavailable(Exception):
-    """Something cannot be measured here. `code` is a key of REASON_TEXTS; str() is one line with the
-    remedy."""
+    """Something cannot be measured here. `code` is a key of REASON_TEXTS; `remedy` replaces that of
+    the code; str() is one line with the remedy."""
 
-    def __init__(self, code: str, detail: str = "") -> None:
-        self.text = explain(code, detail)  # first, so that an unknown code fails where it is raised
-        super().__init__(code, detail)  # both, so that it survives pickling between processes
-        self.code = code
+    def __init__(self, code: str, detail: str = "", remedy: str = "") -> None:
+        # first, so that an unknown code fails where it is raised
+        self.text = explain(code, detail, remedy)
+        super().__init__(code, detail, remedy)  # all, so that it survives pickling
+        self.code = current_code(code)
         self.detail = detail
+        self.remedy = remedy or REASON_TEXTS[self.code].remedy
 
     def __str__(self) -> str:
         return self.text

@@ -76,7 +76,7 @@ def mappings_of_process(pid: int, proc: Path = Path("/proc")) -> list[Mapping]:
     """Return the mappings of a process that runs meanwhile. Linux shows some of them at a time, so
     a mapping that grows between two looks is shown again: the later state counts.
 
-    Raises Unavailable: process-gone, process-denied, smaps-unread."""
+    Raises Unavailable: process-gone, not-permitted, linux-lacks."""
     found = list[Mapping]()
     try:
         with (proc / str(pid) / "smaps").open(errors="replace", newline="\n") as file:
@@ -91,14 +91,27 @@ def mappings_of_process(pid: int, proc: Path = Path("/proc")) -> list[Mapping]:
     return found
 
 
+def unknown_smaps(why: str) -> Unavailable:
+    """Return why smaps cannot be read: it has a form that is not known here."""
+    return Unavailable(
+        "linux-lacks",
+        f"a form of /proc/PID/smaps that is known here: {why}",
+        "Report the words in brackets, with the version of Linux.",
+    )
+
+
 def unreadable_process(pid: int, error: Exception) -> Unavailable:
     """Return why a file of a process in /proc could not be read or written, or has an unknown
     form."""
     if isinstance(error, FileNotFoundError | ProcessLookupError):
         return Unavailable("process-gone", f"process {pid}")
     if isinstance(error, PermissionError):
-        return Unavailable("process-denied", f"process {pid}")
-    return Unavailable("smaps-unread", f"process {pid}: {error}")
+        return Unavailable(
+            "not-permitted",
+            f"to inspect process {pid}",
+            "Run the same command as the owner of the process, or as root.",
+        )
+    return unknown_smaps(f"process {pid}: {error}")
 
 
 def _parsed(smaps: str | Iterable[str]) -> Iterator[Mapping]:
@@ -143,7 +156,7 @@ def pages(parsed: Iterable[Mapping], address: int | None, array_bytes: int) -> P
     """The pages of the mappings that hold the array, which is written: all of it has to be
     resident.
 
-    Raises Unavailable: kernel-garbage where the address is not mapped, memory-short where part of
+    Raises Unavailable: kernel-failed where the address is not mapped, memory-short where part of
     the array is not resident.
     """
     parsed = list(parsed)
@@ -157,7 +170,7 @@ def pages(parsed: Iterable[Mapping], address: int | None, array_bytes: int) -> P
         covered = sum(min(m.end, address + array_bytes) - max(m.start, address) for m in holding)
     if covered < array_bytes:
         raise Unavailable(
-            "kernel-garbage", f"{covered} of the array's {array_bytes} bytes are mapped"
+            "kernel-failed", f"{covered} of the array's {array_bytes} bytes are mapped"
         )
     resident, huge = (
         sum(getattr(m, name) for m in holding) for name in ("resident_bytes", "huge_bytes")

@@ -24,10 +24,6 @@ def test_where_they_are_free_they_do_not():
     assert found["thirty-mb-binary-is-noise"] == "holds"
 
 
-def test_jumps_alone_do_not_show_what_limits_a_program():
-    assert told(Jumps(walk_ns=60.0))["many-code-pages-cost"] == "cannot tell"
-
-
 def test_pages_that_the_host_splinters_are_no_control():
     found = told(splintered=True)
     texts = {

@@ -36,7 +36,7 @@ def test_flushes_are_counted_as_requested_and_seen():
     assert set(a.flush_counts["call"]) == set(grid.MEMORY_CALLS)
     uncounted = analysis(rows(Events(counted=False)))
     for count in (uncounted.share_seen, uncounted.flushes_per_collapse):
-        assert refusal(count) == "no-flush-count"
+        assert refusal(count) == "linux-lacks"
 
 
 def test_flushes_that_a_few_processes_miss_are_missed():
@@ -64,7 +64,7 @@ def test_a_flush_costs_the_chase_its_added_time_over_the_flushes_that_were_count
     assert a.lost_per_flush("packed").value == pytest.approx(added_ns * 1000 / 100)
     assert a.lost_per_flush("spread").value > a.lost_per_flush("packed").value
     uncounted = frame.assign(flushes_seen=0.0)
-    assert refusal(analysis(uncounted).lost_per_flush, "packed") == "no-flush-count"
+    assert refusal(analysis(uncounted).lost_per_flush, "packed") == "linux-lacks"
 
 
 def test_what_takes_two_cpus_is_lacking_on_one_and_says_so():
@@ -73,7 +73,6 @@ def test_what_takes_two_cpus_is_lacking_on_one_and_says_so():
     lacking = (
         a.share_seen,
         a.beside_discards,
-        a.under_load,
         a.flushes_per_collapse,
         lambda: a.added(1),
         lambda: a.returned_ns(GIB, 1),
@@ -104,15 +103,6 @@ def test_a_round_with_a_page_fault_is_left_out():
     assert len(faulty._rows("cold_chase")) == 0.8 * len(analysis()._rows("cold_chase")) > 0
 
 
-def test_what_neighbours_add():
-    a = analysis(rows(QUIET))
-    assert a.price_beside_stream.xs == list(grid.STREAMED_MIB)
-    assert a.under_load().value == pytest.approx((20 + 128 * QUIET.stream_ns) / 20, rel=1e-3)
-    a = analysis(rows(QUIET))
-    a.about.rows.clear()  # without larger controls there is no price beside a stream
-    assert refusal(a.under_load) == "too-few-points"
-
-
 # --- copies, and Linux's own work
 
 
@@ -131,7 +121,7 @@ def test_linux_s_own_work_comes_back_or_has_its_reason():
     a = analysis(house=House())
     assert a.first_touch_ns("free", "always").value == 100_000
     assert a.merged_write_ns("own").value == 80
-    assert a.life_ratio("free", 64).value == pytest.approx(0.2) and a.idle_share() == 0.5
+    assert a.idle_share() == 0.5
     assert refusal(lambda: analysis(house=None).housekeeping) == "housekeeping-not-asked"
     left = analysis(house=House(lacking=("merged", "idle", "pieces")))
     for make in (left.merged, left.idle, lambda: left.runs("fragments", "always")):

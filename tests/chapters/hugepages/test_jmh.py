@@ -70,7 +70,7 @@ def test_the_scores_are_the_means_of_what_jmh_measured():
 )
 def test_json_that_is_not_of_this_benchmark_is_garbage(old, new):
     assert old in REAL
-    assert refusal(jmh.parsed_scores, REAL.replace(old, new), "4k", (1000,)) == "kernel-garbage"
+    assert refusal(jmh.parsed_scores, REAL.replace(old, new), "4k", (1000,)) == "kernel-failed"
 
 
 # --- which pages the heap lies on
@@ -109,7 +109,7 @@ def test_a_heap_is_proved_among_any_number_of_mappings(tmp_path):
 
 
 def test_smaps_of_another_form_are_not_told_as_other_pages():
-    assert refusal(jmh.prove_heap, SMAPS["thp"] + "no line\n", LOG, "thp") == "smaps-unread"
+    assert refusal(jmh.prove_heap, SMAPS["thp"] + "no line\n", LOG, "thp") == "linux-lacks"
 
 
 # --- before a JVM is started
@@ -203,10 +203,10 @@ def test_a_jvm_that_fell_back_to_small_pages_or_whose_pages_were_split_is_refuse
 @pytest.mark.parametrize(
     ("stdout", "code", "detail"),
     [  # the words are JMH's and OpenJDK 17's own
-        (f"{FORK}{BAD_OPTION}\n", "kernel-crashed", BAD_OPTION),
+        (f"{FORK}{BAD_OPTION}\n", "kernel-failed", BAD_OPTION),
         (f"{FORK}# Warmup Iteration   1: <failure>\n\n{NO_HEAP}\n", "memory-short", NO_HEAP),
         (f"{FORK}<forked VM failed with exit code 137>\n", "oom-killed", "the JVM"),
-        ("", "kernel-crashed", "exit status 1"),
+        ("", "kernel-failed", "exit status 1"),
     ],
 )
 def test_a_jvm_that_fails_says_why(stdout, code, detail, fake, root):
@@ -220,7 +220,7 @@ def test_a_jvm_that_hangs_is_ended(fake, root, monkeypatch):
     monkeypatch.setattr(jmh, "HANG_S", 1.0)
     monkeypatch.setattr(jmh, "START_S", 0.0)
     fake(SMAPS["4k"], first="time.sleep(600)")
-    assert refusal(run, "4k", root) == "kernel-hung"
+    assert refusal(run, "4k", root) == "kernel-failed"
 
 
 def test_without_java_there_is_a_reason(root, tmp_path, monkeypatch):

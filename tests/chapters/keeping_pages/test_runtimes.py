@@ -143,12 +143,12 @@ def test_a_program_that_answers_well_is_reported_from_its_smaps(fake):
     ],
 )
 def test_anything_but_a_true_answer_is_garbage(fake, change):
-    assert refusal(documents.measure_runtime, fake(change), "plain", SIZE) == "kernel-garbage"
+    assert refusal(documents.measure_runtime, fake(change), "plain", SIZE) == "kernel-failed"
 
 
 @linux
 @pytest.mark.parametrize(
-    ("signal", "expected"), [("SIGSEGV", "kernel-crashed"), ("SIGKILL", "oom-killed")]
+    ("signal", "expected"), [("SIGSEGV", "kernel-failed"), ("SIGKILL", "oom-killed")]
 )
 def test_a_program_that_dies_is_a_reason(fake, signal, expected):
     program = fake(show="", after=f"os.kill(os.getpid(), signal.{signal})")
@@ -161,7 +161,7 @@ def test_a_hang_is_ended_with_all_that_it_started(fake, monkeypatch, tmp_path):
     pids = tmp_path / "pids"
     hang = f"open({str(pids)!r}, 'a').write(str(os.fork()) + '\\n'); time.sleep(600)"
     program = fake(after=hang)
-    assert refusal(documents.measure_runtime, program, "plain", SIZE) == "kernel-hung"
+    assert refusal(documents.measure_runtime, program, "plain", SIZE) == "kernel-failed"
     assert len(pids.read_text().split()) == 2 and alive(program.run[1]) == []
 
 
@@ -199,13 +199,13 @@ def test_a_variant_that_failed_is_not_tried_again_and_the_others_go_on(quick, mo
     def measured(program, variant, size, repeat, pass_fds):
         asked.append(variant)
         if variant == "huge" and repeat == 1:
-            raise Unavailable("kernel-hung")
+            raise Unavailable("kernel-failed")
         return report(program.language, variant, repeat=repeat)
 
     monkeypatch.setattr(documents, "measure_runtime", measured)
     found = documents.measure_all_runtimes(SIZE, 4)
     assert (asked.count("plain"), asked.count("huge")) == (4, 2) and found.lacking == {
-        "python huge": "kernel-hung"
+        "python huge": "kernel-failed"
     }
 
 

@@ -84,7 +84,7 @@ def test_without_an_address_the_array_is_in_the_largest_private_anonymous_mappin
     assert checked(text, None) == smaps.Pages(WHOLE, WHOLE, 0, WHOLE)
     assert (
         refusal(checked, mapping(BASE, WHOLE, WHOLE, head="r-xp 00000000 00:00 0 "), None)
-        == "kernel-garbage"
+        == "kernel-failed"
     )
 
 
@@ -92,7 +92,7 @@ def test_a_hole_in_the_array_is_garbage_and_what_is_not_resident_is_short():
     text = mapping(BASE, 50 * HUGE, 50 * HUGE, 50 * HUGE) + mapping(
         BASE + 51 * HUGE, 50 * HUGE, 50 * HUGE, 50 * HUGE
     )
-    assert refusal(checked, text) == "kernel-garbage"
+    assert refusal(checked, text) == "kernel-failed"
     assert refusal(checked, mapping(BASE, WHOLE, WHOLE - 4096, WHOLE - HUGE)) == "memory-short"
 
 

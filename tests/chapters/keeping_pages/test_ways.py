@@ -30,7 +30,7 @@ def test_a_way_gives_what_its_kind_can_or_its_reason(way):
     try:
         got = documents.try_way(way, 16 * MIB)
     except Unavailable as why:
-        assert why.code in (documents.WAYS_TO_MAP[way].refused, "mount-refused")
+        assert why.code in (documents.WAYS_TO_MAP[way].refused, "not-permitted")
         return
     assert (
         got.resident_bytes >= got.array_bytes
@@ -71,7 +71,7 @@ def answers(monkeypatch, line: bytes, smaps: str = "") -> None:
 )
 def test_anything_but_a_true_answer_is_garbage(monkeypatch, line):
     answers(monkeypatch, line)
-    assert refusal(documents.try_way, "advised", 8 * MIB) == "kernel-garbage"
+    assert refusal(documents.try_way, "advised", 8 * MIB) == "kernel-failed"
 
 
 def test_a_survey_tries_every_way_and_keeps_why_one_gave_nothing(monkeypatch):

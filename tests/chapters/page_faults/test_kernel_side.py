@@ -66,8 +66,8 @@ def test_a_report_is_read_by_function_and_what_is_rare_left_out():
     [
         ("", "perf-failed"),
         ("# nothing\n", "perf-failed"),
-        ("  50.00%  [k] 0xffffffff81000000\n", "no-symbols"),
-        ("  50.00%  [.] main\n", "no-symbols"),
+        ("  50.00%  [k] 0xffffffff81000000\n", "not-permitted"),
+        ("  50.00%  [.] main\n", "not-permitted"),
     ],
 )
 def test_a_report_without_functions_is_a_reason(report, code):

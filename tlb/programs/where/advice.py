@@ -43,7 +43,7 @@ def huge_page_bytes(root: Path = Path("/")) -> int:
 def why_no_huge_pages(root: Path = Path("/")) -> str:
     """Return why Linux gives no transparent huge pages, "" if it does."""
     setting = settings.thp(root).enabled
-    code = {"never": "thp-never", "absent": "setting-absent"}.get(setting)
+    code = {"never": "thp-never", "absent": "linux-lacks"}.get(setting)
     return explain(code, "transparent_hugepage/enabled") if code else ""
 
 

@@ -190,7 +190,7 @@ def _measure(
         try:
             proof.rounds.append({sites: timed(sites, padding) for sites in order})
         except Unavailable as why:
-            if why.code != "program-endless":
+            if why.code != "no-time":
                 raise
             return
         took_s = time.monotonic() - begin
@@ -206,7 +206,7 @@ def _timed(
     padding_bytes: int,
 ) -> Timed:
     """Run the program with these sites on huge pages, and sample it into a file. limit_s: when it is
-    ended; status: its exit code by itself. Raises Unavailable: program-endless, and lever-failed
+    ended; status: its exit code by itself. Raises Unavailable: no-time, and lever-failed
     because the program ran before without the library that advises."""
     words = [*sampling.recording(file), *command] if file else command
     chosen, left_s = sites_lever(sites), max(limit_s - time.monotonic(), 0.0)

@@ -223,7 +223,7 @@ def run_under_valgrind(
     ended after `seconds`. add_counts: adds the lines that one process wrote. variables: of the
     environment. status: the exit code that the command has by itself. before: words of the command
     that starts Valgrind. Raises Unavailable:
-    program-missing, no-simulation."""
+    program-missing, program-unfit."""
     with tempfile.TemporaryDirectory(prefix="tlb-where-") as scratch:
         words = [
             *before,
@@ -250,7 +250,7 @@ def run_until(command: list[str], lever: Lever, seconds: float) -> ProgramRun | 
     try:
         return run_program(command, lever, limit_s=seconds, share=0.01)
     except Unavailable as why:
-        if why.code != "program-endless":
+        if why.code != "no-time":
             raise
         return None
 
@@ -297,7 +297,7 @@ def _logged_sites(log: Path) -> list[AllocationSite]:
 def _check(
     done: ProgramRun | None, has_counted: bool, status: int, refused: AllocationSite | None
 ) -> None:
-    """Raise Unavailable("no-simulation") unless a program ended as it does by itself, with an exit
+    """Raise Unavailable("program-unfit") unless a program ended as it does by itself, with an exit
     code of `status`. done: None if it was ended before. refused: what Valgrind has no room for."""
     if has_counted and (done is None or done.status == status):
         return
@@ -308,7 +308,7 @@ def _check(
         last = f"{ends}: {last}" if last else ends
     if refused:
         last = f"Valgrind refused it {format_size(refused.first_bytes)} of addresses; {last}"
-    failed = Unavailable("no-simulation", last)
+    failed = Unavailable("program-unfit", last, SIMULATION_REMEDY)
     failed.add_note(said)
     raise failed
 
@@ -393,16 +393,21 @@ def resolved(frame: str) -> str:
 # --- programs that cannot be simulated: why, and the allocations that runs of them can compare
 
 # Why a program is not simulated, of what leaves it to be timed.
-LACKING = {"no-toolchain", "no-compiler", "compile-failed", "no-geometry", "no-simulation"}
+LACKING = {"no-toolchain", "no-compiler", "compile-failed", "no-geometry", "program-unfit"}
+SIMULATION_REMEDY = (
+    "Run it under `valgrind --tool=none` to see why: Valgrind lacks instructions (AVX-512) and room "
+    "for programs that reserve much address space."
+)
 
 
 def check_sanitizer(command: str) -> None:
-    """Raise Unavailable("no-simulation") for a program that has a sanitizer in it."""
+    """Raise Unavailable("program-unfit") for a program that has a sanitizer in it."""
     if sanitizer := sanitizer_of(command):
         raise Unavailable(
-            "no-simulation",
+            "program-unfit",
             f"it is built with {sanitizer}, whose shadow memory takes more addresses than Valgrind "
             "has; build it without",
+            SIMULATION_REMEDY,
         )
 
 
