@@ -39,8 +39,8 @@ def test_doctor_is_by_the_schema_and_fails_as_it_is_asked_to(monkeypatch, capsys
     assert ended(monkeypatch, "doctor", "--fail-on", "note") == 1
 
 
-def test_a_page_of_a_watched_program_leads_with_the_advice_and_escapes_names():
+def test_a_page_of_a_watched_program_leads_with_the_verdict_and_escapes_names():
     tables = {"Memory": (("page", "size"), [("4k", "<1 MiB>")])}
-    page = reports.watch_page("<b>", ["Seen.", "Advice: nothing.", "tlb try -- x"], tables)
-    assert "<h1>nothing.</h1><pre>tlb try -- x</pre><p>Seen.</p>" in page
+    page = reports.watch_page("<b>", ["Nothing to gain.", "Seen.", "tlb try -- x"], tables)
+    assert "<h1>Nothing to gain.</h1>" in page and "<p>Seen.</p><pre>tlb try -- x</pre>" in page
     assert "&lt;1 MiB&gt;" in page and "<b>" not in page

@@ -6,20 +6,16 @@ import os
 import re
 import sys
 import time
-import urllib.request
 from threading import Thread
 
 import pytest
-from support.common import ended, free_port, refusal
+from support.common import ended
 from support.programs import made, trial
 
 from tlb.cli import trial as command
 from tlb.machine import doctor
-from tlb.programs import prometheus
-from tlb.programs.activity import ActivitySample
 from tlb.programs.children import ProgramOutput
 from tlb.programs.trial_report import markdown
-from tlb.programs.watch import WatchedProgram, WatchState
 from tlb.system import files
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are looked at in /proc")
@@ -146,27 +142,3 @@ def test_hints_are_commands_that_a_shell_takes_as_they_are():
         doctor.Advice("b", "", "Run `echo off | sudo tee /sys/*/state`. Run `sudo sysctl y=2`."),
     ]
     assert doctor.commands(found) == ["echo madvise | sudo tee /sys/x", "sudo sysctl y=2"]
-
-
-def test_metrics_are_served_on_the_loopback_interface():
-    target = WatchedProgram(1, lambda: [], lambda seconds: False, ["x"])
-    watched = WatchState(target, 0.01)
-    sample = ActivitySample(0.1, 0.001, 1, 0, 9, {"4k": 8192, "thp": 1 << 21}, 4096, 12288, 0, 0)
-    assert prometheus.metrics(None) == prometheus.metrics(watched) == ""
-    watched.samples.append(sample)
-    for port in ("", "x", "70000", "127.0.0.1:"):
-        assert (
-            refusal(lambda port=port: prometheus.serving_metrics(port).__enter__())
-            == "bad-parameter"
-        )
-    port = free_port()
-    with prometheus.serving_metrics(str(port)) as tell:
-        url = f"http://127.0.0.1:{port}/metrics"
-        assert urllib.request.urlopen(url).read() == b""
-        tell(watched)
-        lines = urllib.request.urlopen(url).read().decode().splitlines()
-        assert refusal(lambda: prometheus.serving_metrics(str(port)).__enter__()) == "bad-parameter"
-    values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
-    assert values['tlb_resident_bytes{pages="thp"}'] == str(1 << 21)
-    assert values['tlb_active_bytes{window="0.1"}'] == "12288"
-    assert sum(line.startswith("# TYPE tlb_") for line in lines) == 7

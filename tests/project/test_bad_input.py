@@ -96,6 +96,7 @@ WRONG = """
 2 --pid       try --pid 1 -- true
 2 --pid       try --pid -1
 2 --pid       try --pid 99999999 --driver true
+2 --only      try --pid 1 --only 9-3 --driver true
 1 {n}         try -- {n}
 1 {f}         try -- {f}
 1 directory   try -- {d}
@@ -117,7 +118,7 @@ WRONG = """
 2 --seconds   watch --seconds -1 1
 2 --seconds   watch 1 --seconds 5
 2 --overhead  watch --overhead 0 1
-2 --prometheus watch --prometheus x -- sleep 1
+2 --all       watch --all 1
 1 {n}         watch {n}
 1 directory   watch {d}
 2 --pages     pool reserve

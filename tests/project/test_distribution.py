@@ -40,7 +40,7 @@ import sys
 from tlb import cli
 for name in {CORE}:
     cli.ENTRIES[name].load()
-from tlb.programs import before_after, reach, trial, trial_report, watch, watch_report
+from tlb.programs import before_after, host_watch, trial, trial_report, walk_price, watch
 print(*{{module.partition(".")[0] for module in sys.modules}} & {{*{HEAVY.split()}}})
 """
     assert python(code).split() == []

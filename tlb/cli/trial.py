@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
@@ -24,6 +24,9 @@ from tlb.programs.trial import MAX_INTERVAL_PERCENT, WRONG, Trial, TrialAim
 from tlb.system.files import measuring_lock
 from tlb.system.reasons import Unavailable
 from tlb.system.units import DAY_MINUTES, DAY_S, format_ns
+
+if TYPE_CHECKING:
+    from tlb.programs.before_after import Comparison
 
 INTERRUPTED = 130  # the exit code
 PID_MAX = 1 << 22  # of Linux (PID_MAX_LIMIT)
@@ -51,7 +54,11 @@ Against = Annotated[
     str, Option(metavar="LEVER", help="Compare with this lever.", autocompletion=LEVER_NAMES)
 ]
 Only = Annotated[
-    str, Option(metavar="SITE,SITE", help="Huge pages for these allocations of `tlb where`.")
+    str,
+    Option(
+        metavar="SITE,SITE",
+        help="Huge pages for these allocations of `tlb where`; with --pid, for FROM-TO of `tlb watch`.",
+    ),
 ]
 EnvOption = Annotated[
     list[str], Option(metavar="NAME=VALUE", help="Instead of --lever, set a variable.")
@@ -138,11 +145,11 @@ def attempt(
         other = tuple(_words("--versus", versus))
         template = replace(template, lever=changed, versus=other, after_s=after, driver=served)
         return _paired(_swept(template, command, sweep), wait, as_json, html, markdown)
-    others = (ready, env, setting, versus, sweep, only, markdown)
+    others = (ready, env, setting, versus, sweep, markdown)
     is_other = any(others) or against != "none" or after is not None
     if command or not pid or not served or lever not in ("", "collapse") or is_other:
         raise Unavailable("bad-parameter", "give a COMMAND, or a --pid and for it a --driver")
-    return _before_after(pid, replace(template, command=served.command), as_json, wait)
+    return _before_after(pid, replace(template, command=served.command), only, as_json, wait)
 
 
 def _template(
@@ -277,13 +284,14 @@ def _paired(
         raise SystemExit(INTERRUPTED)
 
 
-def _before_after(pid: int, aim: TrialAim, as_json: bool, wait: float) -> None:
-    from tlb.programs import before_after, reports
+def _before_after(pid: int, aim: TrialAim, only: str, as_json: bool, wait: float) -> None:
+    from tlb.programs import before_after, collapse, reports
 
+    addresses = collapse.parsed_range(only) if only else None
     before_after.check(pid)  # before waiting for the lock
     interrupted = "Interrupted before the first window; nothing is collapsed."
     with holding_measuring_lock(interrupted, wait):
-        done = before_after.compare(pid, aim)
+        done = before_after.compare(pid, aim, addresses, _show_windows)
     if as_json:
         found = reports.document("try-pid", before_after.document(done), hosts.inspect())
         print(json.dumps(found, indent=1))
@@ -357,3 +365,8 @@ def _progress(trial: Trial) -> None:
     minutes, needed = trial.aim.minutes, trial.minutes_needed
     short = f"; a verdict takes about {needed:g} (--minutes)" if needed > minutes else ""
     terminal.stage(f"A pair takes {pair}; pairs are made for {minutes:g} minutes at most{short}.")
+
+
+def _show_windows(done: Comparison) -> None:
+    """Show in a terminal how many windows there are."""
+    terminal.progress(f"{len(done.before)} windows before, {len(done.after)} after collapsing")

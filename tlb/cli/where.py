@@ -24,9 +24,9 @@ from tlb.programs import executable, reports
 from tlb.programs.executable import why_no_preload
 from tlb.programs.guard import guard_running
 from tlb.programs.levers import LEVERS
-from tlb.programs.reach import TlbReach
 from tlb.programs.runs import ProgramRun
 from tlb.programs.trial import TrialAim
+from tlb.programs.walk_price import surveyed_entries
 from tlb.programs.where import baseline, proof, report, simulation, valgrind
 from tlb.programs.where.baseline import Baseline, Comparison
 from tlb.programs.where.valgrind import SimulatedTlb
@@ -214,9 +214,7 @@ def _simulated(command: list[str], seconds: float, alone: ProgramRun | None) -> 
             raise
         lacking = why
     host, store = hosts.inspect(), Store(data_root())
-    reach = TlbReach.of(host, store)
-    surveyed = () if reach.source.get(BASE) == "CPUID" else reach.entries.get(BASE, ())
-    geometry = valgrind.geometry(host, surveyed)
+    geometry = valgrind.geometry(host, surveyed_entries(host, store))
     rig, second = MeasuringSetup.of(host, store.own, counters=False), geometry.base.second
     walk_ns, hit_ns = _extra_ns(rig, TIMES_THE_ENTRIES * second), _extra_ns(rig, second // 2)
     native_s, status = (alone.elapsed_s, alone.status) if alone else (None, 0)

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from tlb.programs.where.report import WhereReport
 
 SCHEMA_VERSION = 1  # grows where a field goes, or means something else
-Report = Literal["try", "try-pid", "where", "watch", "doctor"]
+ReportName = Literal["try", "try-pid", "where", "watch", "watch-all", "doctor"]
 Rows = Iterable[Sequence[str]]
 
 
-def document(report: Report, content: Mapping[str, Any], host: Host) -> dict[str, Any]:
+def document(report: ReportName, content: Mapping[str, Any], host: Host) -> dict[str, Any]:
     """Return a report as JSON has it, with its head: versions, date and machine."""
     return {
         "schema_version": SCHEMA_VERSION,
@@ -236,14 +236,13 @@ def where_page(made: WhereReport) -> str:
 def watch_page(
     name: str, sentences: Sequence[str], tables: Mapping[str, tuple[Sequence[str], Rows]]
 ) -> str:
-    """Return what `tlb watch` saw as HTML: its advice as the title, what it rests on, and the tables.
-    name: the program, or its PID."""
-    advice = [text for text in sentences if text.startswith("Advice: ")]
-    commands = [text for text in sentences if text.startswith("tlb ")]
-    others = [text for text in sentences if text not in (*advice, *commands)]
-    body = _each("<h1>{}</h1>", [text.removeprefix("Advice: ") for text in advice[:1]] or [name])
-    body += _each("<pre>{}</pre>", commands) + _each("<p>{}</p>", others) + _sections(tables)
-    return _page(f"tlb watch: {name}", body)
+    """Return what `tlb watch` saw as HTML: its verdict as the title, what it rests on, and the
+    tables. name: the program, or its PID."""
+    title, *others = sentences or [name]
+    body = _each("<h1>{}</h1>", [title]) + _each("<p><code>{}</code></p>", [name])
+    for text in others:
+        body += _each("<pre>{}</pre>" if text.startswith("tlb ") else "<p>{}</p>", [text])
+    return _page(f"tlb watch: {name}", body + _sections(tables))
 
 
 def doctor_page(advice: Sequence[Advice], description: Rows) -> str:

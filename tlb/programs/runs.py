@@ -339,25 +339,31 @@ def wait_until_ready(
 def accepts_connections(pid: int, proc: Path = Path("/proc")) -> bool:
     """Return whether a process accepts connections, by TCP or a Unix socket, in its own network
     namespace."""
-    accepting = _accepting(proc / str(pid) / "net")
+    return bool(listening_ports(pid, proc))
+
+
+def listening_ports(pid: int, proc: Path = Path("/proc")) -> set[int]:
+    """Return the TCP ports at which a process accepts connections, 0 for a Unix socket, in its own
+    network namespace."""
+    accepting, ports = _accepting(proc / str(pid) / "net"), set[int]()
     with contextlib.suppress(OSError):  # it ended, or is another user's
         for entry in (proc / str(pid) / "fd").iterdir():
             with contextlib.suppress(OSError):
                 if (socket := _SOCKET.fullmatch(os.readlink(entry))) and socket[1] in accepting:
-                    return True
-    return False
+                    ports.add(accepting[socket[1]])
+    return ports
 
 
-def _accepting(net: Path) -> set[str]:
-    """Return the inodes of the sockets that accept connections."""
+def _accepting(net: Path) -> dict[str, int]:
+    """Return the ports of the sockets that accept connections by inode, 0 for a Unix socket."""
 
     def rows(name: str) -> Iterable[list[str]]:
         return (line.split() for line in islice(procfs.lines(net / name), 1, None))
 
     tcp = [row for name in ("tcp", "tcp6") for row in rows(name) if len(row) > 9]
     unix = [row for row in rows("unix") if len(row) > 6]
-    return {row[9] for row in tcp if row[3] == _LISTENS} | {
-        row[6] for row in unix if int(row[3], 16) & _ACCEPTS
+    return {row[9]: int(row[1].rpartition(":")[2], 16) for row in tcp if row[3] == _LISTENS} | {
+        row[6]: 0 for row in unix if int(row[3], 16) & _ACCEPTS
     }
 
 
