@@ -7,7 +7,7 @@ import pytest
 from support.common import LONG_S, needs_c
 
 from experiments import program_benchmarks
-from tlb.measure.independent import REFERENCE_PROGRAMS, compiled_c_program
+from experiments.program_benchmarks import REFERENCE_PROGRAMS, compiled_c_program
 from tlb.measure.record import Point
 from tlb.programs.levers import LEVERS
 from tlb.programs.runs import run_program

@@ -4,15 +4,15 @@ Analysis."""
 from __future__ import annotations
 
 from experiments.code.analysis import Analysis
-from experiments.code.grid import LINE_BYTES
-from tlb.machine.java_flags import HUGE_PAGE_FLAGS, JAVA_FLAGS
-from tlb.report.claims import Answer, Band, Compares, Fact, claim, counted, rows_where
+from tlb.machine.stated_facts import HUGE_PAGE_FLAGS, JAVA_FLAGS
+from tlb.report.claims import Answer, Band, Fact, PointPredicate, claim, counted, rows_where
 from tlb.stats.effects import inside
-from tlb.system.prose import list_in_words
+from tlb.system.page_sizes import LINE_BYTES
 from tlb.system.reasons import Unavailable, required
+from tlb.system.units import list_in_words
 
 
-def _text(mib: int) -> Compares:
+def _text(mib: int) -> PointPredicate:
     """A text of so many MiB, on base pages and on large ones."""
     return rows_where("code_chase", lines=(mib << 20) // LINE_BYTES)
 
@@ -28,11 +28,6 @@ def large_text_helps(a: Analysis, band: Band, mib: int) -> Answer:
 
 
 claim("hundred-mb-of-code-gains", points=_text(100), mib=100)(large_text_helps)
-
-
-@claim("thirty-mb-binary-is-noise", points=_text(30))
-def thirty_mb_is_noise(a: Analysis, band: Band) -> Answer:
-    return large_text_helps(a, band, 30)
 
 
 @claim("defer-only-madvise-exists", points=None)

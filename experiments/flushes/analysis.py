@@ -29,7 +29,7 @@ from experiments.flushes.grid import (
     SWITCH_MODES,
 )
 from tlb.report import quantities
-from tlb.report.analysis import EventAnalysis
+from tlb.report.analysis import SingleEventAnalysis
 from tlb.report.quantities import QuantityDeclaration
 from tlb.stats.curves import Curve, select_rows
 from tlb.stats.intervals import Interval, median_interval
@@ -87,11 +87,11 @@ class Quantities(quantities.Quantities):
 Part = TypeVar("Part")
 _NOT_COUNTED = "it does not count the TLB flushes between its CPUs"
 
-NEW_PROCESS = "new"  # a process's first round, beside SWITCH_MODES
+NEW_PROCESS_MODE = "new"  # a process's first round, beside SWITCH_MODES
 LAYOUTS = ("spread", "packed")
 
 
-class _Shootdowns(EventAnalysis):
+class _Shootdowns(SingleEventAnalysis):
     """The rows of `shootdown`, and of `neighbour_chase` beside a thread that gives pages back."""
 
     @cached_property
@@ -205,7 +205,7 @@ class _Shootdowns(EventAnalysis):
         return float(rows["flushes_seen"].sum() / (rows["accesses"] * rows["threads"]).sum())
 
 
-class _Switches(EventAnalysis):
+class _Switches(SingleEventAnalysis):
     """The rows of `switch_chase`, `cold_chase` and of `neighbour_chase` beside streams."""
 
     def _rows(self, kernel: str, *columns: str, **where: object) -> pd.DataFrame:
@@ -223,7 +223,7 @@ class _Switches(EventAnalysis):
     def after(self) -> dict[str, Curve]:
         """By kind of switch, and for a new process: `translation` in the first round after it."""
         found = {mode: self.translation("switch_chase", mode=mode, hops=0) for mode in SWITCH_MODES}
-        return found | {NEW_PROCESS: self.translation("cold_chase")}
+        return found | {NEW_PROCESS_MODE: self.translation("cold_chase")}
 
     def price_after(self, kind: str) -> Interval:
         return required(self.after[kind], "no rounds of this kind were measured").at(
@@ -253,7 +253,7 @@ class _Switches(EventAnalysis):
         return self._median(rows, "no processes were started so", name)
 
 
-class _Copies(EventAnalysis):
+class _Copies(SingleEventAnalysis):
     """The rows of `fork_write`."""
 
     def fork_ns(self, pages: str) -> Interval:

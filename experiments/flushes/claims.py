@@ -3,7 +3,7 @@ on pages, as predicates on the chapter's Analysis."""
 
 from __future__ import annotations
 
-from experiments.flushes.analysis import NEW_PROCESS, Analysis
+from experiments.flushes.analysis import NEW_PROCESS_MODE, Analysis
 from experiments.flushes.document import (
     DEFRAG_ALWAYS,
     DEFRAG_NEVER,
@@ -51,7 +51,7 @@ def a_switch_flushes(a: Analysis, band: Band) -> Answer:
     "warm-workers-win", points=rows_where(("cold_chase", "switch_chase"), lines=PAGES_THE_TLB_HOLDS)
 )
 def a_warm_worker_wins(a: Analysis, band: Band) -> Answer:
-    ratio = a.price_after(NEW_PROCESS) / a.price_after("process")
+    ratio = a.price_after(NEW_PROCESS_MODE) / a.price_after("process")
     return inside(ratio, *band), (
         f"Translation of a request through {PAGES_THE_TLB_HOLDS} pages costs {ratio:.1f} times as much in a new "
         "process as in a worker that is switched to."

@@ -21,8 +21,8 @@ from tlb.system.page_sizes import (
     page_size_rank,
     page_words,
 )
-from tlb.system.prose import list_in_words
 from tlb.system.reasons import Unavailable, if_available, required
+from tlb.system.units import list_in_words
 
 
 class Quantities(quantities.Quantities):
@@ -215,9 +215,9 @@ class Analysis(analysis.Analysis):
     # --- the JVM
 
     @cached_property
-    def scores(self) -> jmh.Jmh:
+    def scores(self) -> jmh.JmhDocument:
         """What JMH measured in the JVM. Raises Unavailable, as `document` does."""
-        return self.document("jmh", jmh.make, jmh.Jmh)
+        return self.document("jmh", jmh.make_jmh_document, jmh.JmhDocument)
 
     def java(self, array_bytes: int, pages: str) -> Interval:
         """Return ns of a random read by JMH with its own interval, of coverage 0 for fewer than

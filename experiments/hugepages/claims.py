@@ -6,15 +6,14 @@ from math import inf
 from typing import Any
 
 from experiments.hugepages.analysis import Analysis, typical_speedup
-from tlb.report.claims import Answer, Band, Compares, Fact, claim, rows_where
+from tlb.report.claims import Answer, Band, Fact, PointPredicate, claim, rows_where
 from tlb.stats.curves import select_rows
 from tlb.stats.effects import Effect, inside
 from tlb.stats.intervals import Interval, median_interval
 from tlb.stats.splinter import WHOLE_PAGE_MAX_PRICE_SHARE
 from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, page_bytes, page_words
-from tlb.system.prose import list_in_words
 from tlb.system.reasons import Unavailable, required
-from tlb.system.units import format_size
+from tlb.system.units import format_size, list_in_words
 
 EIGHTH = (1.05, 1.25)  # 32.5 ns over 28.7 is 1.13
 FLAT = 1.28  # 11.2 to 14.1 ns, in what the source calls essentially flat
@@ -24,18 +23,20 @@ TOUCH_BYTES = 10**8
 # --- which points a claim compares
 
 
-def _chase(packed: bool, **where: Any) -> Compares:
+def _chase(packed: bool, **where: Any) -> PointPredicate:
     layout = ("spread", "packed") if packed else "spread"
     return rows_where("page_chase", mode="", layout=layout, **where)
 
 
-def chases_on(*kinds: str, packed: bool = False, low: int = 0, high: int = 1 << 62) -> Compares:
+def chases_on(
+    *kinds: str, packed: bool = False, low: int = 0, high: int = 1 << 62
+) -> PointPredicate:
     """Select the chase on these page sizes over working sets between so many bytes."""
     lines = {"low": lambda scope: scope.lines(low), "high": lambda scope: scope.lines(high)}
     return _chase(packed, pages=kinds, **lines)
 
 
-def gathers_on(*sizes: int) -> Compares:
+def gathers_on(*sizes: int) -> PointPredicate:
     return rows_where(
         "page_gather",
         engine="numpy",
@@ -44,7 +45,7 @@ def gathers_on(*sizes: int) -> Compares:
     )
 
 
-def touches_of(*sizes: int, kinds: tuple[str, ...] = (BASE, "thp")) -> Compares:
+def touches_of(*sizes: int, kinds: tuple[str, ...] = (BASE, "thp")) -> PointPredicate:
     return rows_where("random_touch", pages=kinds, bytes=sizes)
 
 

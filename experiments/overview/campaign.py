@@ -11,9 +11,9 @@ from typing import Any
 import pandas as pd
 
 from experiments import your_program
-from experiments.your_program.programs import DOCUMENT_NAME, QUICK_MINUTES, QUICK_PROGRAMS
+from experiments.your_program.programs import PROGRAMS_DOCUMENT, QUICK_PROGRAMS, QUICK_RUN_MINUTES
 from tlb.measure.grid import Scope
-from tlb.measure.progress import Progress
+from tlb.measure.outcome import Progress
 from tlb.measure.record import Point
 from tlb.measure.store import Store, data_root
 from tlb.report import discovery, parameters, publish
@@ -22,7 +22,7 @@ from tlb.system.reasons import if_available
 from tlb.system.units import DAY_MINUTES
 
 SITE_S, SURVEY_S, DOCUMENTS_S = 60.0, 40.0, 10.0  # guesses
-PROGRAMS_S = 60 * QUICK_MINUTES
+PROGRAMS_S = 60 * QUICK_RUN_MINUTES
 LATER_TIMES = 1.2  # the last site shows more than the first
 SITE_PER_ROUND = 0.9  # of the time of a round, as measured on two slow cores
 # Documents that build and run other people's programs for minutes: measured with `full`, or by
@@ -113,11 +113,12 @@ def _programs(chapter: Chapter, until: float) -> None:
     is_short = chapter.parameters["profile"] == "smoke"
     places = (chapter.store, chapter.data)
     known = (
-        if_available(place.read_document, chapter.machine, DOCUMENT_NAME) or {} for place in places
+        if_available(place.read_document, chapter.machine, PROGRAMS_DOCUMENT) or {}
+        for place in places
     )
-    is_known = any(document.get("minutes", 0.0) > QUICK_MINUTES for document in known)
+    is_known = any(document.get("minutes", 0.0) > QUICK_RUN_MINUTES for document in known)
     if not is_short and not is_known and until - time.monotonic() >= 2 * PROGRAMS_S:
         a = your_program.Analysis(
-            pd.DataFrame(), chapter, minutes=QUICK_MINUTES, wanted=QUICK_PROGRAMS
+            pd.DataFrame(), chapter, minutes=QUICK_RUN_MINUTES, wanted=QUICK_PROGRAMS
         )
         if_available(lambda: a.programs)

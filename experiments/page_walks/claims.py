@@ -12,26 +12,25 @@ import pandas as pd
 from experiments.page_walks.analysis import WORKING_SET_COLUMN, Analysis, largest_page_size
 from experiments.page_walks.grid import (
     ENTRIES_PER_LINE,
-    ENTRY_BYTES,
     LARGE_GRAPH_VERTICES,
     TABLE_LEVELS,
     TABLE_OPTION_NAMES,
-    VERTEX_BYTES,
     most_vertices,
     pages_beyond_tlb,
     table_sweep,
 )
 from experiments.page_walks.table_chases import LEAST_STEP_RISE
+from tlb.measure.catalogue import VERTEX_BYTES
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
-from tlb.report.claims import Answer, Band, Compares, Fact, claim, counted, rows_where
+from tlb.report.claims import Answer, Band, Fact, PointPredicate, claim, counted, rows_where
 from tlb.report.verdicts import decided, require_walk_bound
 from tlb.stats import curves
 from tlb.stats.curves import Curve, select_rows
-from tlb.stats.effects import Effect, inside
+from tlb.stats.effects import NO_DIFFERENCE_WITHIN, Effect, inside
 from tlb.stats.geometry_curves import WalkPrice
 from tlb.stats.intervals import Interval, median_interval
-from tlb.system.page_sizes import BASE, page_bytes, page_words
+from tlb.system.page_sizes import BASE, TABLE_ENTRY_BYTES, page_bytes, page_words
 from tlb.system.reasons import Unavailable, Undecided, required
 from tlb.system.units import format_size
 
@@ -43,7 +42,6 @@ LARGEST_GRAPH = (
 MIDDLE = (128 << 20, 512 << 20)  # bytes: "hundreds of megabytes"
 LARGE_GRAPH = 2 << 30  # bytes: "multiple gigabytes" begin here
 AGREES = 0.25  # a whole number of walkers, from times with a few percent of noise
-SAME = 0.05  # a smaller difference is what the book calls unstable
 SOME_WALKS = 0.01  # a hop: fewer are no misses of the walk's own
 PLATEAU_BYTES = 256 << 20, 1 << 30  # bytes, "hundreds of megabytes"
 _HOP_BY_HOP: dict[str, Any] = {"mode": "plain", "per_hop": 1}
@@ -170,7 +168,7 @@ def misses_rise_past_the_reach(a: Analysis, band: Band) -> Answer:
 
 
 @claim("huge-pages-lower-both", points=in_batches)
-def huge_pages_lower_both(a: Analysis, same: float = SAME) -> Answer:
+def huge_pages_lower_both(a: Analysis, same: float = NO_DIFFERENCE_WITHIN) -> Answer:
     large = largest_page_size(a.means)
     walks = at_largest(walks_per_hop(a, BASE), walks_per_hop(a, large))
     cycles = at_largest(*(cycles_per_hop(a, pages, "walk_cycles") for pages in (BASE, large)))
@@ -356,13 +354,14 @@ def _sides(chases: pd.DataFrame, order: str) -> pd.DataFrame:
 # --- chases through more and more page tables
 
 
-def _ends(*levels: int) -> Compares:
+def _ends(*levels: int) -> PointPredicate:
     """The first and last point of the sweeps of these levels, and the pages that the TLB holds."""
 
     def compares(point: Point, scope: Scope) -> bool:
         pages, own = pages_beyond_tlb(scope), dict(point.options)
         sweeps = [
-            table_sweep(level, pages, scope.base_page_bytes // ENTRY_BYTES) for level in levels
+            table_sweep(level, pages, scope.base_page_bytes // TABLE_ENTRY_BYTES)
+            for level in levels
         ]
         ends = [end for tables in sweeps if tables for end in (tables[0], tables[-1])]
         return (
@@ -489,7 +488,7 @@ def large_pages_keep_tables(a: Analysis, band: Band) -> Answer:
     large = largest_page_size(a.means)
     graph = required(a.means.get(BASE), "no walk on base pages was timed").xs[-1]
     sizes = [a.base_page_bytes, page_bytes(large, a.base_page_bytes)]
-    tables = [ENTRY_BYTES * graph / size for size in sizes]
+    tables = [TABLE_ENTRY_BYTES * graph / size for size in sizes]
     base_share, large_share = (min(1.0, cache / table) for table in tables)
     return counted(
         large_share / base_share,

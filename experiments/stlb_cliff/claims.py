@@ -7,12 +7,12 @@ from itertools import pairwise
 from math import inf
 from typing import Any
 
-from experiments.stlb_cliff.analysis import ENTRY_BYTES, Analysis
+from experiments.stlb_cliff.analysis import Analysis
 from tlb.machine.cpuid import Tlb
 from tlb.machine.host import data_tlbs
 from tlb.measure.grid import Scope
 from tlb.report.chapter import literature
-from tlb.report.claims import Answer, Band, Compares, Fact, claim, counted, rows_where
+from tlb.report.claims import Answer, Band, Fact, PointPredicate, claim, counted, rows_where
 from tlb.report.verdicts import require_walk_bound
 from tlb.stats.curves import (
     HALF_AN_OCTAVE,
@@ -24,10 +24,9 @@ from tlb.stats.curves import (
 from tlb.stats.effects import inside
 from tlb.stats.geometry_curves import PageTableLocation, WalkPrice
 from tlb.stats.intervals import Interval
-from tlb.system.page_sizes import BASE, page_bytes
-from tlb.system.prose import list_in_words, with_thousands
+from tlb.system.page_sizes import BASE, TABLE_ENTRY_BYTES, page_bytes
 from tlb.system.reasons import Unavailable, required
-from tlb.system.units import format_size
+from tlb.system.units import format_size, list_in_words, with_thousands
 
 # "Capacity alone": the control, which differs in nothing but the pages, may share at most a tenth
 # of the rise.
@@ -51,7 +50,7 @@ _BOTH: dict[str, Any] = {
 
 def selected_chase(
     *layouts: str, order: tuple[str, ...] = ("cycle",), low: float = 0.0, high: float = inf
-) -> Compares:
+) -> PointPredicate:
     """Select the chase on base pages, between multiples of the last level's entries."""
 
     def times(factor: float) -> Callable[[Scope], float]:
@@ -65,7 +64,7 @@ def selected_chase(
     )
 
 
-def selected_gather(*sizes: int, layouts: tuple[str, ...] = ("spread",)) -> Compares:
+def selected_gather(*sizes: int, layouts: tuple[str, ...] = ("spread",)) -> PointPredicate:
     """Select the published loop over these sizes in bytes, by default around the last level's
     reach."""
 
@@ -293,11 +292,11 @@ def a_walk_takes_several_hundred_ns(a: Analysis, band: Band) -> Answer:
 def climbs_past_the_second_cache(a: Analysis, band: Band) -> Answer:
     """From where the second-level cache holds the page table to where it cannot."""
     l2_bytes = required(a.cache_bytes(2), "the second-level cache is unknown")
-    outgrown = a.price.between(2 * l2_bytes / ENTRY_BYTES, inf)
+    outgrown = a.price.between(2 * l2_bytes / TABLE_ENTRY_BYTES, inf)
     ratio = required(outgrown, "no page table was twice as large as that cache").last / a.walked
     return inside(ratio, *band), (
         f"Over {format_size(a.largest_bytes)} the page table's last level has "
-        f"{format_size(a.largest * ENTRY_BYTES)}, the second-level cache {format_size(l2_bytes)}, and "
+        f"{format_size(a.largest * TABLE_ENTRY_BYTES)}, the second-level cache {format_size(l2_bytes)}, and "
         f"translation costs {ratio:.1f} times what it costs just past the second level."
     )
 
@@ -407,10 +406,10 @@ def entries_cover_a_pool(
 def a_flat_table_takes_exabytes(a: Analysis, band: Band) -> Answer:
     entries = 2**64 // a.base_page_bytes
     return counted(
-        entries * ENTRY_BYTES,
+        entries * TABLE_ENTRY_BYTES,
         band,
         f"2^64 bytes are {entries / 1e15:.1f} x 10^15 pages of {format_size(a.base_page_bytes)}, "
-        f"whose entries of {ENTRY_BYTES} bytes take {entries * ENTRY_BYTES / 1e15:.0f} petabytes.",
+        f"whose entries of {TABLE_ENTRY_BYTES} bytes take {entries * TABLE_ENTRY_BYTES / 1e15:.0f} petabytes.",
     )
 
 
@@ -509,7 +508,7 @@ def counted_cycles_a_walk(a: Analysis, band: Band, size_bytes: int) -> Answer:
     rows = select_rows(a.frame, kernel="page_gather", pages=BASE, layout="spread")
     rows = rows[rows["lines"] == size_bytes // a.base_page_bytes]
     walking, walks = (counter_curve(rows, quantity) for quantity in ("walk_cycles", "walk"))
-    why = reason_not_counted(rows, "walk_cycles", a.host)
+    why = reason_not_counted(rows, "walk_cycles", a.host.pmu.reason)
     quotient = (
         required(walking, "the cycles of walks were not counted", why).last
         / required(walks, "walks were not counted", why).last

@@ -10,30 +10,22 @@ import pandas as pd
 
 from experiments.tlb_blocking.analysis import (
     HUGE_PAGES_REMEDY,
-    NO_DIFFERENCE_WITHIN,
     NO_REMEDY,
     ONE_BLOCK_AS_PUBLISHED,
     Analysis,
     graph_size,
 )
-from experiments.tlb_blocking.grid import (
-    LINE_BYTES,
-    NARROW_STRIDE,
-    PAGE_STRIDE,
-    TWO_PAGE_STRIDE,
-    WIDEST_STRIDE,
-)
-from tlb.report.claims import Answer, Band, Compares, claim, rows_where
+from experiments.tlb_blocking.grid import NARROW_STRIDE, PAGE_STRIDE, TWO_PAGE_STRIDE, WIDEST_STRIDE
+from tlb.report.claims import Answer, Band, PointPredicate, claim, rows_where
 from tlb.report.verdicts import decided, require_unsplintered
 from tlb.stats import curves
 from tlb.stats.curves import Curve
-from tlb.stats.effects import Effect, inside
+from tlb.stats.effects import NO_DIFFERENCE_WITHIN, Effect, inside
 from tlb.stats.intervals import Interval
 from tlb.stats.splinter import huge_page_kind
-from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, page_words
-from tlb.system.prose import list_in_words
+from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, LINE_BYTES, page_words
 from tlb.system.reasons import Unavailable, Undecided, if_available, required
-from tlb.system.units import format_size
+from tlb.system.units import format_size, list_in_words
 
 # The published block left (117 - 71) / (242 - 71) = 27 % of the tail's excess over 2 MiB pages.
 ALL_BUT_VANISHED = 0.30
@@ -115,7 +107,7 @@ def prefetching_helps(a: Analysis, band: Band) -> Answer:
 PUBLISHED_STRIDES = (8, LINE_BYTES, NARROW_STRIDE, PAGE_STRIDE, TWO_PAGE_STRIDE)
 
 
-def _plain(*strides: int, pages: tuple[str, ...] = (BASE,)) -> Compares:
+def _plain(*strides: int, pages: tuple[str, ...] = (BASE,)) -> PointPredicate:
     """The published loop at these strides."""
 
     return rows_where("stride_sum", mode="plain", pages=pages, step_bytes=strides)

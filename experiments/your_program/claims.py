@@ -7,9 +7,8 @@ from statistics import median
 from experiments.your_program.analysis import NO_GAIN, Analysis
 from tlb.report.claims import Answer, Band, claim, counted
 from tlb.stats.effects import inside
-from tlb.system.prose import count_in_words, number_in_words
 from tlb.system.reasons import Unavailable, required
-from tlb.system.units import format_size
+from tlb.system.units import count_in_words, format_size, number_in_words
 
 LEAST_PROGRAMS = 5  # of which a median is called typical
 MUCH_BYTES = 64 << 20  # much data: several times what any TLB here reaches with base pages

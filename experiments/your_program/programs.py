@@ -37,10 +37,10 @@ from tlb.system.files import measuring_lock
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_size
 
-DOCUMENT_NAME = "your_program"  # of the document
+PROGRAMS_DOCUMENT = "your_program"  # of the document
 HUGE_PAGE = 2 << 20
 # Programs that a computer with a compiler has, and of which six pairs take a minute in all.
-QUICK_PROGRAMS, QUICK_MINUTES = ("dict", "sort", "gcc"), 1.0
+QUICK_PROGRAMS, QUICK_RUN_MINUTES = ("dict", "sort", "gcc"), 1.0
 WITHIN = 0.03  # relative precision of a ratio; gains are reported in per cent
 PROFILE_BYTES = 4 << 30  # the size of the source's cache
 PROFILE = cases.c_program("profiled_chase", str(PROFILE_BYTES), "3")

@@ -19,7 +19,7 @@ from support.common import ROOT, ended, refusal
 from support.synthetic import Stated
 
 from tlb.fleet import bundle, public_text
-from tlb.fleet.add import add
+from tlb.fleet.bundle import add
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.measure.store import Store
@@ -45,23 +45,23 @@ def test_a_machine_comes_back_as_it_was(tmp_path):
     assert add(store, read)[1:] == (len(ROWS), 0)
     assert add(store, read)[1:] == (0, len(ROWS))
     assert store.read_document(MACHINE, "flushes") == bundles.FLUSHES
-    assert bundle.make(store, MACHINE)[0] == bundles.good()  # to the byte
+    assert bundles.made(store, MACHINE) == bundles.good()  # to the byte
 
 
 def test_rows_are_added_to_those_that_are_there(tmp_path):
     store, more = Store(tmp_path / "a"), Store(tmp_path / "b")
     add(store, bundle.read(bundles.good()))
     bundles.filled(more, rows=[*ROWS, bundles.row(256), bundles.row(64, repeat=1)])
-    assert add(store, bundle.read(bundle.make(more, MACHINE)[0]))[1:] == (2, len(ROWS))
+    assert add(store, bundle.read(bundles.made(more, MACHINE)))[1:] == (2, len(ROWS))
     assert len(rows_of(store, MACHINE)) == len(ROWS) + 2
 
 
 def test_a_published_machine_comes_back_whole(tmp_path):
     machine = "emerald-rapids-64b9489c"
-    content, left_out = bundle.make(PUBLISHED, machine)
-    read, store = bundle.read(content), Store(tmp_path)
+    contents = bundle.collect(PUBLISHED, machine)
+    read, store = bundle.read(bundle.pack(contents)), Store(tmp_path)
     add(store, read)
-    assert read.machine == machine and left_out == []
+    assert read.machine == machine and contents.left_out == []
     assert rows_of(store, machine) == rows_of(PUBLISHED, machine)
 
 
@@ -87,8 +87,7 @@ def test_names_in_a_description_are_left_out_and_rows_keep_their_state(name, tmp
     host = Stated(changes=changes).host()
     store = Store(tmp_path)
     rows = [bundles.row(64, state=hosts.state_digest(host), compiler=f"gcc: gcc ({name}) 12.2.0")]
-    content, _ = bundle.make(store, bundles.filled(store, host, rows))
-    read = bundle.read(content)
+    read = bundle.read(bundles.made(store, bundles.filled(store, host, rows)))
     text = json.dumps(read.host.model_dump(mode="json")) + read.rows[0][0].model_dump_json()
     assert name not in text and read.rows[0][0].state == hosts.state_digest(read.host)
     assert read.host.c_compiler == "gcc 12.2.0" and read.host.kernel_release == "6.1.0"

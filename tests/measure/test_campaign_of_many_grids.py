@@ -7,9 +7,9 @@ import pytest
 from support.campaigns import MACHINE, STATE, Scripted, a_rig, assert_whole, one_by_one
 from support.common import fake_kernel
 
-from tlb.measure import build, campaign, kernels, progress
+from tlb.measure import build, campaign, kernels, outcome
 from tlb.measure.campaign import Outcome
-from tlb.measure.progress import Progress
+from tlb.measure.outcome import Progress
 from tlb.measure.record import Point
 from tlb.measure.store import UNMEASURED_POINTS_DOCUMENT, Store
 from tlb.system.reasons import Unavailable
@@ -31,7 +31,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(progress.time, "monotonic", clock.monotonic)
+    monkeypatch.setattr(outcome.time, "monotonic", clock.monotonic)
     monkeypatch.setattr(kernels, "expected_s", lambda point: PROCESS_S)
     return clock
 

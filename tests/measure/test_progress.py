@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from tlb.measure import progress
-from tlb.measure.progress import LOG_S, Progress
+from tlb.measure import outcome
+from tlb.measure.outcome import LOG_S, Progress
 
 
 class Terminal(io.StringIO):
@@ -18,7 +18,7 @@ class Terminal(io.StringIO):
 def clock(monkeypatch) -> list[float]:
     """A list whose one element is the time."""
     now = [1000.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(outcome.time, "monotonic", lambda: now[0])
     return now
 
 

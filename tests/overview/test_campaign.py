@@ -14,10 +14,10 @@ from support.your_program import document
 
 from experiments import overview, your_program
 from experiments.overview import campaign, chapter_name
-from experiments.your_program.programs import DOCUMENT_NAME, QUICK_PROGRAMS
+from experiments.your_program.programs import PROGRAMS_DOCUMENT, QUICK_PROGRAMS
 from tlb.machine import host
 from tlb.measure.campaign import Outcome
-from tlb.measure.progress import Progress
+from tlb.measure.outcome import Progress
 from tlb.measure.store import Store, data_root
 from tlb.report import claims, discovery, parameters, publish
 from tlb.report.chapter import Chapter
@@ -83,12 +83,6 @@ def test_without_a_limit_there_is_a_site_of_half_of_the_rounds_too(told, monkeyp
         (set(CHAPTERS), inf),
         "site",
     ]
-
-
-def test_a_short_time_has_a_first_site_too(told, monkeypatch):
-    measures(monkeypatch, told, 300, 900)
-    campaign.book(ASKED | {"minutes": 3.0})
-    assert told.count("site") == 2 and told[-1] == "site"
 
 
 @pytest.mark.parametrize("minutes", [1.0, 40.0])
@@ -194,8 +188,8 @@ def tried(tmp_path, monkeypatch) -> list[Any]:
 
 
 def try_programs(seconds: float = 1000.0, **changes: object) -> Chapter:
-    given = parameters.check(DOCUMENT_NAME, ASKED | changes)
-    chapter = Chapter(DOCUMENT_NAME, given, Store(data_root()))
+    given = parameters.check(PROGRAMS_DOCUMENT, ASKED | changes)
+    chapter = Chapter(PROGRAMS_DOCUMENT, given, Store(data_root()))
     campaign._programs(chapter, time.monotonic() + seconds)
     return chapter
 
@@ -212,7 +206,7 @@ def test_a_few_programs_are_tried_once_and_shown_without_measuring(tried):
 def test_a_few_programs_do_not_replace_many(place, tried):
     data = Store(data_root())
     store = data.own if place == "own" else data
-    store.write_document(host.machine_id(host.inspect()), DOCUMENT_NAME, document())
+    store.write_document(host.machine_id(host.inspect()), PROGRAMS_DOCUMENT, document())
     try_programs()
     assert tried == []
 

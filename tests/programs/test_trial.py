@@ -221,7 +221,7 @@ def after(monkeypatch):
 @pytest.mark.parametrize(
     ("then", "says"),
     [
-        (made(status=-9), "Killed"),
+        (made(status=-9), "(Killed)"),
         (KeyboardInterrupt(), "interrupted"),
         (Unavailable("no-time"), "not enough time"),
     ],

@@ -9,16 +9,20 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from support.common import ROOT, ended, in_turn, needs_c, needs_root, refusal
 from support.copies import copy_of_checkout
 
 from tlb import cli
 from tlb.machine import compiler as installed
-from tlb.measure import build, prebuilt
+from tlb.measure import build, compiling
 from tlb.system import files
 from tlb.system.optional import LazyModule
 from tlb.system.reasons import Unavailable
@@ -27,6 +31,7 @@ CORE = ["doctor", "inspect", "measure", "try", "where", "watch", "pool"]
 # Of the extras, and of none.
 HEAVY = "numpy pandas scipy yaml altair IPython jupyter_client papermill numba llvmlite"
 MOST_PACKAGES, MOST_WHEEL_BYTES, MOST_INSTALLED_BYTES = 15, 1_600_000, 25_000_000
+MOST_WORKER_PACKAGES = 45
 
 
 def python(code: str) -> str:
@@ -46,14 +51,45 @@ print(*{{module.partition(".")[0] for module in sys.modules}} & {{*{HEAVY.split(
     assert python(code).split() == []
 
 
-def test_a_worker_of_a_fleet_imports_no_package_of_the_book():
+def test_a_worker_of_a_fleet_takes_few_packages_and_none_of_the_book():
+    about = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    names = set[str]()
+    left = [*about["dependencies"], *about["optional-dependencies"]["fleet"]]
+    while left:
+        wanted = Requirement(left.pop())
+        name = canonicalize_name(wanted.name)
+        extra = {"extra": ",".join(wanted.extras)}
+        if name not in names and (wanted.marker is None or wanted.marker.evaluate({"extra": ""})):
+            names.add(name)
+            needed = map(Requirement, metadata.requires(name) or ())
+            left += [str(one) for one in needed if not one.marker or one.marker.evaluate(extra)]
+    assert "distributed" in names and len(names) <= MOST_WORKER_PACKAGES
+    assert names.isdisjoint({*HEAVY.split(), "pyarrow", "jupyterlab", "sphinx"} - {"yaml"})
+
+
+@needs_c
+def test_a_worker_of_a_fleet_measures_without_the_packages_of_the_book(tmp_path):
     code = f"""
-import sys
-for name in {{*{HEAVY.split()}, "experiments"}} - {{"yaml"}}:  # which Dask takes
+import os, sys
+from importlib import metadata
+os.environ["TLB_DATA"] = {str(tmp_path)!r}
+for name in {{*{HEAVY.split()}, "pyarrow", "experiments"}} - {{"yaml"}}:  # which Dask takes
     sys.modules[name] = None
-import tlb.fleet.worker
+def version(name):
+    raise metadata.PackageNotFoundError(name)
+metadata.version = version
+from tlb.fleet import worker
+from tlb.measure.progress import Progress
+from tlb.measure.record import Point
+worker.EventProgress = lambda machine: Progress(machine, quiet=True)
+worker.campaign.measuring_lock = lambda: worker.contextmanager(lambda: (yield None))()
+points = [Point(kernel="page_chase", lines=64, engine=engine) for engine in ("c", "numba")]
+task = worker.Task(points={{"stlb_cliff": points}}, compared=set(), repeats=1, shape_repeats=1, seconds=60)
+sent = worker.measure(task)
+print(sent.code, dict(sent.lacking), len(worker.bundle.Contents.decompressed(sent.contents).rows))
 """
-    assert python(code) == ""
+    lines = python(code).split()
+    assert lines == ["{'no-extra':", "1}", "1"]
 
 
 def test_help_imports_no_command():
@@ -139,7 +175,7 @@ def test_a_package_that_is_missing_is_one_sentence_with_the_line_that_installs_i
 def test_a_command_of_the_book_says_that_it_needs_a_clone(name, monkeypatch, capsys):
     monkeypatch.setattr(cli, "IS_CLONE", False)
     assert ended(monkeypatch, name) == 1
-    assert capsys.readouterr().err.startswith("This needs the book, which only a clone")
+    assert "the book, which only a clone of the repository has" in capsys.readouterr().err
 
 
 def test_outside_a_clone_rows_and_binaries_are_the_users(monkeypatch, tmp_path):
@@ -164,19 +200,19 @@ def archive(monkeypatch, tmp_path) -> Path:
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("TLB_BUILD", str(tmp_path / "made"))
     path = tmp_path / files.PREBUILT.name
-    monkeypatch.setattr(build, "compiler", lambda: prebuilt.zig(path.name.partition(".")[0]))
+    monkeypatch.setattr(build, "compiler", lambda: compiling.zig(path.name.partition(".")[0]))
     made = Path(build.kernel("page_chase").command[0])
     with tarfile.open(path, "w:xz") as packed:
         for each in (made, made.with_name(f"{made.name}.o")):
             packed.add(each, each.name)
-    monkeypatch.setattr(build, "compiler", prebuilt.compiler)
+    monkeypatch.setattr(build, "compiler", compiling.compiler)
     monkeypatch.setattr(installed, "compiler", lambda: None)
-    monkeypatch.setattr(prebuilt, "PREBUILT", path)
+    monkeypatch.setattr(compiling, "PREBUILT", path)
     monkeypatch.setattr(files, "PREBUILT", path)
     monkeypatch.setenv("TLB_BUILD", str(tmp_path / "cache"))
-    prebuilt._archive.cache_clear()
+    compiling._archive.cache_clear()
     yield path
-    prebuilt._archive.cache_clear()
+    compiling._archive.cache_clear()
 
 
 @needs_c
@@ -184,7 +220,7 @@ def test_a_kernel_of_the_wheel_is_the_one_that_was_compiled_for_it(archive):
     kernel = build.kernel("page_chase")
     program, made = Path(kernel.command[0]), archive.parent / "made" / "kernels"
     assert (
-        kernel.build.compiler == f"zig: zig cc {prebuilt.ZIG}" and build.engine_for("auto") == "c"
+        kernel.build.compiler == f"zig: zig cc {compiling.ZIG}" and build.engine_for("auto") == "c"
     )
     assert program.read_bytes() == (made / program.name).read_bytes()
     program.write_bytes(b"#!/bin/sh\n")  # another program in the cache is replaced, not run

@@ -32,7 +32,6 @@ slowdown-512-to-4k-is-tlb | holds | ns that the added line saves are not transla
 triple-digits-at-10gb | fails | In 8 GiB a hop on 4 KiB pages takes \d{3} ns
 cow-copies-2-mib | holds | splits the huge page and copies 4 KiB
 switch-flushes-walk-caches | holds | the switch itself does not empty the TLB
-neighbours-evict-the-table | fails, holds | beside a thread that streams from memory could not show
 cow-copies-2-mib | holds | splits the huge page and copies 4 KiB
 page-management-slows-a-loop | fails | the difference is page walks for translations
 containers-add-nothing | fails | Namespaces add no second page table

@@ -70,11 +70,15 @@ def filled(store: Store, host: Host = HOST, rows: list[Record] | None = None) ->
     return name
 
 
+def made(store: Store, name: str) -> bytes:
+    return bundle.pack(bundle.collect(store, name))
+
+
 @cache
 def good() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder))
-        return bundle.make(store, filled(store))[0]
+        return made(store, filled(store))
 
 
 def files() -> dict[str, bytes]:

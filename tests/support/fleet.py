@@ -115,14 +115,15 @@ def work(name: str, address: str, root: Path, alike: str = "", spoil: str = "") 
     build.has_session = lambda point: False
     campaign.measuring_lock = lambda: files.measuring_lock(path=root / "lock")
     os.environ["TLB_DATA"] = str(root)
+    worker.EVENT_S = 0.0
     rig = a_rig(alike or name, root)
     hosts.inspect = lambda *_, **__: rig.host
     MeasuringSetup.of = classmethod(lambda cls, *given: rig)
+    compressed = worker.bundle.Contents.compressed
     if spoil == "a flipped bit":
-        make = worker.bundle.make
-        worker.bundle.make = lambda *given: (_flipped(make(*given)[0]), [])
+        worker.bundle.Contents.compressed = lambda self: _flipped(compressed(self))
     elif spoil:
-        worker.bundle.make = lambda *given: (spoil.encode(), [])
+        worker.bundle.Contents.compressed = lambda self: spoil.encode()
 
     async def run() -> None:
         options = {"nthreads": 1, "memory_limit": 0, "dashboard": False}

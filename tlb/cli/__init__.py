@@ -36,7 +36,7 @@ _EXIT_CODES = {
     **dict.fromkeys(("program-failed", "program-killed", "prepare-failed", "lever-failed"), 4),
 }
 _SIGNALLED, _INTERRUPTED = 128, 130  # the latter is what typer returns after Ctrl-C
-_OF_THE_BOOK = {"book", "bundle", "fleet"}  # modules whose commands need a clone
+_OF_THE_BOOK = {"book", "fleet"}  # modules whose commands need a clone
 _MESSAGE_CHARS = 500
 RESUMABLE = ("run", "book", "fleet")
 
@@ -144,8 +144,8 @@ GROUPS = {
     "Share": [
         Entry(
             "bundle",
-            "bundle",
-            "app",
+            "fleet",
+            "bundle_app",
             "Make one file of a machine's data, check one, or add it to data/.",
         ),
         Entry("fleet", "fleet", "fleet", "Measure the book's campaign on many computers, by Dask."),

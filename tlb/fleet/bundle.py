@@ -9,54 +9,50 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import stat
 import zipfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
+from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from tlb.fleet import public_text, row_rules
+from tlb.fleet import public_text
+from tlb.fleet.bundle_rows import (
+    IMPOSSIBLE,
+    MOST_UNPACKED_BYTES,
+    OTHER_VERSION,
+    REPACKED,
+    ROWS,
+    escaped,
+    read_rows,
+)
 from tlb.machine import host as hosts
-from tlb.machine import microarchitecture
-from tlb.machine.flushes import FlushesDocument
 from tlb.machine.host import Host
-from tlb.machine.java_flags import FlagsDocument
-from tlb.machine.microarchitecture import UNKNOWN_CORE
+from tlb.machine.stated_facts import FlagsDocument, FlushesDocument
 from tlb.measure import columns, states
 from tlb.measure.outcome import SESSIONS_DOCUMENT
-from tlb.measure.publishing import RequestedRecord
-from tlb.measure.store import UNMEASURED_POINTS_DOCUMENT, Store, write_published
-from tlb.system.files import IS_CLONE
-from tlb.system.optional import LazyModule
+from tlb.measure.states import RequestedRecord, merge_rows
+from tlb.measure.store import PUBLISHED_ROWS, UNMEASURED_POINTS_DOCUMENT, Store, write_published
+from tlb.system.files import IS_CLONE, new_folder, sync_folder
 from tlb.system.reasons import Unavailable, if_available
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyarrow import parquet
-else:
-    pa, parquet = LazyModule("pyarrow"), LazyModule("pyarrow.parquet")
 
 Model = TypeVar("Model", bound=BaseModel)
 
+NO_FILE = "Name a file that `tlb bundle make` wrote, and no link to it."
 SUFFIX = ".tlb.zip"
-ROWS, MACHINE = "rows.parquet", "machine.json"
+MACHINE = "machine.json"
 MOST_MEMBERS = 64
 MOST_FILE_BYTES = 64 << 20  # the largest published machine has 2 MB
 MOST_DOCUMENT_BYTES = 1 << 20  # the largest published document has 36 kB
-MAX_ROWS = 100_000  # the largest published machine has 16,817
-MAX_ROW_VALUES = 512  # in all lists of a row's column, on average
-MOST_UNPACKED_BYTES = 256 << 20  # of all columns
-BATCH_ROWS, MOST_BATCH_BYTES = 1024, 64 << 20  # that are read at once
 MOST_TEXT_CHARS = 300
-MOST_READING_BYTES = 400 << 20  # memory, beyond what the process has
 MOST_CPUS = 8192
 BASE_PAGES = (4 << 10, 16 << 10, 64 << 10)  # of Linux on x86-64 and arm64
 _MEMBER = re.compile(r"rows\.parquet|machine(-[0-9a-f]{12})?\.json|documents/[a-z0-9_]{1,64}\.json")
@@ -66,16 +62,6 @@ _MADE_HERE = re.compile(
 _MEANS = "means"  # a chapter adds it to its document (report.chapter.Chapter.document)
 # Printable ASCII without markup, which a page, a terminal or a spreadsheet might obey.
 _PLAIN = re.compile(rf"[ -%'-;=?-\[\]-_a-~]{{0,{MOST_TEXT_CHARS}}}")
-# Remedies for a bundle that is refused
-NO_FILE = "Name a file that `tlb bundle make` wrote, and no link to it."
-_REPACKED = "Use the file as `tlb bundle make` wrote it, not one that was repacked or extended."
-_OTHER_VERSION = (
-    "Update both checkouts to the same version, and make it again where it was measured."
-)
-IMPOSSIBLE = (
-    "No kernel and no computer can print that: accept nothing of it, and ask its sender to measure "
-    "again with an unchanged checkout."
-)
 _DATE = (1980, 1, 1, 0, 0, 0)  # of each member, so that a machine's bundle has the same bytes again
 
 
@@ -95,8 +81,34 @@ class Bundle:
 # --- made
 
 
-def make(store: Store, machine: str) -> tuple[bytes, list[str]]:
-    """Return a machine as a file, and phrases about documents that are left out.
+class Contents(BaseModel):
+    """What a bundle is packed from. rows: each with the experiments that asked for its point. files: the
+    other members. left_out: phrases about documents that are not among them."""
+
+    rows: list[RequestedRecord]
+    files: dict[str, bytes]
+    left_out: list[str]
+
+    def compressed(self) -> bytes:
+        """Return these contents as a worker sends them."""
+        return zlib.compress(self.model_dump_json().encode())
+
+    @classmethod
+    def decompressed(cls, sent: bytes) -> Contents:
+        """Raises Unavailable("bundle-refused") for anything but `compressed` contents of a bundle's
+        size."""
+        try:
+            text = zlib.decompressobj().decompress(sent, MOST_UNPACKED_BYTES)
+            return cls.model_validate_json(text)
+        except (zlib.error, ValueError, TypeError) as error:
+            why = escaped(str(error).splitlines()[0])
+            raise Unavailable(
+                "bundle-refused", f"what was sent is no bundle: {why}", REPACKED
+            ) from None
+
+
+def collect(store: Store, machine: str) -> Contents:
+    """Return what a machine's bundle is packed from, without Parquet, which a worker lacks.
 
     What is parsed to fewer words (`public_text`) is also in the digests of the machine and its
     states, so these are computed anew. Raises Unavailable("no-data") without rows or a description.
@@ -112,7 +124,6 @@ def make(store: Store, machine: str) -> tuple[bytes, list[str]]:
         name = f"machine-{state}.json" if place else MACHINE
         if not place or state != renamed[hosts.state_digest(described[""])]:
             files[name] = _written(public.model_dump(mode="json"))
-    files[ROWS] = _rows_file(store, machine, renamed)
     left_out = []
     for name in store.documents(machine):
         if not _MADE_HERE.fullmatch(name):
@@ -124,10 +135,11 @@ def make(store: Store, machine: str) -> tuple[bytes, list[str]]:
                 files[f"documents/{name}.json"] = _written(document)
             except Unavailable as why:
                 left_out.append(why.detail)
-    return _packed(files), left_out
+    rows = _public_rows(store, machine, renamed)
+    return Contents(rows=rows, files=files, left_out=left_out)
 
 
-def _rows_file(store: Store, machine: str, renamed: dict[str, str]) -> bytes:
+def _public_rows(store: Store, machine: str, renamed: dict[str, str]) -> list[RequestedRecord]:
     rows: dict[str, RequestedRecord] = {}
     for record, asked in store.asked_rows(machine):
         if asked:
@@ -139,22 +151,23 @@ def _rows_file(store: Store, machine: str, renamed: dict[str, str]) -> bytes:
             rows.setdefault(public.key, (public, asked))
     if not rows:
         raise Unavailable("no-data", f"{machine} has no rows that a chapter asked for")
-    file = io.BytesIO()
-    write_published(file, rows.values())
-    return file.getvalue()
+    return list(rows.values())
 
 
-def _written(document: Any) -> bytes:
-    return json.dumps(document, indent=2, sort_keys=True, allow_nan=False).encode() + b"\n"
-
-
-def _packed(files: dict[str, bytes]) -> bytes:
-    file = io.BytesIO()
+def pack(contents: Contents) -> bytes:
+    """Return the file: the same bytes of the same contents."""
+    rows, file = io.BytesIO(), io.BytesIO()
+    write_published(rows, contents.rows)
+    files = contents.files | {ROWS: rows.getvalue()}
     with zipfile.ZipFile(file, "w") as archive:
         for name in sorted(files):
             kind = zipfile.ZIP_STORED if name == ROWS else zipfile.ZIP_DEFLATED
             archive.writestr(zipfile.ZipInfo(name, _DATE), files[name], kind, 9)
     return file.getvalue()
+
+
+def _written(document: Any) -> bytes:
+    return json.dumps(document, indent=2, sort_keys=True, allow_nan=False).encode() + b"\n"
 
 
 # --- read
@@ -181,7 +194,7 @@ def read(content: bytes, now: datetime | None = None) -> Bundle:
     """
     files = _members(content)
     if lacking := {ROWS, MACHINE} - files.keys():
-        raise Unavailable("bundle-refused", f"it has no {min(lacking)}", _OTHER_VERSION)
+        raise Unavailable("bundle-refused", f"it has no {min(lacking)}", OTHER_VERSION)
     host = _description(MACHINE, files[MACHINE])
     machine = if_available(hosts.machine_id, host)
     if machine is None:
@@ -198,7 +211,7 @@ def read(content: bytes, now: datetime | None = None) -> Bundle:
         elif name.startswith("documents/"):
             documents[stem] = _document(name, member)
             _check_document(name, stem, documents[stem])
-    rows = list(_rows(files[ROWS], host, by_state, now or datetime.now(UTC)))
+    rows = list(read_rows(files[ROWS], host, by_state, now or datetime.now(UTC)))
     return Bundle(machine, host, by_state, rows, content, documents)
 
 
@@ -206,7 +219,7 @@ def _members(content: bytes) -> dict[str, bytes]:
     """Return the members by name, each of them within its limit."""
     if len(content) > MOST_FILE_BYTES:
         raise Unavailable(
-            "bundle-refused", f"it has more than {MOST_FILE_BYTES >> 20} MiB", _REPACKED
+            "bundle-refused", f"it has more than {MOST_FILE_BYTES >> 20} MiB", REPACKED
         )
     files: dict[str, bytes] = {}
     try:
@@ -214,7 +227,7 @@ def _members(content: bytes) -> dict[str, bytes]:
             entries = archive.infolist()
             if len(entries) > MOST_MEMBERS:
                 raise Unavailable(
-                    "bundle-refused", f"it has more than {MOST_MEMBERS} members", _REPACKED
+                    "bundle-refused", f"it has more than {MOST_MEMBERS} members", REPACKED
                 )
             for entry in entries:
                 _check_entry(entry, files)
@@ -222,8 +235,8 @@ def _members(content: bytes) -> dict[str, bytes]:
                     files[entry.filename] = member.read(entry.file_size + 1)
     # What zipfile raises for damaged headers and content
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError) as error:
-        why = f"it cannot be unpacked: {_escaped(str(error))}"
-        raise Unavailable("bundle-refused", why, _REPACKED) from None
+        why = f"it cannot be unpacked: {escaped(str(error))}"
+        raise Unavailable("bundle-refused", why, REPACKED) from None
     return files
 
 
@@ -232,7 +245,7 @@ def _check_entry(entry: zipfile.ZipInfo, files: dict[str, bytes]) -> None:
     kind = stat.S_IFMT(entry.external_attr >> 16)
     most = MOST_FILE_BYTES if name == ROWS else MOST_DOCUMENT_BYTES
     if not _MEMBER.fullmatch(name) or kind not in (0, stat.S_IFREG):
-        why = f"it has a member {_escaped(name)}, which no bundle has"
+        why = f"it has a member {escaped(name)}, which no bundle has"
     elif name in files:
         why = f"it has two members {name}"
     elif entry.file_size > most:
@@ -244,7 +257,7 @@ def _check_entry(entry: zipfile.ZipInfo, files: dict[str, bytes]) -> None:
         why = f"{name} is encrypted, or compressed by another method"
     else:
         return
-    raise Unavailable("bundle-refused", why, _REPACKED)
+    raise Unavailable("bundle-refused", why, REPACKED)
 
 
 def _document(name: str, content: bytes) -> dict[str, Any]:
@@ -263,14 +276,14 @@ def _document(name: str, content: bytes) -> dict[str, Any]:
         is_object = isinstance(document, dict)
     except (ValueError, RecursionError) as error:
         raise Unavailable(
-            "bundle-refused", f"{name}: {_escaped(str(error))}", _OTHER_VERSION
+            "bundle-refused", f"{name}: {escaped(str(error))}", OTHER_VERSION
         ) from None
     if not is_object:
-        raise Unavailable("bundle-refused", f"{name} is no object of JSON", _OTHER_VERSION)
+        raise Unavailable("bundle-refused", f"{name} is no object of JSON", OTHER_VERSION)
     for leaf in _leaves(document):
         if isinstance(leaf, str) and not _PLAIN.fullmatch(leaf):
-            why = f"{name}: a text is too long, or has markup: {_escaped(leaf)}"
-            raise Unavailable("bundle-refused", why, _OTHER_VERSION)
+            why = f"{name}: a text is too long, or has markup: {escaped(leaf)}"
+            raise Unavailable("bundle-refused", why, OTHER_VERSION)
         if isinstance(leaf, (int, float)) and not abs(leaf) <= columns.INT64_MAX:
             raise Unavailable("bundle-refused", f"{name}: a number is beyond 64 bits", IMPOSSIBLE)
     return document
@@ -291,21 +304,20 @@ def _leaves(content: Any) -> Iterator[Any]:
 def _description(name: str, content: bytes) -> Host:
     host = _modelled(name, _document(name, content), Host)
     is_possible = host.memory.total_bytes > 0 and 1 <= host.logical_cpus <= MOST_CPUS
-    known = {*microarchitecture.names(), UNKNOWN_CORE}
-    if (
-        not is_possible
-        or host.base_page_bytes not in BASE_PAGES
-        or host.microarchitecture not in known
-    ):
+    if not is_possible or host.base_page_bytes not in BASE_PAGES:
         raise Unavailable("bundle-refused", f"{name} describes no possible computer", IMPOSSIBLE)
-    public = public_text.public_host(host)
-    if public != host:
-        pairs = zip(_leaves(host.model_dump()), _leaves(public.model_dump()), strict=False)
-        text = next((str(ours) for ours, theirs in pairs if ours != theirs), "a field")
-        raise Unavailable(
-            "bundle-refused", f"it has a text that may name somebody: {name}: {_escaped(text)}"
-        )
+    _check_texts(name, host.model_dump(mode="json"), public_text.schema_texts(Host))
     return host
+
+
+def _check_texts(name: str, document: Any, allowed: Collection[str]) -> None:
+    """Raise Unavailable("bundle-refused") for a document that has a text which may not leave."""
+    public = public_text.public(document, allowed)
+    if public != document:
+        pairs = zip_longest(_leaves(document), _leaves(public))
+        text = next(str(ours) for ours, theirs in pairs if ours != theirs)
+        why = f"it has a text that may name somebody: {name}: {escaped(text)}"
+        raise Unavailable("bundle-refused", why)
 
 
 def _modelled(name: str, document: dict[str, Any], kind: type[Model]) -> Model:
@@ -315,169 +327,109 @@ def _modelled(name: str, document: dict[str, Any], kind: type[Model]) -> Model:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        why = f"{name}: {_escaped(place)}: {_escaped(first['msg'])}"
-        raise Unavailable("bundle-refused", why, _OTHER_VERSION) from None
+        why = f"{name}: {escaped(place)}: {escaped(first['msg'])}"
+        raise Unavailable("bundle-refused", why, OTHER_VERSION) from None
     if made.model_dump(mode="json", exclude_unset=True) != document:
-        raise Unavailable("bundle-refused", f"{name}: a field is of another type", _OTHER_VERSION)
+        raise Unavailable("bundle-refused", f"{name}: a field is of another type", OTHER_VERSION)
     return made
 
 
 @cache
-def document_models() -> dict[str, type[BaseModel]]:
-    """Return the model of each document by name: those of the machine, and in a clone those of
-    chapters."""
-    own: dict[str, type[BaseModel]] = {"flags": FlagsDocument, "flushes": FlushesDocument}
-    if not IS_CLONE:
-        return own
-    from tlb.report import discovery
+def document_schemas() -> dict[str, tuple[type[BaseModel], frozenset[str]]]:
+    """Return the model of each document by name, and the texts that it may hold beside the known
+    ones: those of the machine, and in a clone those of chapters."""
+    models: dict[str, tuple[type[BaseModel], Collection[str]]] = {
+        "flags": (FlagsDocument, ()),
+        "flushes": (FlushesDocument, ()),
+    }
+    if IS_CLONE:
+        from tlb.report import discovery
 
-    return own | discovery.documents()
+        models |= discovery.documents()
+    return {
+        name: (model, public_text.schema_texts(model) | {*texts, _MEANS})
+        for name, (model, texts) in models.items()
+    }
 
 
 def _check_document(name: str, stem: str, document: dict[str, Any]) -> None:
     """Raise Unavailable("bundle-refused") for a document that no chapter keeps."""
-    kind = document_models().get(stem)
-    if kind is None:
-        raise Unavailable("bundle-refused", f"{name} is no document of a machine", _OTHER_VERSION)
-    fields = {key: value for key, value in document.items() if key != _MEANS}
-    _modelled(name, fields, kind)
+    if stem not in document_schemas():
+        raise Unavailable("bundle-refused", f"{name} is no document of a machine", OTHER_VERSION)
+    kind, texts = document_schemas()[stem]
+    _modelled(name, {key: value for key, value in document.items() if key != _MEANS}, kind)
     means = document.get(_MEANS, [])
-    is_list = isinstance(means, list) and all(isinstance(one, str) for one in means)
-    if not is_list:
-        raise Unavailable("bundle-refused", f"{name}: {_MEANS} is no list of texts", _OTHER_VERSION)
-    allowed = public_text.schema_texts(kind)
-    private = public_text.private_text(document, {*allowed, _MEANS})
-    if private is not None:
-        raise Unavailable(
-            "bundle-refused", f"it has a text that may name somebody: {name}: {_escaped(private)}"
-        )
+    if not isinstance(means, list) or not all(isinstance(one, str) for one in means):
+        raise Unavailable("bundle-refused", f"{name}: {_MEANS} is no list of texts", OTHER_VERSION)
+    _check_texts(name, document, texts)
 
 
-# --- rows
+# --- added
 
 
-def _rows(
-    content: bytes, host: Host, by_state: dict[str, Host], now: datetime
-) -> Iterator[RequestedRecord]:
-    """Yield the rows of a Parquet file. Raises Unavailable."""
-    known, seen = experiments(), set[str]()
-    for number, row in enumerate(_columns_of(content), 1):
-        place = f"{ROWS}, row {number}"
-        try:
-            asked = row[columns.EXPERIMENTS_COLUMN]
-            record = columns.record_of(row)
-            columns.check_record(record)
-        except (ValueError, TypeError, KeyError, OverflowError, AttributeError) as error:
-            why = f"{place}: {_escaped(str(error).splitlines()[0])}: {_escaped(_input(error))}"
-            raise Unavailable("bundle-refused", why, IMPOSSIBLE) from None
-        if not asked or None in asked or not known.issuperset(asked):
-            raise Unavailable("bundle-refused", f"{place}: no chapter asked for it", _OTHER_VERSION)
-        if record.key in seen:
-            raise Unavailable("bundle-refused", f"{place} is there twice", IMPOSSIBLE)
-        seen.add(record.key)
-        described = by_state.get(record.state, host)
-        if why := row_rules.breach(record, described, now):
-            raise Unavailable("bundle-refused", f"{place}: {why}", IMPOSSIBLE)
-        yield record, sorted({*asked})
+class Added(NamedTuple):
+    """The machine's folder in data/, how many rows are new, and how many were there already."""
+
+    folder: Path
+    rows: int
+    known: int
 
 
-def _input(error: Exception) -> str:
-    """Return the field that a model refused."""
-    errors = error.errors() if isinstance(error, ValidationError) else []
-    return ".".join(map(str, errors[0]["loc"])) if errors else "a field"
+def add(data: Store, bundle: Bundle) -> Added:
+    """Add a bundle to data/<machine>/, whole or not at all; without new rows nothing changes.
+
+    Raises Unavailable: bundle-refused for another computer of the same name, disk-refused.
+    """
+    machine = bundle.machine
+    published = if_available(states.latest_description, data, machine)
+    if published and hosts.identity_facts(published) != hosts.identity_facts(bundle.host):
+        why = f"{machine} in data/ is another computer: {published.cpu_model}"
+        raise Unavailable("bundle-refused", why, IMPOSSIBLE)
+    there = data.records(machine)
+    new = [
+        (record, asked)
+        for record, asked in bundle.rows
+        if record.key not in there or record.counts_more_than(there[record.key])
+    ]
+    target = data.root / machine
+    with new_folder(target) as made:
+        if new:
+            _write(made, data, bundle, published is None)
+    return Added(target, len(new), len(bundle.rows) - len(new))
 
 
-@cache
-def experiments() -> frozenset[str]:
-    """Return the names of experiments that ask for points."""
-    # With NumPy and pandas, which a worker has not
-    from tlb.measure import survey
-    from tlb.report import discovery
+def _write(made: Path, data: Store, bundle: Bundle, is_first: bool) -> None:
+    """Write the machine's folder as it will be in data/. Documents and the description are the
+    bundle's if its last row is newer than those there."""
+    machine = bundle.machine
+    made.mkdir()
+    (made.parent / "reference").write_text(
+        f"{machine}\n", encoding="ascii"
+    )  # of a store of its own
+    store = Store(made.parent)
+    published = data.published(machine)
+    theirs = max(record.started_at for record, _ in bundle.rows)
+    is_newer = is_first or theirs >= max(record.started_at for record, _ in published)
+    for name, path in data.documents(machine).items():
+        copy = store.document_path(machine, name)
+        copy.parent.mkdir(exist_ok=True)
+        copy.write_bytes(path.read_bytes())
+    for name, document in bundle.documents.items():
+        if is_newer or not store.document_path(machine, name).is_file():
+            store.write_document(machine, name, document)
+    described = [host for host in bundle.hosts.values() if host != bundle.host]
+    for host in [*described, bundle.host] if is_newer else [bundle.host, *described]:
+        before = if_available(states.latest_description, store, machine)
+        states.write_description(store, machine, host)
+        if before and not is_newer:
+            states.write_description(store, machine, before)
+    write_published(made / PUBLISHED_ROWS, merge_rows(published, bundle.rows))
+    from tlb.report import card  # with pandas, which a worker lacks
 
-    return frozenset({*discovery.table_of_contents(), survey.NAME})
-
-
-def _columns_of(content: bytes) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a file, each by its columns. Raises Unavailable for a file that is no Parquet, too
-    large, or of another schema."""
-    try:
-        with _limited_memory():
-            file = parquet.ParquetFile(
-                pa.BufferReader(content),
-                page_checksum_verification=True,
-                thrift_string_size_limit=1 << 20,
-                thrift_container_size_limit=1 << 16,
-            )
-            _check_file(file)
-            batches = file.iter_batches(BATCH_ROWS, use_threads=False)
-        more = True
-        while more:
-            with _limited_memory():
-                batch = next(batches, None)
-                if batch is not None and batch.nbytes > MOST_BATCH_BYTES:
-                    raise Unavailable(
-                        "bundle-refused", f"{ROWS} has rows that are too long", _REPACKED
-                    )
-                rows = batch.to_pylist() if batch is not None else []
-            more = batch is not None
-            yield from rows
-    # pyarrow's own are of these kinds
-    except (OSError, ValueError, NotImplementedError, KeyError, MemoryError) as error:
-        why = f"{ROWS} cannot be read: {_escaped(str(error).splitlines()[0] if str(error) else '')}"
-        raise Unavailable("bundle-refused", why, _REPACKED) from None
-
-
-def _check_file(file: parquet.ParquetFile) -> None:
-    """Check sizes and schema before any row is read."""
-    about = file.metadata
-    if not 1 <= about.num_rows <= MAX_ROWS or about.num_columns > MAX_ROW_VALUES:
-        raise Unavailable(
-            "bundle-refused", f"{ROWS} has no rows, or more than {MAX_ROWS:,}", _REPACKED
-        )
-    groups = [about.row_group(number) for number in range(about.num_row_groups)]
-    if (
-        len(groups) > MAX_ROWS
-        or sum(group.total_byte_size for group in groups) > MOST_UNPACKED_BYTES
-    ):
-        raise Unavailable(
-            "bundle-refused", f"{ROWS} has more than {MOST_UNPACKED_BYTES >> 20} MiB", _REPACKED
-        )
-    values = [group.column(at).num_values for group in groups for at in range(about.num_columns)]
-    if max(values) > MAX_ROWS * MAX_ROW_VALUES:
-        raise Unavailable("bundle-refused", f"{ROWS} has lists that are too long", _REPACKED)
-    schema = file.schema_arrow
-    own = {*schema.names} - columns.shared_names()
-    is_known = len(own) <= MAX_ROW_VALUES and schema.equals(columns.arrow_schema(sorted(own)))
-    if not is_known or {*(about.metadata or {})} - {b"ARROW:schema"}:
-        raise Unavailable(
-            "bundle-refused", f"{ROWS} has other columns than rows have", _OTHER_VERSION
-        )
-
-
-@contextmanager
-def _limited_memory() -> Iterator[None]:
-    """Let this process allocate no more than MOST_READING_BYTES more, on Linux."""
-    try:
-        import resource
-
-        pages = int(Path("/proc/self/statm").read_text().split()[5])
-        used = pages * resource.getpagesize()
-        limits = resource.getrlimit(resource.RLIMIT_DATA)
-    except (ImportError, OSError, ValueError):
-        yield
-        return
-    pool, most = pa.default_memory_pool(), used + MOST_READING_BYTES
-    if limits[1] != resource.RLIM_INFINITY:
-        most = min(most, limits[1])
-    pa.set_memory_pool(pa.system_memory_pool())  # others reserve a GiB at once
-    resource.setrlimit(resource.RLIMIT_DATA, (most, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, limits)
-        pa.set_memory_pool(pool)
-
-
-def _escaped(text: str) -> str:
-    """Return the beginning of a stranger's text so that it can be printed."""
-    return ascii(text[:80])[1:-1]
+    card.write(store, machine, states.latest_description(store, machine))
+    for path in made.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+    for folder in {path.parent for path in made.rglob("*")}:
+        sync_folder(folder)

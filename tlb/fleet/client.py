@@ -7,13 +7,16 @@ bundle is added whole or not at all. So after any failure the same command goes 
 
 from __future__ import annotations
 
-import sys
+import logging
 import time
+import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from distributed import Client, Future
+from distributed import Client, Future, LocalCluster, Scheduler, SpecCluster
+from distributed.deploy import ssh as ssh_cluster
+from distributed.versions import VersionMismatchWarning
 
 from tlb.fleet import bundle, worker
 from tlb.fleet.bundle import Bundle
@@ -31,10 +34,6 @@ STATUS_S = 10.0  # between two lines that say how far the computers are
 TRIES = 3  # of a task that was lost or failed without a reason
 MARGIN_S = 300.0  # to inspect a computer, compile kernels and pack rows, beyond the campaign
 PASSING = {"measuring-already", "state-changed", "cpu-gone"}  # reasons that end by themselves
-_GARBAGE_REMEDY = (
-    "Run `tlb run` and `tlb bundle make` on that computer and report what differs; then restart its "
-    "worker."
-)
 MOST_SHOWN = 8  # computers in a line
 
 
@@ -181,14 +180,7 @@ class Fleet:
         computer.future, computer.tries = None, computer.tries + 1
         if computer.tries >= TRIES:
             detail = f"{computer.name}: {type(error).__name__}: {error}"[:200]
-            self._end(
-                computer,
-                Unavailable(
-                    "worker-failed",
-                    f"it sent no bundle, so nothing of it was kept: {detail}",
-                    _GARBAGE_REMEDY,
-                ),
-            )
+            self._end(computer, _no_bundle(detail))
 
     def _task(self, computer: Computer, host: Host) -> worker.Task:
         """Return what a computer is to measure in the time that is left."""
@@ -221,11 +213,7 @@ class Fleet:
             elif isinstance(result, worker.Measured):
                 self._collect(computer, result)
             else:
-                raise Unavailable(
-                    "worker-failed",
-                    f"it sent no bundle, so nothing of it was kept: {computer.name}",
-                    _GARBAGE_REMEDY,
-                )
+                raise _no_bundle(computer.name)
         except Unavailable as why:
             if why.code == "disk-refused":
                 raise
@@ -239,14 +227,15 @@ class Fleet:
             raise Unavailable(
                 "worker-failed",
                 f"this computer is already present under another name: {computer.name} is {owner}",
-                "Name each computer once; copies of a disk image need their own /etc/machine-id (`systemd-machine-id-setup`).",
+                "Name each computer once; copies of a disk image need their own /etc/machine-id "
+                "(`systemd-machine-id-setup`).",
             )
         computer.machine, computer.host = machine, host
 
     def _collect(self, computer: Computer, measured: worker.Measured) -> None:
         """Raises Unavailable for a bundle that is refused, and for a campaign that was stopped."""
-        if measured.bundle:
-            read = bundle.read(measured.bundle)
+        if measured.contents:
+            read = bundle.read(bundle.pack(bundle.Contents.decompressed(measured.contents)))
             computer.machine = read.machine
             computer.rows += self.keep(read)
         computer.lacking, computer.left = Counter(measured.lacking), measured.left
@@ -264,10 +253,10 @@ class Fleet:
     def _progress(self, event: tuple[float, dict[str, object]]) -> None:
         """Note what a worker says of itself."""
         _, said = event
-        computer = self.computers.get(str(said.get("worker")))
         share = said.get("share")
-        if computer is not None and isinstance(share, float):
-            computer.share = share
+        for computer in self.computers.values():
+            if computer.address == said.get("worker") and isinstance(share, float):
+                computer.share = share
 
     def _show(self) -> None:
         now = time.monotonic()
@@ -282,35 +271,56 @@ class Fleet:
             self.say(f"{done} of {len(self.computers)} done; {', '.join(parts) or 'waiting'}")
 
 
-def connected(scheduler: str, ssh: Iterable[str], local: int, timeout_s: float) -> Client:
-    """Return a client of a scheduler's address, of a cluster that is started by SSH, or of one with
-    this number of workers here. TLS is as Dask's configuration says.
+def _no_bundle(detail: str) -> Unavailable:
+    return Unavailable(
+        "worker-failed",
+        f"it sent no bundle, so nothing of it was kept: {detail}",
+        "Run `tlb run` and `tlb bundle make` on that computer and report what differs; then restart "
+        "its worker.",
+    )
 
-    Raises Unavailable: worker-failed, no-extra for SSH without asyncssh, bad-parameter.
+
+def connected(
+    scheduler: str, ssh: Sequence[str], local: int, timeout_s: float, python: str = ""
+) -> Client:
+    """Return a client of a scheduler's address, or of one that is started here with workers on these
+    hosts by SSH or with this number of workers here. TLS is as Dask's configuration says.
+
+    python: the workers' Python on each host. Raises Unavailable: worker-failed, bad-parameter.
     """
-    hosts_by_ssh = list(ssh)
-    if sum(map(bool, (scheduler, hosts_by_ssh, local))) != 1:
+    if sum(map(bool, (scheduler, ssh, local))) != 1:
         raise Unavailable("bad-parameter", "name one of --scheduler, --ssh and --local")
+    # Workers have neither NumPy nor pandas.
+    warnings.simplefilter("ignore", VersionMismatchWarning)
     try:
         if scheduler:
             return Client(scheduler, timeout=timeout_s, set_as_default=False)
-        if local:
-            from distributed import LocalCluster
-
-            cluster = LocalCluster(n_workers=local, threads_per_worker=1, memory_limit=0)
-            return Client(cluster, set_as_default=False)
-        from distributed import SSHCluster
-
-        by_ssh = SSHCluster(
-            ["localhost", *hosts_by_ssh],
-            connect_options={"known_hosts": None} if "localhost" in hosts_by_ssh else {},
-            worker_options={"nthreads": 1, "memory_limit": 0},
-            remote_python=[sys.executable, *(["python3"] * len(hosts_by_ssh))],
-        )
-        return Client(by_ssh, set_as_default=False)
-    except ImportError as error:
-        raise Unavailable("no-extra", f"{error.name or 'asyncssh'} is of no extra") from None
-    except (OSError, TimeoutError, ValueError, RuntimeError) as error:
-        where = scheduler or ", ".join(hosts_by_ssh) or "this computer"
+        if ssh:
+            return Client(_by_ssh(ssh, python), set_as_default=False)
+        cluster = LocalCluster(n_workers=local, threads_per_worker=1, memory_limit=0)
+        return Client(cluster, set_as_default=False)
+    # asyncssh's errors, and Dask's of a worker that does not start, are of no closer kind.
+    except Exception as error:
+        where = scheduler or ", ".join(ssh) or "this computer"
         detail = f"{where}: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
         raise Unavailable("worker-failed", detail[:200]) from None
+
+
+def _by_ssh(names: Sequence[str], python: str) -> SpecCluster:
+    """Return a cluster of a scheduler in this process and a worker on each host. Unlike SSHCluster it
+    needs no SSH server here."""
+    worker_options = {"nthreads": 1, "memory_limit": 0}
+    workers = {
+        name: {
+            "cls": ssh_cluster.Worker,
+            "options": {
+                "address": name,
+                "connect_options": {},
+                "kwargs": worker_options | {"name": name},
+                "remote_python": python,
+            },
+        }
+        for name in names
+    }
+    scheduler = {"cls": Scheduler, "options": {"host": ""}}
+    return SpecCluster(workers, scheduler, silence_logs=logging.ERROR)

@@ -2,24 +2,21 @@
 user or a path.
 
 The names of a compiler, a Linux release and a CPU are parsed into names that are listed here and
-versions. Any other text is one that this project's own code writes: each of its words stands in a
-string of that code, or is a number. What Linux says of mitigations has its own words.
+versions, as is what Linux says of mitigations. Any other text consists of words that are listed here
+and short numbers, or is a choice of the field's schema.
 """
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable, Collection, Iterator
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
-from tlb.machine import microarchitecture
+from tlb.machine import background, microarchitecture
 from tlb.machine.host import Host
-from tlb.system.files import ROOT
 from tlb.system.reasons import REASON_TEXTS
 
 
@@ -75,17 +72,43 @@ _VULNERABILITIES = _words(
     "spec_rstack_overflow spec_store_bypass spectre_v1 spectre_v2 srbds tsa tsx_async_abort "
     "vmscape spectre_bhb "
 )
-# What Linux calls settings, file systems and tasks: Documentation/admin-guide/{mm,pm} and fs/.
-_LINUX = _words(
-    "derived itlb stlb l1d dtlb walk hit refill umask cmask edge inv any u k g ug pp "  # perf
+# Of a description, a document or a counter: what Linux calls settings, file systems and events, and
+# the words of tlb.machine's own sentences.
+_WORDS = _words(
+    # perf
+    "derived itlb stlb l1d dtlb walk hit refill umask cmask edge inv any u k g ug pp event cycles "
+    "instructions minor faults task clock page context switches cpu migrations core atom "
+    # settings
     "always madvise never inherit within size advise deny force defer defrag enabled absent "
     "unknown none on off forceoff notsupported notimplemented performance powersave schedutil "
-    "ondemand conservative userspace ext2 ext3 ext4 xfs btrfs tmpfs overlay overlayfs f2fs "
-    "zfs nfs fuse vfat ramfs squashfs bcachefs erofs kdamond paddr vaddr fvaddr willneed cold "
-    "pageout hugepage nohugepage lru prio deprio migrate hot stat genuineintel authenticamd "
-    "hygongenuine linux "
+    "ondemand conservative userspace alloc sleep scan millisecs max ptes swap shared pages to "
+    "no5lvl nopti pti kpti nopcid noinvpcid auto "
+    # file systems
+    "ext2 ext3 ext4 xfs btrfs tmpfs overlay overlayfs f2fs zfs nfs fuse vfat ramfs squashfs "
+    "bcachefs erofs hugetlbfs "
+    # tlb.machine.background
+    "damon kdamond paddr vaddr fvaddr scheme willneed cold pageout hugepage nohugepage lru sort "
+    "prio deprio migrate hot stat reclaim swappiness zswap device devices cpus of this process "
+    "disabled by prctl but where advised user is the host s refuses and calls that are needed "
+    "memory hugetlb limit in bytes high usage soft kib mib gib tib every ms for asks a huge may "
+    "hold untouched base pidfd open getfd madvise eperm enosys "
+    # tlb.machine.cpuid, cpus, kvm, memory
+    "linux cpuid takes two entries so half as many fit memavailable cgroup memlock rlimit address "
+    "space kvm pvm amd intel xen vmware qemu tcg virtualbox bhyve acrn hyper v pv hvm pvh "
+    "x86 64 aarch64 arm64 armv8 armv9 cortex neoverse pmuv3 "
+    # documents
+    "java uselargepages usetransparenthugepages usehugetlbfs uselargepagesindividualallocation "
+    "c go python rust javac mvn rustc cc pool free thp "
 )
 UNKNOWN = "unknown"  # in the place of a text that may not leave
+_NAMES = {
+    *REASON_TEXTS,
+    *_VULNERABILITIES,
+    *(task.name for task in background.TASKS),
+    *microarchitecture.VENDORS,
+    *microarchitecture.ARM_IMPLEMENTERS.values(),
+}
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 _STATUS = re.compile(r"Not affected|Vulnerable|Mitigation|Unknown")
 _WORD = re.compile(r"[^\W_]+")
 # 4096, 128k, 0x80000005, 12th, 5.15 by parts: no serial number is as short, no address has one part.
@@ -127,15 +150,6 @@ def compiler(text: str) -> str:
     return f"{names[0]} {(dotted or versions)[-1]}" if names and versions else UNKNOWN
 
 
-def public_versions(content: Any, key: str = "") -> Any:
-    """Return a JSON document with what its fields of versions may say of a program."""
-    if isinstance(content, dict):
-        return {name: public_versions(value, name) for name, value in content.items()}
-    if isinstance(content, list):
-        return [public_versions(value, key) for value in content]
-    return _PARSED[key](content) if key in _PARSED and isinstance(content, str) else content
-
-
 def linux_release(text: str) -> str:
     """Return a release of Linux up to the first part that is neither a number nor a known
     flavour."""
@@ -169,100 +183,61 @@ def mitigation(text: str) -> str:
     return status[0] if status else "Unknown"
 
 
-# --- all other texts
+_VERSIONS = dict.fromkeys(("c_compiler", "toolchain", "jvm", "version"), compiler)
+_PARSED: dict[str, Callable[[str], str]] = {
+    **_VERSIONS,
+    "cpu_model": cpu_model,
+    "kernel_release": linux_release,
+    "measured_at": lambda text: text if _TIME.fullmatch(text) else UNKNOWN,
+    "microarchitecture": lambda text: (
+        text if text in microarchitecture.names() else microarchitecture.UNKNOWN_CORE
+    ),
+    **dict.fromkeys(_VULNERABILITIES, mitigation),
+}
 
 
-@cache
-def _own_words() -> frozenset[str]:
-    """Return the strings of this project's code and their words, docstrings left out."""
-    words: set[str] = set()
-    for path in _sources():
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        docstrings = {
-            node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)
-        }  # a text that is a statement
-        for node in ast.walk(tree):
-            if (
-                isinstance(node, ast.Constant)
-                and isinstance(node.value, str)
-                and node not in docstrings
-            ):
-                words.add(node.value)
-                words.update(_WORD.findall(node.value.replace("_", " ").lower()))
-    return frozenset(words)
-
-
-def _sources() -> Iterator[Path]:
-    package = Path(__file__).resolve().parents[1]
-    for folder in (
-        package / "machine",
-        package / "measure",
-        package / "programs",
-        package / "system",
-    ):
-        yield from folder.glob("*.py")
-    for name in ("page_faults", "hugepages", "keeping_pages", "flushes", "your_program"):
-        yield from (ROOT / "experiments" / name).glob("*.py")
+def public_versions(content: Any, key: str = "") -> Any:
+    """Return a JSON document in which the names of programs are reduced to known names and
+    versions."""
+    if isinstance(content, dict):
+        return {name: public_versions(value, name) for name, value in content.items()}
+    if isinstance(content, list):
+        return [public_versions(value, key) for value in content]
+    return compiler(content) if key in _VERSIONS and isinstance(content, str) else content
 
 
 @lru_cache(1 << 12)
-def is_own(text: str) -> bool:
-    """Return whether a text can be one that this project's code writes."""
-    if (
-        _HEX.fullmatch(text)
-        or text in REASON_TEXTS
-        or (text in _own_words() and not text.isalpha())
-    ):
+def is_known(text: str) -> bool:
+    """Return whether a text is a digest, a reason's code, or known words and short numbers."""
+    if _HEX.fullmatch(text) or text in _NAMES:
         return True
     if _ADDRESS.search(text):
         return False
     words = _WORD.findall(text.replace("_", " ").lower())
-    return all(word in _LINUX or word in _own_words() or _NUMBER.fullmatch(word) for word in words)
-
-
-_PARSED: dict[str, Callable[[str], str]] = {
-    "cpu_model": cpu_model,
-    "kernel_release": linux_release,
-    "c_compiler": compiler,
-    "toolchain": compiler,
-    "jvm": compiler,
-    "version": compiler,
-}
+    return all(word in _WORDS or _NUMBER.fullmatch(word) for word in words)
 
 
 def public_host(host: Host) -> Host:
     """Return a description as it may leave its machine."""
-    content = host.model_dump(mode="json")
-    if host.microarchitecture not in microarchitecture.names():
-        content["microarchitecture"] = microarchitecture.UNKNOWN_CORE
-    content["mitigations"] = {
-        name: mitigation(text)
-        for name, text in host.mitigations.items()
-        if name in _VULNERABILITIES
-    }
-    content["boot"] = [word for word in host.boot if is_own(word)]
-    kept = {
-        "mitigations": content.pop("mitigations"),
-        "microarchitecture": content.pop("microarchitecture"),
-    }
-    return Host.model_validate(_public(content, schema_texts(Host)) | kept)
+    return Host.model_validate(public(host.model_dump(mode="json"), schema_texts(Host)))
 
 
-def _public(content: Any, allowed: Collection[str], key: str = "") -> Any:
-    """Return JSON whose texts may leave: others become "unknown", and fields named by others go."""
+def public(content: Any, allowed: Collection[str], key: str = "") -> Any:
+    """Return a JSON document whose texts may leave: others become "unknown", and fields with other
+    names go. allowed: texts beside the known ones, such as `schema_texts`."""
     if isinstance(content, dict):
         return {
-            name: _public(value, allowed, name)
+            name: public(value, allowed, name)
             for name, value in content.items()
-            if name in allowed or is_own(name)
+            if name in allowed or is_known(name)
         }
     if isinstance(content, list):
-        return [_public(value, allowed, key) for value in content]
+        return [public(value, allowed, key) for value in content]
     if not isinstance(content, str) or content in allowed:
         return content
     if key in _PARSED:
         return _PARSED[key](content)
-    return content if is_own(content) else UNKNOWN
+    return content if is_known(content) else UNKNOWN
 
 
 @cache
@@ -280,27 +255,3 @@ def _texts(schema: Any) -> Iterator[str]:
     if isinstance(schema, list):
         for part in schema:
             yield from _texts(part)
-
-
-def private_text(content: Any, allowed: Collection[str], key: str = "") -> str | None:
-    """Return the first text of a JSON document that may not leave; None without one. allowed:
-    `schema_texts` of its model."""
-    if isinstance(content, dict):
-        for name, value in content.items():
-            if name not in allowed and not is_own(name):
-                return name
-            if (found := private_text(value, allowed, name)) is not None:
-                return found
-    elif isinstance(content, list):
-        for value in content:
-            if (found := private_text(value, allowed, key)) is not None:
-                return found
-    elif isinstance(content, str) and content not in allowed:
-        parsed = _PARSED.get(key)
-        is_public = parsed(content) == content if parsed else is_own(content)
-        return None if is_public or _is_time(key, content) else content
-    return None
-
-
-def _is_time(key: str, text: str) -> bool:
-    return key == "measured_at" and bool(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", text))

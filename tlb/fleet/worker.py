@@ -23,8 +23,7 @@ from tlb.machine.cpus import measuring_cpu
 from tlb.machine.host import Host
 from tlb.measure import campaign, states
 from tlb.measure.measuring_setup import MeasuringSetup
-from tlb.measure.outcome import Outcome
-from tlb.measure.progress import Progress
+from tlb.measure.outcome import Outcome, Progress
 from tlb.measure.record import Point
 from tlb.measure.session import CPUS_AT_START
 from tlb.measure.store import Store, data_root
@@ -46,10 +45,10 @@ class Task(BaseModel):
 
 
 class Measured(BaseModel):
-    """bundle: a file of the whole ledger, empty without one. lacking: points by reason. left: mappings
+    """contents: of a bundle of the whole ledger, compressed; empty without rows. lacking: points by reason. left: mappings
     without time. code, detail: why the campaign ended early, "" if it did not."""
 
-    bundle: bytes = b""
+    contents: bytes = b""
     lacking: dict[str, int] = {}
     left: int = 0
     code: str = ""
@@ -74,7 +73,7 @@ def measure(task: Task) -> Measured:
         except Unavailable as why:
             measured.code, measured.detail = why.code, why.detail
     try:
-        measured.bundle = bundle.make(store, hosts.machine_id(host))[0]
+        measured.contents = bundle.collect(store, hosts.machine_id(host)).compressed()
     except Unavailable as why:
         if not measured.code:
             measured.code, measured.detail = why.code, why.detail
@@ -109,7 +108,7 @@ class EventProgress(Progress):
             self._sent_s = now
             total_s = self.gone_s + self.left_s
             share = self.gone_s / total_s if total_s else 1.0
-            event = {"worker": str(self._worker.name), "share": share, "said": self._said}
+            event = {"worker": self._worker.address, "share": min(share, 1.0)}
             self._worker.log_event(TOPIC, event)
 
 

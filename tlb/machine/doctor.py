@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple, get_args
 
-from tlb.machine import background, kvm
+from tlb.machine import background, settings
 from tlb.machine.cpuid import Tlb
 from tlb.machine.cpus import Core
 from tlb.machine.host import Host
@@ -225,7 +225,11 @@ def _cpu(host: Host) -> list[tuple[str, str]]:
         ("microcode", host.microcode or "unknown"),
         ("CPUs", f"{len(host.usable_cpus)} usable of {host.logical_cpus}{measured}"),
         ("hypervisor", host.hypervisor),
-        *([("KVM, for guests of this machine", kvm.kvm_in_words(host.kvm))] if host.kvm else []),
+        *(
+            [("KVM, for guests of this machine", settings.kvm_in_words(host.kvm))]
+            if host.kvm
+            else []
+        ),
         *caches,
         *((f"TLB level {tlb.level}, {tlb.kind}", _tlb(tlb)) for tlb in host.tlb),
         *([("TLB", explain(host.tlb_reason))] if host.tlb_reason else []),

@@ -19,8 +19,8 @@ from functools import cache
 from pathlib import Path
 
 from tlb.machine.compiler import Compiler
-from tlb.measure import compiling, kernels, prebuilt
-from tlb.measure.prebuilt import compiler
+from tlb.measure import compiling, kernels
+from tlb.measure.compiling import compiler
 from tlb.measure.record import Engine, KernelBuild, Point, plain_text
 from tlb.system import files
 from tlb.system.files import disk_errors
@@ -85,7 +85,8 @@ def kernel(name: str, engine: Engine = "c") -> Kernel:
     """Return a kernel ready to run, compiled if necessary.
 
     Raises Unavailable: bad-parameter for an unknown name, no-compiler where C alone measures it,
-    engine-lacks, compile-failed with the compiler's first line, disk-refused.
+    engine-lacks, no-extra without numba, compile-failed with the compiler's first line,
+    disk-refused.
     """
     if name not in kernel_names():
         raise Unavailable(
@@ -101,7 +102,10 @@ def kernel(name: str, engine: Engine = "c") -> Kernel:
         command: tuple[str, ...] = (str(binary),)
         made_by = cc.label
     else:
-        packages = [f"{name} {importlib.metadata.version(name)}" for name in _PACKAGES[engine]]
+        try:
+            packages = [f"{name} {importlib.metadata.version(name)}" for name in _PACKAGES[engine]]
+        except importlib.metadata.PackageNotFoundError as error:  # on a worker of `tlb fleet`
+            raise Unavailable("no-extra", f"{error.name} is of the extra book") from None
         words = [f"python {platform.python_version()}", *packages]
         digest, made_by = compiling.digest(compiling.closure(module), words), ", ".join(words)
         command = session("", engine)
@@ -188,8 +192,8 @@ def _built(cc: Compiler, main: Path, flags: Sequence[str]) -> tuple[Path, str]:
     )
     binary = build_folder() / f"{main.stem}-{digest}"
     if cc.command[0] == "zig" and files.PREBUILT.is_file():
-        prebuilt.unpack(binary)
-        prebuilt.unpack(_object_of(binary))
+        compiling.unpack(binary)
+        compiling.unpack(_object_of(binary))
     elif not (binary.exists() and _object_of(binary).exists()):
         compiling.compiled(cc, main, _object_of(binary), [*flags, "-c"])
         compiling.compiled(cc, _object_of(binary), binary, flags)

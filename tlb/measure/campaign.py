@@ -34,8 +34,7 @@ from tlb.measure.mapping import (
     point_groups,
 )
 from tlb.measure.measuring_setup import MeasuringSetup
-from tlb.measure.outcome import Outcome, remember_lacking_points, remember_sessions
-from tlb.measure.progress import Progress
+from tlb.measure.outcome import Outcome, Progress, remember_lacking_points, remember_sessions
 from tlb.measure.record import Point, Record, record_key
 from tlb.stats.intervals import median_interval
 from tlb.system.files import measuring_lock

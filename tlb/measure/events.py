@@ -27,9 +27,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tlb.machine.microarchitecture import ARM_NAMES
-from tlb.measure.event_rows import Event
-from tlb.measure.events_arm import ARM_CORES
-from tlb.measure.events_x86 import X86_CORES
+from tlb.measure.event_tables import ARM_CORES, X86_CORES, Event
 
 # What a plan covers on every CPU; other quantities exist only where the CPU has an event.
 CANONICAL_QUANTITIES = (

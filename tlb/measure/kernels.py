@@ -7,15 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tlb.machine.host import base_page_bytes
-from tlb.measure.catalogue import (
-    BOOKKEEPING_BYTES_PER_LINE,
-    KERNEL_DECLARATIONS,
-    LINE_BYTES,
-    KernelDeclaration,
-)
+from tlb.measure.catalogue import BOOKKEEPING_BYTES_PER_LINE, KERNEL_DECLARATIONS, KernelDeclaration
 from tlb.measure.record import Point
 from tlb.system.optional import LazyModule
-from tlb.system.page_sizes import PAGES, page_bytes
+from tlb.system.page_sizes import LINE_BYTES, PAGES, page_bytes
 from tlb.system.reasons import Unavailable
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from tlb.measure import columns, earlier_layout
+from tlb.measure import columns, row_database
 from tlb.measure.columns import EXPERIMENTS_COLUMN
 from tlb.measure.record import NAME_PATTERN, Point, Record, point_id
 from tlb.measure.row_database import DATABASE_FILE, DATABASE_LOGS, RowDatabase
@@ -202,7 +202,7 @@ class Store:
             self._inside(folder / name)
         if folder not in self._databases:
             self._databases[folder] = RowDatabase(folder / DATABASE_FILE)
-            earlier_layout.convert_rows(folder, self._databases[folder])
+            row_database.convert_rows(folder, self._databases[folder])
         return self._databases[folder]
 
     # ---- machines
@@ -295,7 +295,7 @@ class Store:
 
     def _documents_folder(self, machine: str) -> Path:
         folder = self._inside(self.folder(machine) / DOCUMENTS)
-        earlier_layout.move_documents(folder.parent, folder)
+        row_database.move_documents(folder.parent, folder)
         return folder
 
     # ---- paths and locks

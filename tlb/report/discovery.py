@@ -70,11 +70,11 @@ def _chapter(name: str) -> ModuleType:
 
 
 @cache
-def documents() -> dict[str, type[BaseModel]]:
-    """Return the model of each document that a chapter keeps beside its rows, by the document's
-    name."""
+def documents() -> dict[str, tuple[type[BaseModel], tuple[str, ...]]]:
+    """Return of each document that a chapter keeps beside its rows, by its name, the model and the texts
+    of its chapter that it may hold."""
     return {
-        name: model
+        name: (model, getattr(chapter, "DOCUMENT_TEXTS", ()))
         for chapter in chapters()
         for name, model in getattr(chapter, "DOCUMENTS", {}).items()
     }

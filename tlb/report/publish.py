@@ -27,7 +27,7 @@ from jupyter_client import AsyncKernelClient, AsyncKernelManager
 from jupyter_core.utils import run_sync
 
 from tlb.machine import host
-from tlb.measure import publishing
+from tlb.measure import states
 from tlb.measure.row_database import DATABASE_FILE, DATABASE_LOGS, RowDatabase
 from tlb.measure.store import Store, data_root
 from tlb.report import article, card, discovery, page, parameters
@@ -417,14 +417,14 @@ def rows(machine: str = "this") -> Path:
     """Add what was measured here of `machine` to what data/ has published of it; return its folder.
 
     Prints to stderr which documents belong to another state of the machine than all rows. Raises
-    Unavailable: no-data as `publishing.publish` does, measuring-already during a measurement.
+    Unavailable: no-data as `states.publish` does, measuring-already during a measurement.
     """
     store = Store(data_root())
     name = host.machine_id(host.inspect()) if machine == "this" else machine
     with measuring_lock():
-        folder = publishing.publish(store, name)
+        folder = states.publish(store, name)
         card.write(store, name, host.Host.model_validate(store.read_machine(name)))
-    for document, state in publishing.of_another_state(store, name).items():
+    for document, state in states.of_another_state(store, name).items():
         print(
             f"{document} was measured in the state {state} of {name}, which no row is of; its page "
             "says so. Measure it again.",

@@ -151,11 +151,6 @@ class MemoryPeaks:
     cuts_ns: list[float]
     shares: list[float]  # of all hops, by peak
 
-    @property
-    def step_ns(self) -> Interval:
-        """From the first peak to the second; UNKNOWN_INTERVAL with one."""
-        return self.peaks_ns[1] - self.peaks_ns[0] if len(self.peaks_ns) > 1 else UNKNOWN_INTERVAL
-
 
 def latency_peaks_beyond_caches(
     pooled: pd.DataFrame, processes: Sequence[pd.DataFrame], cached_ns: float, memory_ns: float
@@ -196,7 +191,7 @@ def _peak_intervals(peaks: Sequence[float], own: Sequence[np.ndarray]) -> list[I
     return intervals
 
 
-def shares_by_accesses(
+def hop_shares_by_accesses(
     distributions: Mapping[int, pd.DataFrame], cuts_ns: Sequence[float]
 ) -> pd.DataFrame:
     """Return, a row a working set, the share of hops with at least so many accesses, columns

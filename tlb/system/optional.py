@@ -8,7 +8,10 @@ from typing import Any
 from tlb.system.reasons import Unavailable
 
 # The extra of pyproject.toml that brings a package, where it is not `book`.
-_ANALYSIS = {"numpy", "pandas", "scipy", "yaml"}
+_EXTRAS = {
+    **dict.fromkeys(("numpy", "pandas", "scipy", "yaml"), "analysis"),
+    **dict.fromkeys(("distributed", "dask"), "fleet"),
+}
 
 
 class LazyModule:
@@ -39,5 +42,4 @@ def no_book(what: str) -> Unavailable:
 def missing_package(error: ModuleNotFoundError) -> Unavailable:
     """Return the reason for a package that is not installed, with the extra that brings it."""
     package = (error.name or "").partition(".")[0]
-    extra = "analysis" if package in _ANALYSIS else "book"
-    return Unavailable("no-extra", f"{package} is of the extra {extra}")
+    return Unavailable("no-extra", f"{package} is of the extra {_EXTRAS.get(package, 'book')}")

@@ -12,7 +12,7 @@ from support.synthetic import GIB, MIB, fit
 
 from experiments.hugepages import Analysis, claims
 from tlb.report.claims import REGISTRY
-from tlb.report.verdicts import Verdict, judge, verdicts
+from tlb.report.verdicts import Verdict, chapter_verdicts, judge
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -27,7 +27,7 @@ BASE_TOUCH = {"kernel": "random_touch", "pages": "4k", "bytes": 10**8}
 
 
 def judged(a: Analysis, **bands: dict) -> dict[str, Verdict]:
-    return {one.claim.id: fit(one) for one in verdicts(claims, a, **bands)}
+    return {one.claim.id: fit(one) for one in chapter_verdicts(claims, a, **bands)}
 
 
 def thp_touch(ratio: float, noise: float = 0.005) -> pd.DataFrame:

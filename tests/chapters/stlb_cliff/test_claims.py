@@ -12,7 +12,7 @@ from support.synthetic import GIB, MIB, Stated, Truth, fit, frame, grid, lru, tl
 
 from experiments.stlb_cliff import Analysis, claims
 from tlb.report.claims import REGISTRY
-from tlb.report.verdicts import Verdict, judge, verdicts
+from tlb.report.verdicts import Verdict, chapter_verdicts, judge
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -27,7 +27,7 @@ H, F, C, N = "holds", "fails", "cannot tell", "not testable here"
 
 
 def judged(a: Analysis, **bands: dict) -> dict[str, Verdict]:
-    return {one.claim.id: fit(one) for one in verdicts(claims, a, **bands)}
+    return {one.claim.id: fit(one) for one in chapter_verdicts(claims, a, **bands)}
 
 
 def words(a: Analysis, **bands: dict) -> dict[str, str]:

@@ -33,8 +33,8 @@ from tlb.programs.where.simulation import (
 from tlb.programs.where.valgrind import MOST_FILE_BYTES, TOOL_SOURCE, SimulatedTlb
 from tlb.system.files import read_regular
 from tlb.system.processes import PROBE_TIMEOUT_S, run_in_own_session
-from tlb.system.prose import list_in_words
 from tlb.system.reasons import Unavailable
+from tlb.system.units import list_in_words
 
 Metric = Literal["exposed", "walks", "pages"]
 METRICS: dict[Metric, str] = {
