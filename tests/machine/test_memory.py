@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from support.common import ROOT
 from support.host import JUNK, SERVER, V2_MOUNT, plant, v2
 
-from tlb.machine.memory import Rlimits, free_huge_bytes, usable_memory
+from tlb.machine.memory import Rlimits, usable_memory
 
 GIB = 2**30
 
@@ -22,13 +22,6 @@ MEMINFO = {"proc/meminfo": SERVER["proc/meminfo"]}
 def usable(root: Path, files: dict[str, str], rlimits: Rlimits = Rlimits()) -> tuple[int, str]:  # noqa: B008
     found = usable_memory(plant(root, MEMINFO | files), rlimits)
     return found.usable_bytes, found.limit_source
-
-
-def test_memory_in_huge_pages_is_that_of_the_highest_orders(tmp_path):
-    zones = "Node 0, zone   Normal  1 2 3 4 5 6 7 8 9 10 11\nNode 1, zone  Movable  0 0 0 0 0 0 0 0 0 1 0\n"
-    size = {"sys/kernel/mm/transparent_hugepage/hpage_pmd_size": "2097152\n"}
-    assert free_huge_bytes(plant(tmp_path, {"proc/buddyinfo": zones} | size)) == (11 + 22) << 21
-    assert free_huge_bytes(plant(tmp_path / "other", {"proc/buddyinfo": zones})) is None
 
 
 def test_without_limits_what_is_available_is_usable(tmp_path):

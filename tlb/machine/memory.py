@@ -81,22 +81,6 @@ def usable_memory(root: Path = Path("/"), rlimits: Rlimits | None = None) -> Mem
     )
 
 
-def free_huge_bytes(root: Path = Path("/")) -> int | None:
-    """Return the free memory that lies in whole huge pages: what Linux can give without compacting
-    memory first. None if it does not say (Documentation/filesystems/proc.rst, buddyinfo)."""
-    base_bytes = os.sysconf("SC_PAGE_SIZE")
-    huge_bytes = procfs.number(root / "sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
-    zones = [line.split()[4:] for line in procfs.lines(root / "proc/buddyinfo")]
-    if not huge_bytes or not zones:
-        return None
-    return sum(
-        int(blocks) * (base_bytes << order)
-        for zone in zones
-        for order, blocks in enumerate(zone)
-        if base_bytes << order >= huge_bytes
-    )
-
-
 def _total_bytes(root: Path) -> int:
     """Return the memory of this computer by sysinfo(2), which is MemTotal too; 0 elsewhere."""
     is_here = root == Path("/") and sys.platform == "linux"

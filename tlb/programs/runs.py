@@ -17,10 +17,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tlb.machine.memory import free_huge_bytes
 from tlb.programs import children, snapshots
 from tlb.programs.children import OutputDigest, PrintedNumber, ProgramOutput
-from tlb.programs.collapse import Collapsed
+from tlb.programs.collapse import Collapsed, free_huge_bytes
 from tlb.programs.levers import Lever
 from tlb.programs.snapshots import Snapshot
 from tlb.system import processes, procfs
