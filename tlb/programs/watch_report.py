@@ -478,7 +478,7 @@ def _nothing_to_collapse() -> Unavailable:
 @cache
 def _usable(name: str) -> Lever | Unavailable:
     """Return a lever, or why it cannot be used here; it is found out once."""
-    return _value(lambda: levers.lever(name, []))
+    return _value(lambda: levers.lever(name))
 
 
 def lever_for(program: str) -> Lever | Unavailable:
