@@ -208,6 +208,7 @@ class Chapter(Subject):
         seconds: float,
         rounds: float = inf,
         progress: Progress | None = None,
+        waits: bool = False,
     ) -> Outcome:
         """Measure what is missing of these grids (`campaign.run` has the arguments).
 
@@ -225,6 +226,7 @@ class Chapter(Subject):
             compared=compared,
             rounds=rounds,
             progress=progress,
+            waits=waits,
         )
         names = ", ".join(grids)
         if seconds:
