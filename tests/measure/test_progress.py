@@ -56,3 +56,12 @@ def test_a_quiet_run_writes_nothing(clock, capsys):
         made.expect({"kind": 10.0}, until=1e6)
         assert made.begin("kind", 10.0, "")
     assert capsys.readouterr().err == ""
+
+
+def test_what_comes_later_is_estimated_at_the_pace_of_the_first_of_its_kind(clock):
+    with Progress("book", quiet=True) as made:
+        made.later["site"] = 200.0
+        assert made.left_s == pytest.approx(200)
+        with made.doing("site", 100.0):
+            clock[0] += 30
+        assert made.left_s == pytest.approx(30)

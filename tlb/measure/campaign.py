@@ -82,30 +82,30 @@ def run(
     quiet: bool = False,
     seed: int = 0,
     retry_share: float = MAX_RETRY_SHARE,
+    waits: bool = False,
 ) -> Outcome:
     """Measure what is not yet stored of the points that each grid asks for, by its name.
 
     repeats: mappings per point. most: of a point whose interval stays wide, once all rounds are
     measured. seconds: no point is begun that would end later. compared: points that come first
     where time is short. rounds: end after this many. progress: of a whole that this is a part of.
+    waits: for another measurement, instead of measuring-already.
 
     A point that the machine cannot do is in `lacking` and is not tried again; so is one without
     time now that was lacking the last time. Ctrl-C loses only what is not proved. Raises
     Unavailable: measuring-already, state-changed, cpu-gone, and what the store raises.
     """
     outcome, begin = Outcome(), time.monotonic()
-    missing = _missing_of(rig, grids, repeats, most, outcome, compared)
-    due, tried = missing.due(), set[tuple[Point, int]]()
+    todo = _missing_of(rig, grids, repeats, most, outcome, compared)
+    due, tried = todo.due(), set[tuple[Point, int]]()
     if due and seconds > 0:
         own_bar = nullcontext(progress) if progress else Progress(" ".join(grids), quiet)
-        with measuring_lock(), own_bar as bar:
-            shuffle = random.Random(seed)
-            campaign = _Campaign(rig, missing, bar, outcome, shuffle, retry_share, tried)
+        with measuring_lock(seconds if waits else False), own_bar as bar:
+            campaign = _Campaign(rig, todo, bar, outcome, random.Random(seed), retry_share, tried)
             campaign.measure(begin + seconds, rounds)
     remember_lacking_points(rig, {p for p, _ in due}, {p for p, _ in tried}, outcome)
-    outcome.left = Counter(
-        p for p, repeat in due if (p, repeat) not in tried and p not in outcome.lacking
-    )
+    left = [p for p, repeat in due if repeat < rounds and (p, repeat) not in tried]
+    outcome.left = Counter(p for p in left if p not in outcome.lacking)
     outcome.elapsed_s = time.monotonic() - begin
     return outcome
 

@@ -7,7 +7,8 @@ import shutil
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
 
@@ -182,11 +183,12 @@ _BAR_CELLS = 20
 
 class Progress:
     """Seconds as they pass, and as many as are to come. What was expected of a piece of work is a
-    guess, whose pace is learned for each kind of work as it is done. `later_s`: of what follows
-    beside that."""
+    guess, whose pace is learned for each kind of work as it is done. later: of what follows beside
+    that, by kind."""
 
     def __init__(self, name: str, quiet: bool = False):
-        self._begin, self.until, self.later_s, self._extra = time.monotonic(), inf, 0.0, 0.0
+        self._begin, self.until, self._extra = time.monotonic(), inf, 0.0
+        self.later = defaultdict[str, float](float)
         # by kind of work
         self._all, self._left = defaultdict[str, float](float), defaultdict[str, float](float)
         self._expected, self._took = defaultdict[str, float](float), defaultdict[str, float](float)
@@ -255,9 +257,8 @@ class Progress:
     @property
     def left_s(self) -> float:
         """Until all is done, or the time is over."""
-        return (
-            max(min(self._at_pace(self._left) + self.extra_s, self.time_left_s), 0.0) + self.later_s
-        )
+        left_s = min(self._at_pace(self._left) + self.extra_s, self.time_left_s)
+        return max(left_s, 0.0) + self._at_pace(self.later)
 
     def has_time_for_all(self) -> bool:
         return self._at_pace(self._left) <= self.time_left_s
@@ -278,6 +279,16 @@ class Progress:
         self._said = said
         self._show()
         return True
+
+    @contextmanager
+    def doing(self, kind: str, expected_s: float) -> Iterator[None]:
+        """Do a piece of what comes later, whatever time is left."""
+        self.end()
+        self._now, self._said = (kind, expected_s, time.monotonic()), kind
+        self._show()
+        yield
+        self.end()
+        self.later[kind] = max(self.later[kind] - expected_s, 0.0)
 
     def end(self) -> None:
         """What was begun is done."""
