@@ -43,7 +43,6 @@ def book(given: Mapping[str, Any]) -> publish.Book:
     if given["machine"] != "this":
         return publish.book(given)
     whole = Chapter(contents[0], checked[contents[0]], Store(data_root()))
-    chapters = [Chapter(name, checked[name], whole.data) for name in grids_of(whole.scope)]
     minutes = checked[contents[0]]["minutes"]
     end, between = begin + 60 * minutes, int(minutes >= DAY_MINUTES)
     with Progress("book") as bar:
@@ -56,13 +55,7 @@ def book(given: Mapping[str, Any]) -> publish.Book:
             with bar.doing("site", SITE_S):
                 _show(publish.book(given), "one mapping of each point")
             site_s = bar.pace("site") * LATER_SITE_S
-        with bar.doing("survey", SURVEY_S):
-            if_available(whole.survey)
-        with bar.doing("documents", DOCUMENTS_S):
-            _documents(chapters, end - site_s, slow=False)
-        with bar.doing("programs", PROGRAMS_S):
-            programs = Chapter("your_program", checked["your_program"], whole.data)
-            _programs(programs, end - site_s - round_s)
+        _measure_documents(whole, checked, bar, end - site_s, round_s)
         if between:
             bar.later["site"] = 2 * LATER_SITE_S
             half = (whole.profile.repeats + 1) // 2
@@ -72,9 +65,25 @@ def book(given: Mapping[str, Any]) -> publish.Book:
         bar.later["site"] = LATER_SITE_S
         _measured(whole, end - site_s, bar)
         if given.get("profile") == "full":
-            _documents(chapters, end - site_s, slow=True)
+            _documents(whole, checked, end - site_s, slow=True)
         with bar.doing("site", LATER_SITE_S):
             return publish.book(given)
+
+
+def _measure_documents(
+    whole: Chapter,
+    checked: Mapping[str, dict[str, Any]],
+    bar: Progress,
+    until: float,
+    round_s: float,
+) -> None:
+    """Measure the survey, the quick documents and, if a round has time after them, programs."""
+    with bar.doing("survey", SURVEY_S):
+        if_available(whole.survey)
+    with bar.doing("documents", DOCUMENTS_S):
+        _documents(whole, checked, until, slow=False)
+    with bar.doing("programs", PROGRAMS_S):
+        _programs(Chapter("your_program", checked["your_program"], whole.data), until - round_s)
 
 
 def _show(site: publish.Book, of: str) -> None:
@@ -105,10 +114,13 @@ def grids_of(scope: Scope, names: Iterable[str] | None = None) -> dict[str, list
     return {name: points for name, points in grids.items() if points}
 
 
-def _documents(chapters: Iterable[Chapter], until: float, *, slow: bool) -> None:
+def _documents(
+    whole: Chapter, checked: Mapping[str, dict[str, Any]], until: float, *, slow: bool
+) -> None:
     """Measure with other people's programs what is not there yet, the slow documents or all others;
     begin none after `until`."""
-    for chapter in chapters:
+    for name in grids_of(whole.scope):
+        chapter = Chapter(name, checked[name], whole.data)
         module = discovery.load(chapter.name)
         if a := if_available(lambda: module.Analysis(chapter.kept(chapter.name), chapter)):  # noqa: B023
             for document in a.documents:

@@ -190,7 +190,7 @@ def parts(parts: Iterable[str | pd.DataFrame]) -> None:
     for part in parts:
         if not isinstance(part, str):
             table(part.columns, part.itertuples(index=False))
-        elif part.startswith("tlb "):  # to be copied, so its lines are the terminal's
+        elif part.startswith(("tlb ", "cd ")):  # to be copied, so its lines are the terminal's
             out.print(escape(part), highlight=False)
         else:
             prose(part)

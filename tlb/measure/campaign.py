@@ -96,20 +96,16 @@ def run(
     Unavailable: measuring-already, state-changed, cpu-gone, and what the store raises.
     """
     outcome, begin = Outcome(), time.monotonic()
-    missing = _missing_of(rig, grids, repeats, most, outcome, compared)
-    due, tried = missing.due(), set[tuple[Point, int]]()
+    todo = _missing_of(rig, grids, repeats, most, outcome, compared)
+    due, tried = todo.due(), set[tuple[Point, int]]()
     if due and seconds > 0:
         own_bar = nullcontext(progress) if progress else Progress(" ".join(grids), quiet)
         with measuring_lock(seconds if waits else False), own_bar as bar:
-            shuffle = random.Random(seed)
-            campaign = _Campaign(rig, missing, bar, outcome, shuffle, retry_share, tried)
+            campaign = _Campaign(rig, todo, bar, outcome, random.Random(seed), retry_share, tried)
             campaign.measure(begin + seconds, rounds)
     remember_lacking_points(rig, {p for p, _ in due}, {p for p, _ in tried}, outcome)
-    outcome.left = Counter(
-        point
-        for point, repeat in due
-        if repeat < rounds and (point, repeat) not in tried and point not in outcome.lacking
-    )
+    left = [p for p, repeat in due if repeat < rounds and (p, repeat) not in tried]
+    outcome.left = Counter(p for p in left if p not in outcome.lacking)
     outcome.elapsed_s = time.monotonic() - begin
     return outcome
 

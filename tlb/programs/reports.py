@@ -241,7 +241,7 @@ def watch_page(
     title, *others = sentences or [name]
     body = _each("<h1>{}</h1>", [title]) + _each("<p><code>{}</code></p>", [name])
     for text in others:
-        body += _each("<pre>{}</pre>" if text.startswith("tlb ") else "<p>{}</p>", [text])
+        body += _each("<pre>{}</pre>" if text.startswith(("tlb ", "cd ")) else "<p>{}</p>", [text])
     return _page(f"tlb watch: {name}", body + _sections(tables))
 
 

@@ -19,7 +19,7 @@ from tlb.measure import build, campaign, grid, kernels, row_selection, states, s
 from tlb.measure.campaign import Outcome
 from tlb.measure.grid import MeasuringProfile, Scope
 from tlb.measure.measuring_setup import MeasuringSetup, usable_bytes
-from tlb.measure.outcome import SESSIONS_DOCUMENT, Progress, SessionCounts
+from tlb.measure.outcome import SESSIONS_DOCUMENT, SessionCounts
 from tlb.measure.record import Point
 from tlb.measure.row_selection import last_campaign
 from tlb.measure.store import Store, data_root
@@ -207,8 +207,7 @@ class Chapter(Subject):
         *,
         seconds: float,
         rounds: float = inf,
-        progress: Progress | None = None,
-        waits: bool = False,
+        **how: Any,
     ) -> Outcome:
         """Measure what is missing of these grids (`campaign.run` has the arguments).
 
@@ -225,8 +224,7 @@ class Chapter(Subject):
             seconds=seconds,
             compared=compared,
             rounds=rounds,
-            progress=progress,
-            waits=waits,
+            **how,
         )
         names = ", ".join(grids)
         if seconds:
