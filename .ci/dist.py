@@ -97,6 +97,14 @@ def compiled(machine: str) -> Path:
     return made
 
 
+def write_man_pages() -> None:
+    """Write man pages of the wheel's commands to where setup.py takes them from."""
+    (SOURCE / "man").mkdir()
+    command = [sys.executable, "-m", "tlb.cli.commands", "man"]
+    environment = os.environ | {"PYTHONPATH": str(SOURCE)}
+    subprocess.run(command, cwd=SOURCE, env=environment, check=True)
+
+
 def pack(files: Iterable[tuple[str, bytes, int]], archive: tarfile.TarFile, date: int) -> None:
     """Add files by name, content and mode, so that nothing depends on who packs them or when."""
     for name, content, mode in files:
@@ -146,6 +154,7 @@ def main() -> None:
         folder.mkdir(parents=True)
     names, date = export(), int(output("git", "log", "-1", "--format=%ct"))
     make_zig(sys.argv[1])
+    write_man_pages()
     wheels = [wheel(machine, date) for machine in MACHINES]
     source_archive(names, wheels[0], date)
     for path in sorted(OUTPUT.iterdir()):

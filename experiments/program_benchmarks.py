@@ -1,4 +1,4 @@
-"""Tables of `tlb bench` about programs: `tlb where --prove` on ten that others wrote, beside a
+"""Tables of `make bench` about programs: `tlb where --prove` on ten that others wrote, beside a
 comparison by hand; `tlb try` on programs with a known answer; and the cost of `tlb watch`."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The programs that `tlb bench` judges `tlb try` by, at small sizes."""
+"""The programs that `make bench` judges `tlb try` by, at small sizes."""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -5,7 +5,6 @@ from experiments.keeping_pages import analysis, claims, grid
 from experiments.keeping_pages.analysis import Analysis, Quantities
 from experiments.keeping_pages.documents import WAYS_TO_MAP, MappingWaysDocument, RuntimesDocument
 
-DOCUMENTS = {
-    "runtimes": RuntimesDocument,
-    "ways": MappingWaysDocument,
-}  # beside the rows: name -> model
+# Beside the rows: name -> model.
+DOCUMENTS = {"runtimes": RuntimesDocument, "ways": MappingWaysDocument}
+DOCUMENT_TEXTS = tuple(WAYS_TO_MAP)  # the texts in them that are this project's own

@@ -13,13 +13,13 @@ import numpy as np
 import pandas as pd
 
 from experiments import hugepages, stlb_cliff
-from experiments.overview import CHAPTERS, chapter_analysis
+from experiments.overview import chapter_analysis
 from experiments.overview.profile import (
     TranslationProfile,
     profile_of_analyses,
     write_profile_if_possible,
 )
-from tlb.report import analysis, charts, quantities, setting
+from tlb.report import analysis, charts, discovery, quantities, setting
 from tlb.report.chapter import Chapter
 from tlb.report.quantities import QuantityDeclaration
 from tlb.report.render import MUTED_COLOUR, Figure
@@ -58,11 +58,13 @@ class Analysis(analysis.Analysis):
 
     chapter = "index"
 
-    def __init__(self, chapter: Chapter, chapters: tuple[ModuleType, ...] = CHAPTERS):
+    def __init__(self, chapter: Chapter, chapters: tuple[ModuleType, ...] = ()):
         """Raises the Unavailable that is no lack of this machine."""
         super().__init__(pd.DataFrame(), chapter)
         self.parameters = chapter.parameters
-        self._each = {module: _analysis(module, chapter) for module in chapters}
+        self._each = {
+            module: _analysis(module, chapter) for module in chapters or discovery.chapters()
+        }
 
     def on(self, machine: str) -> Analysis:
         """Return the first page's Analysis of another machine. Raises Unavailable("no-data")."""

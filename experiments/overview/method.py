@@ -13,8 +13,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import pandas as pd
 
-from experiments import stlb_cliff, your_program
-from experiments.overview import CHAPTERS, chapter_name
+from experiments import stlb_cliff
 from tlb.machine import host as hosts
 from tlb.measure import campaign, survey
 from tlb.report import analysis, discovery, quantities
@@ -91,7 +90,7 @@ class Analysis(analysis.Analysis):
     def __init__(self, chapter: Chapter):
         super().__init__(pd.DataFrame(), chapter)
         given = {**chapter.parameters, "minutes": 0.0}
-        every = [name for name in map(chapter_name, CHAPTERS) if name != chapter_name(your_program)]
+        every = [name for name in discovery.measured_chapters() if name != "your_program"]
         self._chapters = {
             name: Chapter(name, given, chapter.data) for name in [*every, survey.NAME]
         }

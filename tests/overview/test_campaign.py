@@ -12,7 +12,7 @@ from support.common import make_record
 from support.synthetic import scope
 from support.your_program import document
 
-from experiments import overview, your_program
+from experiments import your_program
 from experiments.overview import campaign, chapter_name
 from experiments.your_program.programs import PROGRAMS_DOCUMENT, QUICK_PROGRAMS
 from tlb.machine import host
@@ -27,7 +27,7 @@ from tlb.system.units import DAY_MINUTES
 WITHOUT = {"your_program"}  # which no campaign measures
 CHAPTERS = {
     chapter_name(chapter): chapter
-    for chapter in overview.CHAPTERS
+    for chapter in discovery.chapters()
     if chapter_name(chapter) not in WITHOUT
 }
 ASKED = {"machine": "this", "profile": "quick", "minutes": 10.0}

@@ -283,6 +283,14 @@ def test_a_server_is_tried_with_a_client(was_started, ports, line):
     assert WatchReport(seen, PRICES).line == line
 
 
+def test_a_server_whose_memory_a_collapse_does_not_reach_is_told_so():
+    seen = watched(sample(mib=64), ports=frozenset({1}))
+    nothing = CollapseForecast(0, 2 * MIB, 0, 5, 1 << 30)
+    report = WatchReport(seen, PRICES, forecast=nothing)
+    assert not report.line and report.lever.code == "program-unfit"
+    assert WatchReport(seen, PRICES, forecast=nothing._replace(blocks=1)).line
+
+
 def test_a_server_with_one_hot_mapping_is_tried_on_it_alone():
     hot, cold = (TouchedMapping(1, n << 30, (n << 30) + MIB, "", MIB, 0, n * 4096) for n in (19, 1))
     seen = [sample(mib=20 * 4096 / MIB)._replace(hottest=(hot, cold))]

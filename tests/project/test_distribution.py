@@ -4,6 +4,7 @@ one, and the wheels themselves."""
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,8 +24,7 @@ from tlb import cli
 from tlb.machine import compiler as installed
 from tlb.measure import build, compiling
 from tlb.system import files
-from tlb.system.optional import LazyModule
-from tlb.system.reasons import Unavailable
+from tlb.system.reasons import LazyModule, Unavailable
 
 CORE = ["doctor", "inspect", "measure", "try", "where", "watch", "pool"]
 # Of the extras, and of none.
@@ -323,6 +323,35 @@ def test_a_shell_completes_words_from_an_empty_environment(line, words, core, tm
     given = variables(core, tmp_path) | completion(line)
     done = subprocess.run([core / "bin/tlb"], cwd="/", env=given, capture_output=True, text=True)
     assert (done.returncode, done.stderr, set(done.stdout.split())) == (0, "", words)
+
+
+@pytest.mark.endurance
+def test_man_pages_are_of_the_commands_that_work_without_a_clone(core, tmp_path):
+    pages = {path.stem: path.read_text() for path in (core / "share/man/man1").iterdir()}
+    assert pages.keys() == {"tlb", *(f"tlb-{name}" for name in [*CORE, "geometry"])}
+    assert "--versus CMD" in pages["tlb-try"] and "fleet" not in pages["tlb"]
+    tlb, given = [core / "bin" / "tlb", "--help"], variables(core, tmp_path)
+    done = subprocess.run(tlb, cwd="/", env=given, capture_output=True, text=True)
+    assert all(f"  {name} " in done.stdout for name in CORE) and "fleet" not in done.stdout
+
+
+@pytest.mark.endurance
+def test_a_page_needs_no_clone(core, tmp_path):
+    page, given = tmp_path / "page.html", variables(core, tmp_path)
+    tlb = [core / "bin" / "tlb", "doctor", "--html", page]
+    done = subprocess.run(tlb, cwd="/", env=given, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "") and "<h2>This computer" in page.read_text()
+
+
+def test_links_of_a_wheel_are_absolute_where_the_repository_has_an_address(monkeypatch, tmp_path):
+    make = f"from setuptools import build_meta as b; b.prepare_metadata_for_build_wheel({str(tmp_path)!r})"
+    monkeypatch.setenv("TLB_ADDRESS", "https://example.org/o/r/")
+    python(make)
+    (text,) = (path.read_text() for path in tmp_path.glob("*.dist-info/METADATA"))
+    version = re.search(r"(?m)^Version: (.*)$", text)[1]
+    targets = re.findall(r"\]\(([^)]*)\)", text)
+    assert len(targets) > 5 and all(target.startswith(("https:", "#")) for target in targets)
+    assert f"https://example.org/o/r/blob/v{version}/LICENSE" in targets
 
 
 @pytest.mark.endurance

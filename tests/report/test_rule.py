@@ -17,7 +17,7 @@ from tlb.report.verdicts import WRONG_BY_CHANCE, decided
 from tlb.stats.effects import inside
 from tlb.stats.intervals import LEAST_COVERAGE, Interval
 
-rates = partial(method.simulate_verdict_errors, trials=250)  # `tlb bench` takes two thousand
+rates = partial(method.simulate_verdict_errors, trials=250)  # `make bench` takes two thousand
 NOISE = (0.02, 0.10)
 PROCESSES = (5, 9)
 

@@ -12,10 +12,11 @@ from bs4 import BeautifulSoup
 from support.site import soup
 from support.verdict_rows import Row, rows
 
-from experiments.overview import CHAPTERS, chapter_name
+from experiments.overview import chapter_name
 from experiments.overview.scorecard import RERUNS
+from tlb.report import discovery
 
-PAGES = [*map(chapter_name, CHAPTERS), "scorecard"]
+PAGES = [*map(chapter_name, discovery.chapters()), "scorecard"]
 # A claim, the verdicts, or reasons of an undecided one, that cannot be, and the sentence of the site
 # that speaks of it. Whoever rewrites such a sentence rewrites its row.
 SENTENCES = r"""

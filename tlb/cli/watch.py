@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from tlb.measure.perf_stat import EventPlan
     from tlb.measure.record import Quantity
+    from tlb.programs.reports import ReportName
     from tlb.programs.walk_price import WalkPrices
     from tlb.programs.watch import WatchedProgram, WatchState
     from tlb.programs.watch_report import WatchReport
@@ -37,6 +39,7 @@ Seconds = Annotated[
 ]
 Overhead = Annotated[float, Option(min=0.01, max=50, help="Allowed cost, % of the program's time.")]
 _DEFAULT_S = 30.0
+TextTable = tuple[Sequence[str], Sequence[Sequence[str]]]  # head and rows
 
 
 def watch(
@@ -45,15 +48,17 @@ def watch(
     seconds: Seconds = None,
     overhead: Overhead = 1,
     as_json: terminal.Json = False,
+    html: terminal.Html = None,
 ) -> None:
     """Say how much huge pages can gain a running program at most, and print a line that tries it.
 
     Examples: `tlb watch --all`; `tlb watch PID`. It samples which pages the program touches, which costs it 1 % of
     its time; nothing is changed."""
+    terminal.check_files(html=html)
     if every:
         if target:
             raise Unavailable("bad-parameter", "--all takes no PID and no COMMAND")
-        return _watch_all(_ALL_S if seconds is None else max(seconds, 2.0), as_json)
+        return _watch_all(_ALL_S if seconds is None else max(seconds, 2.0), as_json, html)
     from tlb.programs.watch import watch as watch_target
 
     time_s = _DEFAULT_S if seconds is None else seconds or math.inf
@@ -71,7 +76,7 @@ def watch(
         if not (program.was_started or watched.has_ended):
             forecast = if_available(collapse.forecast, program.pids())
     prices = _prices()
-    _show(WatchReport(watched, prices, counting.counts, forecast), as_json)
+    _show(WatchReport(watched, prices, counting.counts, forecast), as_json, html)
 
 
 def _prices() -> WalkPrices | Unavailable:
@@ -86,29 +91,51 @@ def _prices() -> WalkPrices | Unavailable:
         return why
 
 
-def _watch_all(seconds: float, as_json: bool) -> None:
+def _watch_all(seconds: float, as_json: bool, html: Path | None) -> None:
     from tlb.programs import host_watch
 
     prices = _prices()
     made = host_watch.watch_all(seconds, prices)
-    if as_json:
-        print(json.dumps(host_watch.document(made), indent=1))
-        return
-    terminal.table(host_watch.HEAD, host_watch.rows(made))
-    if isinstance(prices, Unavailable):
-        terminal.parts([f"What they can gain is unknown. {prices}"])
-    terminal.parts(host_watch.sentences(made))
+    unpriced = isinstance(prices, Unavailable)
+    sentences = [f"What they can gain is unknown. {prices}"] if unpriced else []
+    tables: dict[str, TextTable] = {"Processes": (host_watch.HEAD, [*host_watch.rows(made)])}
+    sentences += host_watch.sentences(made)
+    _print("watch-all", host_watch.document(made), sentences, tables, as_json, html)
 
 
-def _show(report: WatchReport, as_json: bool) -> None:
+def _show(report: WatchReport, as_json: bool, html: Path | None) -> None:
     from tlb.programs.watch_report import MAPPINGS_HEAD, watch_document
 
+    tables: dict[str, TextTable] = {
+        "Its memory": (("", ""), report.page_rows()),
+        "Its mappings": (MAPPINGS_HEAD, report.mapping_rows()),
+    }
+    _print("watch", watch_document(report), report.sentences(), tables, as_json, html)
+
+
+def _print(
+    kind: ReportName,
+    document: dict[str, Any],
+    sentences: list[str],
+    tables: dict[str, TextTable],
+    as_json: bool,
+    html: Path | None,
+) -> None:
+    """Print a report, or as JSON, and write its page."""
+    from tlb.machine import host as hosts
+    from tlb.programs import reports
+
     if as_json:
-        print(json.dumps(watch_document(report), indent=1))
-        return
-    terminal.table(("", ""), report.page_rows())
-    terminal.table(MAPPINGS_HEAD, report.mapping_rows())
-    terminal.parts(report.sentences())
+        print(json.dumps(reports.document(kind, document, hosts.inspect()), indent=1))
+    else:
+        for head, rows in tables.values():
+            terminal.table(head, rows)
+        terminal.parts(sentences)
+    if html:
+        name = document.get("command", ["all processes"])
+        terminal.write(
+            html, reports.watch_page(name[0] if name else "a program", sentences, tables)
+        )
 
 
 class _Counting:

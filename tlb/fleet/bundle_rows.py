@@ -25,9 +25,8 @@ from tlb.measure.columns import INT64_MAX
 from tlb.measure.plan import seed_of
 from tlb.measure.record import Record
 from tlb.measure.states import RequestedRecord
-from tlb.system.optional import LazyModule
-from tlb.system.page_sizes import BASE, page_bytes
-from tlb.system.reasons import REASON_TEXTS, Unavailable
+from tlb.system.page_sizes import BASE, TABLE_ENTRY_BYTES, page_bytes
+from tlb.system.reasons import REASON_TEXTS, LazyModule, Unavailable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,7 +50,6 @@ MOST_UNPACKED_BYTES = 256 << 20  # of all columns
 BATCH_ROWS, MOST_BATCH_BYTES = 1024, 64 << 20  # that are read at once
 MOST_READING_BYTES = 400 << 20  # memory, beyond what the process has
 
-ENTRY_BYTES = 8  # of a page table, on x86-64 and arm64 alike
 FASTEST_GHZ = 10.0  # above every core's clock
 FIRST_DAY = datetime(2024, 1, 1, tzinfo=UTC)  # before the first kernel was written
 AHEAD = timedelta(hours=25)  # by which a clock may be wrong: an hour, and a zone mistaken for UTC
@@ -259,7 +257,7 @@ def _sizes(record: Record, host: Host) -> Rules:
     has_room = least <= record.arena_bytes <= host.memory.total_bytes
     yield has_room, "its arena is smaller than its lines, or larger than this computer's memory"
     if record.pages == BASE and record.page_table_bytes is not None:
-        least = record.arena_bytes // base * ENTRY_BYTES
+        least = record.arena_bytes // base * TABLE_ENTRY_BYTES
         yield record.page_table_bytes >= least, "its page tables have no room for its pages"
 
 

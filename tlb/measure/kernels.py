@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from tlb.machine.host import base_page_bytes
 from tlb.measure.catalogue import BOOKKEEPING_BYTES_PER_LINE, KERNEL_DECLARATIONS, KernelDeclaration
 from tlb.measure.record import Point
-from tlb.system.optional import LazyModule
 from tlb.system.page_sizes import LINE_BYTES, PAGES, page_bytes
-from tlb.system.reasons import Unavailable
+from tlb.system.reasons import LazyModule, Unavailable
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,7 +1,7 @@
 """data/: the rows and documents of machines.
 
 `<root>/<machine>/` is published: what git keeps, its rows in `rows.parquet`. `<root>/own/<machine>/`
-is what this computer has measured, which git ignores, its rows in `rows.sqlite`; only measure.publishing
+is what this computer has measured, which git ignores, its rows in `rows.sqlite`; only measure.states
 adds the one to the other. A row knows which experiments asked for its point, and so belong to it.
 The same folder holds descriptions of the machine and, in documents/, data that are not rows.
 Readers never write. A writer of a document holds the folder's lock.
@@ -23,8 +23,7 @@ from tlb.measure.record import NAME_PATTERN, Point, Record, point_id
 from tlb.measure.row_database import DATABASE_FILE, DATABASE_LOGS, RowDatabase
 from tlb.system import files
 from tlb.system.files import OPEN_FLAGS, disk_errors, lock_file
-from tlb.system.optional import LazyModule
-from tlb.system.reasons import Unavailable
+from tlb.system.reasons import LazyModule, Unavailable
 
 if TYPE_CHECKING:
     import pandas as pd

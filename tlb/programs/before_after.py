@@ -205,7 +205,6 @@ def document(comparison: Comparison) -> dict[str, Any]:
         "pid": comparison.pid,
         "command": comparison.aim.command,
         "lever": "collapse",
-        "verdict": None,
         "quantity": comparison.aim.quantity,
         "ratio": comparison.ratio().as_dict() if is_whole else None,
         "drifts": comparison.drifts(),
@@ -214,6 +213,6 @@ def document(comparison: Comparison) -> dict[str, Any]:
         "pages": [
             {"processes": each.processes, **pages_document(each)} for each in comparison.memory
         ],
-        "joined": comparison.collapsed and comparison.collapsed._asdict(),
+        "collapsed": comparison.collapsed and comparison.collapsed._asdict(),
         "remarks": remarks(comparison),
     }

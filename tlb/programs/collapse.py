@@ -268,6 +268,15 @@ def _growth(
     return max(len(blocks) - mapping.huge_bytes // huge_bytes, 0), absent + zero_bytes
 
 
+def free_huge_bytes() -> int | None:
+    """Return the memory that is free in whole huge pages, which Linux can give without moving
+    others; None if it does not say."""
+    huge_bytes, text = huge_page_bytes(), procfs.text(_PROC / "buddyinfo")
+    if not huge_bytes or not text:
+        return None
+    return free_blocks(text, huge_bytes // os.sysconf("SC_PAGE_SIZE")) * huge_bytes
+
+
 def free_blocks(buddyinfo: str, pages: int) -> int:
     """Return the free blocks of so many pages, a power of two, larger ones split, from the text of
     /proc/buddyinfo."""

@@ -25,7 +25,7 @@ from tlb.system.reasons import Unavailable
 WINDOWS_S = (0.01, 0.1, 1.0)
 _SHORT_SAMPLES = 3  # of the shortest window, for one of each other: these show what is hot
 # What a sample costs a program, in times of taking it: afterwards each page is walked to again to
-# set its bit. Under a hypervisor that takes about as long as the sample (`tlb bench overhead`).
+# set its bit. Under a hypervisor that takes about as long as the sample (`make bench TABLE=overhead`).
 PRICE = 2.0
 # A program that starts up changes its memory by more than a tenth in a third of a second; one that
 # never stops doing so is watched all the same.

@@ -217,7 +217,7 @@ class WatchReport:
         if self.is_huge:
             return levers.LEVERS["no-thp"] if self.watched.samples[-1].mapped["thp"] else None
         if self.is_tried_as_it_runs:
-            return _usable("collapse")
+            return _nothing_to_collapse() if self.is_out_of_reach else _usable("collapse")
         command = self.watched.target.command
         return lever_for(command[0]) if command else None
 
@@ -225,6 +225,11 @@ class WatchReport:
     def is_tried_as_it_runs(self) -> bool:
         """Whether it is a server that ran before, so that a client can be timed against it."""
         return bool(self.watched.ports) and not self.watched.target.was_started
+
+    @property
+    def is_out_of_reach(self) -> bool:
+        """Whether a collapse would reach none of its memory."""
+        return self.forecast is not None and not self.forecast.blocks
 
     @property
     def line(self) -> str:
@@ -461,10 +466,19 @@ def hot_mappings(samples: Sequence[ActivitySample]) -> list[HotMapping]:
     return sorted(found, key=lambda hot: hot.share, reverse=True)
 
 
+def _nothing_to_collapse() -> Unavailable:
+    return Unavailable(
+        "program-unfit",
+        "a collapse reaches none of its memory, which is shared or of files",
+        "Use its own setting for huge pages, such as huge_pages=on of PostgreSQL, or start it with "
+        "`tlb try -- COMMAND`.",
+    )
+
+
 @cache
 def _usable(name: str) -> Lever | Unavailable:
     """Return a lever, or why it cannot be used here; it is found out once."""
-    return _value(lambda: levers.lever(name, []))
+    return _value(lambda: levers.lever(name))
 
 
 def lever_for(program: str) -> Lever | Unavailable:

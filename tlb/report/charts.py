@@ -72,7 +72,7 @@ def time_scale(frame: pd.DataFrame) -> alt.Scale:
     """Return a logarithmic scale with room for medians and their upper bounds, and above them for
     the labels of capacities."""
     top = frame[["median", "high"]].max().max() * 3
-    return alt.Scale(type="log", nice=False, domain=[frame["median"].min() * 0.7, top])
+    return alt.Scale(type="log", nice=False, domain=[frame["median"].min() * 0.6, top])
 
 
 def zero_scale(frame: pd.DataFrame) -> alt.Scale:
@@ -262,7 +262,7 @@ def curve_names(
     curve and below the others."""
     x_field, y_field = (channel["shorthand"].partition(":")[0] for channel in (x, y))
     ends = frame.loc[frame.groupby(series)[x_field].idxmax()].sort_values(y_field)
-    sides = ((ends.iloc[:-1], 15), (ends.iloc[-1:], -12))
+    sides = ((ends.iloc[:-1], 24), (ends.iloc[-1:], -12))
     names = [
         alt.Chart(side)
         .mark_text(align="right", dy=dy, fontWeight="bold")

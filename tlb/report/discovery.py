@@ -12,7 +12,7 @@ from types import ModuleType
 from pydantic import BaseModel
 
 from tlb.system.files import ROOT
-from tlb.system.optional import LazyModule, no_book
+from tlb.system.reasons import LazyModule, no_book
 
 yaml = LazyModule("yaml")
 

@@ -3,7 +3,7 @@
 The claim holds if the interval of its effect lies inside the band, fails if it lies outside, and is
 undecided if it crosses an end or covers less than LEAST_COVERAGE, as that of fewer than five
 processes does. A claim that needs what this computer lacks (counters, a second node, bare metal) is
-not testable here. `tlb bench` prints how often the rule is wrong, and how often it decides.
+not testable here. `make bench` prints how often the rule is wrong, and how often it decides.
 """
 
 from __future__ import annotations

@@ -17,8 +17,7 @@ from tlb.stats.intervals import (
     with_repeats,
 )
 from tlb.stats.scatter import LEAST_MODE_RATIO, UNSTABLE_SPREAD
-from tlb.system.optional import LazyModule
-from tlb.system.reasons import Unavailable, required
+from tlb.system.reasons import LazyModule, Unavailable, required
 from tlb.system.units import format_size
 
 if TYPE_CHECKING:

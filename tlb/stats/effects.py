@@ -123,9 +123,9 @@ PAIRED_CONFIDENCE = 0.99
 _GROWTH = 1.5
 
 
-def is_interim_look(pairs: int) -> bool:
-    """Whether the interval is looked at after so many pairs: 6, 9, 14, 21, 32, ..."""
-    look = FEWEST_RATIO_PAIRS
+def is_interim_look(pairs: int, least: int = FEWEST_RATIO_PAIRS) -> bool:
+    """Return whether the interval is looked at after so many pairs: of least 6 after 6, 9, 14, 21, ..."""
+    look = least
     while look < pairs:
         look = ceil(look * _GROWTH)
     return look == pairs

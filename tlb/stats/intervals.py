@@ -37,8 +37,7 @@ from tlb.stats.scatter import (
     log_trend_per_repeat,
     median_of_sorted,
 )
-from tlb.system.optional import LazyModule
-from tlb.system.reasons import Unavailable
+from tlb.system.reasons import LazyModule, Unavailable
 
 if TYPE_CHECKING:
     import numpy as np

@@ -3,12 +3,14 @@ of them bound their median."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import inf, isfinite, log, nan
+from statistics import median
 from typing import TYPE_CHECKING, TypeAlias
 
-from tlb.system.optional import LazyModule
+from tlb.system.reasons import LazyModule
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 else:
     np = LazyModule("numpy")
 
+GROUP_VALUES = 3  # whose median is not that of an outlier
+PERMUTATIONS = 1000
 LEAST_MODE_RATIO = 1.5  # between two modes; for less, the bounds of the median say enough
 UNSTABLE_SPREAD = 0.05  # the design's line between a result and a warning
 # Of frames of independent points one in 370 shows so strong a trend by chance. Points of a mapping
@@ -102,6 +106,34 @@ def count_modes(values: NumericValues) -> int:
         if y[k] - y[k - 1] >= max(log(LEAST_MODE_RATIO), 2 * (y[k - 1] - y[0]), 2 * (y[-1] - y[k])):
             return 2
     return 1
+
+
+def group_effect(values: Sequence[float], groups: Sequence[int]) -> float:
+    """Return how many times as large the median of one group is as that of another, at most; 1 if
+    groups drawn at random would lie as far apart in one of a hundred cases (a permutation test of
+    ranks), or if fewer than two groups have GROUP_VALUES values."""
+    large = {group for group in groups if groups.count(group) >= GROUP_VALUES}
+    kept = [(value, group) for value, group in zip(values, groups, strict=True) if group in large]
+    if len(large) < 2:
+        return 1.0
+    order = sorted(range(len(kept)), key=lambda n: kept[n][0])
+    ranks = dict(zip(order, range(len(kept)), strict=True))
+    labels = [group for _, group in kept]
+
+    def between(labels: Sequence[int]) -> float:
+        sums = dict.fromkeys(large, 0)
+        for n, group in enumerate(labels):
+            sums[group] += ranks[n]
+        return sum(total**2 / labels.count(group) for group, total in sums.items())
+
+    drawn, seen = random.Random(len(kept)), between(labels)
+    if min(value for value, _ in kept) <= 0:
+        return 1.0
+    as_far = sum(between(drawn.sample(labels, len(labels))) >= seen for _ in range(PERMUTATIONS))
+    if as_far >= PERMUTATIONS / 100:
+        return 1.0
+    medians = [median(x for x, label in kept if label == group) for group in large]
+    return max(medians) / min(medians)
 
 
 def finite_sorted(values: NumericValues) -> list[float]:
