@@ -359,12 +359,13 @@ def _inputs(chapter: str, digests: Mapping[str, str]) -> dict[str, str]:
     """Return, of the digests of all files, those of what a page follows from: code, published data,
     its own notebook, and the rows of this computer except for a re-run of a source. A page that is
     no chapter may show any other."""
-    others = {f"book/{name}.ipynb" for name in table_of_contents() if name != chapter}
+    is_rerun, others = discovery.is_rerun(chapter), set[str]()
+    if is_chapter(chapter):
+        others = {f"book/{name}.ipynb" for name in table_of_contents() if name != chapter}
     return {
         name: digest
         for name, digest in digests.items()
-        if not (is_chapter(chapter) and name in others)
-        and not (discovery.is_rerun(chapter) and name.startswith("data/own/"))
+        if name not in others and not (is_rerun and name.startswith("data/own/"))
     }
 
 
