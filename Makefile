@@ -18,7 +18,7 @@ TLB := $(VENV)/bin/tlb
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help site book pdf release dist test check bench endurance mutation lint lock links clean
+.PHONY: help site book pdf release committed dist test check bench endurance mutation lint lock links clean
 .DEFAULT_GOAL := help
 
 # Jupyter and IPython keep their state here and not in HOME, which may be read-only or hold settings of its own.
@@ -54,10 +54,25 @@ book: $(READY) ## measure this computer, then build the book about it
 	@$(TLB) book --profile "$$TLB_BOOK_PROFILE" $${TLB_BOOK_MINUTES:+--minutes "$$TLB_BOOK_MINUTES"} $${TLB_BOOK_LIMIT:+-p "max_working_set=$$TLB_BOOK_LIMIT"}
 
 pdf: $(READY) ## print the book of the committed results into _build/book.pdf, by Chromium
-	$(TLB) pdf
+	$(RUN) -c 'from pathlib import Path; from tlb.report import publish; print(publish.pdf(Path("_build/book.pdf")))'
 
-release: $(READY) ## notes, site, source and checksums of this version into _build/release, from a clean checkout
-	$(TLB) release
+# Of one commit the same bytes each time: all files have its time. That the notebooks are what their code and rows give is for
+# `make test`.
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+NAME = every-load-is-two-loads-$(VERSION)
+FILES = _build/release/$(NAME)
+PACKED = tar --create --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --mtime=@$$(git log -1 --format=%ct)
+release: committed site ## notes, site, source and checksums of this version into _build/release, from a clean checkout
+	rm -rf _build/release && mkdir -p $(FILES)
+	sed -n '/^## \[$(VERSION)\]/,/^## /{/^## /d;p}' CHANGELOG.md > $(FILES)/NOTES.md
+	@grep -q . $(FILES)/NOTES.md || { echo "CHANGELOG.md has no notes on $(VERSION), the version in pyproject.toml." >&2; exit 1; }
+	git archive --prefix=$(NAME)/ HEAD | gzip -n -9 > $(FILES)/$(NAME)-source.tar.gz
+	$(PACKED) --transform 's,^html,$(NAME)-site,' --directory _build/site/_build html | gzip -n -9 > $(FILES)/$(NAME)-site.tar.gz
+	cd $(FILES) && sha256sum * > SHA256SUMS
+	@echo $(FILES)
+
+committed:
+	@test -z "$$(git status --porcelain)" || { git status --short; echo "A release needs a commit: commit these changes first." >&2; exit 1; }
 
 # The tools are not locked: a maintainer's, which no test and no reader needs.
 dist: $(READY) ## wheels with compiled kernels, and the source archive, into dist/, by zig
@@ -81,8 +96,8 @@ PURE := tests/system tests/system tests/machine tests/measure tests/project/test
 check: lint ## while working: lint, and pure tests, under a minute on two cores; ALSO=FOLDER for more
 	$(PYTEST) $(PURE) $(ALSO) -m "not endurance and not measuring and not site and not slow"
 
-bench: $(READY) ## print the figures that the project has to reach, as ratios measured now
-	$(TLB) bench
+bench: $(READY) ## print the figures that the project has to reach, as ratios measured now; TABLE=NAME for one
+	$(RUN) -c 'import sys; from experiments import bench; bench.main(sys.argv[1:])' $(TABLE)
 
 endurance: $(READY) ## recipes, kills, fuzz: what takes over 20 s and is no reader's path (a quarter of an hour)
 	TLB_ENDURANCE=1 $(PYTEST) tests -m endurance

@@ -17,7 +17,7 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from tlb.measure.prebuilt import ZIG, zig
+from tlb.measure.compiling import ZIG, zig
 
 ROOT = Path(__file__).resolve().parents[1]
 OUTPUT, BUILD = ROOT / "dist", ROOT / "_build" / "dist"
@@ -71,7 +71,7 @@ def make_zig(python: str) -> None:
     """Put a `zig` on the path that calls itself as a wheel's programs name it."""
     found = output(python, "-m", "ziglang", "version").strip()
     if found != ZIG:
-        sys.exit(f"ziglang is {found}, and tlb.measure.prebuilt names {ZIG}.")
+        sys.exit(f"ziglang is {found}, and tlb.measure.compiling names {ZIG}.")
     TOOLS.mkdir(parents=True)
     version = f'*--version) echo "zig cc {ZIG}";;'
     # It is called from other folders. Not resolved: the link's place makes it an environment's.
@@ -95,6 +95,14 @@ def compiled(machine: str) -> Path:
     # Of musl itself; zig drops all symbols or none, and timed functions are found by theirs.
     subprocess.run([stripper(machine), "--strip-debug", *made.glob("*")], check=True)
     return made
+
+
+def write_man_pages() -> None:
+    """Write man pages of the wheel's commands to where setup.py takes them from."""
+    (SOURCE / "man").mkdir()
+    command = [sys.executable, "-m", "tlb.cli.commands", "man"]
+    environment = os.environ | {"PYTHONPATH": str(SOURCE)}
+    subprocess.run(command, cwd=SOURCE, env=environment, check=True)
 
 
 def pack(files: Iterable[tuple[str, bytes, int]], archive: tarfile.TarFile, date: int) -> None:
@@ -146,6 +154,7 @@ def main() -> None:
         folder.mkdir(parents=True)
     names, date = export(), int(output("git", "log", "-1", "--format=%ct"))
     make_zig(sys.argv[1])
+    write_man_pages()
     wheels = [wheel(machine, date) for machine in MACHINES]
     source_archive(names, wheels[0], date)
     for path in sorted(OUTPUT.iterdir()):

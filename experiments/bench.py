@@ -19,11 +19,7 @@ from rich.table import Column, Table
 from experiments import program_benchmarks
 from experiments.overview import method
 from experiments.page_faults import grid as faults
-from experiments.tlb_blocking import grid as grids
-from tlb.machine import host
-from tlb.measure import build, grid, perf
-from tlb.measure.grid import Scope, load_profile
-from tlb.measure.independent import (
+from experiments.program_benchmarks import (
     REFERENCE_PROGRAMS,
     TableCells,
     comparison_cells,
@@ -32,6 +28,10 @@ from tlb.measure.independent import (
     share_cells,
     temporary_build_folder,
 )
+from experiments.tlb_blocking import grid as grids
+from tlb.machine import host
+from tlb.measure import build, grid, perf
+from tlb.measure.grid import Scope, load_profile
 from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.perf_stat import EventPlan
 from tlb.measure.plan import KernelProcess
@@ -39,7 +39,7 @@ from tlb.measure.record import Point, Quantity
 from tlb.measure.session import Session
 from tlb.measure.store import Store
 from tlb.system.files import measuring_lock
-from tlb.system.page_sizes import BASE
+from tlb.system.page_sizes import BASE, LINE_BYTES
 from tlb.system.processes import pinned_to_cpu
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_size
@@ -227,7 +227,7 @@ def touches_and_searches() -> Rows:
     times = [(_ns(file, i), touched(faults.FILE_BYTES)[0]) for i in range(PAIRS)]
     ours, theirs = medians_over_rounds(times)
     yield "ns a page", *comparison_cells(ours, theirs)
-    lines = faults.CHUNK_COUNT * faults.CHUNK_BYTES // faults.LINE_BYTES
+    lines = faults.CHUNK_COUNT * faults.CHUNK_BYTES // LINE_BYTES
     for kept, mode in enumerate(("unmap", "keep")):
         point, rounds = _point("map_churn", mode=mode, lines=lines, region_ms=500), []
         for i in range(PAIRS):

@@ -1,15 +1,18 @@
-"""Tables of `tlb bench` about programs: `tlb where --prove` on ten that others wrote, beside a
+"""Tables of `make bench` about programs: `tlb where --prove` on ten that others wrote, beside a
 comparison by hand; `tlb try` on programs with a known answer; and the cost of `tlb watch`."""
 
 from __future__ import annotations
 
 import random
 import re
+import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from math import inf
 from pathlib import Path
 
@@ -17,14 +20,9 @@ from experiments.your_program import programs
 from experiments.your_program.cases import PROGRAM_CASES
 from tlb.cli import where
 from tlb.machine import host
+from tlb.measure import build
 from tlb.measure.build import ROOT
 from tlb.measure.grid import Scope, load_profile
-from tlb.measure.independent import (
-    REFERENCE_PROGRAMS,
-    TableCells,
-    compiled_c_program,
-    temporary_build_folder,
-)
 from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.store import Store
 from tlb.programs.levers import LEVERS
@@ -39,6 +37,65 @@ from tlb.stats.intervals import Interval
 from tlb.system.page_sizes import BASE
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_ns, format_size
+
+REFERENCE_PROGRAMS = build.KERNELS_FOLDER / "reference"
+TableCells = tuple[str, ...]
+
+
+@cache
+def temporary_build_folder() -> tempfile.TemporaryDirectory[str]:
+    """Return the folder that they are compiled into while this process lives."""
+    return tempfile.TemporaryDirectory()
+
+
+def compiled_c_program(source: Path, folder: str, *flags: str) -> str:
+    """Compile a C program into `folder`; return its path. SystemExit without a compiler."""
+    if (cc := build.compiler()) is None:
+        raise SystemExit(f"{source.name} needs a C compiler: apt install gcc libc6-dev.")
+    subprocess.run(
+        [
+            *cc.command,
+            "-O2",
+            "-std=gnu11",
+            *flags,
+            "-o",
+            binary := f"{folder}/{source.stem}",
+            str(source),
+        ],
+        check=True,
+    )
+    return binary
+
+
+def medians_over_rounds(rounds: Iterable[Sequence[float]]) -> list[float]:
+    """Return the median of each number over rounds in which every program ran once."""
+    return [statistics.median(numbers) for numbers in zip(*rounds, strict=True)]
+
+
+def comparison_cells(ours: float, theirs: float, decimals: int = 2) -> TableCells:
+    """Return two numbers and the relative difference of the first from the second, as texts."""
+    return f"{ours:.{decimals}f}", f"{theirs:.{decimals}f}", f"{ours / theirs - 1:+.1%}"
+
+
+def share_cells(gate: Iterable[float | None], whole: Iterable[float | None]) -> TableCells:
+    """Return the medians of two counts and the first as a part of the second, as texts."""
+    a, b = (
+        statistics.median(counted) if (counted := [n for n in side if n is not None]) else None
+        for side in (gate, whole)
+    )
+    # A region that faults nothing, or a loop that never misses, leaves nothing to compare with but
+    # zero.
+    part = (
+        "–"
+        if a is None or b is None
+        else f"{a / b:.3%}"
+        if b
+        else "none of none"
+        if not a
+        else "all"
+    )
+    return *("–" if n is None else f"{n:,.0f}" for n in (a, b)), part
+
 
 ADVICE = (
     "tlb where --prove on programs of others, and huge pages for everything, compared by hand",

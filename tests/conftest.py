@@ -102,7 +102,7 @@ def own_lock(tmp_path, monkeypatch) -> Path:
     """A measuring lock of the test's own: where kernels are faked, nothing is disturbed."""
     path = tmp_path / "measuring.lock"
     monkeypatch.setattr(
-        "tlb.measure.campaign.measuring_lock", lambda: files.measuring_lock(path=path)
+        "tlb.measure.campaign.measuring_lock", lambda wait=False: files.measuring_lock(wait, path)
     )
     return path
 

@@ -1,4 +1,4 @@
-"""The programs that `tlb bench` judges `tlb try` by, at small sizes."""
+"""The programs that `make bench` judges `tlb try` by, at small sizes."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,7 +7,7 @@ import pytest
 from support.common import LONG_S, needs_c
 
 from experiments import program_benchmarks
-from tlb.measure.independent import REFERENCE_PROGRAMS, compiled_c_program
+from experiments.program_benchmarks import REFERENCE_PROGRAMS, compiled_c_program
 from tlb.measure.record import Point
 from tlb.programs.levers import LEVERS
 from tlb.programs.runs import run_program

@@ -1,5 +1,5 @@
 """What a page rests on, at its end: its notebook, all rows of its machine and the kernels that
-measured them, to download; which version of a kernel did; and how to read a verdict."""
+measured them, to download; and how to read a verdict."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sphinx.application import Sphinx
 from tlb.machine import host
 from tlb.measure.store import Store, data_root
 from tlb.report.names import machine_name
-from tlb.report.render import inline, join_html
+from tlb.report.render import join_html
 from tlb.system.reasons import Unavailable
 
 THIS = "this computer"
@@ -64,16 +64,6 @@ def files_of(notebook: Path, kernels: Path) -> Files | None:
     return Files(shown, rows, sources) if rows.is_dir() else None
 
 
-def measured_by(notebook: Path) -> dict[str, str]:
-    """Return a sentence for each kernel's file that measured a notebook's rows, as its outputs keep
-    it (tlb/report/notebook.py)."""
-    sentences: dict[str, str] = {}
-    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
-        for output in cell.get("outputs", ()):
-            sentences |= output.get("metadata", {}).get("tlb", {}).get("measured_by", {})
-    return sentences
-
-
 def pack(rows: Path, archive: Path) -> None:
     """A machine's folder as a zip, the same bytes for the same rows; once a build."""
     if archive.exists():
@@ -89,17 +79,33 @@ def pack(rows: Path, archive: Path) -> None:
                 )
 
 
-_CARD = re.compile(r'href="\.\./_sources/((own\.)?([a-z0-9-]{1,64})\.txt)"')
+_CARD = re.compile(r'href="\.\./_sources/([a-z0-9-]{1,64})\.txt"')
+OWN_CARD = "this-computer"
 
 
 def write_cards(body: str, out: Path) -> None:
     """Put the data cards that a page links to (overview/machines_tables.py) beside its notebook, as
     text."""
     data = Store(data_root())
-    for name, own, machine in _CARD.findall(body):
-        if (card := (data.own if own else data).root / machine / "README.md").is_file():
+    for name in _CARD.findall(body):
+        folder = data.root / name
+        if name == OWN_CARD:
+            folder = data.own.root / host.machine_id(host.inspect())
+        if (card := folder / "README.md").is_file():
             out.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(card, out / name)
+            shutil.copyfile(card, out / f"{name}.txt")
+
+
+def strip_outputs(app: Sphinx, error: Exception | None) -> None:
+    """Take the outputs out of the notebooks that the pages offer: each page shows its own, and they
+    are nine tenths of a notebook's size."""
+    for path in (Path(app.outdir) / FOLDER).rglob("*.ipynb"):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        for cell in content["cells"]:
+            if cell["cell_type"] == "code":
+                cell |= {"outputs": [], "execution_count": None}
+        text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+        path.write_text(text, encoding="utf-8")
 
 
 def add_files(
@@ -122,13 +128,10 @@ def add_files(
         rows = Markup("All rows of {}, with the computer's description: {}.")
         lines.append(rows.format(files.machine, link(archive, archive)))
         links = []
-        measured = measured_by(notebook)
         for kernel in files.kernels:
             (out / "kernels").mkdir(exist_ok=True)
             shutil.copyfile(kernel, out / "kernels" / kernel.name)
-            words = measured.get(f"kernels/{kernel.name}", "").strip(".")
-            version = Markup(" ({})").format(inline(words[:1].lower() + words[1:])) if words else ""
-            links.append(link(f"kernels/{kernel.name}", kernel.name) + version)
+            links.append(link(f"kernels/{kernel.name}", kernel.name))
         if links:
             lines.append(Markup("What measured them: {}.").format(Markup(", ").join(links)))
     if VERDICTS in context["body"]:
@@ -139,4 +142,5 @@ def add_files(
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("html-page-context", add_files)
+    app.connect("build-finished", strip_outputs)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

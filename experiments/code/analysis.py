@@ -12,18 +12,17 @@ from experiments.code.grid import (
     CODE_SIZES_MIB,
     HUGE_TEXT_PAGES,
     JUMP_KINDS,
-    LINE_BYTES,
     LINES_PER_HOT_LINE,
     MAX_CODE_LINES,
 )
-from tlb.machine import java_flags
+from tlb.machine import stated_facts
 from tlb.measure import granted_pages
 from tlb.measure.granted_pages import EXIT_REFUSED, ArrayPages, RequestWay, WaysDocument
 from tlb.report import analysis, quantities
 from tlb.report.quantities import QuantityDeclaration
 from tlb.stats.curves import HALF_AN_OCTAVE, Curve, counter_curve, select_rows
 from tlb.stats.intervals import UNKNOWN_INTERVAL, Interval
-from tlb.system.page_sizes import BASE
+from tlb.system.page_sizes import BASE, LINE_BYTES
 from tlb.system.reasons import required
 
 
@@ -220,9 +219,9 @@ class Analysis(analysis.Analysis):
         return self.document("texts", make_code_loading_document, CodeLoadingDocument)
 
     @cached_property
-    def flags(self) -> java_flags.FlagsDocument:
+    def flags(self) -> stated_facts.FlagsDocument:
         """What this computer's kernel and Java list."""
-        return self.document("flags", java_flags.make, java_flags.FlagsDocument)
+        return self.document("flags", stated_facts.make_flags, stated_facts.FlagsDocument)
 
 
 # --- code in each of the ways that Linux has of making it executable, and whether it lies on large

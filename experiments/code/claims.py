@@ -4,39 +4,17 @@ Analysis."""
 from __future__ import annotations
 
 from experiments.code.analysis import Analysis
-from experiments.code.grid import LINE_BYTES, MAX_CODE_LINES
-from tlb.machine.java_flags import HUGE_PAGE_FLAGS, JAVA_FLAGS
-from tlb.measure.grid import Scope
-from tlb.report.claims import Answer, Band, Compares, Fact, claim, counted, rows_where
+from tlb.machine.stated_facts import HUGE_PAGE_FLAGS, JAVA_FLAGS
+from tlb.report.claims import Answer, Band, Fact, PointPredicate, claim, counted, rows_where
 from tlb.stats.effects import inside
-from tlb.system.prose import list_in_words, with_thousands
-from tlb.system.reasons import Unavailable, Undecided, required
+from tlb.system.page_sizes import LINE_BYTES
+from tlb.system.reasons import Unavailable, required
+from tlb.system.units import list_in_words
 
 
-def _text(mib: int) -> Compares:
+def _text(mib: int) -> PointPredicate:
     """A text of so many MiB, on base pages and on large ones."""
     return rows_where("code_chase", lines=(mib << 20) // LINE_BYTES)
-
-
-def _most(scope: Scope) -> int:
-    return min(MAX_CODE_LINES, scope.most_lines)
-
-
-@claim(
-    "many-code-pages-cost",
-    points=rows_where(
-        "code_chase", order="random", pages="4k", layout=("spread", "packed"), lines=_most
-    ),
-)
-def many_pages_cost(a: Analysis) -> Answer:
-    pages, spread, packed = a.farthest("random")
-    ratio = spread / packed
-    # Jumps alone load no data, so they cannot show which of a program's TLBs limits it.
-    return (
-        Undecided("conditions"),
-        f"In a loop of jumps and nothing else, a random jump takes {ratio:.2f} times as long to "
-        f"{with_thousands(pages)} pages as to as many packed lines.",
-    )
 
 
 @claim("text-on-2-mib-helps", points=_text(100), mib=100)
@@ -50,11 +28,6 @@ def large_text_helps(a: Analysis, band: Band, mib: int) -> Answer:
 
 
 claim("hundred-mb-of-code-gains", points=_text(100), mib=100)(large_text_helps)
-
-
-@claim("thirty-mb-binary-is-noise", points=_text(30))
-def thirty_mb_is_noise(a: Analysis, band: Band) -> Answer:
-    return large_text_helps(a, band, 30)
 
 
 @claim("defer-only-madvise-exists", points=None)

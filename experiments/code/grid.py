@@ -7,9 +7,8 @@ from typing import Any
 
 from tlb.measure.grid import Scope, octaves
 from tlb.measure.record import Point
-from tlb.system.page_sizes import BASE
+from tlb.system.page_sizes import BASE, LINE_BYTES
 
-LINE_BYTES = 64
 # By what the front end can know of where a jump leads: it stands in the instruction; it is the same
 # each time round; it is random.
 JUMP_KINDS = {

@@ -15,7 +15,6 @@ from experiments.flushes.document import (
     FirstTouchRun,
     HousekeepingDocument,
     KhugepagedWait,
-    ProgramLifetimes,
     SamePageMergingRound,
 )
 from experiments.flushes.grid import (
@@ -27,17 +26,15 @@ from experiments.flushes.grid import (
     MEMORY_CALLS,
     ONE_PAGE_PER_CALL,
     PAGES_THE_TLB_HOLDS,
-    STREAMED_MIB,
     SWITCH_MODES,
 )
 from tlb.report import quantities
-from tlb.report.analysis import EventAnalysis
+from tlb.report.analysis import SingleEventAnalysis
 from tlb.report.quantities import QuantityDeclaration
-from tlb.stats import curves
 from tlb.stats.curves import Curve, select_rows
 from tlb.stats.intervals import Interval, median_interval
 from tlb.system.page_sizes import BASE
-from tlb.system.reasons import Unavailable, if_available, required
+from tlb.system.reasons import Unavailable, required
 
 _DOCUMENT = "housekeeping.json"
 
@@ -90,11 +87,11 @@ class Quantities(quantities.Quantities):
 Part = TypeVar("Part")
 _NOT_COUNTED = "it does not count the TLB flushes between its CPUs"
 
-NEW_PROCESS = "new"  # a process's first round, beside SWITCH_MODES
+NEW_PROCESS_MODE = "new"  # a process's first round, beside SWITCH_MODES
 LAYOUTS = ("spread", "packed")
 
 
-class _Shootdowns(EventAnalysis):
+class _Shootdowns(SingleEventAnalysis):
     """The rows of `shootdown`, and of `neighbour_chase` beside a thread that gives pages back."""
 
     @cached_property
@@ -208,7 +205,7 @@ class _Shootdowns(EventAnalysis):
         return float(rows["flushes_seen"].sum() / (rows["accesses"] * rows["threads"]).sum())
 
 
-class _Switches(EventAnalysis):
+class _Switches(SingleEventAnalysis):
     """The rows of `switch_chase`, `cold_chase` and of `neighbour_chase` beside streams."""
 
     def _rows(self, kernel: str, *columns: str, **where: object) -> pd.DataFrame:
@@ -226,7 +223,7 @@ class _Switches(EventAnalysis):
     def after(self) -> dict[str, Curve]:
         """By kind of switch, and for a new process: `translation` in the first round after it."""
         found = {mode: self.translation("switch_chase", mode=mode, hops=0) for mode in SWITCH_MODES}
-        return found | {NEW_PROCESS: self.translation("cold_chase")}
+        return found | {NEW_PROCESS_MODE: self.translation("cold_chase")}
 
     def price_after(self, kind: str) -> Interval:
         return required(self.after[kind], "no rounds of this kind were measured").at(
@@ -255,61 +252,8 @@ class _Switches(EventAnalysis):
         )
         return self._median(rows, "no processes were started so", name)
 
-    # --- neighbours
 
-    @property
-    def far_lines(self) -> int:
-        """Of the chase beside streams; 0 without rows."""
-        rows = self._rows("neighbour_chase", "stream_kib")
-        streamed = rows[rows["stream_kib"] > 0]
-        return int(streamed["lines"].max()) if len(streamed) else 0
-
-    def beside_stream(self, layout: str) -> Curve:
-        """Return ns a hop over the MiB that a thread beside streams, 0 if it only runs."""
-        where = {"mode": "other", "layout": layout, "lines": self.far_lines}
-        rows = self._rows("neighbour_chase", "stream_kib", **where)
-        return Curve.of(rows.assign(mib=rows["stream_kib"] / 1024), "mib")
-
-    @cached_property
-    def price_beside_stream(self) -> Curve:
-        """The price of translation in ns a hop over the MiB that a thread beside streams.
-
-        A stream has a control of as many lines alone. Whether the spread lines have left the cache
-        in which that control lies is asked of the larger controls of this machine's chase without
-        neighbours, which a stream makes no faster. Empty where that was not measured.
-        """
-        alone = if_available(lambda: curves.packed(self.about.kept("stlb_cliff"), pages=BASE))
-        larger = alone.table[alone.table["lines"] > self.far_lines] if alone else ()
-        spread, packed = (self.beside_stream(layout) for layout in LAYOUTS)
-        both, tables, gaps = spread - packed, [], []
-        if not len(larger) or not len(both):
-            return Curve(both.table.iloc[:0], "mib")
-        for mib in both.xs:
-            one, control = (
-                curve.between(mib, mib).table.assign(lines=self.far_lines)
-                for curve in (spread, packed)
-            )
-            price = self.price_of(Curve(one), Curve(pd.concat([control, larger])))
-            tables.append(price.table.assign(mib=mib))
-            gaps += [mib for _ in price.gaps]
-        return Curve(pd.concat(tables, ignore_index=True), "mib", gaps=tuple(gaps))
-
-    @staticmethod
-    def _with_stream(curve: Curve, mib: float) -> Interval:
-        if mib in curve.gaps:
-            raise Unavailable("control-elsewhere", f"beside a stream of {mib} MiB")
-        return required(curve.between(mib, mib), "no chase beside such a stream was measured").last
-
-    def under_load(self) -> Interval:
-        """Return the price of translation beside the largest stream over that beside a thread that
-        only runs. Raises Unavailable: also control-elsewhere."""
-        loaded = self.price_beside_stream
-        self.require_others([*loaded.xs, *loaded.gaps], "no chase beside a stream was measured")
-        least, *_, most = STREAMED_MIB
-        return self._with_stream(loaded, most) / self._with_stream(loaded, least)
-
-
-class _Copies(EventAnalysis):
+class _Copies(SingleEventAnalysis):
     """The rows of `fork_write`."""
 
     def fork_ns(self, pages: str) -> Interval:
@@ -379,19 +323,6 @@ class Analysis(_Shootdowns, _Switches, _Copies):
     def first_touch_ns(self, memory: str, mode: str) -> Interval:
         """Return the ns of the first touch of a block."""
         return self.touch_ns(memory, mode, lambda run: run.median_ns)
-
-    def lives(self, memory: str) -> dict[int, ProgramLifetimes]:
-        """Return programs that live briefly in such memory, by the MiB that they write."""
-        of = {some.mib: some for some in self.housekeeping.lives if some.memory == memory}
-        return self._part(of, "pieces" if memory == FRAGMENTED_MEMORY else "lives")
-
-    def life_ratio(self, memory: str, mib: int) -> Interval:
-        """Time of such a program on large pages over that on base pages, pair by pair."""
-        lives = self.lives(memory)
-        if mib not in lives:
-            raise Unavailable("too-few-points", f"no programs of {mib} MiB were measured")
-        pairs = zip(lives[mib].ns[HUGE_PAGES], lives[mib].ns[BASE], strict=True)
-        return median_interval([large / base for large, base in pairs])
 
     def merged(self) -> tuple[SamePageMergingRound, ...]:
         return self._part(self.housekeeping.merged, "merged")

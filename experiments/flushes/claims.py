@@ -3,7 +3,7 @@ on pages, as predicates on the chapter's Analysis."""
 
 from __future__ import annotations
 
-from experiments.flushes.analysis import NEW_PROCESS, Analysis
+from experiments.flushes.analysis import NEW_PROCESS_MODE, Analysis
 from experiments.flushes.document import (
     DEFRAG_ALWAYS,
     DEFRAG_NEVER,
@@ -11,25 +11,11 @@ from experiments.flushes.document import (
     FREE_MEMORY,
     NO_DEFRAG_MODE,
 )
-from experiments.flushes.grid import (
-    ARENA_BYTES,
-    HOPS_AFTER_SWITCH,
-    HUGE_PAGES,
-    PAGES_THE_TLB_HOLDS,
-    STREAMED_MIB,
-    lines_beyond_caches,
-)
+from experiments.flushes.grid import ARENA_BYTES, HOPS_AFTER_SWITCH, HUGE_PAGES, PAGES_THE_TLB_HOLDS
 from tlb.report.claims import Answer, Band, claim, counted, rows_where
 from tlb.stats.effects import inside
 from tlb.system.page_sizes import BASE, page_words
-from tlb.system.reasons import Undecided
 from tlb.system.units import format_ns, format_size
-
-# The chase beside the largest stream, and beside none.
-_STREAMS = rows_where(
-    "neighbour_chase", lines=lines_beyond_caches, stream_kib=(0, STREAMED_MIB[-1] << 10)
-)
-
 
 # --- shootdowns, switches, neighbours
 
@@ -65,20 +51,10 @@ def a_switch_flushes(a: Analysis, band: Band) -> Answer:
     "warm-workers-win", points=rows_where(("cold_chase", "switch_chase"), lines=PAGES_THE_TLB_HOLDS)
 )
 def a_warm_worker_wins(a: Analysis, band: Band) -> Answer:
-    ratio = a.price_after(NEW_PROCESS) / a.price_after("process")
+    ratio = a.price_after(NEW_PROCESS_MODE) / a.price_after("process")
     return inside(ratio, *band), (
         f"Translation of a request through {PAGES_THE_TLB_HOLDS} pages costs {ratio:.1f} times as much in a new "
         "process as in a worker that is switched to."
-    )
-
-
-@claim("neighbours-evict-the-table", points=_STREAMS)
-def neighbours_evict_the_table(a: Analysis, band: Band) -> Answer:
-    ratio = a.under_load()
-    return inside(ratio, *band), (
-        f"Beside a thread that streams {STREAMED_MIB[-1]} MiB, translation through "
-        f"{format_size(a.far_lines * a.base_page_bytes)} costs {ratio:.2f} times what it costs "
-        "beside one that only runs."
     )
 
 
@@ -103,17 +79,6 @@ def sparse_allocations_hurt(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("some-applications-suffer", points=rows_where("fork_write", mode="write", used=1))
-def some_suffer(a: Analysis) -> Answer:
-    (_, base_ns), (_, large_ns) = (a.single_write(pages) for pages in (BASE, HUGE_PAGES))
-    ratio = large_ns / base_ns
-    # A loop made to be slow cannot show that applications suffer.
-    return Undecided("conditions"), (
-        "A loop of ours, not an application, that forks and then writes once in each 2 MiB range "
-        f"takes {ratio:.2f} times as long a write on {page_words(HUGE_PAGES)} as on {page_words(BASE)}."
-    )
-
-
 @claim("defrag-costs-time", points=None)
 def defrag_costs_time(a: Analysis, band: Band) -> Answer:
     fragmented, free = (
@@ -135,17 +100,6 @@ def defrag_spikes(a: Analysis, band: Band) -> Answer:
     return inside(large / base, *band), (
         f"Where memory is fragmented, one first touch in a thousand takes {format_ns(large.value)} "
         f"or more with defrag at {DEFRAG_ALWAYS}, and {format_ns(base.value)} on {page_words(BASE)}."
-    )
-
-
-@claim("short-lived-programs-regress", points=None)
-def short_programs_regress(a: Analysis, band: Band) -> Answer:
-    mib = max(a.lives(FREE_MEMORY))
-    ratio = a.life_ratio(FRAGMENTED_MEMORY, mib)
-    return inside(ratio, *band), (
-        f"Where memory is fragmented and defrag at {DEFRAG_ALWAYS}, a program that writes {mib} MiB and "
-        f"ends takes {ratio:.2f} times as long on {page_words(HUGE_PAGES)}; on free memory "
-        f"{a.life_ratio(FREE_MEMORY, mib):.2f} times."
     )
 
 

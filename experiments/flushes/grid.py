@@ -29,8 +29,6 @@ CHASED = (64, PAGES_THE_TLB_HOLDS, 8 * PAGES_THE_TLB_HOLDS)
 # of a last level that nothing states: as the largest x86-64 has
 UNSTATED_ENTRIES = 8 * PAGES_THE_TLB_HOLDS
 HOPS_AFTER_SWITCH = 64  # after a switch, of a cycle that the TLB does not hold
-# rounds of a new process, kernels/cold_chase.c
-NEW_PROCESS_ROUNDS = tuple(1 << octave for octave in range(7))
 
 # --- neighbours
 FAR_BYTES = 512 << 20  # whose lowest tables fill a second-level cache, and its lines more

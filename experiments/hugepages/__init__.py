@@ -2,6 +2,6 @@
 
 from experiments.hugepages import claims, figures, grid
 from experiments.hugepages.analysis import Analysis, Quantities
-from experiments.hugepages.jmh import Jmh
+from experiments.hugepages.jmh import JmhDocument
 
-DOCUMENTS = {"jmh": Jmh}  # name in data/<machine>/ -> model
+DOCUMENTS = {"jmh": JmhDocument}  # name in data/<machine>/ -> model

@@ -12,7 +12,7 @@ from experiments.hugepages import jmh
 from tlb.report import analysis, quantities
 from tlb.report.quantities import QuantityDeclaration
 from tlb.stats import curves, splinter
-from tlb.stats.curves import Curve, last_level_plateau, median_over_points, select_rows
+from tlb.stats.curves import Curve, median_over_points, select_rows
 from tlb.stats.intervals import UNKNOWN_INTERVAL, Interval, summarise_with_other_medians
 from tlb.system.page_sizes import (
     BASE,
@@ -21,8 +21,8 @@ from tlb.system.page_sizes import (
     page_size_rank,
     page_words,
 )
-from tlb.system.prose import list_in_words
 from tlb.system.reasons import Unavailable, if_available, required
+from tlb.system.units import list_in_words
 
 
 class Quantities(quantities.Quantities):
@@ -66,7 +66,6 @@ class Quantities(quantities.Quantities):
     read_gain = QuantityDeclaration("how many times as fast that is", "times", 2)
 
 
-NO_DIFFERENCE_WITHIN = 0.05  # what this book calls no difference
 LEAST_JVMS = 3  # for JMH's own interval, of 99.9 %, to cover more than one mapping
 
 
@@ -154,17 +153,6 @@ class Analysis(analysis.Analysis):
         """Which 2 MiB pages were chased on. Raises Unavailable("pool-empty")."""
         return splinter.huge_page_kind(select_rows(self.frame, kernel="page_chase"))
 
-    def below_reach(self) -> dict[str, Curve]:
-        """Return the speedups of large pages, if measured, where base pages miss little: inside the
-        first level, and between the two. Raises Unavailable: no-geometry, pool-empty."""
-        first, last = self.known_entries[0], self.known_entries[-1]
-        gain = self.speedup(self.large)
-        ranges = {
-            "inside the first level": gain.between(0, 0.9 * first),
-            "between the two": gain.between(*last_level_plateau(first, last)),
-        }
-        return {name: part for name, part in ranges.items() if len(part)}
-
     def largest(self, *kinds: str) -> tuple[int, dict[str, float]]:
         """Return the most lines that all these page sizes were measured at, and the medians there,
         ns. Raises Unavailable("too-few-points")."""
@@ -227,9 +215,9 @@ class Analysis(analysis.Analysis):
     # --- the JVM
 
     @cached_property
-    def scores(self) -> jmh.Jmh:
+    def scores(self) -> jmh.JmhDocument:
         """What JMH measured in the JVM. Raises Unavailable, as `document` does."""
-        return self.document("jmh", jmh.make, jmh.Jmh)
+        return self.document("jmh", jmh.make_jmh_document, jmh.JmhDocument)
 
     def java(self, array_bytes: int, pages: str) -> Interval:
         """Return ns of a random read by JMH with its own interval, of coverage 0 for fewer than

@@ -26,11 +26,14 @@ import pandas as pd
 from experiments.hugepages.analysis import Analysis
 from tlb.report import charts
 from tlb.report.chapter import published_chapter
+from tlb.report.render import INK_COLOUR
 from tlb.stats.curves import Curve, last_level_plateau
 from tlb.stats.intervals import summarise
 from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, ordered_page_sizes, page_bytes
 from tlb.system.reasons import if_available, required
 from tlb.system.units import format_size, significant_digits
+
+# --- the calculator
 
 ASKED_LOG2, ASKED_PAGES = 30, "2m"  # the static figure answers 1 GiB on 2 MiB pages
 _UNMEASURED = "This size was not measured on these pages."
@@ -50,7 +53,7 @@ class ModelledTlb(NamedTuple):
     is_splintered: bool
 
 
-def tlb_levels_by_pages(a: Analysis) -> ModelledTlb:
+def modelled_tlb(a: Analysis) -> ModelledTlb:
     """Return entries as measured, else by CPUID; the hit's price is that of base pages between the
     two levels. Raises Unavailable: no-geometry, too-few-points."""
     found = if_available(lambda: a.survey)
@@ -110,7 +113,7 @@ def calculator_answer(row: pd.Series, label: str) -> str:
 def calculator_table(a: Analysis) -> pd.DataFrame:
     """Return `model` with the columns working_set_bytes, label (of the page size) and answer (in
     words); empty where it raises Unavailable."""
-    rows = if_available(lambda: expected_load_times(a, tlb_levels_by_pages(a)))
+    rows = if_available(lambda: expected_load_times(a, modelled_tlb(a)))
     if rows is None:
         return pd.DataFrame()
     labels = rows["pages"].map(a.page_labels)
@@ -166,22 +169,25 @@ def calculator_chart(rows: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
     )
     shown = [names[kind] for kind in dict.fromkeys(drawn) if kind in names]
     scheme = charts.page_colours(names, names)
-    colour = charts.colour("label", scheme).legend(charts.line_legend(values=shown))
+    colour = charts.unnamed_colour("label", scheme)
     base = alt.Chart(rows.drop(columns="answer")).encode(x=x, y=y, color=colour)
     dashes = charts.dash("label", shown).legend(None)  # show where the curves are one
     curves = base.encode(strokeDash=dashes)
     curves = curves.transform_filter(alt.FieldOneOfPredicate(field="pages", oneOf=drawn))
     dot = base.transform_filter("datum.pages == pages && datum.log2_bytes == size")
-    layers = alt.layer(curves.mark_line(), dot.mark_point(size=140))
+    ends = charts.curve_names(rows[rows["pages"].isin(drawn)], x, y, "label", scheme)
+    layers = alt.layer(curves.mark_line(), dot.mark_point(size=140), ends)
     return layers.add_params(*_menus(rows)).properties(height=180)
 
+
+# --- one chase in two guests
 
 SPLINTERED, WHOLE = "zen-4-b312e3a0", "emerald-rapids-64b9489c"
 HOSTS = {
     SPLINTERED: "ns per load, Zen 4: host splinters huge pages",
     WHOLE: "ns per load, Emerald Rapids: left whole",
 }
-BASE_CURVE, HUGE_CURVE, PACKED_CURVE = "4 KiB pages", "2 MiB pages", "packed control"
+BASE_CURVE, HUGE_CURVE, PACKED_CURVE = "4 KiB", "2 MiB", "packed"
 CURVE_COLOURS = {
     BASE_CURVE: charts.PAGE_COLOURS["4k"],
     HUGE_CURVE: charts.PAGE_COLOURS["2m"],
@@ -192,23 +198,16 @@ TWO_HOSTS_DESCRIPTION = (
     "lines. On Zen 4 the curve of 2 MiB pages leaves that of 4 KiB pages past 12 MiB and stays far "
     "above the packed lines. On Emerald Rapids it lies on them: translation is gone."
 )
-# What the difference to the next cheaper curve is: host, curve, words.
-_NOTES = ((SPLINTERED, HUGE_CURVE, "translation left"), (WHOLE, BASE_CURVE, "translation removed"))
-_NOTED_BYTES = 64 << 20
+_NOTED_BYTES = 64 << 20  # where each panel says what 2 MiB pages remove and leave
+_NAMES_APART = 1.5  # times, on the logarithmic axis: the height of a line of text
 
 
 def two_hosts_loads() -> pd.DataFrame:
     """Return the published chase of both machines. below: the next cheaper curve at this size,
-    where the difference is translation. stretch: of sizes without a gap in it. note: words for
-    the difference."""
-    found = pd.concat([_loads_on(machine, host) for machine, host in HOSTS.items()])
-    for machine, curve, words in _NOTES:
-        is_there = (found["curve"] == curve) & (found["working_set_bytes"] == _NOTED_BYTES)
-        is_there &= found["host"] == HOSTS[machine]
-        ns = (found["median"] - found["below"])[is_there].sum()
-        size = format_size(_NOTED_BYTES)
-        found.loc[is_there, "note"] = f"{words}:\n{ns:.0f} ns in {size}"
-    return found
+    where the difference is translation. stretch: of sizes without a gap in it. removed, left: at
+    one size, what 2 MiB pages remove and leave of translation, in words. name_y: where the name of
+    a curve stands."""
+    return pd.concat([_loads_on(machine, host) for machine, host in HOSTS.items()])
 
 
 def _loads_on(machine: str, host: str) -> pd.DataFrame:
@@ -226,32 +225,61 @@ def _loads_on(machine: str, host: str) -> pd.DataFrame:
         found.loc[is_curve, "below"] = np.exp(np.interp(*logs))[is_curve]
     is_huge = found["curve"] == HUGE_CURVE
     found.loc[is_huge & found["lines"].isin(gaps), "below"] = np.nan
-    stretch = np.searchsorted(gaps, found["lines"].where(is_huge, 0))
-    size = found["lines"] * 4096  # on both, a line on each 4 KiB
+    found["stretch"] = np.searchsorted(gaps, found["lines"].where(is_huge, 0))
+    found["working_set_bytes"] = found["lines"] * 4096  # on both, a line on each 4 KiB
+    found = found.reset_index(drop=True).assign(host=host)
+    is_noted = found["working_set_bytes"] == _NOTED_BYTES
+    ns = found[is_noted].set_index("curve")["median"]
+    removed, left = ns[BASE_CURVE] - ns[HUGE_CURVE], max(ns[HUGE_CURVE] - ns[PACKED_CURVE], 0.0)
+    is_noted &= found["curve"] == BASE_CURVE
+    found.loc[is_noted, "removed"] = f"remove {removed:.0f} ns"
+    found.loc[is_noted, "left"] = f"and leave {left:.0f} ns"
+    ends = charts.ends_of_curves(found, "curve", "working_set_bytes", "median", _NAMES_APART)
     columns = ["host", "curve", "stretch", "working_set_bytes", "median", "low", "high", "below"]
-    return found.assign(host=host, stretch=stretch, working_set_bytes=size)[[*columns, "n"]]
+    return found.join(ends["name_y"])[[*columns, "removed", "left", "name_y", "n"]]
 
 
-def two_hosts_chart(loads: pd.DataFrame) -> alt.FacetChart:
+def two_hosts(loads: pd.DataFrame) -> alt.FacetChart:
     """Draw both machines beside each other. Shaded: translation, in the colour of the pages that
     pay it; only where it has a price."""
     scale = alt.Scale(domain=list(CURVE_COLOURS), range=list(CURVE_COLOURS.values()))
-    colour = charts.colour(
-        "curve", scale, symbolType="stroke", symbolSize=300, symbolOpacity=1, offset=14
-    )
     axis = charts.bytes_axis("Cache lines touched × 4 KiB", [2**n for n in range(18, 33, 4)])
-    x = alt.X("working_set_bytes:Q", axis=axis, scale=charts.log_scale())
-    y = charts.median_y(loads, "")
-    base = alt.Chart(loads).encode(x=x, color=colour)
+    # with room for names on the right
+    x = alt.X("working_set_bytes:Q", axis=axis, scale=charts.log_scale(domain=(2**16, 2.0**36)))
+    ends_of_y = (loads["median"].min() * 0.7, loads["high"].max() * 1.2)
+    y = charts.median_y(loads, "", scale=charts.log_scale(10, ends_of_y))
+    base = alt.Chart(loads).encode(x=x, color=charts.unnamed_colour("curve", scale))
     price = base.transform_filter("isValid(datum.below)")
-    shaded = price.mark_area(opacity=0.2).encode(y=y, y2="below:Q", detail="stretch:N")
-    ends = base.mark_rule(opacity=0.6).encode(y="low:Q", y2="high:Q")
+    shaded = price.mark_area(opacity=0.25).encode(y=y, y2="below:Q", detail="stretch:N")
+    ends = base.transform_filter("datum.high > 1.5 * datum.low")
+    ends = ends.mark_rule(opacity=0.6).encode(y="low:Q", y2="high:Q")
     lines = base.mark_line().encode(y=y)
-    notes = alt.Chart(loads).transform_filter("isValid(datum.note)")
-    spans = notes.mark_rule(strokeWidth=2).encode(x=x, y=y, y2="below:Q")
-    words = notes.mark_text(lineBreak="\n").encode(x=x, y=alt.value(165), text="note:N")
-    chart = alt.layer(shaded, ends, lines, spans, words).properties(width=295, height=200)
+    at_one_size = price.transform_filter(f"datum.working_set_bytes == {_NOTED_BYTES}")
+    spans = at_one_size.mark_rule(strokeWidth=2).encode(y=y, y2="below:Q")
+    names = base.transform_filter("isValid(datum.name_y)")
+    names = names.mark_text(align="left", dx=5, fontWeight="bold")
+    names = names.encode(y="name_y:Q", text="curve:N")
+    layers = [shaded, ends, lines, spans, names, *_notes(loads)]
     left = alt.Header(labelAnchor="start", labelLimit=0)
-    return chart.facet(
-        alt.Facet("host:N", title=None, sort=[*HOSTS.values()], header=left), columns=2
+    return (
+        alt.layer(*layers)
+        .properties(width=295, height=220)
+        .facet(alt.Facet("host:N", title=None, sort=[*HOSTS.values()], header=left), columns=2)
     )
+
+
+def _notes(loads: pd.DataFrame) -> list[alt.Chart]:
+    """Return three lines of text in the lower right corner: what 2 MiB pages remove and leave."""
+    noted = alt.Chart(loads).transform_filter("isValid(datum.removed)")
+    head = f"In {format_size(_NOTED_BYTES)}, 2 MiB pages"
+    lines = (
+        (alt.value(head), INK_COLOUR, 180),
+        (alt.Text("removed:N"), CURVE_COLOURS[BASE_CURVE], 196),
+        (alt.Text("left:N"), CURVE_COLOURS[HUGE_CURVE], 212),
+    )
+    return [
+        noted.mark_text(align="right", dx=-4, color=colour).encode(
+            x=alt.value("width"), y=alt.value(height), text=text
+        )
+        for text, colour, height in lines
+    ]

@@ -19,7 +19,6 @@ from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-import pandas as pd
 from pydantic import BaseModel, Field, FiniteFloat
 
 from tlb.machine import pools
@@ -289,14 +288,14 @@ def jmh_version() -> str:
     return match[1] if match else ""
 
 
-class Lack(BaseModel, frozen=True, extra="forbid"):
+class MissingScores(BaseModel, frozen=True, extra="forbid"):
     """Why a page size has no scores: a code of REASONS and its detail."""
 
     code: str
     detail: str = ""
 
 
-class Jmh(BaseModel, frozen=True, extra="forbid"):
+class JmhDocument(BaseModel, frozen=True, extra="forbid"):
     """All that JMH measured on one machine in one `state`."""
 
     schema_version: Literal[1] = 1
@@ -305,16 +304,16 @@ class Jmh(BaseModel, frozen=True, extra="forbid"):
     jvm: str
     jmh: str
     scores: list[Score]
-    lacking: dict[HeapPages, Lack]
+    lacking: dict[HeapPages, MissingScores]
 
 
-def make(profile: str) -> dict[str, Any]:
+def make_jmh_document(profile: str) -> dict[str, Any]:
     """Return the document `jmh` of data/ for a profile. Raises Unavailable, as `survey` does."""
     sizes = SIZES[:1] if profile == "smoke" else SIZES
-    return survey(sizes, quick=profile != "full").model_dump(mode="json")
+    return measure_java_heaps(sizes, quick=profile != "full").model_dump(mode="json")
 
 
-def survey(sizes: Sequence[int] = SIZES, quick: bool = False) -> Jmh:
+def measure_java_heaps(sizes: Sequence[int] = SIZES, quick: bool = False) -> JmhDocument:
     """Run the benchmark on each page size, in under three minutes, or one with `quick`, plus the
     build. Raises Unavailable: as build() does, not-linux, measuring-already."""
     if sys.platform != "linux":
@@ -327,14 +326,14 @@ def survey(sizes: Sequence[int] = SIZES, quick: bool = False) -> Jmh:
     if quick:
         effort = {"warmup_s": 0.5, "measure_s": 0.12, "iterations": 8, "forks": 1}
     scores: list[Score] = []
-    lacking: dict[HeapPages, Lack] = {}
+    lacking: dict[HeapPages, MissingScores] = {}
     with files.measuring_lock():
         for pages in HEAP_PAGES:
             try:
                 scores += run_jmh(jar, pages, sizes, **effort)
             except Unavailable as why:
-                lacking[pages] = Lack(code=why.code, detail=why.detail)
-    return Jmh(
+                lacking[pages] = MissingScores(code=why.code, detail=why.detail)
+    return JmhDocument(
         measured_at=begun,
         state=state_digest(inspect()),
         jvm=jvm,
@@ -342,10 +341,3 @@ def survey(sizes: Sequence[int] = SIZES, quick: bool = False) -> Jmh:
         scores=scores,
         lacking=lacking,
     )
-
-
-def touches(doc: Jmh) -> pd.DataFrame:
-    """Return pages, array_bytes and score (ns per access): a row a page size and array."""
-    rows = [score.model_dump() for score in doc.scores if score.quantity == "touch"]
-    table = pd.DataFrame(rows, columns=["pages", "array_bytes", "ns_per_access"])
-    return table.rename(columns={"ns_per_access": "score"})

@@ -3,7 +3,8 @@ costs."""
 
 from experiments.keeping_pages import analysis, claims, grid
 from experiments.keeping_pages.analysis import Analysis, Quantities
-from experiments.keeping_pages.documents import WAYS_TO_MAP, Runtimes, WaysToGetHugePages
+from experiments.keeping_pages.documents import WAYS_TO_MAP, MappingWaysDocument, RuntimesDocument
 
-DOCUMENTS = {"runtimes": Runtimes, "ways": WaysToGetHugePages}  # beside the rows: name -> model
+# Beside the rows: name -> model.
+DOCUMENTS = {"runtimes": RuntimesDocument, "ways": MappingWaysDocument}
 DOCUMENT_TEXTS = tuple(WAYS_TO_MAP)  # the texts in them that are this project's own

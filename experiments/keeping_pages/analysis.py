@@ -10,9 +10,9 @@ import pandas as pd
 
 from experiments.keeping_pages.documents import (
     WAYS_TO_MAP,
+    MappingWaysDocument,
     RuntimeReport,
-    Runtimes,
-    WaysToGetHugePages,
+    RuntimesDocument,
     make_runtimes_document,
     make_ways_document,
 )
@@ -174,9 +174,9 @@ class Analysis(analysis.Analysis):
     # --- what programs got
 
     @cached_property
-    def programs(self) -> Runtimes:
+    def programs(self) -> RuntimesDocument:
         """What each language's program got. Raises Unavailable, as `document` does."""
-        return self.document("runtimes", make_runtimes_document, Runtimes)
+        return self.document("runtimes", make_runtimes_document, RuntimesDocument)
 
     @cached_property
     def variants(self) -> pd.DataFrame:
@@ -218,9 +218,9 @@ class Analysis(analysis.Analysis):
         return required(gains, "the advice changed no program's pages")
 
     @cached_property
-    def ways(self) -> WaysToGetHugePages:
+    def ways(self) -> MappingWaysDocument:
         """What each way of asking got. Raises Unavailable, as `document` does."""
-        return self.document("ways", make_ways_document, WaysToGetHugePages)
+        return self.document("ways", make_ways_document, MappingWaysDocument)
 
     @property
     def got_by_way(self) -> pd.DataFrame:

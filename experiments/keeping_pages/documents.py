@@ -83,7 +83,7 @@ class MappedWay(ArrayPages, frozen=True):
     mapped_bytes: PositiveCount
 
 
-class WaysToGetHugePages(WaysDocument, frozen=True):
+class MappingWaysDocument(WaysDocument, frozen=True):
     """The document `ways`. `thp` is the setting of anonymous memory, shmem of shared."""
 
     all = WAYS_TO_MAP
@@ -99,12 +99,12 @@ def make_ways_document(profile: str) -> dict[str, Any]:
     return try_all_ways((8 if profile == "smoke" else 64) << 20).model_dump(mode="json")
 
 
-def try_all_ways(size_bytes: int) -> WaysToGetHugePages:
+def try_all_ways(size_bytes: int) -> MappingWaysDocument:
     """Every way once. size_bytes: whole pages of 8 MiB."""
     inspected = granted_pages.inspect_for_ways()
     if 2 * size_bytes > inspected.memory.usable_bytes // 2:
         raise Unavailable("memory-short")
-    return WaysToGetHugePages(
+    return MappingWaysDocument(
         shmem=procfs.chosen(_SHMEM),
         **granted_pages.ways_fields(inspected),
         **granted_pages.try_each_way(WAYS_TO_MAP, lambda way: try_way(way, size_bytes)),
@@ -165,7 +165,7 @@ class RuntimeReport(ArrayPages, frozen=True):
     ns_per_access: PositiveNs  # median over the batches
 
 
-class Runtimes(SurveyDocument, frozen=True):
+class RuntimesDocument(SurveyDocument, frozen=True):
     """`lacking` holds a reason code for "go" (no program) or "go huge" (this variant was
     not measured to the end)."""
 
@@ -256,7 +256,7 @@ def _unfit(inspected: host.Host, array_bytes: int) -> str:
     return "memory-short" if is_short else ""
 
 
-def measure_all_runtimes(array_bytes: int, repeats: int, seed: int = 0) -> Runtimes:
+def measure_all_runtimes(array_bytes: int, repeats: int, seed: int = 0) -> RuntimesDocument:
     """Run all variants in every language, `repeats` processes each, in rounds of random order. What
     a language lacks is in `lacking`; a variant that failed once is not tried again. array_bytes:
     whole huge pages, from 4 MiB to MOST_BYTES.
@@ -292,6 +292,6 @@ def measure_all_runtimes(array_bytes: int, repeats: int, seed: int = 0) -> Runti
     reports.sort(
         key=lambda one: (places[one.language], ALLOCATION_VARIANTS.index(one.variant), one.repeat)
     )
-    return Runtimes(
+    return RuntimesDocument(
         **survey_header(inspected), array_bytes=array_bytes, lacking=lacking, reports=reports
     )

@@ -5,12 +5,8 @@ from types import ModuleType
 
 import pandas as pd
 
-from experiments import your_program
-from tlb.report import discovery
 from tlb.report.analysis import Analysis
 from tlb.report.chapter import Chapter
-
-CHAPTERS = discovery.chapters()
 
 
 def chapter_name(module: ModuleType) -> str:
@@ -20,7 +16,7 @@ def chapter_name(module: ModuleType) -> str:
 def chapter_analysis(module: ModuleType, chapter: Chapter) -> Analysis:
     """Return a chapter's Analysis of the rows that there are, as its own page has it. Raises
     Unavailable where there are none."""
-    if module is your_program:  # a document
+    if chapter_name(module) == "your_program":  # a document
         return module.Analysis(pd.DataFrame(), chapter)
     rows = chapter.measure(module.grid.points(chapter.scope), chapter_name(module))
     return module.Analysis(rows, chapter)

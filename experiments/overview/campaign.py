@@ -11,9 +11,9 @@ from typing import Any
 import pandas as pd
 
 from experiments import your_program
-from experiments.your_program.programs import DOCUMENT_NAME, QUICK_MINUTES, QUICK_PROGRAMS
+from experiments.your_program.programs import PROGRAMS_DOCUMENT, QUICK_PROGRAMS, QUICK_RUN_MINUTES
 from tlb.measure.grid import Scope
-from tlb.measure.progress import Progress
+from tlb.measure.outcome import Progress
 from tlb.measure.record import Point
 from tlb.measure.store import Store, data_root
 from tlb.report import discovery, parameters, publish
@@ -21,9 +21,9 @@ from tlb.report.chapter import Chapter
 from tlb.system.reasons import if_available
 from tlb.system.units import DAY_MINUTES
 
-SITE_S, SURVEY_S, DOCUMENTS_S = 60.0, 40.0, 10.0  # guesses
-PROGRAMS_S = 60 * QUICK_MINUTES
-LATER_TIMES = 1.2  # the last site shows more than the first
+# Guesses, in seconds as a Zen 3 guest takes.
+SITE_S, SURVEY_S, DOCUMENTS_S, PROGRAMS_S = 60.0, 40.0, 10.0, 60 * QUICK_RUN_MINUTES
+LATER_SITE_S = 0.8 * SITE_S  # without the re-runs of sources, which are executed once
 SITE_PER_ROUND = 0.9  # of the time of a round, as measured on two slow cores
 # Documents that build and run other people's programs for minutes: measured with `full`, or by
 # `tlb run` of their chapter.
@@ -43,33 +43,38 @@ def book(given: Mapping[str, Any]) -> publish.Book:
     if given["machine"] != "this":
         return publish.book(given)
     whole = Chapter(contents[0], checked[contents[0]], Store(data_root()))
-    minutes, site_s = checked[contents[0]]["minutes"], SITE_S
-    end = begin + 60 * minutes
-    between = int(minutes >= DAY_MINUTES)  # sites between the first and the last
+    chapters = [Chapter(name, checked[name], whole.data) for name in grids_of(whole.scope)]
+    minutes = checked[contents[0]]["minutes"]
+    end, between = begin + 60 * minutes, int(minutes >= DAY_MINUTES)
     with Progress("book") as bar:
-        bar.later_s = (2 + between) * SITE_S + SURVEY_S + DOCUMENTS_S + PROGRAMS_S
-        is_measured = _measured(whole, end, bar, rounds=1)
+        bar.later |= {"survey": SURVEY_S, "documents": DOCUMENTS_S, "programs": PROGRAMS_S}
+        bar.later["site"] = SITE_S + (1 + between) * LATER_SITE_S
+        is_measured = _measured(whole, end, bar, rounds=1, waits=False)
         round_s = time.monotonic() - begin
+        site_s = max(SITE_S, SITE_PER_ROUND * round_s)  # where rounds are slow, sites are
         if is_measured and begin + round_s < end:
-            _show(publish.book(given), "one mapping of each point")
-            site_s = LATER_TIMES * (time.monotonic() - begin - round_s)
-        else:  # a computer whose first round is slow draws slowly too
-            site_s = max(SITE_S, SITE_PER_ROUND * round_s)
-        if_available(Chapter("stlb_cliff", checked["stlb_cliff"], whole.data).survey)
-        chapters = [Chapter(name, checked[name], whole.data) for name in grids_of(whole.scope)]
-        _documents(chapters, end - site_s, slow=False)
-        programs = Chapter("your_program", checked["your_program"], whole.data)
-        _programs(programs, end - site_s - round_s)
+            with bar.doing("site", SITE_S):
+                _show(publish.book(given), "one mapping of each point")
+            site_s = bar.pace("site") * LATER_SITE_S
+        with bar.doing("survey", SURVEY_S):
+            if_available(whole.survey)
+        with bar.doing("documents", DOCUMENTS_S):
+            _documents(chapters, end - site_s, slow=False)
+        with bar.doing("programs", PROGRAMS_S):
+            programs = Chapter("your_program", checked["your_program"], whole.data)
+            _programs(programs, end - site_s - round_s)
         if between:
-            bar.later_s = 2 * site_s
+            bar.later["site"] = 2 * LATER_SITE_S
             half = (whole.profile.repeats + 1) // 2
             if _measured(whole, end - site_s, bar, rounds=half):
-                _show(publish.book(given), f"{half} mappings of each point")
-        bar.later_s = site_s
+                with bar.doing("site", LATER_SITE_S):
+                    _show(publish.book(given), f"{half} mappings of each point")
+        bar.later["site"] = LATER_SITE_S
         _measured(whole, end - site_s, bar)
         if given.get("profile") == "full":
             _documents(chapters, end - site_s, slow=True)
-        return publish.book(given)
+        with bar.doing("site", LATER_SITE_S):
+            return publish.book(given)
 
 
 def _show(site: publish.Book, of: str) -> None:
@@ -77,13 +82,17 @@ def _show(site: publish.Book, of: str) -> None:
     print(f"This site rests on {of}; measuring goes on.", flush=True)
 
 
-def _measured(whole: Chapter, until: float, bar: Progress, *, rounds: float = inf) -> bool:
-    """Measure all grids until a monotonic time; return whether anything was measured."""
+def _measured(
+    whole: Chapter, until: float, bar: Progress, *, rounds: float = inf, waits: bool = True
+) -> bool:
+    """Measure all grids until a monotonic time; return whether anything was measured. waits: for
+    another measurement, as a book does that has begun."""
     outcome = whole.campaign(
         grids_of(whole.scope),
         seconds=max(until - time.monotonic(), 0.0),
         rounds=rounds,
         progress=bar,
+        waits=waits,
     )
     return bool(outcome.measured)
 
@@ -113,11 +122,12 @@ def _programs(chapter: Chapter, until: float) -> None:
     is_short = chapter.parameters["profile"] == "smoke"
     places = (chapter.store, chapter.data)
     known = (
-        if_available(place.read_document, chapter.machine, DOCUMENT_NAME) or {} for place in places
+        if_available(place.read_document, chapter.machine, PROGRAMS_DOCUMENT) or {}
+        for place in places
     )
-    is_known = any(document.get("minutes", 0.0) > QUICK_MINUTES for document in known)
+    is_known = any(document.get("minutes", 0.0) > QUICK_RUN_MINUTES for document in known)
     if not is_short and not is_known and until - time.monotonic() >= 2 * PROGRAMS_S:
         a = your_program.Analysis(
-            pd.DataFrame(), chapter, minutes=QUICK_MINUTES, wanted=QUICK_PROGRAMS
+            pd.DataFrame(), chapter, minutes=QUICK_RUN_MINUTES, wanted=QUICK_PROGRAMS
         )
         if_available(lambda: a.programs)

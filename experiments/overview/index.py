@@ -13,27 +13,26 @@ import numpy as np
 import pandas as pd
 
 from experiments import hugepages, stlb_cliff
-from experiments.overview import CHAPTERS, chapter_analysis
+from experiments.overview import chapter_analysis
 from experiments.overview.profile import (
     TranslationProfile,
     profile_of_analyses,
     write_profile_if_possible,
 )
-from tlb.report import analysis, charts, quantities, setting
+from tlb.report import analysis, charts, discovery, quantities, setting
 from tlb.report.chapter import Chapter
 from tlb.report.quantities import QuantityDeclaration
 from tlb.report.render import MUTED_COLOUR, Figure
 from tlb.stats import curves
 from tlb.stats.curves import Curve, medians_at_largest_common_x
 from tlb.stats.intervals import Interval
-from tlb.stats.scatter import MODE_JUMP
-from tlb.system.prose import escape_markdown, list_in_words
+from tlb.stats.scatter import LEAST_MODE_RATIO
 from tlb.system.reasons import Unavailable, if_available, required
-from tlb.system.units import format_ns, format_size
+from tlb.system.units import escape_markdown, format_ns, format_size, list_in_words
 
 # What a machine may lack without the first page failing; a bad parameter is an error there too.
 _LACKING = ("no-data", "not-linux", "other-arch")
-BASE_PAGES_LABEL, HUGE_PAGES_LABEL, PACKED_LABEL = "4 KiB", "2 MiB (THP)", "packed (dashed)"
+BASE_PAGES_LABEL, HUGE_PAGES_LABEL, PACKED_LABEL = "4 KiB", "2 MiB (THP)", "packed"
 
 
 class Quantities(quantities.Quantities):
@@ -43,7 +42,9 @@ class Quantities(quantities.Quantities):
     near_ns = QuantityDeclaration(
         "a load that hits the L1 cache and the TLB's first level", "ns", 1
     )
-    reach_bytes = QuantityDeclaration("memory that a core's TLB covers with base pages", "bytes")
+    reach_bytes = QuantityDeclaration(
+        "memory that a core's TLB covers with base pages, by CPUID or else as found", "bytes"
+    )
     walk_2_gib_ns = QuantityDeclaration("translation, at least, of a random load in 2 GiB", "ns")
     gain_2_gib = QuantityDeclaration(
         "such loads on transparent huge pages: times as fast", "times", 2
@@ -57,11 +58,13 @@ class Analysis(analysis.Analysis):
 
     chapter = "index"
 
-    def __init__(self, chapter: Chapter, chapters: tuple[ModuleType, ...] = CHAPTERS):
+    def __init__(self, chapter: Chapter, chapters: tuple[ModuleType, ...] = ()):
         """Raises the Unavailable that is no lack of this machine."""
         super().__init__(pd.DataFrame(), chapter)
         self.parameters = chapter.parameters
-        self._each = {module: _analysis(module, chapter) for module in chapters}
+        self._each = {
+            module: _analysis(module, chapter) for module in chapters or discovery.chapters()
+        }
 
     def on(self, machine: str) -> Analysis:
         """Return the first page's Analysis of another machine. Raises Unavailable("no-data")."""
@@ -169,6 +172,8 @@ def _analysis(module: ModuleType, chapter: Chapter) -> analysis.Analysis | Unava
             raise
         return why
 
+
+# --- the figure: ns per load against the working set, and a slider that answers for one
 
 _COLOURS = {
     BASE_PAGES_LABEL: charts.PAGE_COLOURS["4k"],
@@ -294,7 +299,7 @@ def _range(curve: Curve, lines: float) -> str:
     values = [float(curve.medians[x]) for x in (below, above)]
     if len(each := curve.processes):
         values += each.loc[each["lines"].isin((below, above)), "median"].tolist()
-    if max(values) > MODE_JUMP * min(values):
+    if max(values) > LEAST_MODE_RATIO * min(values):
         return f"{_two_digits(min(values))} to {_two_digits(max(values))} ns"
     return f"{_two_digits(median_at(curve, lines) or 0.0)} ns"
 

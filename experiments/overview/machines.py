@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.overview.profile import (
-    Quantity,
+    ProfileQuantity,
     TranslationProfile,
     is_profile_current,
     profile_of_chapter,
@@ -32,11 +32,13 @@ from tlb.report.render import MUTED_COLOUR, PALETTE, RULE_COLOUR, Figure
 from tlb.stats import splinter
 from tlb.stats.intervals import Interval
 from tlb.system import procfs
-from tlb.system.prose import escape_markdown
 from tlb.system.reasons import Unavailable, if_available, required
+from tlb.system.units import escape_markdown
 
 # as found or, where nothing was, as stated
-ENTRY_QUANTITIES = {level: (f"entries_level_{level}", f"stated_level_{level}") for level in (1, 2)}
+ENTRY_QUANTITY_NAMES = {
+    level: (f"entries_level_{level}", f"stated_level_{level}") for level in (1, 2)
+}
 Backing = Literal["whole", "splintered", "unknown"]
 _PAGES: dict[str, Backing] = {"not splintered": "whole", "splintered by the host": "splintered"}
 _LABEL_CHARS = 40  # what a phone has room for
@@ -78,7 +80,7 @@ class Machine(NamedTuple):
     # later
     is_earlier: bool = False
 
-    def quantity(self, name: str) -> Quantity | None:
+    def quantity(self, name: str) -> ProfileQuantity | None:
         """One with a value; None where it has none."""
         for found in self.profile.quantities if self.profile else ():
             if found.name == name and found.value is not None and isfinite(found.value):
@@ -189,7 +191,7 @@ class Analysis(analysis.Analysis):
         def of(family: str, *names: str) -> ValueOrFunction:
             return lambda: _of(published, family).interval(*names)
 
-        found, stated = ENTRY_QUANTITIES[2]
+        found, stated = ENTRY_QUANTITY_NAMES[2]
 
         def most_off() -> float:
             stating = [_of(published, f"zen-{number}") for number in (3, 4, 5)]
@@ -251,6 +253,8 @@ def _profile(store: Store, name: str) -> TranslationProfile:
         )
     return known
 
+
+# --- all machines' times in one figure: a row a quantity, a mark a machine
 
 # What a row shows, in words that a phone has room for. Entries and gains are in the table.
 _SHOWN = {

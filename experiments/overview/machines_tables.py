@@ -1,6 +1,7 @@
-"""The table of machines: a row a machine, to be put in another order by a list above it, also where
-no script runs.
+"""Tables of all machines: the page of machines has a row a machine, the page of numbers to remember
+a few quantities of each chapter, a column a machine.
 
+The table of machines is to be put in another order by a list above it, also where no script runs.
 The rows are in the document once, by label. Each knows its place in every order as a property of
 its style; a rule for each choice, beside the table, makes that its `order`, and
 book/assets/machines.css lets the reading order follow. Without style, the table is whole and by
@@ -11,18 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf, isfinite
+from types import ModuleType
 from typing import NamedTuple
 
 from markupsafe import Markup
 
-from experiments.overview.machines import ENTRY_QUANTITIES, Analysis, Machine
-from tlb.report.quantities import FEW_MARK
-from tlb.report.render import Html, join_html
+from experiments import code, flushes, hugepages, page_faults, page_walks, stlb_cliff, tlb_blocking
+from experiments.overview.machines import ENTRY_QUANTITY_NAMES, Analysis, Machine
+from tlb.report.chapter import Chapter, published_chapter
+from tlb.report.names import THIS_COMPUTER, machine_name
+from tlb.report.quantities import FEW_MAPPINGS_MARK, QUANTITIES_DOCUMENT, Quantity
+from tlb.report.render import FEW_MAPPINGS_NOTE, Html, join_html
 from tlb.report.setting import hypervisor_name
 from tlb.stats.intervals import LEAST_COVERAGE
-from tlb.stats.scatter import MODE_JUMP
+from tlb.stats.scatter import LEAST_MODE_RATIO
 from tlb.system import procfs
-from tlb.system.reasons import REASON_TEXTS
+from tlb.system.reasons import REASON_TEXTS, if_available
 from tlb.system.units import format_size
 
 _UNMEASURED = "not measured"
@@ -109,7 +114,7 @@ def machines_table(a: Analysis) -> Html:
 
 def last_level_entries(each: Machine) -> str:
     """Return the entries of the last level as text: as found, with their interval, or as stated."""
-    found, stated = (each.quantity(name) for name in ENTRY_QUANTITIES[2])
+    found, stated = (each.quantity(name) for name in ENTRY_QUANTITY_NAMES[2])
     known = found.interval if found else None
     return f"{known:,.0f}" if known else f"{stated.value:,.0f}" if stated else ""
 
@@ -117,7 +122,9 @@ def last_level_entries(each: Machine) -> str:
 def _cells(each: Machine) -> list[Markup]:
     reach = _reach_bytes(each)
     size = format_size(reach) if reach else ""
-    below = f"{last_level_entries(each)} entries" if reach else _why(each, ENTRY_QUANTITIES[2][0])
+    below = (
+        f"{last_level_entries(each)} entries" if reach else _why(each, ENTRY_QUANTITY_NAMES[2][0])
+    )
     gain = "gain_thp" if each.quantity("gain_thp") else "gain_2m"
     shown = ("hit_last_level", "walk_past_last_level", "walk_over_2_gib", gain, "fault_fresh")
     earlier = ", by earlier programs" if each.is_earlier else ""
@@ -129,10 +136,10 @@ def _cells(each: Machine) -> list[Markup]:
 def _who(each: Machine) -> Markup:
     """Return the machine with its links: to its data card, and to its verdicts."""
     model = procfs.label(each.host.cpu_model) if each.host else "described by another version"
-    own, column = ("own.", "this") if each.is_own else ("", each.name)
+    file, column = ("this-computer", "this") if each.is_own else (each.name, each.name)
     card = name = Markup("")
     if each.has_card:  # book/_ext/tlb_files.py copies it there
-        card = Markup('<a href="../_sources/{}{}.txt">Data card</a>, ').format(own, each.name)
+        card = Markup('<a href="../_sources/{}.txt">Data card</a>, ').format(file)
     # Copies of a disk image have one id, so this computer is not called by a published machine's.
     if each.label != each.name and not each.is_own:
         name = Markup("<small>{}</small>").format(each.name)
@@ -162,10 +169,12 @@ def _price(each: Machine, name: str) -> Markup:
     if found.unit == "ratio":
         digits, before, unit = 2, "×", ""
     if found.coverage is not None and found.coverage < LEAST_COVERAGE:
-        return _pair(f"{before}{found.value:,.{digits}f}{unit}{FEW_MARK}", "too few mappings")
+        return _pair(
+            f"{before}{found.value:,.{digits}f}{unit}{FEW_MAPPINGS_MARK}", "too few mappings"
+        )
     bounds = (found.low, found.high)
     ends = ["no bound" if end is None else f"{end:,.{digits}f}" for end in bounds]
-    if found.low and found.high and found.high > MODE_JUMP * found.low > 0:
+    if found.low and found.high and found.high > LEAST_MODE_RATIO * found.low > 0:
         return _pair(f"{before}{' to '.join(ends)}{unit}", "")
     return _pair(f"{before}{found.value:,.{digits}f}{unit}", " to ".join(ends))
 
@@ -186,5 +195,91 @@ def _pair(value: str, below: str) -> Markup:
 
 def _reach_bytes(each: Machine) -> int | None:
     """Return the entries of the last level times the base page; None if either is unknown."""
-    number = each.value(*ENTRY_QUANTITIES[2])
+    number = each.value(*ENTRY_QUANTITY_NAMES[2])
     return int(number * each.host.base_page_bytes) if each.host and isfinite(number) else None
+
+
+# --- numbers to remember
+
+# Of each chapter, what a number is called where its neighbours in the chapter are not beside it.
+NUMBERS: dict[ModuleType, dict[str, str]] = {
+    stlb_cliff: {
+        "last_entries": "Pages that the TLB's last level holds (Emerald Rapids: both levels, by chase)",
+        "near_ns": "A load that hits the L1 cache and the TLB's first level",
+        "hit_ns": "A hit in the TLB's second level adds",
+        "walk_ns": "A page walk just past the TLB's reach adds",
+        "price_2_gib_ns": "Translation adds to a random load in 2 GiB, at least",
+    },
+    page_walks: {
+        "walk_l2_ns": "A walk whose entries lie in the L2 cache",
+        "walk_memory_ns": "A walk whose entries lie in memory",
+        "entry_ns": "A page-table entry from memory adds",
+    },
+    hugepages: {
+        "far_thp_gain": "Transparent huge pages speed up a random load in 4 GiB, times",
+        "walk_huge_share": "A walk on 2 MiB pages, as a share of one on 4 KiB pages",
+    },
+    page_faults: {
+        "buffer_page_ns": "Touch and unmap a fresh 4 KiB page",
+        "fill_20_gb_s": "Fill 20 GB on 4 KiB pages, seconds",
+        "fill_20_gb_huge_s": "Fill 20 GB on 2 MiB pages, seconds",
+    },
+    tlb_blocking: {
+        "prefetch_gain": "Prefetching the hops of a known path speeds it up, times",
+        "join_gain": "Partitioning speeds up a hash join, times",
+        "padding_saves_ns": "64 bytes of padding at a stride of 4 KiB save, per load",
+    },
+    flushes: {
+        "unmap_alone_us": "munmap of a page, all threads on one CPU",
+        "unmap_added_us": "Threads on other CPUs add to it",
+        "switch_us": "Switch to another process and back",
+    },
+    code: {"gain_100_mib": "2 MiB pages speed up 100 MiB of code, times"},
+}
+
+
+def numbers_table(chapter: Chapter) -> Html:
+    """Return the quantities of each published machine, and of this computer on a page about it, a
+    column each, with links to the chapters that measure them."""
+    names = {machine: machine_name(chapter.data, machine) for machine in chapter.data.machines()}
+    heads = ["", *names.values(), *([THIS_COMPUTER] if chapter.is_this else [])]
+    own = if_available(chapter.store.read_document, chapter.machine, QUANTITIES_DOCUMENT) or {}
+    rows, lines = Markup(""), ["\t".join(heads)]
+    for module, wanted in NUMBERS.items():
+        name = module.__name__.rpartition(".")[2]
+        kept = [
+            module.Quantities(published_chapter(name, machine).kept_quantities(machine))
+            for machine in names
+        ]
+        if chapter.is_this:
+            kept.append(module.Quantities(own.get(name, {})))
+        for each, words in wanted.items():
+            declared = module.Quantities.declared[each]
+            cells = [_shown(quantities.of(declared)) for quantities in kept]
+            label = Markup('<a href="{}.html">{}</a>').format(name, words)
+            rows += Markup('<tr><th scope="row">{}</th>{}</tr>').format(
+                label, join_html("<td>{}</td>", cells)
+            )
+            lines.append("\t".join([words, *cells]))
+    head = join_html('<th scope="col">{}</th>', heads)
+    table = (
+        '<div class="tlb-table tlb-data"><table><thead><tr>{}</tr></thead>'
+        "<tbody>{}</tbody></table></div>"
+    )
+    made = Html(str(Markup(table).format(head, rows)), "\n".join(lines))
+    return made + FEW_MAPPINGS_NOTE if any(FEW_MAPPINGS_MARK in line for line in lines) else made
+
+
+def _shown(quantity: Quantity) -> str:
+    """Return a quantity without its interval, which its chapter has, or the range alone of one that
+    varies widely; of too few mappings the estimate alone, marked."""
+    if quantity.interval is None:
+        return "–"
+    if quantity.is_of_few:
+        return quantity.cell
+    if (
+        quantity.interval.low > 0
+        and quantity.interval.high > LEAST_MODE_RATIO * quantity.interval.low
+    ):
+        return f"{quantity}"
+    return f"{quantity:value}"

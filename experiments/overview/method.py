@@ -13,8 +13,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import pandas as pd
 
-from experiments import stlb_cliff, your_program
-from experiments.overview import CHAPTERS, chapter_name
+from experiments import stlb_cliff
 from tlb.machine import host as hosts
 from tlb.measure import campaign, survey
 from tlb.report import analysis, discovery, quantities
@@ -91,7 +90,7 @@ class Analysis(analysis.Analysis):
     def __init__(self, chapter: Chapter):
         super().__init__(pd.DataFrame(), chapter)
         given = {**chapter.parameters, "minutes": 0.0}
-        every = [name for name in map(chapter_name, CHAPTERS) if name != chapter_name(your_program)]
+        every = [name for name in discovery.measured_chapters() if name != "your_program"]
         self._chapters = {
             name: Chapter(name, given, chapter.data) for name in [*every, survey.NAME]
         }
@@ -264,7 +263,7 @@ class Analysis(analysis.Analysis):
     def _of_second_run(self) -> dict[str, float]:
         """Raises Unavailable("no-data") without a second run."""
         second = self.second_run
-        off, words = apart(second["ratio"]), second["verdict"].value_counts()
+        off, words = relative_excess(second["ratio"]), second["verdict"].value_counts()
         is_far = (second["verdict"] == DIFFERS) & (second["chapter"] == "stlb_cliff")
         far, claims = second[is_far], self.judged_again()
         return {
@@ -291,7 +290,7 @@ class Analysis(analysis.Analysis):
         if second is None:
             return pd.DataFrame(rows)
         for chapter, found in second.groupby("chapter", sort=False):
-            off, words = apart(found["ratio"]), found["verdict"].value_counts()
+            off, words = relative_excess(found["ratio"]), found["verdict"].value_counts()
             row: dict[str, object] = {"chapter": str(chapter).replace("_", " ")}
             row |= {
                 "times": len(found),
@@ -318,17 +317,19 @@ def _digest(frame: pd.DataFrame) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
 
 
-def locked() -> dict[str, str]:
+def locked_versions() -> dict[str, str]:
     """Return the versions of LIBRARIES in requirements.lock by name."""
     lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
     every = dict(re.findall(r"(?m)^([a-z0-9-]+)==([^\s;]+)", lock))
     return {name: every[name] for name in LIBRARIES}
 
 
-def apart(ratios: pd.Series) -> pd.Series:
+def relative_excess(ratios: pd.Series) -> pd.Series:
     """Return by which part the larger of two medians exceeds the smaller."""
     return np.exp(np.log(ratios).abs()) - 1
 
+
+# --- how often the rule of verdicts is wrong, and how often it decides, on synthetic processes
 
 # times of a number of processes of a point whose median is 1
 Measured = TypeVar("Measured")

@@ -42,8 +42,8 @@ from tlb.system.units import rounded_to_digits
 
 NAME = "translation"
 # Documents of data/ that are made from the others, some also by state: quantities-STATE.
-DERIVED = frozenset({NAME, QUANTITIES_DOCUMENT, ANSWERS_DOCUMENT})
-SCHEMA = "translation.schema.json"
+DERIVED_DOCUMENTS = frozenset({NAME, QUANTITIES_DOCUMENT, ANSWERS_DOCUMENT})
+PROFILE_SCHEMA_FILE = "translation.schema.json"
 PAGE = "index"
 FAR_BYTES = 2 << 30  # past every TLB's reach and every cache; a machine of 8 GiB has it
 GUEST_BYTES = 1 << 30  # as far as the guests' matrix goes
@@ -51,18 +51,10 @@ _DIGITS = 6  # what is beyond them depends on the CPU that computed it
 _SIZES = {"4k": "4 KiB", "64k": "64 KiB", "thp": "transparent 2 MiB", "2m": "2 MiB", "1g": "1 GiB"}
 Part = Literal["levels", "entries", "walk by place", "pages", "faults", "guests"]
 Unit = Literal["ns", "entries", "ratio"]
-PROFILE_PARTS: dict[Part, str] = {
-    "levels": "a load, by who answers",
-    "entries": "entries",
-    "walk by place": "a walk, by its table's place",
-    "faults": "a first touch",
-    "pages": "gain by larger pages",
-    "guests": "guest's pages on host's",
-}
 Of = Callable[[ModuleType], Any]  # a chapter's Analysis; raises Unavailable where there is none
 
 
-class Quantity(BaseModel):
+class ProfileQuantity(BaseModel):
     """One number about a machine with its bounds, or why there is none."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -112,15 +104,15 @@ class TranslationProfile(BaseModel):
     version: Literal[1] = 1
     machine: str
     rows: str = Field(default="", description="digest of the files that it was made from")
-    quantities: tuple[Quantity, ...]
+    quantities: tuple[ProfileQuantity, ...]
 
-    def __getitem__(self, name: str) -> Quantity:
+    def __getitem__(self, name: str) -> ProfileQuantity:
         return next(quantity for quantity in self.quantities if quantity.name == name)
 
     @property
-    def lacking(self) -> dict[tuple[str, str], list[Quantity]]:
+    def lacking(self) -> dict[tuple[str, str], list[ProfileQuantity]]:
         """Return the quantities without a value, by (reason, its detail)."""
-        why: dict[tuple[str, str], list[Quantity]] = {}
+        why: dict[tuple[str, str], list[ProfileQuantity]] = {}
         for quantity in self.quantities:
             if quantity.reason:
                 why.setdefault((quantity.reason, quantity.detail), []).append(quantity)
@@ -227,7 +219,7 @@ def profile_of_analyses(machine: str, of: Of, rows: str = "") -> TranslationProf
     found = []
     for name, part, words, unit, find in _QUANTITIES:
         value = _value(find, of)
-        found.append(Quantity(name=name, part=part, words=words, unit=unit, **value))
+        found.append(ProfileQuantity(name=name, part=part, words=words, unit=unit, **value))
     return TranslationProfile(machine=machine, rows=rows, quantities=tuple(found))
 
 
@@ -280,7 +272,9 @@ def rows_digest(store: Store, machine: str) -> str:
     is_own, folder = store.root.name == "own", store.root / machine
     files = [path for path in (folder / PUBLISHED_ROWS,) if path.is_file()]
     for name, path in store.documents(machine).items():
-        if name.partition("-")[0] not in DERIVED and not (is_own and name.startswith("machine")):
+        if name.partition("-")[0] not in DERIVED_DOCUMENTS and not (
+            is_own and name.startswith("machine")
+        ):
             files.append(path)
     whole = hashlib.sha256(RowDatabase(folder / DATABASE).digest().hex().encode())
     for path in files:
@@ -293,8 +287,8 @@ def refresh() -> list[str]:
     """Write the schema, and the profiles of published machines that are not those of their rows;
     return the latter."""
     data, anew = Store(data_root()), []
-    with disk_errors(data.root / SCHEMA):
-        (data.root / SCHEMA).write_text(schema(), encoding="utf-8")
+    with disk_errors(data.root / PROFILE_SCHEMA_FILE):
+        (data.root / PROFILE_SCHEMA_FILE).write_text(schema(), encoding="utf-8")
     for machine in data.machines():
         chapter = Chapter(PAGE, parameters.check(PAGE, {"machine": machine, "minutes": 0.0}), data)
         made, known = (

@@ -18,10 +18,10 @@ from tlb.report.claims import Statement, source_names, statements
 from tlb.report.discovery import table_of_contents
 from tlb.report.names import THIS_COMPUTER
 from tlb.report.quantities import QuantityDeclaration
-from tlb.report.render import Html, inline, join_html
+from tlb.report.render import Html, inline_html, join_html
 from tlb.report.verdicts import CSS_CLASS_BY_VERDICT, WRONG_BY_CHANCE, claim_anchor
 from tlb.system.files import ROOT
-from tlb.system.prose import with_thousands
+from tlb.system.units import with_thousands
 
 NOT_TESTABLE = "not testable here"
 
@@ -190,7 +190,9 @@ def headline_claims(card: Scorecard, explained: Mapping[str, Mapping[str, str]])
         why = explained[claim.statement.id].get(decision.verdict, "") if decision else ""
         quote = _link(claim.statement), _source(claim.statement)
         last = join_html("<p><small>{}.</small></p>", filter(None, lasts))
-        items.append((_css(claim, reference), mark, *quote, inline(why), inline(evidence), last))
+        items.append(
+            (_css(claim, reference), mark, *quote, inline_html(why), inline_html(evidence), last)
+        )
         lines.append(f"{mark.striptags()}: {claim.statement.quote}")
     each = '<li data-is="{}"><p>{}</p><p>{} {}</p><p>{}</p><p><small>{}</small></p>{}</li>'
     markup = f'<ul class="tlb-cards tlb-scorecard">{join_html(each, items)}</ul>'
@@ -256,7 +258,9 @@ def _link(statement: Statement) -> Markup:
     if rerun and f'id="{anchor}"' in _outputs(rerun):
         where = rerun
     fragment = "" if statement.status == "arithmetic" else f"#{anchor}"
-    return Markup('<a href="{}.html{}">“{}”</a>').format(where, fragment, inline(statement.quote))
+    return Markup('<a href="{}.html{}">“{}”</a>').format(
+        where, fragment, inline_html(statement.quote)
+    )
 
 
 def _outputs(notebook: str) -> str:
@@ -339,7 +343,7 @@ def unjudged_statements() -> Html:
 
 def _sentence(row: Statement) -> Markup:
     return (
-        Markup("“{}”").format(inline(row.quote))
+        Markup("“{}”").format(inline_html(row.quote))
         if row.status in ("said again", "no claim")
         else _link(row)
     )
@@ -348,4 +352,4 @@ def _sentence(row: Statement) -> Markup:
 def _note(row: Statement) -> Markup:
     if row.status == "said again":
         return Markup(": the same as {}").format(_link(statements()[row.where]))
-    return Markup(": {}").format(inline(row.note)) if row.note else Markup("")
+    return Markup(": {}").format(inline_html(row.note)) if row.note else Markup("")

@@ -6,6 +6,4 @@ from experiments.page_faults.analysis import TOUCHED_MEMORY_KINDS, Analysis, Qua
 from experiments.page_faults.kernel_side import BALLOON_FEATURE_BITS, KernelFaultDocument
 
 DOCUMENTS = {"kernel_side": KernelFaultDocument}  # beside the rows: name -> model
-DOCUMENT_TEXTS = tuple(
-    BALLOON_FEATURE_BITS.values()
-)  # the texts in them that are this project's own
+DOCUMENT_TEXTS = (*BALLOON_FEATURE_BITS.values(),)  # the texts in it that are this project's own

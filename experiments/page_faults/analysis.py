@@ -11,13 +11,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from experiments.page_faults import kernel_side
-from experiments.page_faults.grid import (
-    CHUNK_BYTES,
-    CHUNK_COUNT,
-    HUGE_PAGES,
-    LINE_BYTES,
-    PAGES_WRITTEN_AT_ONCE,
-)
+from experiments.page_faults.grid import CHUNK_BYTES, CHUNK_COUNT, HUGE_PAGES, PAGES_WRITTEN_AT_ONCE
 from experiments.page_faults.kernel_side import KernelFaultDocument
 from tlb.report import analysis, quantities
 from tlb.report.chapter import literature
@@ -25,7 +19,7 @@ from tlb.report.quantities import QuantityDeclaration
 from tlb.stats.curves import Curve, select_rows
 from tlb.stats.hops import with_median_clock_cost
 from tlb.stats.intervals import Interval, median_interval, summarise_with_other_medians
-from tlb.system.page_sizes import BASE
+from tlb.system.page_sizes import BASE, LINE_BYTES
 from tlb.system.reasons import Unavailable, required
 
 

@@ -5,23 +5,19 @@ from __future__ import annotations
 
 from experiments.page_faults.analysis import FRESH_LARGE_MEMORY, FRESH_MEMORY, Analysis
 from tlb.machine.host import is_x86
-from tlb.report.claims import Answer, Band, Compares, Fact, claim, counted, rows_where
+from tlb.report.claims import Answer, Band, Fact, PointPredicate, claim, counted, rows_where
 from tlb.stats.curves import select_rows
 from tlb.stats.effects import inside
 from tlb.stats.intervals import median_interval
 from tlb.system.page_sizes import BASE, page_words
-from tlb.system.prose import list_in_words, number_in_words, with_thousands
 from tlb.system.reasons import Unavailable, Undecided, required
-from tlb.system.units import format_size
-
-LINEAR_BYTES = 2 ** (48 - 12) * 8  # an entry for each page of 48 bits of addresses
-
+from tlb.system.units import format_size, list_in_words, number_in_words, with_thousands
 
 # Fresh memory that the kernel does not enter beforehand, on either page size.
 _FRESH = rows_where("page_fault", mode="anonymous", populate=0)
 
 
-def _prefault(threads: int, pages: str = BASE) -> Compares:
+def _prefault(threads: int, pages: str = BASE) -> PointPredicate:
     """Select up to so many threads that touch memory of their own."""
     some = tuple(range(1, threads + 1))
     return rows_where("prefault", mode="touch", pages=pages, threads=some)

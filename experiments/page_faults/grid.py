@@ -7,7 +7,7 @@ from typing import Any
 
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
-from tlb.system.page_sizes import BASE
+from tlb.system.page_sizes import BASE, LINE_BYTES
 
 FILE_BYTES = 12 << 20  # the published file
 PAGES_WRITTEN_AT_ONCE = 1 << 16  # pages of it that one write has: more than it has
@@ -24,7 +24,6 @@ AGAIN_BYTES = 128 << 20  # a thousandth of its base pages are 32
 # that, and one has room for two such times.
 IDLE_MS = {BASE: (0, 5000), HUGE_PAGES: (0, 1000, 5000)}
 PREFAULT_BYTES, COARSE_BYTES = 256 << 20, 64 << 20  # as the chapter about keeping pages has them
-LINE_BYTES = 64
 
 
 def points(scope: Scope) -> list[Point]:

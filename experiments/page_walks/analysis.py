@@ -19,9 +19,9 @@ from tlb.stats.curves import Curve, select_rows
 from tlb.stats.hops import (
     MemoryPeaks,
     hop_quantile,
+    hop_shares_by_accesses,
     latency_peaks_beyond_caches,
     pooled_hop_distribution,
-    shares_by_accesses,
     smoothed_hops,
     with_median_clock_cost,
 )
@@ -290,7 +290,7 @@ class Analysis(TableAnalysis):
         many accesses to memory or more, by the cuts between the peaks on base pages)."""
         cuts_ns = required(self.peaks[BASE].cuts_ns, "no hop on base pages left the caches")
         tables = {
-            pages: shares_by_accesses(self.distributions(pages), cuts_ns).stack()
+            pages: hop_shares_by_accesses(self.distributions(pages), cuts_ns).stack()
             for pages in self.peaks
         }
         shares = pd.concat(tables, names=["pages", WORKING_SET_COLUMN, "accesses"])

@@ -12,27 +12,25 @@ import pandas as pd
 from experiments.page_walks.analysis import WORKING_SET_COLUMN, Analysis, largest_page_size
 from experiments.page_walks.grid import (
     ENTRIES_PER_LINE,
-    ENTRY_BYTES,
     LARGE_GRAPH_VERTICES,
     TABLE_LEVELS,
     TABLE_OPTION_NAMES,
-    VERTEX_BYTES,
     most_vertices,
     pages_beyond_tlb,
     table_sweep,
 )
 from experiments.page_walks.table_chases import LEAST_STEP_RISE
+from tlb.measure.catalogue import VERTEX_BYTES
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
-from tlb.report.claims import Answer, Band, Compares, Fact, claim, rows_where
+from tlb.report.claims import Answer, Band, Fact, PointPredicate, claim, counted, rows_where
 from tlb.report.verdicts import decided, require_walk_bound
 from tlb.stats import curves
-from tlb.stats.curves import Curve, reason_not_counted, select_rows
-from tlb.stats.effects import inside
+from tlb.stats.curves import Curve, select_rows
+from tlb.stats.effects import NO_DIFFERENCE_WITHIN, Effect, inside
 from tlb.stats.geometry_curves import WalkPrice
-from tlb.stats.intervals import Interval, interval_of_rows, median_interval
-from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, page_words
-from tlb.system.prose import number_in_words
+from tlb.stats.intervals import Interval, median_interval
+from tlb.system.page_sizes import BASE, TABLE_ENTRY_BYTES, page_bytes, page_words
 from tlb.system.reasons import Unavailable, Undecided, required
 from tlb.system.units import format_size
 
@@ -44,7 +42,6 @@ LARGEST_GRAPH = (
 MIDDLE = (128 << 20, 512 << 20)  # bytes: "hundreds of megabytes"
 LARGE_GRAPH = 2 << 30  # bytes: "multiple gigabytes" begin here
 AGREES = 0.25  # a whole number of walkers, from times with a few percent of noise
-SAME = 0.05  # a smaller difference is what the book calls unstable
 SOME_WALKS = 0.01  # a hop: fewer are no misses of the walk's own
 PLATEAU_BYTES = 256 << 20, 1 << 30  # bytes, "hundreds of megabytes"
 _HOP_BY_HOP: dict[str, Any] = {"mode": "plain", "per_hop": 1}
@@ -161,18 +158,17 @@ def tail_is_twice_the_median(
 @claim("misses-rise-past-the-reach", points=around_the_reach)
 def misses_rise_past_the_reach(a: Analysis, band: Band) -> Answer:
     reach, walks = a.known_entries[-1] * a.base_page_bytes, walks_per_hop(a, BASE)
-    near, past = walks.between(reach / 8, reach / 2), walks.between(2.9 * reach, 5.7 * reach)
-    sides = f"{format_size(reach // 2)} and at {format_size(4 * reach)}"
-    required(near and past, f"nothing was counted on both up to {sides}")
-    low, high = near.typical(), past.typical()
+    past = walks.between(2.9 * reach, 5.7 * reach)
+    required(past, f"nothing was counted around {format_size(4 * reach)}")
+    low, high = walks.at(reach / 2, curves.HALF_AN_OCTAVE), past.typical()
     return [inside(high, SOME_WALKS), inside(low - high * band[1], most=0)], (
-        f"A hop walks {low.value:.3f} times up to half of the reach of {format_size(reach)}, and "
+        f"A hop walks {low.value:.3f} times at half of the reach of {format_size(reach)}, and "
         f"{high.value:.2f} times around four times the reach."
     )
 
 
 @claim("huge-pages-lower-both", points=in_batches)
-def huge_pages_lower_both(a: Analysis, same: float = SAME) -> Answer:
+def huge_pages_lower_both(a: Analysis, same: float = NO_DIFFERENCE_WITHIN) -> Answer:
     large = largest_page_size(a.means)
     walks = at_largest(walks_per_hop(a, BASE), walks_per_hop(a, large))
     cycles = at_largest(*(cycles_per_hop(a, pages, "walk_cycles") for pages in (BASE, large)))
@@ -182,27 +178,6 @@ def huge_pages_lower_both(a: Analysis, same: float = SAME) -> Answer:
     return [inside(walks[0] / walks[1], 1 + same), inside(price[0] / price[1], 1 + same)], (
         f"At the largest size: {walks[0].value:.3g} walks a hop of {price[0].value:.0f} cycles "
         f"each on base pages, {walks[1].value:.3g} of {price[1].value:.0f} on {page_words(large)}."
-    )
-
-
-@claim("effects-are-multiplicative", points=largest_in_batches)
-def misses_times_walks_are_saved(a: Analysis, band: Band) -> Answer:
-    """Counted walk cycles are misses times the cycles of each: what large pages save of them is
-    what a hop should take less."""
-    large = largest_page_size(a.means)
-    walking, whole = (
-        at_largest(*(cycles_per_hop(a, pages, quantity) for pages in (BASE, large)))
-        for quantity in ("walk_cycles", "core_cycles")
-    )
-    saved = walking[0] - walking[1]
-    if saved.low <= 0:
-        raise Unavailable(
-            "no-step", f"{page_words(large)} save {saved:.1f} cycles of walking a hop"
-        )
-    share = (whole[0] - whole[1]).share_of(saved)
-    return inside(share, *band), (
-        f"{page_words(large)[:1].upper()}{page_words(large)[1:]} save {saved.value:.0f} cycles of walking a "
-        f"hop, and a hop takes {share:.2f} times as many cycles less."
     )
 
 
@@ -379,13 +354,14 @@ def _sides(chases: pd.DataFrame, order: str) -> pd.DataFrame:
 # --- chases through more and more page tables
 
 
-def _ends(*levels: int) -> Compares:
+def _ends(*levels: int) -> PointPredicate:
     """The first and last point of the sweeps of these levels, and the pages that the TLB holds."""
 
     def compares(point: Point, scope: Scope) -> bool:
         pages, own = pages_beyond_tlb(scope), dict(point.options)
         sweeps = [
-            table_sweep(level, pages, scope.base_page_bytes // ENTRY_BYTES) for level in levels
+            table_sweep(level, pages, scope.base_page_bytes // TABLE_ENTRY_BYTES)
+            for level in levels
         ]
         ends = [end for tables in sweeps if tables for end in (tables[0], tables[-1])]
         return (
@@ -421,19 +397,6 @@ def upper_entries_are_kept(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("walk-caches-hold-three-levels", points=_ends(*TABLE_LEVELS))
-def three_levels_are_kept(a: Analysis) -> Answer:
-    """A cache that ends within its sweep shows there as a rise; one that does not may be larger
-    than its sweep."""
-    required(a.miss_costs, "no tables were swept")
-    rises = [inside(_rise(a, level), LEAST_STEP_RISE) for level in TABLE_LEVELS]
-    shown = sum(bool(rise.decided()) for rise in rises)
-    return Undecided("ambiguous") if decided(rises) is False else rises, (
-        f"{number_in_words(shown).capitalize()} of the three sweeps show{'s' * (shown == 1)} a cache that "
-        "ends. One that does not may be larger than its sweep."
-    )
-
-
 @claim("every-walk-visits-all-levels", points=_ends(*TABLE_LEVELS))
 def every_walk_visits_all(a: Analysis) -> Answer:
     required(a.miss_costs, "no tables were swept")
@@ -447,14 +410,13 @@ def every_walk_visits_all(a: Analysis) -> Answer:
 @claim("few-ranges-pay-30-cycles", points=_ends(1))
 def few_ranges_are_cheap(a: Analysis, band: Band) -> Answer:
     cycles = _cycles(a, a.first_ns)
-    effects = require_walk_bound(a, inside(cycles, *band))
-    return effects, f"A miss inside few ranges costs {cycles:.0f} cycles."
+    return inside(cycles, *band), f"A miss inside few ranges costs {cycles:.0f} cycles."
 
 
 @claim("scattered-ranges-pay-200-cycles", points=_ends(3))
 def scattered_ranges_are_dear(a: Analysis, band: Band) -> Answer:
     cycles, tables = _cycles(a, a.last_ns), max(a.miss_costs[max(a.miss_costs)].xs)
-    return require_walk_bound(a, inside(cycles, *band)), (
+    return inside(cycles, *band), (
         f"A miss among pages scattered over {tables:.0f} tables of the third level costs "
         f"{cycles:.0f} cycles."
     )
@@ -491,24 +453,19 @@ def _trips(a: Analysis) -> Interval:
 
 
 @claim("warm-walk-reads-one-line", points=None)
-def a_warm_walk_reads_one_line(a: Analysis) -> Answer:
+def a_warm_walk_reads_one_line(a: Analysis, band: Band = (0.5, 1.5)) -> tuple[Effect, str]:
     trips = _trips(a)
     evidence = (
         f"A walk whose lowest table is in memory costs {trips:.2f} times a load that memory "
         "answers."
     )
-    return inside(trips, 0.5, 1.5), evidence
+    return inside(trips, *band), evidence
 
 
 @claim("upper-entries-stay-cached", points=None)
 def upper_entries_stay(a: Analysis, band: Band) -> Answer:
-    trips = _trips(a)
-    share = Interval(2 - trips.value, 2 - trips.high, 2 - trips.low, trips.coverage, trips.modes)
-    evidence = (
-        f"A walk whose lowest table is in memory costs {trips:.2f} times a load that memory "
-        "answers."
-    )
-    return inside(share, *band), evidence
+    answer, evidence = a_warm_walk_reads_one_line(a, band)
+    return require_walk_bound(a, answer), evidence
 
 
 @claim("only-larger-pages-raise-reach", points=None)
@@ -521,74 +478,21 @@ def only_pages_raise_reach(a: Analysis, band: Band) -> Answer:
     )
 
 
-# --- what is shorter on larger pages
+# --- what is smaller on larger pages
 
 
-def _by_counters(a: Analysis, rows: pd.DataFrame, kernel: str) -> tuple[Interval, str]:
-    """How many times as many cycles a walk takes on base pages as on large ones, in a source's own
-    loop at its largest size; and on which large ones. Raises Unavailable."""
-    rows = select_rows(rows, kernel=kernel)
-    counted = {"walk_per_access", "walk_cycles_per_access"} <= set(rows)
-    walked = (
-        rows.dropna(subset=["walk_per_access", "walk_cycles_per_access"])
-        if counted
-        else rows.iloc[:0]
-    )
-    required(
-        walked, "cycles of a walk were not counted", reason_not_counted(rows, "walk_cycles", a.host)
-    )
-    walked = walked.assign(cycles=walked["walk_cycles_per_access"] / walked["walk_per_access"])
-    large = required(
-        [pages for pages in HUGE_PAGE_KINDS if (walked["pages"] == pages).any()],
-        "no large pages were measured",
-        "pool-empty",
-    )[0]
-    of = [
-        required(walked[walked["pages"] == pages], f"no walks on {page_words(pages)}")
-        for pages in (BASE, large)
-    ]
-    most = min(one["working_set_bytes"].max() for one in of)
-    times = [interval_of_rows(one[one["working_set_bytes"] == most], "cycles") for one in of]
-    return times[0] / times[1], page_words(large)
-
-
-@claim("smaller-tables-cheapen-walks", points=None)
-def smaller_tables_cheapen(a: Analysis, band: Band) -> Answer:
-    ratio, large = _by_counters(a, a.about.kept("hugepages"), "random_touch")
-    return inside(ratio, *band), (
-        f"A walk of a random touch on base pages takes {ratio:.2f} times as many cycles as one on "
-        f"{large}."
-    )
-
-
-@claim("large-pages-keep-tables-cached", points=None)
+@claim("large-pages-keep-tables-cached", points=largest_in_batches)
 def large_pages_keep_tables(a: Analysis, band: Band) -> Answer:
-    ratio, large = _by_counters(a, a.frame, "graph_walk")
-    evidence = (
-        f"A walk of a hop on base pages takes {ratio:.2f} times as many cycles as one on {large}."
+    """By what the second-level cache can hold of the lowest page table of the largest graph."""
+    cache = required(a.cache_bytes(2), "the second-level cache is unknown")
+    large = largest_page_size(a.means)
+    graph = required(a.means.get(BASE), "no walk on base pages was timed").xs[-1]
+    sizes = [a.base_page_bytes, page_bytes(large, a.base_page_bytes)]
+    tables = [TABLE_ENTRY_BYTES * graph / size for size in sizes]
+    base_share, large_share = (min(1.0, cache / table) for table in tables)
+    return counted(
+        large_share / base_share,
+        band,
+        f"Of the lowest page table of {format_size(graph)} the second-level cache, {format_size(cache)}, "
+        f"can hold {base_share:.0%} on base pages and {large_share:.0%} on {page_words(large)}.",
     )
-    return inside(ratio, *band), evidence
-
-
-# --- five levels, in a guest whose tables have them
-
-
-def _by_levels(a: Analysis) -> Interval:
-    """A guest's load with five levels over one with four. Raises Unavailable."""
-    rows = select_rows(
-        a.about.kept("virtualization"), kernel="guest_chase", layout="spread", mode="4k", pages=BASE
-    )
-    five = select_rows(rows, levels=5)
-    required(five, "no guest had five levels", "no-la57")
-    four = select_rows(rows, levels=4, lines=list(five["lines"].unique()))
-    times = [interval_of_rows(one) for one in (five, required(four, "no guest had four levels"))]
-    return times[0] / times[1]
-
-
-@claim("walk-caches-hide-the-fifth-level", points=None)
-def the_fifth_level_is_hidden(a: Analysis, band: Band) -> Answer:
-    ratio = _by_levels(a)
-    evidence = (
-        f"In a guest with five levels a load takes {ratio:.2f} times as long as in one with four."
-    )
-    return inside(ratio, *band), evidence

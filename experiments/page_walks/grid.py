@@ -6,11 +6,11 @@ from __future__ import annotations
 from math import log2
 from typing import Any
 
+from tlb.measure.catalogue import VERTEX_BYTES
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
-from tlb.system.page_sizes import BASE
+from tlb.system.page_sizes import BASE, LINE_BYTES, TABLE_ENTRY_BYTES
 
-VERTEX_BYTES = 64  # kernels/graph.h
 LARGE_PAGES = ("4k", "thp", "2m", "1g")
 WALKERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 # Of a coarse grid, whose walk in batches is that of one walker; the latter on large pages, which
@@ -23,8 +23,7 @@ MOST_COARSE_BYTES = 2 << 30
 MOST_TOUCHED_BYTES = 256 << 20  # of a coarse grid: 4 GiB take ten seconds to fault in page by page
 LARGE_GRAPH_VERTICES = 1 << 24  # 1 GiB: past every cache, and a graph of it is ready in a second
 
-ENTRY_BYTES, LINE_BYTES = 8, 64
-ENTRIES_PER_LINE = LINE_BYTES // ENTRY_BYTES  # entries
+ENTRIES_PER_LINE = LINE_BYTES // TABLE_ENTRY_BYTES  # entries
 TABLE_LEVELS = (1, 2, 3)  # whose tables are counted, the lowest first
 UNSTATED_ENTRIES = 4096  # where nothing states the last level's: as many as the largest x86-64 has
 TABLE_OPTION_NAMES = tuple(f"tables_{level}" for level in TABLE_LEVELS)
@@ -117,7 +116,7 @@ def touches(scope: Scope) -> list[Point]:
 def table_chases(scope: Scope) -> list[Point]:
     """As many pages, more than the TLB holds, through more and more tables of each level; and
     visits that hit, and visits drawn at random, which price a miss."""
-    pages, fanout = pages_beyond_tlb(scope), scope.base_page_bytes // ENTRY_BYTES
+    pages, fanout = pages_beyond_tlb(scope), scope.base_page_bytes // TABLE_ENTRY_BYTES
     if pages > scope.most_lines:
         return []
     chases = [

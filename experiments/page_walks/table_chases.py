@@ -8,7 +8,6 @@ from functools import cached_property
 import pandas as pd
 
 from experiments.page_walks.grid import (
-    ENTRY_BYTES,
     TABLE_LEVELS,
     TABLE_OPTION_NAMES,
     TablesPerLevel,
@@ -21,6 +20,7 @@ from tlb.stats.curves import Curve, select_rows
 from tlb.stats.fits import fit_random_curve
 from tlb.stats.geometry_curves import WalkPrice
 from tlb.stats.intervals import BY_REPEAT_COLUMN, Interval, interval_of_rows
+from tlb.system.page_sizes import TABLE_ENTRY_BYTES
 from tlb.system.reasons import Unavailable, if_available, required
 
 # The caches of upper entries follow from the cost of a TLB miss as walks use more tables. Pages are
@@ -67,7 +67,7 @@ class TableAnalysis(analysis.Analysis):
 
     @property
     def fanout(self) -> int:
-        return self.base_page_bytes // ENTRY_BYTES
+        return self.base_page_bytes // TABLE_ENTRY_BYTES
 
     # --- how many visits miss
 

@@ -62,7 +62,6 @@ class Quantities(quantities.Quantities):
 # "Flat" in the published run is 4.2 to 4.8 ns, a rise of 14 %; twice that is still nothing beside a
 # cliff.
 FLAT_RATIO = 1.28
-ENTRY_BYTES = 8  # of the page table's last level, each page's own
 STEP_POINTS = 6  # of a counted step: two heights and the shape between them
 
 
@@ -184,7 +183,7 @@ class Analysis(analysis.Analysis):
         factor = self.price.flatness(2 * entries, 4 * entries)
         if factor.high > FLAT_RATIO:
             raise Unavailable(
-                curves.reason_not_counted(self.counted_rows, "walk", self.host),
+                curves.reason_not_counted(self.counted_rows, "walk", self.host.pmu.reason),
                 "time alone does not tell more misses from dearer walks: from twice to four times "
                 f"the entries the price varies by a factor of {factor:.2f}",
             )

@@ -12,13 +12,12 @@ import pandas as pd
 from experiments.tlb_blocking.grid import (
     BYTES_IN_FIRST_CACHE,
     CONTROLLED_STRIDES,
-    LINE_BYTES,
     PUBLISHED_BLOCK,
     STEPS_IN_SPREAD_BLOCK,
     STRIDE_SUM_PAGES,
     STRIDES,
-    VERTEX_BYTES,
 )
+from tlb.measure.catalogue import VERTEX_BYTES
 from tlb.report import analysis, quantities
 from tlb.report.quantities import QuantityDeclaration
 from tlb.stats.curves import Curve, select_rows
@@ -33,6 +32,7 @@ from tlb.stats.intervals import (
 from tlb.system.page_sizes import (
     BASE,
     HUGE_PAGE_KINDS,
+    LINE_BYTES,
     ordered_page_sizes,
     page_size_rank,
     page_words,
@@ -74,7 +74,6 @@ class Quantities(quantities.Quantities):
     shuffled_most_ns = QuantityDeclaration("the same in shuffled order", "ns", 1)
 
 
-NO_DIFFERENCE_WITHIN = 0.05  # what this book calls no difference
 # The remedies' names are those of data/literature/mitigations.csv.
 NO_REMEDY, HUGE_PAGES_REMEDY, TLB_BLOCKING_REMEDY = "none", "huge pages", "TLB blocking"
 ONE_BLOCK_AS_PUBLISHED = "one block, as published"
@@ -137,6 +136,21 @@ class Analysis(analysis.Analysis):
         inside = self.base_blocks[self.base_blocks["block_pages"] <= self.known_entries[-1]]
         largest = inside[inside["block_pages"] == inside["block_pages"].max()]
         return required(largest, "no block is inside the reach").sort_values("block_steps")
+
+    @property
+    def largest_covered(self) -> dict[str, list[int]]:
+        """Block and steps of the last row of `largest_inside`, to select its rows; lists without
+        elements if there is none."""
+        found = if_available(lambda: self.largest_inside.tail(1))
+        columns = ["block_vertices", "block_steps"]
+        return {name: [] if found is None else found[name].tolist() for name in columns}
+
+    @property
+    def best_distance(self) -> dict[str, list[int]]:
+        """The distance of `best_ahead` on base pages, to select its rows; an empty list if no
+        prefetch was timed."""
+        found = if_available(self.best_ahead, BASE)
+        return {"distance": [] if found is None else [int(found["distance"])]}
 
     @property
     def smallest_past(self) -> pd.Series:
@@ -284,19 +298,6 @@ class Analysis(analysis.Analysis):
         """Return ns to scatter a row into partitions by so many bits of its hash."""
         rows = select_rows(self.fan_out, pages=pages, bits=bits, passes=passes)
         return Interval.of(required(rows, "no such partitioning was timed").iloc[0])
-
-    @cached_property
-    def joins(self) -> pd.DataFrame:
-        """A row a page size and way of joining: mode (naive, partitioned), tuples, bits (0 for
-        naive), passes, partitions, the estimate (ns per row), compared with the naive join."""
-        modes, keys = ["naive", "partitioned"], ["mode", "tuples", "bits", "passes"]
-        found = self._summary("radix_partition", modes, keys)
-        found.loc[found["mode"] == "naive", ["bits", "passes"]] = 0
-        found["partitions"] = 2 ** found["bits"]
-        found = found.sort_values(
-            ["pages", "mode", "passes", "bits"], key=page_size_rank, ignore_index=True
-        )
-        return with_gain(found, found[found["mode"] == "naive"], "pages", "tuples")
 
     # --- strided sums
 

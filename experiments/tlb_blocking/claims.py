@@ -3,7 +3,6 @@ Analysis."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
 from math import inf
 
@@ -11,32 +10,22 @@ import pandas as pd
 
 from experiments.tlb_blocking.analysis import (
     HUGE_PAGES_REMEDY,
-    NO_DIFFERENCE_WITHIN,
     NO_REMEDY,
     ONE_BLOCK_AS_PUBLISHED,
-    TLB_BLOCKING_REMEDY,
     Analysis,
     graph_size,
 )
-from experiments.tlb_blocking.grid import (
-    LINE_BYTES,
-    NARROW_STRIDE,
-    PAGE_STRIDE,
-    TWO_PAGE_STRIDE,
-    WIDEST_STRIDE,
-    block_points,
-)
-from tlb.report.claims import Answer, Band, Compares, claim, rows_where
+from experiments.tlb_blocking.grid import NARROW_STRIDE, PAGE_STRIDE, TWO_PAGE_STRIDE, WIDEST_STRIDE
+from tlb.report.claims import Answer, Band, PointPredicate, claim, rows_where
 from tlb.report.verdicts import decided, require_unsplintered
 from tlb.stats import curves
 from tlb.stats.curves import Curve
-from tlb.stats.effects import Effect, inside
+from tlb.stats.effects import NO_DIFFERENCE_WITHIN, Effect, inside
 from tlb.stats.intervals import Interval
 from tlb.stats.splinter import huge_page_kind
-from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, page_words
-from tlb.system.prose import list_in_words
+from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, LINE_BYTES, page_words
 from tlb.system.reasons import Unavailable, Undecided, if_available, required
-from tlb.system.units import format_size
+from tlb.system.units import format_size, list_in_words
 
 # The published block left (117 - 71) / (242 - 71) = 27 % of the tail's excess over 2 MiB pages.
 ALL_BUT_VANISHED = 0.30
@@ -83,24 +72,6 @@ def blocking_removes_misses(a: Analysis, most: float = ALL_BUT_VANISHED) -> Answ
     return inside(share, most=most), evidence
 
 
-@claim("blocks-inside-the-reach-gain", points=lambda point, scope: point in block_points(scope))
-def blocks_inside_the_reach_gain(a: Analysis) -> Answer:
-    """Only blocks larger than the last cache show what the TLB alone gains."""
-    reach = a.known_entries[-1] * a.base_page_bytes
-    cache = max((cache.size_bytes for cache in a.host.caches), default=0)
-    measured = a.blocks[(a.blocks["pages"] == BASE) & a.blocks["gain"].notna()]
-    inside_reach = required(
-        measured[(measured["block_bytes"] <= reach) & (measured["block_bytes"] > cache)],
-        f"no block is larger than the {format_size(cache)} of the last cache and inside the reach",
-    )
-    best = inside_reach.iloc[int(inside_reach["gain"].argmax())]
-    gain = Interval.of(best, "gain")
-    return inside(gain, 1, among=len(inside_reach)), (
-        f"In blocks of {graph_size(best['block_vertices'])}, larger than any cache and inside the "
-        f"reach of {format_size(reach)}, a hop is {gain:.2f} times as fast."
-    )
-
-
 @claim("prefetch-walks", points=rows_where("graph_walk", mode="prefetch"))
 def prefetch_walks(a: Analysis, same: float = NO_DIFFERENCE_WITHIN) -> Answer:
     base = a.best_ahead(BASE)
@@ -131,43 +102,12 @@ def prefetching_helps(a: Analysis, band: Band) -> Answer:
     )
 
 
-def _faster(base: pd.Series, better: pd.Series) -> list[Effect]:
-    """Return how many times as long a hop takes without a remedy as with it, at the median and at
-    the 95th percentile."""
-    return [
-        inside(Interval.of(base, name) / Interval.of(better, name), 1) for name in ("p50", "p95")
-    ]
-
-
-@claim("code-and-settings-both-help", points=_HOP_BY_HOP)
-def blocks_and_large_pages_help(a: Analysis) -> Answer:
-    base, block, large = _remedies_at(a, TLB_BLOCKING_REMEDY)
-    return [
-        _faster(base, block)[0],
-        require_unsplintered(a, _faster(base, large)[0], answer=False),
-    ], _remedies(
-        base,
-        {
-            f"blocks of {graph_size(block['block_vertices'])}": block,
-            page_words(large["pages"]): large,
-        },
-    )
-
-
-def _remedies(base: pd.Series, better: Mapping[str, pd.Series]) -> str:
-    told = "; ".join(
-        f"{name} {row['p50']:.0f} and {row['p95']:.0f} ns"
-        for name, row in {"base pages": base, **better}.items()
-    )
-    return f"Median and 95th percentile of a hop in {graph_size(base['vertices'])}: {told}."
-
-
 # --- strides
 
 PUBLISHED_STRIDES = (8, LINE_BYTES, NARROW_STRIDE, PAGE_STRIDE, TWO_PAGE_STRIDE)
 
 
-def _plain(*strides: int, pages: tuple[str, ...] = (BASE,)) -> Compares:
+def _plain(*strides: int, pages: tuple[str, ...] = (BASE,)) -> PointPredicate:
     """The published loop at these strides."""
 
     return rows_where("stride_sum", mode="plain", pages=pages, step_bytes=strides)

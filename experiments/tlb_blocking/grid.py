@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from tlb.measure.catalogue import VERTEX_BYTES
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
-from tlb.system.page_sizes import BASE
+from tlb.system.page_sizes import BASE, LINE_BYTES
 
-VERTEX_BYTES = 64  # kernels/graph.h
 STEPS_IN_SPREAD_BLOCK = 1 << 14  # in each block of vertices on pages of their own
 # Vertices, 256 MiB, which the published walk never leaves; it calls that blocking.
 PUBLISHED_BLOCK = 1 << 22
@@ -28,7 +28,6 @@ JOIN_BITS = (6, 8, 10)  # of a coarse grid the last two
 CONTROL_BITS = (4, 8)
 # Strided sums.
 ARRAY_BYTES = 256 << 20  # data/literature/stride_walk.csv
-LINE_BYTES = 64
 STRIDES = tuple(8 << k for k in range(14))  # bytes, 8 B to 64 KiB
 # Of the published ones those past a line, and the widest: what the article calls a page's stride
 # has 4 KiB whatever a page here has.

@@ -16,8 +16,7 @@ from experiments.virtualization.grid import GUEST_PAGES, MAX_QUICK_GUEST_BYTES, 
 from tlb.measure.grid import Scope
 from tlb.measure.namespaces import FRESH_NAMESPACES_MODE as NAMESPACES
 from tlb.measure.record import Point
-from tlb.report.claims import Answer, Band, Fact, claim, rows_where
-from tlb.report.verdicts import MeasuredAnswer
+from tlb.report.claims import Answer, Band, Fact, MeasuredAnswer, claim, rows_where
 from tlb.stats.effects import inside
 from tlb.stats.intervals import Interval
 from tlb.system.page_sizes import BASE, MAPPED_PAGE_SIZES, mapped_page_size

@@ -6,4 +6,4 @@ from experiments.your_program.cases import PROGRAM_CASES
 from experiments.your_program.programs import ProgramsDocument
 
 DOCUMENTS = {"your_program": ProgramsDocument}  # beside the rows: name -> model
-DOCUMENT_TEXTS = tuple(PROGRAM_CASES)  # the texts in them that are this project's own
+DOCUMENT_TEXTS = tuple(PROGRAM_CASES)  # the texts in it that are this project's own

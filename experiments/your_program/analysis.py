@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 
 from experiments.your_program.cases import PROGRAM_CASES
 from experiments.your_program.programs import (
-    DOCUMENT_NAME,
+    PROGRAMS_DOCUMENT,
     ProgramResult,
     ProgramsDocument,
     SampledProfile,
@@ -91,7 +91,7 @@ class Analysis(analysis.Analysis):
         def whole(known: dict[str, Any]) -> bool:
             return is_document_complete(known, self.minutes, self.wanted)
 
-        return self.document(DOCUMENT_NAME, measure, ProgramsDocument, whole)
+        return self.document(PROGRAMS_DOCUMENT, measure, ProgramsDocument, whole)
 
     @cached_property
     def trials(self) -> pd.DataFrame:

@@ -7,9 +7,8 @@ from statistics import median
 from experiments.your_program.analysis import NO_GAIN, Analysis
 from tlb.report.claims import Answer, Band, claim, counted
 from tlb.stats.effects import inside
-from tlb.system.prose import count_in_words, number_in_words
 from tlb.system.reasons import Unavailable, required
-from tlb.system.units import format_size
+from tlb.system.units import count_in_words, format_size, number_in_words
 
 LEAST_PROGRAMS = 5  # of which a median is called typical
 MUCH_BYTES = 64 << 20  # much data: several times what any TLB here reaches with base pages
@@ -60,6 +59,18 @@ def large_pages_boost(a: Analysis, band: Band, much_bytes: float = MUCH_BYTES) -
         f"Of {number_in_words(len(rows))} programs of others with {format_size(int(much_bytes))} and "
         f"more, large pages make {count_in_words(int(rows['faster'].sum()))} faster and "
         f"{count_in_words(int(rows['slower'].sum()))} slower."
+    )
+
+
+@claim("some-applications-suffer", points=None)
+def some_suffer(a: Analysis, band: Band) -> Answer:
+    """By the program of others that loses most, its interval widened for how many were tried."""
+    rows = a.of_pages(ours=False)
+    worst = rows.sort_values("high").iloc[0]
+    slower = NO_GAIN / worst["gain"]
+    return inside(slower, *band, among=len(rows)), (
+        f"Of {number_in_words(len(rows))} programs of others {worst['title']} loses most: it takes "
+        f"{slower:.2f} times as long on large pages."
     )
 
 

@@ -27,21 +27,20 @@ from tlb.measure.toolchains import (
     clean_environment,
     run_tool,
 )
-from tlb.programs.levers import lever
+from tlb.programs.levers import environment_lever, lever
 from tlb.programs.runs import RunConditions, ServerDriver
 from tlb.programs.trial import Trial, TrialAim, Verdict, run_trial
 from tlb.programs.trial_report import runs_summary
-from tlb.stats.effects import FEWEST_RATIO_PAIRS
 from tlb.stats.intervals import Interval
 from tlb.system import procfs
 from tlb.system.files import measuring_lock
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_size
 
-DOCUMENT_NAME = "your_program"  # of the document
+PROGRAMS_DOCUMENT = "your_program"  # of the document
 HUGE_PAGE = 2 << 20
 # Programs that a computer with a compiler has, and of which six pairs take a minute in all.
-QUICK_PROGRAMS, QUICK_MINUTES = ("dict", "sort", "gcc"), 1.0
+QUICK_PROGRAMS, QUICK_RUN_MINUTES = ("dict", "sort", "gcc"), 1.0
 WITHIN = 0.03  # relative precision of a ratio; gains are reported in per cent
 PROFILE_BYTES = 4 << 30  # the size of the source's cache
 PROFILE = cases.c_program("profiled_chase", str(PROFILE_BYTES), "3")
@@ -145,7 +144,7 @@ def measure(name: str, case: ProgramCase, minutes: float) -> ProgramResult:
     if case.lever == POOL_LEVER and (pool is None or pool.left * HUGE_PAGE < RULES_BYTES):
         raise Unavailable("pool-empty", f"{format_size(RULES_BYTES)} of 2 MiB pages are to be free")
     version, command, driver = ready(case)
-    change = lever("env", [case.lever]) if "=" in case.lever else lever(case.lever, [])
+    change = environment_lever([case.lever]) if "=" in case.lever else lever(case.lever)
     metric = re.compile(re.escape(case.metric) + r": ([0-9.]+)") if case.metric else None
     client = ServerDriver(driver) if driver else None
     aim = TrialAim(
@@ -165,7 +164,7 @@ def measure(name: str, case: ProgramCase, minutes: float) -> ProgramResult:
 def summary(name: str, version: str, trial: Trial) -> ProgramResult:
     """Return a trial as a row. Raises Unavailable: no-time if there are too few pairs for a
     verdict, program-missing if a run failed, program-unfit if its memory was never seen."""
-    if len(trial.pairs) < FEWEST_RATIO_PAIRS:
+    if not trial.has_verdict:
         raise Unavailable("no-time", trial.ended)
     if trial.statuses != ({0}, {0}):
         codes = sorted(trial.statuses[0] | trial.statuses[1])

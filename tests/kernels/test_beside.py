@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 from support.common import software_plan
+from support.events import NEW_PROCESS_ROUNDS
 from support.kernels import (
     changed,
     checksum,
@@ -20,7 +21,6 @@ from support.kernels import (
     visits,
 )
 
-from experiments.flushes.grid import NEW_PROCESS_ROUNDS
 from tlb.measure.record import KernelOutput, Point
 
 CPUS = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]

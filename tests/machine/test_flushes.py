@@ -2,7 +2,7 @@
 
 import pytest
 
-from tlb.machine import flushes
+from tlb.machine import stated_facts
 from tlb.machine.cpuid import Registers
 
 KVM = {0x40000000: b"KVMKVMKVM\0\0\0"}
@@ -40,4 +40,4 @@ def reader(signatures: dict[int, bytes], features: int = 0, hints: int = 0):
 def test_a_hypervisor_defers_flushes_where_it_offers_to_and_knows_who_runs(
     signatures, features, hints, defers
 ):
-    assert flushes.defers(reader(signatures, features, hints)) is defers
+    assert stated_facts.defers(reader(signatures, features, hints)) is defers

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from support.synthetic import Stated
 
-from tlb.machine import doctor, kvm
+from tlb.machine import doctor, settings
 from tlb.machine.host import Host, machine_id, state_digest
-from tlb.machine.kvm import Kvm
+from tlb.machine.settings import Kvm
 
 
 def stated(found: Kvm | None) -> Host:
@@ -43,9 +43,9 @@ def planted(
     ],
 )
 def test_kvms_module_says_what_translates(tmp_path, module, parameter, value, flags, expected):
-    found = kvm.look(planted(tmp_path, module, parameter, value), flags)
+    found = settings.kvm_here(planted(tmp_path, module, parameter, value), flags)
     assert (found.module, found.tables, found.device) == (*expected, True)
-    assert kvm.kvm_in_words(found).strip() == kvm.kvm_in_words(found) != ""
+    assert settings.kvm_in_words(found).strip() == settings.kvm_in_words(found) != ""
 
 
 def test_kvm_is_no_part_of_a_machines_id_and_of_its_state_only_where_guests_are_slower_for_it():

@@ -7,9 +7,9 @@ import pytest
 from support.campaigns import MACHINE, STATE, Scripted, a_rig, assert_whole, one_by_one
 from support.common import fake_kernel
 
-from tlb.measure import build, campaign, kernels, progress
+from tlb.measure import build, campaign, kernels, outcome
 from tlb.measure.campaign import Outcome
-from tlb.measure.progress import Progress
+from tlb.measure.outcome import Progress
 from tlb.measure.record import Point
 from tlb.measure.store import UNMEASURED_POINTS_DOCUMENT, Store
 from tlb.system.reasons import Unavailable
@@ -31,7 +31,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(progress.time, "monotonic", clock.monotonic)
+    monkeypatch.setattr(outcome.time, "monotonic", clock.monotonic)
     monkeypatch.setattr(kernels, "expected_s", lambda point: PROCESS_S)
     return clock
 
@@ -118,6 +118,10 @@ def test_what_was_lacking_is_known_to_a_run_that_may_not_measure_and_tried_again
             (victim, "pool-empty", "3 pages needed")
         ]
         assert outcome.skipped == 0
+    tries, rig = len(processes.asked), a_rig(store, measure=one_by_one(processes))
+    for _ in range(2):  # as the parts of one book
+        assert [*campaign.run(rig, GRIDS, 5, quiet=True).lacking] == [victim]
+    assert len(processes.asked) == tries + 1
     of_another_state = a_rig(store, measure=one_by_one(processes), state="f" * 12)
     assert campaign.run(of_another_state, GRIDS, 1, seconds=0, quiet=True).lacking == {}
     processes.trouble = lambda point, repeat: None

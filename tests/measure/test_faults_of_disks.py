@@ -16,7 +16,7 @@ from support.stand_ins import in_a_child
 
 from experiments.stlb_cliff import grid
 from tlb.machine.compiler import Compiler
-from tlb.measure import build, publishing
+from tlb.measure import build, states
 from tlb.measure.record import Point
 from tlb.measure.row_database import DATABASE_FILE
 from tlb.report import parameters
@@ -79,7 +79,7 @@ def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what, 
         "the rows": (store.root, lambda: run()),
         "machine.json": (store.root, measure_a_chapter),
         "the build folder": (tmp_path / "build", lambda: build.kernel("page_chase")),
-        "a published machine": (store.root, lambda: publishing.publish(store, MACHINE)),
+        "a published machine": (store.root, lambda: states.publish(store, MACHINE)),
     }[what]
     if what == "the build folder":
         monkeypatch.setenv("TLB_BUILD", str(folder))

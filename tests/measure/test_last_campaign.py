@@ -4,7 +4,7 @@ measures."""
 import pandas as pd
 import pytest
 
-from tlb.measure.last_campaign import last_campaign
+from tlb.measure.row_selection import last_campaign
 
 COLUMNS = ["kernel", "engine", "state", "lines"]
 

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from tlb.measure import progress
-from tlb.measure.progress import LOG_S, Progress
+from tlb.measure import outcome
+from tlb.measure.outcome import LOG_S, Progress
 
 
 class Terminal(io.StringIO):
@@ -18,7 +18,7 @@ class Terminal(io.StringIO):
 def clock(monkeypatch) -> list[float]:
     """A list whose one element is the time."""
     now = [1000.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(outcome.time, "monotonic", lambda: now[0])
     return now
 
 
@@ -56,3 +56,12 @@ def test_a_quiet_run_writes_nothing(clock, capsys):
         made.expect({"kind": 10.0}, until=1e6)
         assert made.begin("kind", 10.0, "")
     assert capsys.readouterr().err == ""
+
+
+def test_what_comes_later_is_estimated_at_the_pace_of_the_first_of_its_kind(clock):
+    with Progress("book", quiet=True) as made:
+        made.later["site"] = 200.0
+        assert made.left_s == pytest.approx(200)
+        with made.doing("site", 100.0):
+            clock[0] += 30
+        assert made.left_s == pytest.approx(30)

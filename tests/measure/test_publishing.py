@@ -4,8 +4,8 @@ lost."""
 from support.campaigns import MACHINE, NAME, put, repeats, tree
 from support.common import make_record
 
-from tlb.measure.publishing import publish
 from tlb.measure.record import Quantity, Record
+from tlb.measure.states import publish
 from tlb.measure.store import PUBLISHED_ROWS, UNMEASURED_POINTS_DOCUMENT, Store, write_published
 
 OTHER = "hugepages"

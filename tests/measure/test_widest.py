@@ -84,5 +84,5 @@ def test_a_wide_point_is_chosen_only_if_there_is_time_for_all_its_mappings(mappi
     point, takes_s = POINTS[0], mappings * kernels.point_s(POINTS[0])
     bar = SimpleNamespace(time_left_s=inf, extra_s=takes_s, pace=lambda kind: 1.0)
     missing, values = {point: [5, 6, 7, 8]}, {point: [1.0, 2.0, 3.0, 4.0, 5.0]}
-    todo = campaign._Missing({point: 5}, 9, missing, values, lambda point: True)
-    assert todo.widest(bar, ()) == ([point] if is_chosen else [])
+    todo = campaign._Missing({point: 5}, 9, lambda point: True, {}, missing, values)
+    assert todo.widest(bar) == ([point] if is_chosen else [])

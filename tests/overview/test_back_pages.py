@@ -55,5 +55,5 @@ def test_a_second_run_is_told_by_how_far_it_lies_from_the_first(tmp_path):
     (tmp_path / "second_run").mkdir()
     pd.DataFrame([*times, claim]).to_parquet(tmp_path / "second_run" / f"{MACHINE}.parquet")
     a = method.Analysis(chapter)
-    assert list(method.apart(a.second_run["ratio"])) == pytest.approx([0.1, 0.25])
+    assert list(method.relative_excess(a.second_run["ratio"])) == pytest.approx([0.1, 0.25])
     assert a.judged_again()[["first", "second"]].to_numpy().tolist() == [["holds", "fails"]]

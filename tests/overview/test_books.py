@@ -55,26 +55,12 @@ def test_each_book_runs_to_its_end_and_shows_no_number_that_is_none(name):
     "name",
     [
         name
-        if name in ("stlb_cliff", "hugepages")
-        else pytest.param(name, marks=pytest.mark.endurance)
-        for name in CHAPTER_NAMES
-    ],
-)
-def test_a_notebook_runs_to_its_end_where_nothing_was_measured(page):
-    page.frame, page.documents = page.frame[:0], {}
-    assert page.execute().said
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        name
         if name in ("hugepages", "virtualization")
         else pytest.param(name, marks=pytest.mark.endurance)
         for name in CHAPTER_NAMES
     ],
 )
-def test_each_figure_is_there_where_nothing_was_measured(page):
+def test_a_notebook_runs_to_its_end_and_has_each_figure_where_nothing_was_measured(page):
     """As committed: show_chart dims the reference's."""
     page.rows, page.documents, page.frame = {}, {}, page.frame[:0]
     shown = dict(page.execute().said)

@@ -12,7 +12,7 @@ from tlb.measure.record import Point
 from tlb.measure.store import Store
 from tlb.report import parameters
 from tlb.report.chapter import Chapter
-from tlb.report.verdicts import verdicts
+from tlb.report.verdicts import chapter_verdicts
 from tlb.system.files import ROOT
 from tlb.system.page_sizes import PAGES
 from tlb.system.reasons import Unavailable
@@ -84,7 +84,7 @@ def test_what_all_published_rows_decide_the_points_of_the_quick_profile_decide(
         a = chapter_analysis(module, chapter)
     except Unavailable as why:
         pytest.skip(str(why))
-    known = verdicts(module.claims, a)
+    known = chapter_verdicts(module.claims, a)
     entries, cpus = tuple(a.stated_entries), a.host.usable_cpus
     scope = Scope(
         grid.load_profile("quick"), "c", entries, len(cpus), base_page_bytes=a.base_page_bytes
@@ -94,7 +94,7 @@ def test_what_all_published_rows_decide_the_points_of_the_quick_profile_decide(
     rows = pd.concat([a.frame, *beside], ignore_index=True)
     frame = within(rows, module.grid.points(scope))
     assert len(frame) < len(rows)
-    judged = verdicts(module.claims, module.Analysis(frame, chapter))
+    judged = chapter_verdicts(module.claims, module.Analysis(frame, chapter))
     found = {verdict.claim.id: verdict.verdict for verdict in judged}
     decided = {one.claim.id: one.verdict for one in known if one.verdict in DECIDED}
     lost = {id for id, word in decided.items() if found[id] not in DECIDED}

@@ -13,7 +13,7 @@ from support.synthetic import HOLE, Stated
 
 from experiments.overview import machines, machines_tables, profile
 from experiments.overview.machines import Analysis
-from experiments.overview.profile import Quantity, TranslationProfile
+from experiments.overview.profile import ProfileQuantity, TranslationProfile
 from tlb.measure import build
 from tlb.measure.store import Store
 from tlb.report.chapter import Chapter
@@ -25,7 +25,7 @@ NAMES = [*machines._SHOWN, "gain_thp", "gain_2m", "gain_1g", "gain_64k"]
 PARTS = {"load": "levels", "hit": "levels", "walk": "levels", "gain": "pages", "fault": "faults"}
 
 
-def quantity(name: str, value: float | None) -> Quantity:
+def quantity(name: str, value: float | None) -> ProfileQuantity:
     """Known to 2 %; without a value, of a pool that was empty."""
     place = "walk by place" if "table" in name else PARTS[name.partition("_")[0]]
     unit = "ratio" if place == "pages" else "ns"
@@ -33,13 +33,15 @@ def quantity(name: str, value: float | None) -> Quantity:
     if value:
         known = {"value": value, "low": value / 1.02, "high": value * 1.02, "coverage": 0.96}
     words = f"words of {name.replace('_', ' ')}"
-    return Quantity(name=name, part=place, words=words, unit=unit, **known)
+    return ProfileQuantity(name=name, part=place, words=words, unit=unit, **known)
 
 
-def entries(found: float, stated: float = 2048.0) -> list[Quantity]:
+def entries(found: float, stated: float = 2048.0) -> list[ProfileQuantity]:
     kind = {"part": "entries", "unit": "entries", "coverage": 1.0}
     return [
-        Quantity(name=f"{who}_level_2", words=who, value=value, low=value, high=value, **kind)
+        ProfileQuantity(
+            name=f"{who}_level_2", words=who, value=value, low=value, high=value, **kind
+        )
         for who, value in (("entries", found), ("stated", stated))
     ]
 

@@ -145,7 +145,7 @@ def test_committed_profiles_are_those_of_the_committed_rows(machine):
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_committed_profiles_are_as_the_published_schema_has_them(machine):
-    schema = json.loads((ROOT / "data" / room.SCHEMA).read_text(encoding="utf-8"))
+    schema = json.loads((ROOT / "data" / room.PROFILE_SCHEMA_FILE).read_text(encoding="utf-8"))
     document = json.loads(
         (ROOT / "data" / machine / "translation.json").read_text(encoding="utf-8")
     )

@@ -14,11 +14,10 @@ import pytest
 from support.common import LONG_S, needs_c
 from support.edits import NEUTRAL, REGRESSIONS, Edit, edited
 
-from tlb.cli.gate import GREW, GateOptions
+from tlb.cli.where import GREW, GateOptions
 from tlb.machine.host import Host, data_tlbs
 from tlb.programs.where import baseline, simulation, valgrind
-from tlb.programs.where.baseline import METRICS, Baseline, CountedPlace
-from tlb.programs.where.comparison import LEAST, MARGINS, Comparison
+from tlb.programs.where.baseline import LEAST, MARGINS, METRICS, Baseline, Comparison, CountedPlace
 from tlb.programs.where.valgrind import Levels, SimulatedTlb
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable

@@ -1,4 +1,4 @@
-"""The lever `64k`: which settings of Linux it changes, under a made-up root, and that all are put back;
+"""The lever `64k` and --setting: which settings of Linux it changes, under a made-up root, and that all are put back;
 on this computer, that the program gets such pages, and that a kill leaves no setting changed."""
 
 import os
@@ -55,6 +55,17 @@ def test_one_size_alone_is_allowed_meanwhile(root):
             name for kib, name in changed_settings.sizes(root).items() if kib != 16
         }
     assert words(root) == before and not (root / files.SETTINGS_JOURNAL).exists()
+
+
+def test_other_settings_are_changed_meanwhile(root):
+    before = words(root)
+    small, large = (f"transparent_hugepage/hugepages-{kib}kB/enabled" for kib in (64, 2048))
+    lever = levers.settings_lever([f"{small}=always", f"/sys/kernel/mm/{large}=never"], root)
+    with lever.environment():
+        assert words(root) == before | {64: "always", 2048: "never"}
+    assert words(root) == before and not (root / files.SETTINGS_JOURNAL).exists()
+    for wrong in (small, f"{small}=never", "ksm/run=1", "../../etc/passwd=x"):
+        assert refusal(levers.settings_lever, [wrong], root) == "bad-parameter"
 
 
 def test_a_kernel_without_the_size_says_so(tmp_path, monkeypatch):

@@ -17,7 +17,7 @@ from support.programs import built, look, made, trial
 
 from tlb.cli import trial as command
 from tlb.programs import trial as trials
-from tlb.programs.html_pages import trial_page
+from tlb.programs.reports import trial_page
 from tlb.programs.trial import Trial, TrialAim, Verdict
 from tlb.system import files
 from tlb.system.reasons import Unavailable
@@ -105,11 +105,11 @@ def test_what_is_finished_is_printed_whatever_ends_a_sweep(ends, status, monkeyp
     sweep = ("--json", "--sweep", "n=1,2,3", "--", "true", "{n}")
     assert call(monkeypatch, *sweep) == status
     told = capsys.readouterr()
-    assert [each["pairs"] for each in json.loads(told.out)] == [6, 6] and len(aims) == 2
+    assert [each["pairs"] for each in json.loads(told.out)] == [7, 7] and len(aims) == 2
     assert "exit code 7" in told.err or status == 130
 
 
-@pytest.mark.parametrize(("pairs", "status"), [(3, 130), (6, 0)])
+@pytest.mark.parametrize(("pairs", "status"), [(3, 130), (7, 0)])
 def test_an_interrupted_trial_prints_its_pairs(pairs, status, monkeypatch, capsys, aims):
     done = trial(made(2.0), made(1.0, looks=(look(huge_mib=90, reached=1),)), pairs=pairs)
     done.ended, done.is_interrupted = "It was interrupted.", True
@@ -125,12 +125,10 @@ def test_a_page_loads_nothing_and_escapes_what_is_not_ours(monkeypatch, aims, tm
     soup = BeautifulSoup(told.read_text(), "html.parser")
     assert (soup.h1.text, soup.code.text) == ("Helps", "program") and len(
         soup.select("tbody tr")
-    ) == 7
-    assert (
-        soup.select_one(".tlb-chart svg") and "0.500" in soup.select_one(".tlb-chart")["aria-label"]
-    )
-    assert not soup.select("link, img, script[src], iframe") and "url(" not in soup.style.text
-    assert len(told.read_bytes()) < 400_000
+    ) == 8
+    assert ["0.500" in chart["aria-label"] for chart in soup.select("figure svg")] == [True, True]
+    assert not soup.select("link, img, script, iframe") and "url(" not in soup.style.text
+    assert len(told.read_bytes()) < 20_000
     hostile = trial(made(), made())
     hostile.aim.command[0], hostile.ended = "<b>bold</b>", "<script>alert()</script>"
     assert "<b>" not in trial_page(hostile) and "<script>a" not in trial_page(hostile)
@@ -149,9 +147,10 @@ def test_an_experiment_from_its_command_to_its_document(tmp_path):
     )
     assert (done.returncode, done.stderr.count("\n")) == (0, 1)  # what a pair takes
     told = json.loads(done.stdout)
-    assert told["pairs"] == len(told["values"]) >= 6 and told["command"] == program
-    assert told["verdict"] in get_args(Verdict) and told["without"]["exit_codes"] == [0]
-    assert told["with"]["peak"]["reached"] == 1 and told["without"]["peak"]["reached"] == 0
+    assert len(told["runs"]) == 2 + 2 * told["pairs"] >= 16 and told["command"] == program
+    assert {each["verdict"] for each in told["quantities"]} <= {*get_args(Verdict)}
+    assert [side["exit_codes"] for side in told["sides"]] == [[0], [0]]
+    assert [side["peak"]["reached"] for side in told["sides"]] == [0, 1]
     assert not any("writes" in remark for remark in told["remarks"])
 
 

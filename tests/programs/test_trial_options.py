@@ -6,20 +6,16 @@ import os
 import re
 import sys
 import time
-import urllib.request
 from threading import Thread
 
 import pytest
-from support.common import ended, free_port, refusal
+from support.common import ended
 from support.programs import made, trial
 
 from tlb.cli import trial as command
 from tlb.machine import doctor
-from tlb.programs import prometheus
-from tlb.programs.activity import ActivitySample
 from tlb.programs.children import ProgramOutput
 from tlb.programs.trial_report import markdown
-from tlb.programs.watch import WatchedProgram, WatchState
 from tlb.system import files
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are looked at in /proc")
@@ -51,7 +47,7 @@ def test_a_failing_program_stops_at_its_first_run_and_shows_why(call, tmp_path):
     assert (status, out) == (4, "") and "no such word list" in err and "exit code 3" in err
     assert runs.read_text().count("x") == 1
     status, out, err = call("--ignore-failure", *shell(script))
-    assert (status, runs.read_text().count("x")) == (0, 1 + 2 + 12) and "exit code is 3" in out
+    assert (status, runs.read_text().count("x")) == (0, 1 + 2 + 14) and "exit code is 3" in out
     assert call(*shell("kill -9 $$"))[0] == 4
 
 
@@ -63,23 +59,38 @@ def test_each_run_has_its_input_its_preparation_and_warm_ups(call, tmp_path):
     script = f"read n; echo ran $n >> {log}; echo $n; {SLEEPS}"
     status, out, _ = call(*options, "--metric", "([0-9]+)", *shell(script))
     lines = log.read_text().split("\n")[:-1]
-    assert status == 0 and json.loads(out)["without"]["value"]["value"] == 41
-    assert lines == ["prepared", "ran 41"] * (2 + 2 + 12)
+    assert status == 0 and json.loads(out)["sides"][0]["value"]["value"] == 41
+    assert lines == ["prepared", "ran 41"] * (2 + 2 + 14)
     status, _, err = call("--prepare", "false", *shell(SLEEPS))
     assert status == 4 and "exit code 1" in err
     assert call("--input", str(tmp_path / "absent"), *shell(SLEEPS))[0] == 2
     status, _, err = call("--show-output", "--metric", "([0-9]+)", *shell("echo shown 7"))
-    assert status == 0 and err.count("shown 7") == 2 + 12
+    assert status == 0 and err.count("shown 7") == 2 + 14
 
 
 def test_a_sweep_compares_at_each_value(call, tmp_path):
     table = tmp_path / "table.md"
     options = ["--metric", "([0-9]+)", "--sweep", "n=3,5", "--json", "--markdown", str(table)]
     status, out, _ = call(*options, *shell("echo {n}"))
-    values = [each["with"]["value"]["value"] for each in json.loads(out)]
+    values = [each["sides"][1]["value"]["value"] for each in json.loads(out)]
     assert (status, values) == (0, [3, 5]) and table.read_text().count("\n") == 2 + 2
     for wrong in (["--sweep", "n", "true"], ["--sweep", "n=1", "true"]):
         assert call(*wrong)[0] == 2
+
+
+def test_two_commands_are_compared(call):
+    status, out, _ = call("--versus", "sleep 0.12", "--json", "--", "sleep", "0.06")
+    told = json.loads(out)
+    assert (status, told["versus"], told["quantities"][0]["verdict"]) == (
+        0,
+        ["sleep", "0.12"],
+        "hurts",
+    )
+    assert [side["lever"] for side in told["sides"]] == ["none", "none"]
+    first = [run for run in told["runs"] if run["position"] == 1 and run["pair"]]
+    assert {run["side"] for run in first} == {0, 1} and len(first) == told["pairs"]
+    status, _, err = call("--versus", "true", "--lever", "malloc", "--", "true")
+    assert status == 2 and "--lever and --versus" in err
 
 
 def test_a_quantile_is_of_all_numbers_that_a_run_prints():
@@ -120,7 +131,7 @@ def test_a_markdown_cell_holds_no_bar_of_its_own():
     one = trial(made(2.0), made(1.0))
     one.aim.command[:] = ["sh", "-c", "a | b"]
     head, rule, row = markdown([one]).splitlines()
-    assert {line.replace("\\|", "").count("|") for line in (head, rule, row)} == {6}
+    assert {line.replace("\\|", "").count("|") for line in (head, rule, row)} == {8}
 
 
 def test_hints_are_commands_that_a_shell_takes_as_they_are():
@@ -131,27 +142,3 @@ def test_hints_are_commands_that_a_shell_takes_as_they_are():
         doctor.Advice("b", "", "Run `echo off | sudo tee /sys/*/state`. Run `sudo sysctl y=2`."),
     ]
     assert doctor.commands(found) == ["echo madvise | sudo tee /sys/x", "sudo sysctl y=2"]
-
-
-def test_metrics_are_served_on_the_loopback_interface():
-    target = WatchedProgram(1, lambda: [], lambda seconds: False, ["x"])
-    watched = WatchState(target, 0.01)
-    sample = ActivitySample(0.1, 0.001, 1, 0, 9, {"4k": 8192, "thp": 1 << 21}, 4096, 12288, 0, 0)
-    assert prometheus.metrics(None) == prometheus.metrics(watched) == ""
-    watched.samples.append(sample)
-    for port in ("", "x", "70000", "127.0.0.1:"):
-        assert (
-            refusal(lambda port=port: prometheus.serving_metrics(port).__enter__())
-            == "bad-parameter"
-        )
-    port = free_port()
-    with prometheus.serving_metrics(str(port)) as tell:
-        url = f"http://127.0.0.1:{port}/metrics"
-        assert urllib.request.urlopen(url).read() == b""
-        tell(watched)
-        lines = urllib.request.urlopen(url).read().decode().splitlines()
-        assert refusal(lambda: prometheus.serving_metrics(str(port)).__enter__()) == "bad-parameter"
-    values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
-    assert values['tlb_resident_bytes{pages="thp"}'] == str(1 << 21)
-    assert values['tlb_active_bytes{window="0.1"}'] == "12288"
-    assert sum(line.startswith("# TYPE tlb_") for line in lines) == 7

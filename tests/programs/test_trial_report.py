@@ -1,8 +1,11 @@
 """What a trial reports: nothing that differed is hidden, nor a lever that did nothing."""
 
+import random
+
 import pytest
 from support.programs import look, made, trial
 
+from tlb.programs.runs import ProgramRun, RunPlace
 from tlb.programs.trial_report import trial_remarks
 
 ON_HUGE = (look(huge_mib=90, reached=1),)
@@ -32,6 +35,35 @@ def test_a_different_output_is_reported(stream, without, with_lever, part):
         line for line in trial_remarks(trial(made(**{stream: without}), with_it)) if "std" in line
     ]
     assert [f"std{stream}" in line and part in line for line in found] == ([True] if part else [])
+
+
+def test_two_commands_that_differ_by_where_their_stacks_begin_differ_by_layout():
+    """Each is slow at half of the places; which ones differs."""
+    drawn = random.Random(7)
+
+    def run(slow: tuple[int, int]) -> ProgramRun:
+        offset = 16 * drawn.randrange(256)
+        seconds = (1.2 if offset % 64 in slow else 1.0) * (1 + drawn.random() / 100)
+        return made(seconds)._replace(place=RunPlace(stack_offset_bytes=offset))
+
+    pairs = [(run((0, 16)), run((32, 48))) for _ in range(24)]
+    done = trial(*pairs[0], lever="none", versus=("other",))
+    done.pairs = pairs
+    assert done.verdict == "cannot tell" and "1.20" in trial_remarks(done)[0]
+    assert all("layout, not code" in remark for remark in trial_remarks(done)[:2])
+    for pair in pairs:  # the same times, whose places explain nothing
+        done.pairs[done.pairs.index(pair)] = tuple(
+            each._replace(place=RunPlace(stack_offset_bytes=16 * drawn.randrange(256)))
+            for each in pair
+        )
+    assert not any("layout" in remark for remark in trial_remarks(done))
+
+
+def test_a_verdict_without_free_huge_pages_is_reported():
+    runs = made(2.0), made(1.0, looks=ON_HUGE)
+    for free_mib, is_told in ((50, True), (5000, False)):
+        given = [run._replace(place=RunPlace(free_mib << 20)) for run in runs]
+        assert any("2 MiB blocks" in line for line in trial_remarks(trial(*given))) is is_told
 
 
 @pytest.mark.parametrize(("left", "words"), [(0, ""), (1, "1 process "), (2, "up to 2 processes ")])

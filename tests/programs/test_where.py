@@ -19,7 +19,7 @@ from support.where import GEOMETRY, SECOND, SOURCE, line_of
 from tlb.machine import settings
 from tlb.machine.cpuid import Tlb
 from tlb.programs import levers
-from tlb.programs.html_pages import flame_graph
+from tlb.programs.reports import flame_graph
 from tlb.programs.runs import run_program
 from tlb.programs.snapshots import at_peak
 from tlb.programs.where import proof, report, sampling, simulation, valgrind

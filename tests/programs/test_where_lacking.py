@@ -11,7 +11,7 @@ from support.where import GEOMETRY, SECOND, line_of
 
 from tlb.cli import where as command
 from tlb.programs import levers
-from tlb.programs.html_pages import where_page
+from tlb.programs.reports import where_page
 from tlb.programs.where import proof, simulation, valgrind
 from tlb.programs.where.valgrind import Levels, SimulatedTlb
 from tlb.system.reasons import Unavailable

@@ -26,6 +26,8 @@ WRONG = """
 2 extra       doctor extra
 2 extra       inspect --json extra
 2 --nope      doctor --nope
+2 --fail-on   doctor --fail-on x
+2 --html      doctor --html {d}
 2 kernel      measure
 2 nope        measure nope
 2 --pages     measure page_chase --pages 3m
@@ -57,6 +59,12 @@ WRONG = """
 2 --lever     try --lever nope -- true
 2 --against   try --against nope -- true
 2 --only      try --only x -- true
+2 --versus    try --versus _ -- true
+2 --versus    try --versus "x -- true
+2 --versus    try --versus true --lever malloc -- true
+2 --setting   try --setting novalue -- true
+2 --setting   try --setting ../../etc/passwd=x -- true
+2 --setting   try --setting transparent_hugepage/enabled=x --env a=b -- true
 2 --env       try --env novalue -- true
 2 --minutes   try --minutes -1 -- true
 2 --minutes   try --minutes inf -- true
@@ -88,12 +96,14 @@ WRONG = """
 2 --pid       try --pid 1 -- true
 2 --pid       try --pid -1
 2 --pid       try --pid 99999999 --driver true
+2 --only      try --pid 1 --only 9-3 --driver true
 1 {n}         try -- {n}
 1 {f}         try -- {f}
 1 directory   try -- {d}
 1 absent-sh   try -- {x}
 1 sh\\r       try -- {w}
 1 --driver    try --driver {n} -- true
+1 --versus    try --versus {n} -- true
 1 --prepare   try --prepare {d} -- true
 1 nope-no     try -- nope-no
 1 directory   where -- {d}
@@ -108,7 +118,7 @@ WRONG = """
 2 --seconds   watch --seconds -1 1
 2 --seconds   watch 1 --seconds 5
 2 --overhead  watch --overhead 0 1
-2 --prometheus watch --prometheus x -- sleep 1
+2 --all       watch --all 1
 1 {n}         watch {n}
 1 directory   watch {d}
 2 --pages     pool reserve
@@ -126,7 +136,6 @@ WRONG = """
 2 profile     book --profile x
 2 --minutes   book --minutes nan
 2 --output    site --output {f}/x
-2 --output    pdf --output {f}/x
 2 nope        refresh nope
 2 ../x        bundle make ../x
 2 --output    bundle make --output {f}/x
@@ -164,7 +173,6 @@ WRONG = """
 2 --runs      where --runs 3 -- true
 2 --env       where --save {n} --env nothing -- true
 1 absent      where --save {n} -- absent
-2 nope        bench nope
 """
 # What is found out only as a program runs.
 RUN = """

@@ -4,6 +4,7 @@ one, and the wheels themselves."""
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,10 +22,9 @@ from support.copies import copy_of_checkout
 
 from tlb import cli
 from tlb.machine import compiler as installed
-from tlb.measure import build, prebuilt
+from tlb.measure import build, compiling
 from tlb.system import files
-from tlb.system.optional import LazyModule
-from tlb.system.reasons import Unavailable
+from tlb.system.reasons import LazyModule, Unavailable
 
 CORE = ["doctor", "inspect", "measure", "try", "where", "watch", "pool"]
 # Of the extras, and of none.
@@ -44,7 +44,7 @@ import sys
 from tlb import cli
 for name in {CORE}:
     cli.ENTRIES[name].load()
-from tlb.programs import before_after, reach, trial, trial_report, watch, watch_report
+from tlb.programs import before_after, host_watch, trial, trial_report, walk_price, watch
 print(*{{module.partition(".")[0] for module in sys.modules}} & {{*{HEAVY.split()}}})
 """
     assert python(code).split() == []
@@ -78,10 +78,10 @@ def version(name):
     raise metadata.PackageNotFoundError(name)
 metadata.version = version
 from tlb.fleet import worker
-from tlb.measure.progress import Progress
+from tlb.measure.outcome import Progress
 from tlb.measure.record import Point
 worker.EventProgress = lambda machine: Progress(machine, quiet=True)
-worker.campaign.measuring_lock = lambda: worker.contextmanager(lambda: (yield None))()
+worker.campaign.measuring_lock = lambda wait: worker.contextmanager(lambda: (yield None))()
 points = [Point(kernel="page_chase", lines=64, engine=engine) for engine in ("c", "numba")]
 task = worker.Task(points={{"stlb_cliff": points}}, compared=set(), repeats=1, shape_repeats=1, seconds=60)
 sent = worker.measure(task)
@@ -174,7 +174,7 @@ def test_a_package_that_is_missing_is_one_sentence_with_the_line_that_installs_i
 def test_a_command_of_the_book_says_that_it_needs_a_clone(name, monkeypatch, capsys):
     monkeypatch.setattr(cli, "IS_CLONE", False)
     assert ended(monkeypatch, name) == 1
-    assert capsys.readouterr().err.startswith("This needs the book, which only a clone")
+    assert "the book, which only a clone of the repository has" in capsys.readouterr().err
 
 
 def test_outside_a_clone_rows_and_binaries_are_the_users(monkeypatch, tmp_path):
@@ -199,19 +199,19 @@ def archive(monkeypatch, tmp_path) -> Path:
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("TLB_BUILD", str(tmp_path / "made"))
     path = tmp_path / files.PREBUILT.name
-    monkeypatch.setattr(build, "compiler", lambda: prebuilt.zig(path.name.partition(".")[0]))
+    monkeypatch.setattr(build, "compiler", lambda: compiling.zig(path.name.partition(".")[0]))
     made = Path(build.kernel("page_chase").command[0])
     with tarfile.open(path, "w:xz") as packed:
         for each in (made, made.with_name(f"{made.name}.o")):
             packed.add(each, each.name)
-    monkeypatch.setattr(build, "compiler", prebuilt.compiler)
+    monkeypatch.setattr(build, "compiler", compiling.compiler)
     monkeypatch.setattr(installed, "compiler", lambda: None)
-    monkeypatch.setattr(prebuilt, "PREBUILT", path)
+    monkeypatch.setattr(compiling, "PREBUILT", path)
     monkeypatch.setattr(files, "PREBUILT", path)
     monkeypatch.setenv("TLB_BUILD", str(tmp_path / "cache"))
-    prebuilt._archive.cache_clear()
+    compiling._archive.cache_clear()
     yield path
-    prebuilt._archive.cache_clear()
+    compiling._archive.cache_clear()
 
 
 @needs_c
@@ -219,7 +219,7 @@ def test_a_kernel_of_the_wheel_is_the_one_that_was_compiled_for_it(archive):
     kernel = build.kernel("page_chase")
     program, made = Path(kernel.command[0]), archive.parent / "made" / "kernels"
     assert (
-        kernel.build.compiler == f"zig: zig cc {prebuilt.ZIG}" and build.engine_for("auto") == "c"
+        kernel.build.compiler == f"zig: zig cc {compiling.ZIG}" and build.engine_for("auto") == "c"
     )
     assert program.read_bytes() == (made / program.name).read_bytes()
     program.write_bytes(b"#!/bin/sh\n")  # another program in the cache is replaced, not run
@@ -323,6 +323,35 @@ def test_a_shell_completes_words_from_an_empty_environment(line, words, core, tm
     given = variables(core, tmp_path) | completion(line)
     done = subprocess.run([core / "bin/tlb"], cwd="/", env=given, capture_output=True, text=True)
     assert (done.returncode, done.stderr, set(done.stdout.split())) == (0, "", words)
+
+
+@pytest.mark.endurance
+def test_man_pages_are_of_the_commands_that_work_without_a_clone(core, tmp_path):
+    pages = {path.stem: path.read_text() for path in (core / "share/man/man1").iterdir()}
+    assert pages.keys() == {"tlb", *(f"tlb-{name}" for name in [*CORE, "geometry"])}
+    assert "--versus CMD" in pages["tlb-try"] and "fleet" not in pages["tlb"]
+    tlb, given = [core / "bin" / "tlb", "--help"], variables(core, tmp_path)
+    done = subprocess.run(tlb, cwd="/", env=given, capture_output=True, text=True)
+    assert all(f"  {name} " in done.stdout for name in CORE) and "fleet" not in done.stdout
+
+
+@pytest.mark.endurance
+def test_a_page_needs_no_clone(core, tmp_path):
+    page, given = tmp_path / "page.html", variables(core, tmp_path)
+    tlb = [core / "bin" / "tlb", "doctor", "--html", page]
+    done = subprocess.run(tlb, cwd="/", env=given, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "") and "<h2>This computer" in page.read_text()
+
+
+def test_links_of_a_wheel_are_absolute_where_the_repository_has_an_address(monkeypatch, tmp_path):
+    make = f"from setuptools import build_meta as b; b.prepare_metadata_for_build_wheel({str(tmp_path)!r})"
+    monkeypatch.setenv("TLB_ADDRESS", "https://example.org/o/r/")
+    python(make)
+    (text,) = (path.read_text() for path in tmp_path.glob("*.dist-info/METADATA"))
+    version = re.search(r"(?m)^Version: (.*)$", text)[1]
+    targets = re.findall(r"\]\(([^)]*)\)", text)
+    assert len(targets) > 5 and all(target.startswith(("https:", "#")) for target in targets)
+    assert f"https://example.org/o/r/blob/v{version}/LICENSE" in targets
 
 
 @pytest.mark.endurance

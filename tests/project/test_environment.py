@@ -115,3 +115,9 @@ def test_every_locked_package_is_checked_by_hash():
     assert all(
         re.fullmatch(r"sha256:[0-9a-f]{64}", digest) for *_, hashes in pins for digest in hashes
     )
+
+
+def test_mutation_changes_files_and_runs_tests_that_are_there():
+    about = project()["tool"]["mutmut"]
+    named = about["only_mutate"] + about["pytest_add_cli_args_test_selection"] + about["also_copy"]
+    assert [name for name in named if not (ROOT / name).exists()] == []

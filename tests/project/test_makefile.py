@@ -2,8 +2,10 @@
 installed."""
 
 import os
+import re
 import shutil
 import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -108,3 +110,39 @@ def test_tests_run_in_one_pytest_of_two_processes_after_lint(checkout):
         " -m not endurance"
     )
     assert "book --nbval" in tests and "--nbval-sanitize-with tests/nbval_sanitize.cfg" in tests
+
+
+def test_a_release_is_of_a_commit_with_notes_and_the_same_bytes_again(checkout):
+    python = f"PYTHON={fake_python(checkout, 'python-new')}"
+    site = checkout / "_build" / "site" / "_build" / "html" / "index.html"
+    site.parent.mkdir(parents=True)
+    site.write_text("a page")
+    (checkout / ".gitignore").write_text(".venv\n_build\nlog\npython-new\n")
+    (checkout / "CHANGELOG.md").write_text("## [Unreleased]\n")
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x@example.org"]
+
+    def committed() -> None:
+        subprocess.run([*git, "add", "-A"], cwd=checkout, check=True)
+        subprocess.run([*git, "commit", "--quiet", "-m", "x"], cwd=checkout, check=True)
+
+    subprocess.run(["git", "init", "--quiet"], cwd=checkout, check=True)
+    refused = make(checkout, "release", python)
+    assert refused.returncode and "commit these changes first" in refused.stderr
+    committed()
+    refused = make(checkout, "release", python)
+    assert refused.returncode and "no notes on" in refused.stderr
+    version = re.search(r'^version = "(.*)"', (checkout / "pyproject.toml").read_text(), re.M)[1]
+    notes = f"## [Unreleased]\n\n## [{version}] - 2026-01-01\n\n- New.\n\n## [0.0.1]\n\n- Old.\n"
+    (checkout / "CHANGELOG.md").write_text(notes)
+    committed()
+    sums = []
+    for _ in range(2):
+        assert (made := make(checkout, "release", python)).returncode == 0, made.stderr
+        folder = checkout / made.stdout.splitlines()[-1]
+        sums.append((folder / "SHA256SUMS").read_text())
+        os.utime(site, (0, 0))
+    assert sums[0] == sums[1] and (folder / "NOTES.md").read_text().strip() == "- New."
+    names = [name for line in sums[0].splitlines() for name in line.split()[1:]]
+    assert names == ["NOTES.md", *(f"{folder.name}-{kind}.tar.gz" for kind in ("site", "source"))]
+    with tarfile.open(folder / f"{folder.name}-site.tar.gz") as archive:
+        assert f"{folder.name}-site/index.html" in archive.getnames()

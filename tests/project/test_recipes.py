@@ -117,7 +117,7 @@ CLAIM = """
 
 @claim("join-takes-time", points=lambda point, scope: point.kernel == "radix_partition")
 def join_takes_time(a: Analysis, band: tuple[float, float]) -> Answer:
-    took = Interval.of(a.joins.query("pages == '4k'").iloc[0])
+    took = a.scattered("4k", bits=12, passes=1)
     return inside(took, *band), f"A row takes {took:.1f} ns."
 """
 
@@ -154,8 +154,8 @@ def test_a_chapter(copy):
 
 
 IS_DISCOVERED = """
-from experiments.overview import CHAPTERS
-(example,) = [chapter for chapter in CHAPTERS if chapter.__name__ == "experiments.example"]
+from tlb.report import discovery
+(example,) = [chapter for chapter in discovery.chapters() if chapter.__name__ == "experiments.example"]
 assert example.grid.points and example.claims and example.Analysis
 """
 FIGURE = {"mystnb": {"figure": {"name": "fig-chases", "caption": "Two chases."}}}

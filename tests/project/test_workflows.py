@@ -18,6 +18,7 @@ WRITES = {
     ("publish.yml", "site"): {"pages", "id-token"},  # puts the site on Pages
     ("publish.yml", "files"): {"contents"},  # drafts the release
     ("publish.yml", "index"): {"id-token"},  # puts the wheels on the index
+    ("publish.yml", "image"): {"packages"},  # puts the image into the registry
     ("weekly.yml", "propose"): {"contents", "pull-requests"},  # proposes the new lock
 }
 

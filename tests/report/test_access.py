@@ -2,11 +2,11 @@
 
 import pytest
 from selenium import webdriver
-from support.pages import FRAME, figure
+from support.programs import made, trial
 from support.site import OVERFLOW, UNFOLD, errors, open_page, pages, requests, resize, scripts_off
 
 from experiments.overview.machines_tables import TABLE_ORDERS
-from tlb.report import standalone
+from tlb.programs.reports import trial_page
 
 # All rules of axe-core for WCAG 2.2, levels A and AA. A page's finding: the rule, the element, and
 # what to do.
@@ -107,13 +107,13 @@ def test_machines_stand_in_the_order_that_is_chosen_also_without_scripts(driver,
 
 def test_a_page_of_its_own_shuts_no_reader_out(driver, axe, tmp_path):
     """That of `tlb try --html`, on a telephone, where its table and its figure scroll."""
-    body = standalone.table(FRAME) + standalone.figure(figure(), "A caption.")
-    (tmp_path / "page.html").write_text(standalone.page("A page", body), encoding="utf-8")
+    page = trial_page(trial(made(2.0), made(1.0)))
+    (tmp_path / "page.html").write_text(page, encoding="utf-8")
     resize(driver, 360)
     try:
         driver.get((tmp_path / "page.html").as_uri())
         driver.execute_script(f"(() => {{ {axe} }})()")
-        assert driver.find_elements("css selector", ".tlb-chart > svg")
+        assert driver.find_elements("css selector", "figure svg")
         assert driver.execute_async_script(AXE, "light", []) == []
         assert not driver.execute_script(OVERFLOW)
         assert driver.execute_script(UNREACHABLE)[1] == []

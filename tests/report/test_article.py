@@ -9,7 +9,7 @@ import pytest
 from support.pages import run_cells
 
 from tlb.report import article, page, quantities
-from tlb.report.notebook import Overlaid, ReferenceFigure
+from tlb.report.notebook import OverlaidFigure, ReferenceFigure
 from tlb.report.quantities import QUANTITIES_DOCUMENT, QuantityDeclaration
 from tlb.report.render import Figure
 
@@ -51,7 +51,7 @@ def committed(tmp_path, monkeypatch) -> list[Any]:
 def test_another_machine_s_chart_lies_over_the_reference_s(committed, tmp_path, monkeypatch):
     own = DATA.assign(median=[5.0, 6.0])
     made = run(CHART, committed, False, tmp_path, monkeypatch, data=own)
-    assert isinstance(made, Overlaid)
+    assert isinstance(made, OverlaidFigure)
     assert made.data.equals(own) and made.reference.data.equals(DATA)
 
 
@@ -74,7 +74,7 @@ def test_a_chart_that_no_machine_changes_is_shown_as_on_the_reference_s_page(
 def test_a_chart_of_all_machines_is_drawn_once(committed, tmp_path, monkeypatch):
     every = DATA.assign(machine="Zen 4")
     made = run(CHART, committed, False, tmp_path, monkeypatch, data=every)
-    assert not isinstance(made, Overlaid | ReferenceFigure) and made.figure.data.equals(every)
+    assert not isinstance(made, OverlaidFigure | ReferenceFigure) and made.figure.data.equals(every)
 
 
 def test_where_nothing_was_measured_the_reference_s_chart_is_dimmed(

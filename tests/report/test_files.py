@@ -18,7 +18,8 @@ def test_every_chapter_gives_its_notebook_its_rows_and_its_kernels(site):
     for name in parameters.table_of_contents():
         links = soup(site / f"book/{name}.html").select(".tlb-files a[download]")
         files = {Path(link["href"]).name: site / "book" / link["href"] for link in links}
-        nbformat.read(files.pop(f"{name}.ipynb"), as_version=4)
+        notebook = nbformat.read(files.pop(f"{name}.ipynb"), as_version=4)
+        assert not any(cell.get("outputs") for cell in notebook.cells), name  # the page has them
         kernels, measured = [path for path in files.values() if path.suffix == ".c"], set()
         for path in files.values():
             if path.suffix == ".zip":

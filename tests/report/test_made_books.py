@@ -19,7 +19,7 @@ from tlb.report.publish import SiteError, build_site
 from tlb.report.render import Figure, data_table
 from tlb.report.verdicts import Verdict, verdict_table
 from tlb.system import files
-from tlb.system.prose import escape_markdown
+from tlb.system.units import escape_markdown
 
 ROOT = files.ROOT
 REPOSITORY = "https://github.com/somebody/every-load"

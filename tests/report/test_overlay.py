@@ -7,7 +7,7 @@ import pandas as pd
 from support.synthetic import Truth, frame, grid
 
 from tlb.report import charts
-from tlb.report.notebook import Overlaid
+from tlb.report.notebook import OverlaidFigure
 from tlb.report.render import MUTED_COLOUR, Figure
 from tlb.stats.intervals import summarise
 
@@ -26,12 +26,16 @@ OWN, SLOW = loads(Truth()), loads(Truth(hit_ns=20.0))
 
 def draw(data: pd.DataFrame) -> alt.LayerChart:
     x = charts.working_set(4096)
-    return charts.series_chart(data, x, "ns per load", charts.LAYOUTS, "layout")
+    return charts.series_chart(
+        data, x, "ns per load", charts.colours(["spread", "packed"]), "layout"
+    )
 
 
-def shown(reference: pd.DataFrame = SLOW) -> Overlaid:
+def shown(reference: pd.DataFrame = SLOW) -> OverlaidFigure:
     theirs = Figure(draw(reference), "A cliff.", reference, "cliff")
-    return Overlaid(draw(OWN), "A cliff.", OWN, "cliff", theirs, "In grey: the reference machine.")
+    return OverlaidFigure(
+        draw(OWN), "A cliff.", OWN, "cliff", theirs, "In grey: the reference machine."
+    )
 
 
 def layers(spec: dict[str, Any], outer: dict[str, Any] | None = None) -> list[dict[str, Any]]:
@@ -72,3 +76,12 @@ def test_the_axis_has_ticks_for_the_reference_s_numbers_too():
 
     own = Figure(draw(OWN), "A cliff.", OWN, "cliff")
     assert max(ticks(shown(loads(Truth(), times=50)))) > max(ticks(own))
+
+
+def test_the_name_of_a_series_stands_at_the_last_point_of_its_curve():
+    texts = [one for one in layers(draw(OWN).to_dict()) if one["mark"]["type"] == "text"]
+    datasets = draw(OWN).to_dict()["datasets"]
+    places = [row for one in texts for row in datasets[one["data"]["name"]]]
+    last = OWN.loc[OWN.groupby("layout")["lines"].idxmax(), ["layout", "lines", "median"]]
+    found = pd.DataFrame(places)[["layout", "lines", "median"]]
+    assert sorted(found.itertuples(index=False)) == sorted(last.itertuples(index=False))

@@ -11,13 +11,13 @@ from support.resampled import drawn_again
 
 from experiments.overview import method
 from experiments.overview.method import Processes, lognormal_times, measured_ratio
-from tlb.measure.last_campaign import last_campaign
+from tlb.measure.row_selection import last_campaign
 from tlb.measure.store import Store
 from tlb.report.verdicts import WRONG_BY_CHANCE, decided
 from tlb.stats.effects import inside
 from tlb.stats.intervals import LEAST_COVERAGE, Interval
 
-rates = partial(method.simulate_verdict_errors, trials=250)  # `tlb bench` takes two thousand
+rates = partial(method.simulate_verdict_errors, trials=250)  # `make bench` takes two thousand
 NOISE = (0.02, 0.10)
 PROCESSES = (5, 9)
 

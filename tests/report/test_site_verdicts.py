@@ -12,10 +12,11 @@ from bs4 import BeautifulSoup
 from support.site import soup
 from support.verdict_rows import Row, rows
 
-from experiments.overview import CHAPTERS, chapter_name
+from experiments.overview import chapter_name
 from experiments.overview.scorecard import RERUNS
+from tlb.report import discovery
 
-PAGES = [*map(chapter_name, CHAPTERS), "scorecard"]
+PAGES = [*map(chapter_name, discovery.chapters()), "scorecard"]
 # A claim, the verdicts, or reasons of an undecided one, that cannot be, and the sentence of the site
 # that speaks of it. Whoever rewrites such a sentence rewrites its row.
 SENTENCES = r"""
@@ -32,7 +33,6 @@ slowdown-512-to-4k-is-tlb | holds | ns that the added line saves are not transla
 triple-digits-at-10gb | fails | In 8 GiB a hop on 4 KiB pages takes \d{3} ns
 cow-copies-2-mib | holds | splits the huge page and copies 4 KiB
 switch-flushes-walk-caches | holds | the switch itself does not empty the TLB
-neighbours-evict-the-table | fails, holds | beside a thread that streams from memory could not show
 cow-copies-2-mib | holds | splits the huge page and copies 4 KiB
 page-management-slows-a-loop | fails | the difference is page walks for translations
 containers-add-nothing | fails | Namespaces add no second page table

@@ -15,12 +15,12 @@ from tlb.report.claims import Answer, Band, Claim, Fact, claim, counted, rows_wh
 from tlb.report.render import Html
 from tlb.report.verdicts import (
     Verdict,
+    answered_verdict_table,
+    chapter_verdicts,
     decided,
     judge,
     statements,
-    table_of_answered,
     verdict_table,
-    verdicts,
 )
 from tlb.stats.effects import inside, why_effects_are_undecided
 from tlb.stats.intervals import Interval, median_interval
@@ -62,7 +62,7 @@ def claims(monkeypatch) -> ModuleType:
 
 
 def test_a_predicate_is_a_verdict_and_what_is_lacking_cannot_be_told_or_tested(claims, a):
-    found = verdicts(claims, a)
+    found = chapter_verdicts(claims, a)
     assert [(one.verdict, one.reason) for one in found] == [
         ("holds", ""),
         ("cannot tell", "ambiguous"),
@@ -103,7 +103,7 @@ def test_a_sentence_of_the_file_brings_its_source_its_words_and_its_band(claims,
         judge(found, a, band=(0, 100)).verdict == "cannot tell"
         and judge(found, a, band=(0, 99)).verdict == "fails"
     )
-    assert verdicts(claims, a, costs={"band": (0, 99)})[-1].verdict == "fails"
+    assert chapter_verdicts(claims, a, costs={"band": (0, 99)})[-1].verdict == "fails"
 
 
 def test_what_was_timed_on_an_emulator_is_no_processors_and_what_was_not_timed_stays(claims):
@@ -113,7 +113,7 @@ def test_what_was_timed_on_an_emulator_is_no_processors_and_what_was_not_timed_s
     told = judge(of_a_sentence(claims, 100, 200), emulated)
     assert (told.verdict, told.effects) == ("not testable here", ())
     assert REASON_TEXTS["emulated"].sentence.removesuffix(".") in told.evidence
-    assert verdicts(claims, emulated)[0].verdict == "holds"
+    assert chapter_verdicts(claims, emulated)[0].verdict == "holds"
 
 
 @pytest.mark.parametrize(
@@ -242,12 +242,12 @@ def test_of_a_machine_of_which_little_was_measured_only_what_it_answers_is_shown
         verdict_of("cannot tell", "no rows", reason="no-data"),
         verdict_of("not testable here", "no counters"),
     ]
-    text = table_of_answered([*answered, *others]).text
+    text = answered_verdict_table([*answered, *others]).text
     assert text.startswith("3 other claims")
     assert all(one.evidence in text for one in answered)
     assert not any(one.evidence in text for one in others)
-    assert "chance" in text and "chance" not in table_of_answered(answered[2:]).text
-    assert table_of_answered(answered).text == verdict_table(answered).text
+    assert "chance" in text and "chance" not in answered_verdict_table(answered[2:]).text
+    assert answered_verdict_table(answered).text == verdict_table(answered).text
 
 
 def test_sentences_that_differ_in_a_number_share_a_predicate(claims, a):

@@ -14,10 +14,10 @@ from scipy import stats
 
 from tlb.stats.intervals import (
     Interval,
+    count_modes,
     interval_of_difference,
     interval_of_ratio,
     median_interval,
-    modes,
     summarise,
 )
 from tlb.stats.scatter import log_trend_per_repeat, median_rank, outliers
@@ -268,8 +268,8 @@ def test_a_trend_that_points_of_a_mapping_show_by_chance_only_widens_and_by_no_m
     ],
 )
 def test_two_modes_are_two_places_with_two_processes_each_and_a_jump_between(values, expected):
-    assert modes(values) == median_interval(values).modes == expected
-    assert modes([math.nan, *values]) == expected
+    assert count_modes(values) == median_interval(values).modes == expected
+    assert count_modes([math.nan, *values]) == expected
 
 
 def test_what_is_computed_from_a_point_of_two_modes_says_so():

@@ -1,10 +1,5 @@
-"""How often the intervals of a median, of a paired ratio and of two points of a mapping hold the
-truth, under noise like that of computers.
-
-What the docstrings promise is asserted: the median's interval asks for independence alone, and what
-a pair has in common leaves its ratio. Each test prints what it found: pytest -rP -m endurance
-tests/stats/test_noise.py
-"""
+"""How often the intervals of two points of the same mappings hold the truth, under noise like that
+of computers. The test prints what it found: pytest -rP -m endurance tests/stats/test_noise.py"""
 
 import operator
 from collections.abc import Callable
@@ -13,10 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.signal import lfilter
 
-from tlb.stats.effects import paired_ratio
-from tlb.stats.intervals import Interval, Repeats, interval_of_ratio, median_interval
+from tlb.stats.intervals import Interval, Repeats, median_interval
 
 pytestmark = pytest.mark.endurance
 
@@ -41,22 +34,6 @@ def bistable(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
     return np.log(1.6) * (rng.random(size) < 0.3) + 0.02 * rng.standard_normal(size)
 
 
-def autocorrelated(rng: np.random.Generator, size: tuple[int, int], rho: float = 0.6) -> np.ndarray:
-    """Autoregressive: each repeat keeps `rho` of the deviation of the one before."""
-    steps = rng.standard_normal(size)
-    steps[:, 1:] *= (1 - rho**2) ** 0.5
-    return 0.05 * lfilter([1], [1, -rho], steps, axis=1)
-
-
-def drifting(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
-    """From 15 % below to 15 % above the middle of the campaign."""
-    return 0.15 * np.linspace(-1, 1, size[1]) + normal(rng, size)
-
-
-INDEPENDENT = normal, heavy_tailed, bistable
-COMMON = autocorrelated, drifting
-
-
 def held(intervals: list[Interval], truth: float) -> int:
     return sum(one.low <= truth <= one.high for one in intervals)
 
@@ -65,35 +42,6 @@ def bounds(coverage: float) -> tuple[float, float]:
     """So few and so many campaigns of TRIALS hold the truth with all but one in a million of
     chance, were the coverage as stated."""
     return stats.binom.ppf([1e-6, 1 - 1e-6], TRIALS, coverage)
-
-
-def campaigns(noise: Noise, n: int) -> np.ndarray:
-    return np.exp(noise(np.random.default_rng(n), (TRIALS, n)))
-
-
-@pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("own", INDEPENDENT)
-@pytest.mark.parametrize("common", COMMON)
-def test_a_ratio_of_pairs_is_held_as_often_as_stated_whatever_a_pair_has_in_common(common, own, n):
-    rng = np.random.default_rng(n)
-    shared = common(rng, (TRIALS, n))
-    above, below = (np.exp(shared + own(rng, (TRIALS, n))) for _ in range(2))
-    paired = [paired_ratio(1.3 * a, b, 0.95) for a, b in zip(above, below, strict=True)]
-    apart = [
-        interval_of_ratio(median_interval(1.3 * a), median_interval(b))
-        for a, b in zip(above, below, strict=True)
-    ]
-    hits, (least, most) = held(paired, 1.3), bounds(paired[0].coverage)
-    widths = [
-        np.median([np.log(one.high / one.low) for one in intervals])
-        for intervals in (paired, apart)
-    ]
-    print(
-        f"ratio, {common.__name__} in common, {own.__name__} of each, n = {n}: "
-        f"{hits / TRIALS:.1%}, stated {paired[0].coverage:.1%}; as if not paired "
-        f"{held(apart, 1.3) / TRIALS:.1%}, {widths[1] / widths[0]:.2f} times as wide"
-    )
-    assert least <= hits <= most
 
 
 def nothing(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:

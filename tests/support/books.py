@@ -49,9 +49,9 @@ from tlb.measure.record import Point
 from tlb.report import page
 from tlb.report.analysis import Analysis
 from tlb.report.article import Committed
-from tlb.report.notebook import Overlaid
+from tlb.report.notebook import OverlaidFigure
 from tlb.report.render import Figure, Html
-from tlb.report.verdicts import verdicts
+from tlb.report.verdicts import chapter_verdicts
 
 ARM = {
     "arch": "aarch64",
@@ -189,7 +189,7 @@ class Page(About):
         if isinstance(shown, page.Text):
             self.said.append(("text", shown.markdown))
         elif isinstance(shown, Figure):
-            if isinstance(shown, Overlaid):
+            if isinstance(shown, OverlaidFigure):
                 shown.svg()  # raises for what Vega-Lite cannot draw
             self.said.append((shown.name, shown.alt))
         elif isinstance(shown, Html):
@@ -197,7 +197,8 @@ class Page(About):
 
     def _judge(self, module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
         self.said += [
-            (f"{one.claim.id}, {one.verdict}", one.evidence) for one in verdicts(module, a, **bands)
+            (f"{one.claim.id}, {one.verdict}", one.evidence)
+            for one in chapter_verdicts(module, a, **bands)
         ]
 
     def execute(self) -> Page:

@@ -124,12 +124,6 @@ def sign(content: dict) -> bytes:
     return canonical(content | {"digest": digest}) + b"\n"
 
 
-def content_of(line: bytes) -> dict:
-    content = json.loads(line)
-    del content["digest"]
-    return content
-
-
 def put(store: Store, machine: str, experiment: str, *records: Record) -> list[str]:
     """Stores what an experiment asked for; the keys."""
     store.ask(machine, experiment, [record.point for record in records])

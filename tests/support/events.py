@@ -14,6 +14,7 @@ from support.synthetic import GIB, Stated, processes, scope
 from tlb.measure.record import Point
 
 PAGE, LARGE_PAGE, ACCESSES = 4096, 2 << 20, 1000
+NEW_PROCESS_ROUNDS = tuple(1 << octave for octave in range(7))  # kernels/cold_chase.c
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class Events:
         if point.kernel == "cold_chase":
             later = self.near_ns + (self.held_ns if point.layout == "spread" else 0.0)
             return {"spawn_ns": 1e5, "exec_ns": 7e5, "faults_in_passes": 0.0} | {
-                f"pass_{n}_ns": ns if n == 1 else later for n in grid.NEW_PROCESS_ROUNDS
+                f"pass_{n}_ns": ns if n == 1 else later for n in NEW_PROCESS_ROUNDS
             }
         if point.kernel == "fork_write":
             return self._forked(point)

@@ -113,7 +113,7 @@ def work(name: str, address: str, root: Path, alike: str = "", spoil: str = "") 
     root.mkdir(parents=True, exist_ok=True)
     build.kernel = fake_kernel()
     build.has_session = lambda point: False
-    campaign.measuring_lock = lambda: files.measuring_lock(path=root / "lock")
+    campaign.measuring_lock = lambda wait=False: files.measuring_lock(wait, root / "lock")
     os.environ["TLB_DATA"] = str(root)
     worker.EVENT_S = 0.0
     rig = a_rig(alike or name, root)

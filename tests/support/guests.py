@@ -16,7 +16,7 @@ from support.common import About
 from support.synthetic import GIB, PAGE_BYTES, Stated, lru, processes
 from support.synthetic import median as median
 from tlb.machine.host import Host
-from tlb.machine.kvm import Kvm
+from tlb.machine.settings import Kvm
 from tlb.measure.record import Point
 from tlb.system.page_sizes import mapped_page_size
 

@@ -16,7 +16,7 @@ from tlb.system.page_sizes import FULLY_SWEPT_PAGES
 
 PAGES = FULLY_SWEPT_PAGES
 ENTRIES = (64, 1536)
-WHOLE, SPLIT, QUIET, LOUD = Paged(), Paged(splintered=True), Paged(noise=0.004), Paged(noise=0.4)
+WHOLE, SPLIT, QUIET = Paged(), Paged(splintered=True), Paged(noise=0.004)
 
 
 @cache

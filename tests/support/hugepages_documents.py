@@ -28,6 +28,6 @@ def scores(times_ours: float = 1.0, forks: int = 1) -> dict[str, Any]:
         Score(pages=pages, array_bytes=10**8, quantity="draw", ns_per_access=1.5, **made)
         for pages in HEAP_PAGES
     ]
-    return jmh.Jmh(**WHEN, jvm="21.0.1", jmh="1.37", scores=touched + draws, lacking={}).model_dump(
-        mode="json"
-    )
+    return jmh.JmhDocument(
+        **WHEN, jvm="21.0.1", jmh="1.37", scores=touched + draws, lacking={}
+    ).model_dump(mode="json")

@@ -50,7 +50,7 @@ def programs() -> dict[str, Any]:
         for variant, ns in (("plain", 20.0), ("huge", 10.0))
         for k in range(3)
     ]
-    found = documents.Runtimes(
+    found = documents.RuntimesDocument(
         **WHEN, thp="madvise", array_bytes=2**24, reports=reports, lacking={"go": "no-toolchain"}
     )
     return found.model_dump(mode="json")
@@ -87,6 +87,6 @@ def asked(setting: str = "madvise", **huge_bytes: int) -> dict[str, Any]:
         )
         for way in documents.WAYS_TO_MAP
     ]
-    return documents.WaysToGetHugePages(
+    return documents.MappingWaysDocument(
         **WHEN, thp=setting, shmem="never", file_system="ext4", got=got, lacking={}
     ).model_dump(mode="json")

@@ -43,17 +43,18 @@ def made(
     left: int = 0,
     looks: tuple[Snapshot, ...] = (look(),),
     collapsed: Collapsed | None = None,
+    cpu_s: float | None = None,
 ) -> ProgramRun:
     """Return a run that never was; out and err stand for its outputs."""
     written = [OutputDigest(len(text), text, re.sub("[0-9]", "", text)) for text in (out, err)]
-    used = (10, 0, elapsed_s, looks, left, collapsed)
+    used = (10, 0, elapsed_s if cpu_s is None else cpu_s, looks, left, collapsed)
     return ProgramRun(elapsed_s, status, number, err, (written[0], written[1]), *used)
 
 
 def trial(
     without: ProgramRun,
     with_lever: ProgramRun,
-    pairs: int = 6,
+    pairs: int = 7,
     lever: str = "advise",
     **aim: object,
 ) -> Trial:

@@ -3,13 +3,13 @@ machine."""
 
 from typing import Any, NamedTuple
 
-from experiments.overview import CHAPTERS, chapter_name
+from experiments.overview import chapter_name
 from tlb.measure.store import Store, data_root
-from tlb.report import page, parameters
+from tlb.report import discovery, page, parameters
 from tlb.report.chapter import Chapter
 from tlb.report.render import Figure
 
-CHAPTER_NAMES = [*map(chapter_name, CHAPTERS)]
+CHAPTER_NAMES = [*map(chapter_name, discovery.chapters())]
 
 
 class Shown(NamedTuple):

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from experiments.tlb_blocking import Analysis, grid
-from experiments.tlb_blocking.grid import LINE_BYTES
 from support import page_sizes
 from support.common import About
 from support.synthetic import GIB, Stated, processes, scope
 from tlb.measure.record import Point
+from tlb.system.page_sizes import LINE_BYTES
 
 PAGE = 4096
 

@@ -19,7 +19,7 @@ from tlb.measure import kernels
 from tlb.measure.grid import MeasuringProfile, Scope
 from tlb.measure.record import Point
 from tlb.report.analysis import Analysis
-from tlb.report.verdicts import SUPERSEDED, Verdict, verdicts
+from tlb.report.verdicts import SUPERSEDED, Verdict, chapter_verdicts
 
 MIB, GIB = 2**20, 2**30
 
@@ -249,7 +249,7 @@ HOLE = re.compile(
 
 def words_of(claims: ModuleType, a: Analysis, **bands: dict) -> dict[str, str]:
     """The verdict on each claim of a chapter, by its id."""
-    return {one.claim.id: one.verdict for one in verdicts(claims, a, **bands)}
+    return {one.claim.id: one.verdict for one in chapter_verdicts(claims, a, **bands)}
 
 
 def fit(one: Verdict) -> Verdict:

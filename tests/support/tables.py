@@ -1,6 +1,7 @@
 """Chases through page tables on machines that never were: the simulator counts what each walk
 reads, and each read has a price."""
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -13,7 +14,6 @@ from experiments.page_walks.grid import TABLE_OPTION_NAMES
 from support import geometry, page_sizes, synthetic
 from support.common import About
 from support.synthetic import GIB, Stated, processes, scope, tlbs
-from support.tlb_simulator import missed
 from tlb.measure import survey
 from tlb.measure.record import Point
 
@@ -99,9 +99,25 @@ def _counts(order: np.ndarray, walker: Walker, ways: int) -> tuple[float, ...]:
         (0, walker.entries[-1], ways),
         *((9 * level, upper.get(level, 0)) for level in (1, 2, 3)),  # what leads to their tables
     ):
-        seen = seen[missed(stream[seen] >> shift, entries, *how)] if entries else seen
+        seen = seen[_missed(stream[seen] >> shift, entries, *how)] if entries else seen
         left.append(float((seen >= 2 * len(order)).sum() / len(order)))
     return tuple(left)
+
+
+def _missed(pages: np.ndarray, entries: int, ways: int = 0) -> np.ndarray:
+    """Return which visits miss a level under LRU that is empty before the first. ways: of a set; 0:
+    all entries are one set."""
+    ways = ways or entries
+    sets = [OrderedDict[int, None]() for _ in range(entries // ways)]
+    misses = np.zeros(len(pages), dtype=bool)
+    for visit, page in enumerate(pages.tolist()):
+        held = sets[page % len(sets)]
+        misses[visit] = page not in held
+        held[page] = None
+        held.move_to_end(page)
+        if len(held) > ways:
+            held.popitem(last=False)
+    return misses
 
 
 def points(most: int = GIB, entries: tuple[int, int] = (64, 1536)) -> list[Point]:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from tlb.system.prose import escape_markdown
+from tlb.system.units import escape_markdown
 
 
 @given(

@@ -11,16 +11,14 @@ import sys
 import textwrap
 from collections import UserDict
 from importlib import import_module
-from importlib.metadata import version
 from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from tlb.system.files import IS_CLONE
-from tlb.system.optional import missing_package, no_book
 from tlb.system.processes import restore_signals_for_children
-from tlb.system.reasons import Unavailable
+from tlb.system.reasons import Unavailable, missing_package, no_book
 
 # What follows a program's name is the program's, also without a --; a kernel has its own options.
 _PROGRAM = {"allow_interspersed_args": False}
@@ -42,6 +40,9 @@ _MESSAGE_CHARS = 500
 RESUMABLE = ("run", "book", "fleet")
 
 
+ABOUT = "Measure what address translation costs on this computer."
+
+
 class Entry(NamedTuple):
     """A command that is not imported yet. module: below tlb.cli; function: or typer in it; help:
     the first sentence of its help."""
@@ -52,19 +53,26 @@ class Entry(NamedTuple):
     help: str
 
     def load(self) -> Any:
-        """Import the command."""
-        target = getattr(import_module(f"{__name__}.{self.module}"), self.function)
+        """Import the command. Its module's EPILOG, if it has one, ends the help."""
+        module = import_module(f"{__name__}.{self.module}")
+        target, epilog = getattr(module, self.function), getattr(module, "EPILOG", None)
         parent = typer.Typer(add_completion=False, rich_markup_mode=None, callback=lambda: None)
         if isinstance(target, typer.Typer):
             parent.add_typer(target, name=self.name)
         else:
-            parent.command(self.name, context_settings=_SETTINGS.get(self.name))(target)
+            settings = _SETTINGS.get(self.name)
+            parent.command(self.name, context_settings=settings, epilog=epilog)(target)
         return typer.main.get_group(parent).commands[self.name]
 
     @property
+    def needs_book(self) -> bool:
+        """Whether the command needs a clone of the book."""
+        return self.module in _OF_THE_BOOK
+
+    @property
     def is_refused(self) -> bool:
-        """Whether the command needs a clone of the book, which this is not."""
-        return self.module in _OF_THE_BOOK and not IS_CLONE
+        """Whether the command needs a clone, which this is not."""
+        return self.needs_book and not IS_CLONE
 
     def unloaded(self) -> TyperCommand:
         """Return a command of this name and help, without parameters."""
@@ -127,7 +135,6 @@ GROUPS = {
     "The book": [
         Entry("book", "book", "book", "Measure this computer and build the book about it."),
         Entry("site", "book", "site", "Build the site from the published data."),
-        Entry("pdf", "book", "pdf", "Print the book as PDF, with Chromium."),
         Entry(
             "refresh", "book", "refresh", "Execute committed chapters again, on the published data."
         ),
@@ -141,10 +148,6 @@ GROUPS = {
             "Make one file of a machine's data, check one, or add it to data/.",
         ),
         Entry("fleet", "fleet", "fleet", "Measure the book's campaign on many computers, by Dask."),
-    ],
-    "Development": [
-        Entry("bench", "book", "bench", "Compare the instrument with independent programs."),
-        Entry("release", "book", "release", "Make the release of this commit, in a folder."),
     ],
 }
 ENTRIES = {entry.name: entry for entries in GROUPS.values() for entry in entries}
@@ -161,7 +164,7 @@ class Commands(UserDict):
 
 
 class Grouped(TyperGroup):
-    """A group whose help lists the commands of the table, without importing them."""
+    """A group whose help lists the commands of the table that work here, without importing them."""
 
     def __init__(self, **settings: Any):
         super().__init__(**settings)
@@ -170,9 +173,9 @@ class Grouped(TyperGroup):
     def format_options(self, context: Any, formatter: Any) -> None:
         formatter.write("\n")
         for group, entries in GROUPS.items():
-            formatter.write(f"{group}:\n")
-            for entry in entries:
-                formatter.write(f"  {entry.name:14}{entry.help}\n")
+            shown = [entry for entry in entries if not entry.is_refused]
+            lines = [f"  {entry.name:14}{entry.help}\n" for entry in shown]
+            formatter.write("".join([f"{group}:\n", *lines] if lines else []))
         formatter.write(
             "`tlb COMMAND --help` explains a command. -V: version; --color always, never; "
             "--install-completion.\n"
@@ -205,18 +208,19 @@ app = typer.Typer(
 
 def _show_version(is_asked: bool) -> None:
     if is_asked:
+        from importlib.metadata import version  # a tenth of the time that --help takes
+
         print(version("every-load-is-two-loads"))
         raise SystemExit(0)
 
 
-@app.callback()
+@app.callback(help=ABOUT)
 def _tlb(
     color: Annotated[Literal["auto", "always", "never"], typer.Option()] = "auto",
     version: Annotated[
         bool, typer.Option("-V", "--version", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Measure what address translation costs on this computer."""
     if color != "auto":  # what rich reads, once a command imports it
         os.environ["FORCE_COLOR" if color == "always" else "NO_COLOR"] = "1"
 

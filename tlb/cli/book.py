@@ -24,6 +24,17 @@ Output = Annotated[Path | None, Option(help="Where to; default: below _build/.")
 BUILD = ROOT / "_build"
 
 
+def _chapters(incomplete: str) -> list[str]:
+    return terminal.completing(discovery.table_of_contents())(incomplete)
+
+
+def _machines(incomplete: str) -> list[str]:
+    return terminal.completing(["reference", "this", *Store(data_root()).machines()])(incomplete)
+
+
+ChapterName = Annotated[str, Argument(autocompletion=_chapters)]
+
+
 def _texts(pairs: list[str]) -> dict[str, str]:
     """Return the texts of parameters by name. Raises Unavailable("bad-parameter")."""
     if nameless := [pair for pair in pairs if not re.match("[^=]+=", pair)]:
@@ -32,7 +43,7 @@ def _texts(pairs: list[str]) -> dict[str, str]:
 
 
 def run(
-    chapter: str,
+    chapter: ChapterName,
     parameter: Parameters = [],  # noqa: B006
     output: Output = None,
     as_json: terminal.Json = False,
@@ -68,7 +79,9 @@ def book(
         ),
     ] = None,
     parameter: Parameters = [],  # noqa: B006
-    machine: Annotated[str, Option(help="this, reference, or a published machine.")] = "this",
+    machine: Annotated[
+        str, Option(help="this, reference, or a published machine.", autocompletion=_machines)
+    ] = "this",
 ) -> None:
     """Measure this computer and build the book about it."""
     from tlb.report import parameters
@@ -92,6 +105,7 @@ def compare(
         Argument(
             metavar="MACHINE...",
             help="NAME in data/, own/NAME, reference or this; a chapter's name limits the table to it.",
+            autocompletion=_machines,
         ),
     ],
     as_json: terminal.Json = False,
@@ -109,7 +123,9 @@ def compare(
 
 
 def refresh(
-    chapter: Annotated[list[str] | None, Argument(help="Chapters; default: all.")] = None,
+    chapter: Annotated[
+        list[str] | None, Argument(help="Chapters; default: all.", autocompletion=_chapters)
+    ] = None,
     machine: Annotated[
         str, Option(help="Only make the quantities of this published machine, in all chapters.")
     ] = "",
@@ -137,27 +153,3 @@ def site(output: Output = None) -> None:
 
     terminal.check_output(output)
     print(build_site(ROOT, output or BUILD / "site"))
-
-
-def pdf(output: Output = None) -> None:
-    """Print the book as PDF, with Chromium."""
-    from tlb.report import publish
-
-    terminal.check_output(output)
-    terminal.stage("Building and printing the book, about 45 s.")
-    print(publish.pdf(output or BUILD / "book.pdf"))
-
-
-def release(output: Output = None) -> None:
-    """Make the release of this commit, in a folder."""
-    from tlb.report import publish
-
-    terminal.check_output(output)
-    print(publish.release(output or BUILD / "release"))
-
-
-def bench(
-    table: Annotated[list[str] | None, Argument(help="Names of tables; default: all.")] = None,
-) -> None:
-    """Compare the instrument with independent programs."""
-    discovery.load("bench").main(table or ())

@@ -6,10 +6,9 @@ import json
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.markup import escape
 
 from tlb.cli import terminal
 from tlb.machine import changed_settings, pools
@@ -34,31 +33,53 @@ def inspect(as_json: terminal.Json = False) -> None:
         return
     # no table, which would pad all lines to the longest
     for label, value in doctors.host_description(host):
-        terminal.out.print(f"[bold]{escape(label):24}[/bold] {escape(value)}", highlight=False)
+        terminal.prose(f"{label:24} {value}", hanging="    ")
+
+
+FailOn = Annotated[
+    Literal["never", "error", "warning", "note"],
+    typer.Option(help="Exit with 1 for a finding that is so severe."),
+]
 
 
 def doctor(
     fix_hints: Annotated[
         bool, typer.Option("--fix-hints", help="Print only the commands, one a line.")
     ] = False,
+    fail_on: FailOn = "never",
+    as_json: terminal.Json = False,
+    html: terminal.Html = None,
 ) -> None:
     """Show what disturbs measurements on this computer, with remedies."""
     from tlb.measure import events
+    from tlb.programs import reports
 
+    terminal.check_files(html=html)
     host = hosts.inspect()
     advice = doctors.advice(host)
     kind = host.core.kind if host.core else ""
     if host.pmu.tier == "counters" and not events.are_known(host.microarchitecture, kind):
         advice.append(doctors.no_events(host))
-    if fix_hints:
+    if as_json:
+        findings = [each._asdict() | {"command": doctors.command(each)} for each in advice]
+        print(json.dumps(reports.document("doctor", {"findings": findings}, host), indent=1))
+    elif fix_hints:
         for command in doctors.commands(advice):
             print(command)
-        return
-    for topic, finding, remedy in advice:
-        terminal.out.print(
-            f"[bold]{escape(topic)}[/bold]  {escape(finding)}\n    {escape(remedy)}",
-            highlight=False,
-        )
+    else:
+        _show_advice(advice)
+    if html:
+        terminal.write(html, reports.doctor_page(advice, doctors.host_description(host)))
+    if fail_on != "never" and doctors.are_as_bad(advice, fail_on):
+        raise SystemExit(1)
+
+
+def _show_advice(advice: list[doctors.Advice]) -> None:
+    """Print findings, the most severe first."""
+    for severity in doctors.SEVERITIES:
+        for each in (each for each in advice if each.severity == severity):
+            terminal.prose(f"{severity}: {each.topic}. {each.finding}")
+            terminal.prose(each.remedy, indent="    ")
 
 
 def geometry(

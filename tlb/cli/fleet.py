@@ -18,9 +18,8 @@ from tlb.measure import grid
 from tlb.measure.store import OWN_PREFIX, Store, data_root
 from tlb.report import discovery
 from tlb.system.files import ROOT, disk_errors, replace_file
-from tlb.system.prose import list_in_words, with_thousands
 from tlb.system.reasons import Unavailable
-from tlb.system.units import DAY_MINUTES, format_size
+from tlb.system.units import DAY_MINUTES, format_size, list_in_words, with_thousands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -8,6 +8,7 @@ import typer
 from pydantic import ValidationError
 from typer import Option
 
+from tlb.cli import terminal
 from tlb.machine import host as hosts
 from tlb.measure import build, kernels
 from tlb.measure.measuring_setup import MeasuringSetup
@@ -20,7 +21,14 @@ from tlb.system.reasons import Unavailable
 MOST_CPUS = 8192  # that Linux numbers (CONFIG_NR_CPUS)
 ENGINES = ("auto", "c", "numba", "numpy")
 Kernel = Annotated[
-    str, typer.Argument(help=f"One of {', '.join(sorted(kernels.KERNEL_DECLARATIONS))}.")
+    str,
+    typer.Argument(
+        help=f"One of {', '.join(sorted(kernels.KERNEL_DECLARATIONS))}.",
+        autocompletion=terminal.completing(kernels.KERNEL_DECLARATIONS),
+    ),
+]
+Pages = Annotated[
+    str, Option(help=f"{', '.join(PAGES)}.", autocompletion=terminal.completing(PAGES))
 ]
 
 
@@ -42,7 +50,7 @@ Cpu = Annotated[int | None, Option(min=0, max=MOST_CPUS - 1, help="Pin to this C
 def measure(
     context: typer.Context,
     kernel: Kernel,
-    pages: Annotated[str, Option(help=f"{', '.join(PAGES)}.")] = "4k",
+    pages: Pages = "4k",
     layout: Layout = None,
     order: Annotated[str | None, Option(help="Of visits: cycle, random or sequential.")] = None,
     lines: Lines = None,

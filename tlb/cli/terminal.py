@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,13 +13,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tlb.system.files import IS_CLONE, disk_errors
-from tlb.system.optional import no_book
+from tlb.system.files import disk_errors
 from tlb.system.reasons import Unavailable
 from tlb.system.units import DAY_S, parse_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import pandas as pd
 
@@ -33,8 +33,11 @@ class _Output(Console):
         raise  # noqa: PLE0704  rich calls this where it has caught the error
 
 
-# A pipe is no screen to wrap for: its tables are as wide as their content, up to 200 columns.
-out = _Output(soft_wrap=True, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200)
+# A pipe is no screen to wrap for: its sentences are lines, and its tables as wide as their content,
+# up to 200 columns.
+IS_SCREEN = sys.stdout.isatty() or "COLUMNS" in os.environ
+out = _Output(soft_wrap=True, width=None if IS_SCREEN else 200)
+_GAP = 2  # between columns
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Html = Annotated[Path | None, typer.Option(help="Also write a page to this file.")]
 Wait = Annotated[
@@ -42,9 +45,13 @@ Wait = Annotated[
 ]
 
 
-def beginning_with(incomplete: str, names: Iterable[str]) -> list[str]:
-    """Return the names that complete what was typed so far."""
-    return [name for name in names if name.startswith(incomplete)]
+def completing(names: Iterable[str]) -> Callable[[str], list[str]]:
+    """Return what completes a word in a shell by one of these names, which are read when asked."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in names if name.startswith(incomplete)]
+
+    return complete
 
 
 def parsed_size(option: str, text: str) -> int:
@@ -77,10 +84,8 @@ def progress(text: str) -> None:
 
 
 def check_files(html: Path | None = None, **others: Path | None) -> None:
-    """Raise Unavailable, before anything is measured, if a file cannot be written: bad-parameter,
-    and no-extra for a page. Each is named as its option."""
-    if html and not IS_CLONE:
-        raise no_book("--html")
+    """Raise Unavailable("bad-parameter"), before anything is measured, if a file cannot be written.
+    Each is named as its option."""
     for option, file in ({"html": html} | others).items():
         if file and (why := _why_not_written(file)):
             raise Unavailable("bad-parameter", f"--{option} {file}: {why}")
@@ -132,12 +137,29 @@ def write(path: Path, text: str) -> None:
 
 
 def rows(head: Iterable[str], cells: Iterable[Iterable[object]]) -> Table:
-    """Return a table without lines; an empty head is not shown."""
-    head = [*head]
-    table = Table(*head, box=None, pad_edge=False, show_header=any(head))
-    for row in cells:
-        table.add_row(*(escape(str(cell)) for cell in row))
+    """Return a table without lines that fits the screen: cells wrap at words, and the last columns
+    are left out where even that does not fit. An empty head is not shown."""
+    texts = [[*map(str, head)], *([str(cell) for cell in row] for row in cells)]
+    columns = [*zip(*texts, strict=True)]
+    least = [min(max(map(_longest_word, column)), out.width // 2) for column in columns]
+    kept = len(columns)
+    while kept > 2 and sum(least[:kept]) + _GAP * (kept - 1) > out.width:
+        kept -= 1
+    spare = out.width - sum(least[:kept]) - _GAP * (kept - 1)
+    table = Table(box=None, pad_edge=False, show_header=any(texts[0]))
+    for column, width in zip(columns[:kept], least, strict=False):
+        more = min(max(map(len, column)) - width, max(spare, 0))
+        spare -= more
+        table.add_column(escape(column[0]), width=width + more, overflow="fold")
+    for row in texts[1:]:
+        table.add_row(*map(escape, row[:kept]))
+    if left_out := texts[0][kept:]:
+        table.caption = escape(f"Left out for lack of columns: {', '.join(left_out)}.")
     return table
+
+
+def _longest_word(text: str) -> int:
+    return max(map(len, text.split()), default=0)
 
 
 def table(head: Iterable[str], cells: Iterable[Iterable[object]]) -> None:
@@ -146,10 +168,29 @@ def table(head: Iterable[str], cells: Iterable[Iterable[object]]) -> None:
     out.print()
 
 
+def prose(text: str, indent: str = "", hanging: str | None = None) -> None:
+    """Print a sentence, on a screen wrapped at words. indent: of its first line; hanging: of the
+    others, as the first if None."""
+    lines = [f"{indent}{text}"]
+    if IS_SCREEN:
+        lines = textwrap.wrap(
+            text,
+            max(out.width, 20),
+            initial_indent=indent,
+            subsequent_indent=indent if hanging is None else hanging,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    for line in lines or [""]:
+        out.print(escape(line), highlight=False)
+
+
 def parts(parts: Iterable[str | pd.DataFrame]) -> None:
-    """Print sentences and tables."""
+    """Print sentences, commands as they are, and tables."""
     for part in parts:
-        if isinstance(part, str):
+        if not isinstance(part, str):
+            table(part.columns, part.itertuples(index=False))
+        elif part.startswith("tlb "):  # to be copied, so its lines are the terminal's
             out.print(escape(part), highlight=False)
         else:
-            table(part.columns, part.itertuples(index=False))
+            prose(part)

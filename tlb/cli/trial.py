@@ -11,37 +11,75 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
 from tlb.cli import terminal
+from tlb.machine import changed_settings
+from tlb.machine import host as hosts
 from tlb.programs import executable, levers, trial
 from tlb.programs.runs import RunConditions, ServerDriver
-from tlb.programs.trial import MAX_INTERVAL_PERCENT, Trial, TrialAim
+from tlb.programs.trial import MAX_INTERVAL_PERCENT, WRONG, Trial, TrialAim
 from tlb.system.files import measuring_lock
 from tlb.system.reasons import Unavailable
 from tlb.system.units import DAY_MINUTES, DAY_S, format_ns
 
+if TYPE_CHECKING:
+    from tlb.programs.before_after import Comparison
+
 INTERRUPTED = 130  # the exit code
 PID_MAX = 1 << 22  # of Linux (PID_MAX_LIMIT)
-LEVER = "; ".join(f"{each.name}: {each.does}" for each in levers.LEVERS.values())
+DEFAULT_LEVER = "advise"
+# Of click: \b keeps the lines of a paragraph as they are.
+LEVER_TABLE = "\b\n" + "\n".join(
+    f"  {each.name:15} {each.suits}" for each in levers.LEVERS.values() if each.suits
+)
+EPILOG = f"""Time and CPU time each get a ratio, its interval and a verdict. Runs go on until the ratio of
+times is known to --within, or --minutes are over; Ctrl-C shows the pairs until then.
+
+Levers, each for programs such as:
+
+{LEVER_TABLE}
+
+\b
+Exit codes: 1 impossible, 2 usage, 3 another measurement runs, 4 the program failed."""
 Command = Annotated[list[str] | None, Argument(metavar="-- COMMAND...", help="The program.")]
 
 
-def _names(incomplete: str) -> list[str]:
-    return terminal.beginning_with(incomplete, levers.LEVERS)
-
-
+LEVER_NAMES = terminal.completing(levers.LEVERS)
+LEVER_HELP = f"What changes, see below; default: {DEFAULT_LEVER}."
+LeverName = Annotated[str, Option(help=LEVER_HELP, autocompletion=LEVER_NAMES)]
 Against = Annotated[
-    str, Option(metavar="LEVER", help="Compare with this lever.", autocompletion=_names)
+    str, Option(metavar="LEVER", help="Compare with this lever.", autocompletion=LEVER_NAMES)
 ]
 Only = Annotated[
-    str, Option(metavar="SITE,SITE", help="Huge pages for these allocations of `tlb where`.")
+    str,
+    Option(
+        metavar="SITE,SITE",
+        help="Huge pages for these allocations of `tlb where`; with --pid, for FROM-TO of `tlb watch`.",
+    ),
 ]
 EnvOption = Annotated[
     list[str], Option(metavar="NAME=VALUE", help="Instead of --lever, set a variable.")
 ]
+
+
+def _settings(incomplete: str) -> list[str]:
+    prefix = "sys/kernel/mm/"
+    names = sorted(name.removeprefix(prefix) for name in changed_settings.names())
+    return terminal.completing(f"{name}=" for name in names)(incomplete)
+
+
+Settings = Annotated[
+    list[str],
+    Option(
+        metavar="NAME=VALUE",
+        help="Instead of --lever, change a setting of Linux below /sys/kernel/mm during its runs (root).",
+        autocompletion=_settings,
+    ),
+]
+Versus = Annotated[str, Option(metavar="CMD", help="Instead of --lever, compare COMMAND with CMD.")]
 Within = Annotated[
     float, Option(min=0.1, max=MAX_INTERVAL_PERCENT, help="Precision of the ratio in %.")
 ]
@@ -55,7 +93,7 @@ Quantile = Annotated[
 MarkdownOption = Annotated[Path | None, Option(help="Also write a table to this file.")]
 Minutes = Annotated[
     float,
-    Option(min=0.01, max=DAY_MINUTES, help="For all runs together; a verdict takes six pairs."),
+    Option(min=0.01, max=DAY_MINUTES, help="For all runs together; a verdict takes seven pairs."),
 ]
 Warmup = Annotated[int, Option(min=0, max=1000, help="Runs before all others, not counted.")]
 After = Annotated[
@@ -76,42 +114,42 @@ Sweep = Annotated[
 
 def attempt(
     command: Command = None,
-    lever: Annotated[str, Option(help=LEVER, autocompletion=_names)] = "advise",
-    only: Only = "",
+    lever: LeverName = "", versus: Versus = "",
+    setting: Settings = [], env: EnvOption = [], only: Only = "",  # noqa: B006
     against: Against = "none",
-    env: EnvOption = [],  # noqa: B006
     minutes: Minutes = 5, within: Within = 2, metric: Metric = "", quantile: Quantile = None,
     higher: Annotated[bool, Option("--higher-is-better", help="Of the printed number.")] = False,
     after: After = None,
     driver: Annotated[str, Option(metavar="CMD", help="Time CMD against COMMAND, a server.")] = "",
-    ready: Ready = "",
-    pid: Pid = None,
-    sweep: Sweep = "",
+    ready: Ready = "", pid: Pid = None, sweep: Sweep = "",
     input_file: Annotated[Path, Option("--input", help="The program's stdin.")] = Path(os.devnull),
     prepare: Annotated[str, Option(metavar="CMD", help="Run CMD before each run.")] = "",
     warmup: Warmup = 0,
     failing: Annotated[bool, Option("--ignore-failure", help="Compare failing runs.")] = False,
     shows: Annotated[bool, Option("--show-output", help="Copy its output to stderr.")] = False,
-    wait: terminal.Wait = 0,
-    as_json: terminal.Json = False,
+    wait: terminal.Wait = 0, as_json: terminal.Json = False,
     html: terminal.Html = None, markdown: MarkdownOption = None,
 ) -> None:  # fmt: skip
     """Measure a program with and without huge pages, in interleaved pairs.
 
-    Example: `tlb try -- ./program`. Exit 1: impossible; 2: usage; 3: others measure; 4: it failed."""
+    \b
+    tlb try -- ./program --its-option
+    tlb try --versus './new data' -- ./old data"""
     _check_files(input_file, html, markdown, pid, sweep)
     served, prepared = _driver(driver, ready), tuple(_words("--prepare", prepare))
-    conditions = RunConditions(
-        input_file, prepared, _pattern(metric, higher, quantile), quantile, shows
-    )
+    pattern = _pattern(metric, higher, quantile)
+    conditions = RunConditions(input_file, prepared, pattern, quantile, shows)
     template = _template(within, minutes, higher, conditions, warmup, failing, against)
     if command and not pid:
-        template = replace(template, lever=_lever(lever, env, only), after_s=after, driver=served)
+        changed = _changed(lever, env, only, setting, versus)
+        other = tuple(_words("--versus", versus))
+        template = replace(template, lever=changed, versus=other, after_s=after, driver=served)
         return _paired(_swept(template, command, sweep), wait, as_json, html, markdown)
-    others = (ready, env, sweep, only, markdown, against != "none", after is not None)
-    if command or not pid or not served or lever not in ("advise", "collapse") or any(others):
+    others = (ready, env, setting, versus, sweep, markdown)
+    is_other = any(others) or against != "none" or after is not None
+    if command or not pid or not served or lever not in ("", "collapse") or is_other:
         raise Unavailable("bad-parameter", "give a COMMAND, or a --pid and for it a --driver")
-    return _before_after(pid, replace(template, command=served.command), as_json, wait)
+    return _before_after(pid, replace(template, command=served.command), only, as_json, wait)
 
 
 def _template(
@@ -133,14 +171,30 @@ def _template(
         conditions=conditions,
         warmup=warmup,
         ignore_failure=ignore_failure,
-        against=levers.lever(against, [], "--against"),
+        against=levers.lever(against, "--against"),
     )
 
 
-def _lever(name: str, env: list[str], only: str) -> levers.Lever:
-    """Return the lever that the options name. Raises Unavailable("bad-parameter")."""
-    if not only:
-        return levers.lever(name, env)
+def _changed(
+    name: str, env: list[str], only: str, settings: list[str], versus: str
+) -> levers.Lever:
+    """Return the lever that the options name. Raises Unavailable("bad-parameter"), and what the
+    lever's check raises."""
+    given = {"lever": name, "env": env, "only": only, "setting": settings, "versus": versus}
+    chosen = [f"--{option}" for option, value in given.items() if value]
+    if len(chosen) > 1:
+        raise Unavailable("bad-parameter", f"{' and '.join(chosen)} do not go together")
+    if versus:
+        return levers.LEVERS["none"]
+    if env:
+        return levers.environment_lever(env)
+    if settings:
+        return levers.settings_lever(settings)
+    return _sites_lever(only) if only else levers.lever(name or DEFAULT_LEVER)
+
+
+def _sites_lever(only: str) -> levers.Lever:
+    """Return the lever of --only. Raises Unavailable("bad-parameter")."""
     sites = only.split(",")
     if not all(re.fullmatch("[0-9a-f]{16}|all", site) for site in sites):
         raise Unavailable("bad-parameter", f"--only takes sites of `tlb where`, not '{only}'")
@@ -196,30 +250,32 @@ def _trials(aims: list[TrialAim]) -> tuple[list[Trial], KeyboardInterrupt | Unav
 def _paired(
     aims: list[TrialAim], wait: float, as_json: bool, html: Path | None, markdown: Path | None
 ) -> None:
-    from tlb.programs import trial_report
+    from tlb.programs import reports, trial_report
 
     with holding_measuring_lock("Interrupted before the first pair; the program has ended.", wait):
         trials, ended = _trials(aims)
     if sys.stderr.isatty():
         print(file=sys.stderr)
-    documents = [trial_report.document(done) for done in trials]
     if as_json:
+        host = hosts.inspect()
+        documents = [reports.document("try", trial_report.document(done), host) for done in trials]
         print(json.dumps(documents[0] if len(aims) == 1 else documents, indent=1))
     elif len(aims) > 1:
         terminal.table(trial_report.sweep_head(trials[0]), map(trial_report.sweep_row, trials))
         for done in trials:
-            terminal.parts([f"{shlex.join(done.aim.command)}:", *trial_report.trial_remarks(done)])
+            title = f"{shlex.join(done.aim.command)}:"
+            terminal.parts([title, *trial_report.trial_remarks(done)])
     else:
         (done,) = trials
         terminal.table(("", *done.aim.sides), trial_report.trial_table_rows(done))
         took = f"It took {format_ns(done.spent_s * 1e9)}."
+        if done.has_verdict:
+            took += f" Where nothing differs, one of the verdicts is wrong in at most {WRONG:.0%} of trials."
         terminal.parts(
-            [trial_report.verdict_sentence(done), *trial_report.trial_remarks(done), took]
+            [*trial_report.verdict_sentences(done), *trial_report.trial_remarks(done), took]
         )
     if html:  # last, so that a full disk hides nothing
-        from tlb.programs.html_pages import trial_page
-
-        terminal.write(html, trial_page(trials[0]))
+        terminal.write(html, reports.trial_page(trials[0]))
     if markdown:
         terminal.write(markdown, trial_report.markdown(trials))
     if isinstance(ended, Unavailable):
@@ -228,15 +284,17 @@ def _paired(
         raise SystemExit(INTERRUPTED)
 
 
-def _before_after(pid: int, aim: TrialAim, as_json: bool, wait: float) -> None:
-    from tlb.programs import before_after
+def _before_after(pid: int, aim: TrialAim, only: str, as_json: bool, wait: float) -> None:
+    from tlb.programs import before_after, collapse, reports
 
+    addresses = collapse.parsed_range(only) if only else None
     before_after.check(pid)  # before waiting for the lock
     interrupted = "Interrupted before the first window; nothing is collapsed."
     with holding_measuring_lock(interrupted, wait):
-        done = before_after.compare(pid, aim)
+        done = before_after.compare(pid, aim, addresses, _show_windows)
     if as_json:
-        print(json.dumps(before_after.document(done), indent=1))
+        found = reports.document("try-pid", before_after.document(done), hosts.inspect())
+        print(json.dumps(found, indent=1))
     else:
         terminal.table(("", "before", "after collapsing"), before_after.rows(done))
         terminal.parts(before_after.remarks(done))
@@ -297,10 +355,18 @@ def _compiled(option: str, expression: str) -> re.Pattern[str] | None:
 
 
 def _progress(trial: Trial) -> None:
-    """Print what a pair takes, and in a terminal the ratio so far."""
+    """Print what a pair takes, and in a terminal the ratio so far and the time left."""
     if trial.pairs:
-        return terminal.progress(f"{len(trial.pairs)} pairs: {trial.ratio():.3f}")
+        left_s = max(trial.aim.minutes * 60 - trial.spent_s, 0)
+        return terminal.progress(
+            f"{len(trial.pairs)} pairs: {trial.ratio():.3f}; at most {left_s:.0f} s left"
+        )
     pair = format_ns(sum(run.elapsed_s for run in trial.rehearsal) * 1e9)
     minutes, needed = trial.aim.minutes, trial.minutes_needed
     short = f"; a verdict takes about {needed:g} (--minutes)" if needed > minutes else ""
     terminal.stage(f"A pair takes {pair}; pairs are made for {minutes:g} minutes at most{short}.")
+
+
+def _show_windows(done: Comparison) -> None:
+    """Show in a terminal how many windows there are."""
+    terminal.progress(f"{len(done.before)} windows before, {len(done.after)} after collapsing")

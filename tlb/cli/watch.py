@@ -5,122 +5,186 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.console import Group
-from rich.live import Live
 from typer import Argument, Option
 
 from tlb.cli import terminal
-from tlb.programs import executable
-from tlb.system.reasons import Unavailable
-from tlb.system.units import DAY_S
+from tlb.system.reasons import Unavailable, if_available
+from tlb.system.units import DAY_S, format_ns, format_size
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from tlb.measure.perf_stat import EventPlan
     from tlb.measure.record import Quantity
-    from tlb.programs.reach import TlbReach
+    from tlb.programs.reports import ReportName
+    from tlb.programs.walk_price import WalkPrices
     from tlb.programs.watch import WatchedProgram, WatchState
     from tlb.programs.watch_report import WatchReport
 
 _PID_DIGITS = 7  # of the largest PID in Linux, 4,194,304 (PID_MAX_LIMIT)
+_ALL_S = 10.0  # for all processes
 Words = Annotated[
-    list[str], Argument(metavar="PID | -- COMMAND...", help="A process, or a program to start.")
+    list[str] | None,
+    Argument(metavar="PID | -- COMMAND...", help="A process, or a program to start."),
 ]
-
-Seconds = Annotated[float, Option(min=0, max=DAY_S, help="How long; 0: until it ends, or Ctrl-C.")]
+Seconds = Annotated[
+    float | None,
+    Option(
+        min=0, max=DAY_S, help="How long, default 30, with --all 10; 0: until it ends, or Ctrl-C."
+    ),
+]
 Overhead = Annotated[float, Option(min=0.01, max=50, help="Allowed cost, % of the program's time.")]
+_DEFAULT_S = 30.0
+TextTable = tuple[Sequence[str], Sequence[Sequence[str]]]  # head and rows
 
 
 def watch(
-    target: Words,
-    seconds: Seconds = 60,
+    target: Words = None,
+    every: Annotated[bool, Option("--all", help="All processes of this computer, ranked.")] = False,
+    seconds: Seconds = None,
     overhead: Overhead = 1,
     as_json: terminal.Json = False,
-    prometheus: Annotated[
-        str, Option(metavar="[HOST:]PORT", help="Serve metrics, on the loopback interface.")
-    ] = "",
+    html: terminal.Html = None,
 ) -> None:
-    """Watch how much memory a running program touches and what translation can cost it."""
-    from tlb.machine import host as hosts
-    from tlb.measure import perf
-    from tlb.measure.store import Store, data_root
-    from tlb.programs.prometheus import parsed_address, serving_metrics
-    from tlb.programs.reach import TlbReach
-    from tlb.programs.watch import watch as watch_target
-    from tlb.programs.watch_report import WatchReport
+    """Say how much huge pages can gain a running program at most, and print a line that tries it.
 
-    beginning = _target(target)
-    if prometheus:
-        parsed_address(prometheus)
-    host, store = hosts.inspect(), Store(data_root())
-    reach, plan = TlbReach.of(host, store), perf.plan(host.microarchitecture)
-    with beginning as program:
-        counting = _Counting(plan, program)
+    Examples: `tlb watch --all`; `tlb watch PID`. It samples which pages the program touches, which costs it 1 % of
+    its time; nothing is changed."""
+    terminal.check_files(html=html)
+    if every:
+        if target:
+            raise Unavailable("bad-parameter", "--all takes no PID and no COMMAND")
+        return _watch_all(_ALL_S if seconds is None else max(seconds, 2.0), as_json, html)
+    from tlb.programs.watch import watch as watch_target
+
+    time_s = _DEFAULT_S if seconds is None else seconds or math.inf
+    with _target(target or [""]) as program:
+        counting = _Counting(program)
         try:
-            with ExitStack() as screen:
-                tell, seconds = _teller(screen, reach, as_json), seconds or math.inf
-                if prometheus:
-                    tell = _both(screen.enter_context(serving_metrics(prometheus)), tell)
-                watched = watch_target(program, seconds, overhead / 100, tell, counting.pause)
+            watched = watch_target(program, time_s, overhead / 100, _teller(time_s), counting.pause)
         except KeyboardInterrupt:
             print("Interrupted before a first sample.", file=sys.stderr)
             raise SystemExit(130) from None
-    report = WatchReport(watched, reach, counting.counts, counting.loads)
-    if not report.is_idle and isinstance(reach.prices, Unavailable):
-        terminal.stage("Timing page walks on this computer.")
-        with suppress(KeyboardInterrupt):  # what was seen is shown without prices
-            report = replace(report, reach=reach.timed(host, store, report.largest))
-    _show(report, as_json)
+        from tlb.programs import collapse  # from here on, what no sample has to wait for
+        from tlb.programs.watch_report import WatchReport
+
+        forecast = None
+        if not (program.was_started or watched.has_ended):
+            forecast = if_available(collapse.forecast, program.pids())
+    prices = _prices()
+    _show(WatchReport(watched, prices, counting.counts, forecast), as_json, html)
 
 
-def _show(report: WatchReport, as_json: bool) -> None:
-    from tlb.programs.watch_report import watch_document
+def _prices() -> WalkPrices | Unavailable:
+    """Return this computer's prices, timed now if this boot has none."""
+    from tlb.programs import walk_price
+
+    try:
+        return walk_price.kept_or_timed(terminal.stage)
+    except KeyboardInterrupt:  # what was seen is shown without prices
+        return Unavailable("no-time")
+    except Unavailable as why:
+        return why
+
+
+def _watch_all(seconds: float, as_json: bool, html: Path | None) -> None:
+    from tlb.programs import host_watch
+
+    prices = _prices()
+    made = host_watch.watch_all(seconds, prices)
+    unpriced = isinstance(prices, Unavailable)
+    sentences = [f"What they can gain is unknown. {prices}"] if unpriced else []
+    tables: dict[str, TextTable] = {"Processes": (host_watch.HEAD, [*host_watch.rows(made)])}
+    sentences += host_watch.sentences(made)
+    _print("watch-all", host_watch.document(made), sentences, tables, as_json, html)
+
+
+def _show(report: WatchReport, as_json: bool, html: Path | None) -> None:
+    from tlb.programs.watch_report import MAPPINGS_HEAD, watch_document
+
+    tables: dict[str, TextTable] = {
+        "Its memory": (("", ""), report.page_rows()),
+        "Its mappings": (MAPPINGS_HEAD, report.mapping_rows()),
+    }
+    _print("watch", watch_document(report), report.sentences(), tables, as_json, html)
+
+
+def _print(
+    kind: ReportName,
+    document: dict[str, Any],
+    sentences: list[str],
+    tables: dict[str, TextTable],
+    as_json: bool,
+    html: Path | None,
+) -> None:
+    """Print a report, or as JSON, and write its page."""
+    from tlb.machine import host as hosts
+    from tlb.programs import reports
 
     if as_json:
-        print(json.dumps(watch_document(report), indent=1))
+        print(json.dumps(reports.document(kind, document, hosts.inspect()), indent=1))
     else:
-        terminal.out.print(_tables(report))
-        terminal.parts(report.sentences())
+        for head, rows in tables.values():
+            terminal.table(head, rows)
+        terminal.parts(sentences)
+    if html:
+        name = document.get("command", ["all processes"])
+        terminal.write(
+            html, reports.watch_page(name[0] if name else "a program", sentences, tables)
+        )
 
 
 class _Counting:
     """Counts events of the program in the pauses between samples, one group of events in each.
-    pause: None if page walks cannot be counted. loads: see Report."""
+    perf is looked for in the first pause, so that the first sample does not wait for it."""
 
-    def __init__(self, plan: EventPlan, program: WatchedProgram) -> None:
-        self._plan, self._pid, self._pauses = plan, program.pid, 0
+    def __init__(self, program: WatchedProgram) -> None:
+        self._pid = program.pid
+        self._plan: EventPlan | None = None
         self._turns: list[dict[str, Quantity]] = []
-        self.loads: dict[int, int] | str = plan.lacking.get("walk", "no-time")
-        can_count = any(event.quantity == "walk" for event in plan.events)
-        self.pause: Callable[[float], None] | None = self._count if can_count else None
 
-    def _count(self, seconds: float) -> None:
-        from tlb.measure.perf_stat import counted, sampled_page_sizes
+    def pause(self, seconds: float) -> bool:
+        """Count for so many seconds. Return False at once if page walks cannot be counted."""
+        if self._plan is None:
+            self._plan = _event_plan()
+        if not _counts_walks(self._plan):
+            return False
+        from tlb.measure.perf_stat import counted
 
-        self._pauses += 1
-        if self._pauses == 2:  # by then the program has started up
-            self.loads = sampled_page_sizes(self._plan, self._pid, seconds)
-        else:
-            self._turns.append(counted(self._plan, self._pid, seconds, len(self._turns)))
+        self._turns.append(counted(self._plan, self._pid, seconds, len(self._turns)))
+        return True
 
     @property
     def counts(self) -> list[dict[str, Quantity]] | str:
-        return self._turns if self.pause else self._plan.lacking.get("walk", "no-perf")
+        if self._plan is None:
+            return "no-time"
+        lacking = self._plan.lacking.get("walk", "no-perf")
+        return self._turns if _counts_walks(self._plan) else lacking
+
+
+def _event_plan() -> EventPlan:
+    from tlb.machine import host as hosts
+    from tlb.measure import perf
+
+    return perf.plan(hosts.inspect().microarchitecture)
+
+
+def _counts_walks(plan: EventPlan) -> bool:
+    return any(event.quantity == "walk_cycles" for event in plan.events)
 
 
 def _target(words: list[str]) -> AbstractContextManager[WatchedProgram]:
     """Return the process or the program to watch. Raises Unavailable("bad-parameter")."""
+    from tlb.programs import executable
     from tlb.programs.watch import attached_program, started_program
 
     pid = words[0]
     if not pid:
-        raise Unavailable("bad-parameter", "give a PID or a program, not an empty word")
+        raise Unavailable("bad-parameter", "give a PID, a program or --all")
     if pid.isdigit() and words[1:] and words[1].startswith("-"):
         raise Unavailable("bad-parameter", f"options stand before the PID: {words[1]}")
     if len(words) > 1 or not pid.lstrip("-").isdigit():
@@ -131,39 +195,13 @@ def _target(words: list[str]) -> AbstractContextManager[WatchedProgram]:
     return attached_program(int(pid))
 
 
-def _teller(screen: ExitStack, reach: TlbReach, as_json: bool) -> Callable[[WatchState], None]:
-    """Return what is called after each sample: it updates a table in a terminal, prints a line
-    elsewhere, and does nothing with --json."""
-    from tlb.programs.watch_report import WatchReport, duration_words
+def _teller(seconds: float) -> Callable[[WatchState], None]:
+    """Return what is called after each sample: it shows in a terminal how far watching is."""
 
-    if as_json:
-        return lambda watched: None
-    if sys.stdout.isatty():
-        live = screen.enter_context(Live(transient=True, auto_refresh=False))
-        return lambda watched: live.update(_tables(WatchReport(watched, reach)), refresh=True)
-
-    def line(watched: WatchState) -> None:
-        latest = watched.samples[-1].window_s
-        report = WatchReport(watched, reach)
-        window, size, on_huge, level, *_ = report.window_row(latest)
-        touched = f"touches {size} in {window}, {on_huge} on {report.large_size} pages: {level}"
-        print(f"{duration_words(watched.elapsed_s)}: {touched}", flush=True)
-
-    return line
-
-
-def _both(
-    first: Callable[[WatchState], None], second: Callable[[WatchState], None]
-) -> Callable[[WatchState], None]:
     def tell(watched: WatchState) -> None:
-        first(watched)
-        second(watched)
+        latest = watched.samples[-1]
+        touched = f"{format_size(latest.active_bytes)} in {format_ns(latest.window_s * 1e9)}"
+        left = f" of {format_ns(seconds * 1e9)}" if math.isfinite(seconds) else ""
+        terminal.progress(f"{format_ns(watched.elapsed_s * 1e9)}{left}: touched {touched}")
 
     return tell
-
-
-def _tables(report: WatchReport) -> Group:
-    pages = terminal.rows(("", ""), report.page_rows())
-    on_huge = f"of it on {report.large_size} pages"
-    head = ("in", "it touches", on_huge, "TLB level", "samples", "a sample takes")
-    return Group(pages, "", terminal.rows(head, report.window_rows()), "")

@@ -35,12 +35,11 @@ from tlb.fleet.bundle_rows import (
     read_rows,
 )
 from tlb.machine import host as hosts
-from tlb.machine.flushes import FlushesDocument
 from tlb.machine.host import Host
-from tlb.machine.java_flags import FlagsDocument
+from tlb.machine.stated_facts import FlagsDocument, FlushesDocument
 from tlb.measure import columns, states
 from tlb.measure.outcome import SESSIONS_DOCUMENT
-from tlb.measure.publishing import RequestedRecord, merge_rows
+from tlb.measure.states import RequestedRecord, merge_rows
 from tlb.measure.store import PUBLISHED_ROWS, UNMEASURED_POINTS_DOCUMENT, Store, write_published
 from tlb.system.files import IS_CLONE, new_folder, sync_folder
 from tlb.system.reasons import Unavailable, if_available

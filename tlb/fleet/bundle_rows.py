@@ -23,11 +23,10 @@ from tlb.machine.host import Host
 from tlb.measure import build, columns, kernels
 from tlb.measure.columns import INT64_MAX
 from tlb.measure.plan import seed_of
-from tlb.measure.publishing import RequestedRecord
 from tlb.measure.record import Record
-from tlb.system.optional import LazyModule
+from tlb.measure.states import RequestedRecord
 from tlb.system.page_sizes import BASE, page_bytes
-from tlb.system.reasons import REASON_TEXTS, Unavailable
+from tlb.system.reasons import REASON_TEXTS, LazyModule, Unavailable
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -23,8 +23,7 @@ from tlb.machine.cpus import measuring_cpu
 from tlb.machine.host import Host
 from tlb.measure import campaign, states
 from tlb.measure.measuring_setup import MeasuringSetup
-from tlb.measure.outcome import Outcome
-from tlb.measure.progress import Progress
+from tlb.measure.outcome import Outcome, Progress
 from tlb.measure.record import Point
 from tlb.measure.session import CPUS_AT_START
 from tlb.measure.store import Store, data_root

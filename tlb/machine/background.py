@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from tlb.machine import memory, settings
 from tlb.system import processes, procfs
-from tlb.system.prose import list_in_words
-from tlb.system.units import format_size, page_name
+from tlb.system.units import format_size, list_in_words, page_name
 
 _HERE, _MM = Path("/"), Path("sys/kernel/mm")
 # each starts a monitor of its own

@@ -29,6 +29,17 @@ _MM = Path("sys/kernel/mm")
 _POOL = re.compile(r"sys/kernel/mm/hugepages/hugepages-[0-9]{1,9}kB/nr_hugepages")
 # Of one size of transparent page: its own word, or `inherit` (Linux 6.8)
 _SIZE = re.compile(r"sys/kernel/mm/transparent_hugepage/hugepages-[0-9]{1,9}kB/enabled")
+# What else a trial may compare: of transparent huge pages, and of khugepaged, which makes them later.
+_THP = (
+    "enabled",
+    "defrag",
+    "shmem_enabled",
+    "use_zero_page",
+    "shrink_underused",
+    *(f"khugepaged/{name}" for name in ("defrag", "pages_to_scan", "scan_sleep_millisecs")),
+    *(f"khugepaged/{name}" for name in ("alloc_sleep_millisecs", "max_ptes_none")),
+    *(f"khugepaged/{name}" for name in ("max_ptes_shared", "max_ptes_swap")),
+)
 _BOOT = Path("proc/sys/kernel/random/boot_id")
 _MOST_BYTES = 2**16  # a hundred bytes for each of a handful of changes
 Owner = Literal["pool", "try"]
@@ -76,7 +87,12 @@ class RestoredSetting(NamedTuple):
 def names(root: Path = Path("/")) -> set[str]:
     """Return all settings that may be changed; no others are ever written."""
     pools = {str(path.relative_to(root)) for path in (root / _MM / "hugepages").glob("*/nr_*")}
-    return {name for name in pools if _POOL.fullmatch(name)} | {*sizes(root).values()}
+    thp = {str(_MM / "transparent_hugepage" / name) for name in _THP}
+    return (
+        {name for name in pools if _POOL.fullmatch(name)}
+        | {*sizes(root).values()}
+        | {name for name in thp if (root / name).is_file()}
+    )
 
 
 def sizes(root: Path = Path("/")) -> dict[int, str]:
@@ -90,12 +106,10 @@ def sizes(root: Path = Path("/")) -> dict[int, str]:
 def value(name: str, root: Path = Path("/")) -> str:
     """Return a setting, "" if it does not exist: of several words the chosen one, of a pool its
     persistent pages, which exclude the surplus that nr_hugepages in sysfs counts when read."""
-    if _SIZE.fullmatch(name):
-        found = procfs.chosen(root / name)
-        return "" if found == "absent" else found
     if _POOL.fullmatch(name) and (total := procfs.number(root / name)) is not None:
         return str(total - (procfs.number((root / name).with_name("surplus_hugepages")) or 0))
-    return procfs.word(root / name)
+    has_words = "[" in procfs.text(root / name)
+    return procfs.chosen(root / name) if has_words else procfs.word(root / name)
 
 
 def changes(root: Path, owner: Owner) -> dict[str, SettingChange]:

@@ -24,7 +24,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
-from tlb.machine.facts import FrozenModel
+from tlb.machine import FrozenModel
 from tlb.system.reasons import Unavailable
 
 

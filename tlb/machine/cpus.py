@@ -12,9 +12,8 @@ import threading
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from tlb.machine import cpuid, microarchitecture, pmu
+from tlb.machine import FrozenModel, cpuid, microarchitecture, pmu
 from tlb.machine.cpuid import Cache, CacheKind, CpuidReader
-from tlb.machine.facts import FrozenModel
 from tlb.machine.microarchitecture import ARM_IMPLEMENTERS, UNKNOWN_CORE
 from tlb.system import procfs
 

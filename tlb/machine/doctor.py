@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
-from tlb.machine import background, kvm
+from tlb.machine import background, settings
 from tlb.machine.cpuid import Tlb
 from tlb.machine.cpus import Core
 from tlb.machine.host import Host
@@ -15,14 +15,19 @@ from tlb.system.files import PREBUILT
 from tlb.system.reasons import REASON_TEXTS, explain
 from tlb.system.units import format_size, page_name, parse_size
 
+Severity = Literal["error", "warning", "note"]
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)  # the worst first
+
 
 class Advice(NamedTuple):
     """One thing to mend: what it concerns, what was found (a sentence), and what to do (a
-    sentence)."""
+    sentence). severity: error if nothing can be measured, warning if something disturbs or
+    distorts measurements, note if something else cannot be measured."""
 
     topic: str
     finding: str
     remedy: str
+    severity: Severity = "warning"
 
 
 # A load of a tenth of a CPU is what a desktop does by itself; above, something else is running.
@@ -33,7 +38,7 @@ def advice(host: Host) -> list[Advice]:
     """What to mend before measuring, the most important first; empty on a computer that measures
     well."""
     if host.os != "Linux":
-        return [Advice("system", *REASON_TEXTS["not-linux"])]
+        return [Advice("system", *REASON_TEXTS["not-linux"], severity="error")]
     return [
         *_counters(host),
         *_tools(host),
@@ -45,10 +50,20 @@ def advice(host: Host) -> list[Advice]:
 
 
 def commands(found: list[Advice]) -> list[str]:
-    """The first command that each remedy quotes and that a shell runs as it is, each once. Those
+    """Return the commands of remedies, each once."""
+    return list(dict.fromkeys(filter(None, map(command, found))))
+
+
+def command(advice: Advice) -> str:
+    """Return the first command that a remedy quotes and that a shell runs as it is, or "". Those
     after it undo it or do the same on another system."""
-    quoted = [_COMMAND.search(each.remedy) for each in found]
-    return list(dict.fromkeys(command[1] for command in quoted if command))
+    quoted = _COMMAND.search(advice.remedy)
+    return quoted[1] if quoted else ""
+
+
+def are_as_bad(found: list[Advice], least: Severity) -> bool:
+    """Return whether some advice is as severe as `least`, or more."""
+    return any(SEVERITIES.index(each.severity) <= SEVERITIES.index(least) for each in found)
 
 
 # In backquotes; what somebody has to fill in, such as *, is no command to copy, and `tlb inspect`
@@ -64,24 +79,26 @@ def _counters(host: Host) -> Iterator[Advice]:
             f"This is a virtual machine ({host.hypervisor}) that shows no hardware counters: "
             "times are measured, walks are not counted.",
             REASON_TEXTS["no-pmu"].remedy,
+            "note",
         )
     elif reason is not None:
-        yield Advice("perf", *REASON_TEXTS[reason])
+        yield Advice("perf", *REASON_TEXTS[reason], severity="note")
     if host.tlb_reason is not None:
-        yield Advice("TLB", *REASON_TEXTS[host.tlb_reason])
+        yield Advice("TLB", *REASON_TEXTS[host.tlb_reason], severity="note")
     if host.tlb_unknown_descriptors:
         codes = ", ".join(host.tlb_unknown_descriptors)
         yield Advice(
             "TLB",
             f"CPUID describes a TLB with codes that this book does not know ({codes}).",
             "Look them up in Intel's manual (CPUID, leaf 2) and report them, with the CPU's name.",
+            "note",
         )
 
 
 def no_events(host: Host) -> Advice:
     """What to do about a CPU whose counters work and whose events the book does not know."""
     sentence, remedy = REASON_TEXTS["no-events"]
-    return Advice("events", f"{sentence.removesuffix('.')} ({_named(host)}).", remedy)
+    return Advice("events", f"{sentence.removesuffix('.')} ({_named(host)}).", remedy, "note")
 
 
 def _tools(host: Host) -> Iterator[Advice]:
@@ -117,12 +134,13 @@ def _page_sizes(host: Host) -> Iterator[Advice]:
     for page, example in _POOLS.items():
         if page not in {pool.page for pool in host.pools}:
             sentence, remedy = REASON_TEXTS["page-size-unsupported"]
-            yield Advice(f"pool {page}", f"{sentence.removesuffix('.')} ({page}).", remedy)
+            yield Advice(f"pool {page}", f"{sentence.removesuffix('.')} ({page}).", remedy, "note")
         elif page not in {pool.page for pool in host.pools if pool.left}:
             yield Advice(
                 f"pool {page}",
                 f"The pool of {format_size(parse_size(page))} pages is empty.",
                 example,
+                "note",
             )
 
 
@@ -146,9 +164,10 @@ def _between(host: Host) -> Iterator[Advice]:
             "mTHP",
             "This kernel has no transparent pages between the base page and the huge page.",
             "Use Linux 6.8 or newer for 64k pages; every other page size works without.",
+            "note",
         )
     elif own == "never" or (own == "inherit" and host.thp.enabled == "never"):
-        yield Advice("mTHP", *REASON_TEXTS["thp-never"])
+        yield Advice("mTHP", *REASON_TEXTS["thp-never"], severity="note")
 
 
 def _noise(host: Host) -> Iterator[Advice]:
@@ -206,7 +225,11 @@ def _cpu(host: Host) -> list[tuple[str, str]]:
         ("microcode", host.microcode or "unknown"),
         ("CPUs", f"{len(host.usable_cpus)} usable of {host.logical_cpus}{measured}"),
         ("hypervisor", host.hypervisor),
-        *([("KVM, for guests of this machine", kvm.kvm_in_words(host.kvm))] if host.kvm else []),
+        *(
+            [("KVM, for guests of this machine", settings.kvm_in_words(host.kvm))]
+            if host.kvm
+            else []
+        ),
         *caches,
         *((f"TLB level {tlb.level}, {tlb.kind}", _tlb(tlb)) for tlb in host.tlb),
         *([("TLB", explain(host.tlb_reason))] if host.tlb_reason else []),

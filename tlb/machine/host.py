@@ -21,16 +21,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tlb.machine import background, cpuid, cpus, kvm, pmu, settings
+from tlb.machine import FrozenModel, background, cpuid, cpus, pmu, settings
 from tlb.machine.compiler import compiler
 from tlb.machine.cpuid import Cache, CpuidReader, Tlb, tlbs_of_cpuid
 from tlb.machine.cpus import Core, measuring_cpu
-from tlb.machine.facts import FrozenModel
-from tlb.machine.kvm import Kvm
 from tlb.machine.memory import Memory, Rlimits, usable_memory
 from tlb.machine.microarchitecture import ARM_IMPLEMENTERS, UNKNOWN_CORE, VENDORS
 from tlb.machine.pmu import Pmu
-from tlb.machine.settings import NoiseSources, Pool, Thp
+from tlb.machine.settings import Kvm, NoiseSources, Pool, Thp
 from tlb.system import procfs
 from tlb.system.processes import pinned_to_cpu
 from tlb.system.reasons import Unavailable
@@ -221,7 +219,7 @@ def _of_cpu(root: Path, computer: Platform, cpu: int) -> dict[str, Any]:
         "gigabyte_pages": None if arm or not flags else "pdpe1gb" in flags,
         "hypervisor": runs_on,
         "nested_paging": cpus.offers_nested_paging(info, flags),
-        "kvm": kvm.look(root, flags),
+        "kvm": settings.kvm_here(root, flags),
     }
 
 

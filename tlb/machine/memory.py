@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from tlb.machine.facts import FrozenModel
+from tlb.machine import FrozenModel
 from tlb.system import procfs
 
 

@@ -1,5 +1,5 @@
 """The name of a CPU's microarchitecture, from the numbers it gives itself; "unknown" for any other
-number. A name may lack events: tlb/measure/events_x86.py and events_arm.py have those of fewer CPUs."""
+number. A name may lack events: tlb/measure/events.py has those of fewer CPUs."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
-from tlb.machine.facts import FrozenModel
+from tlb.machine import FrozenModel
 from tlb.system import procfs
 from tlb.system.processes import PROBE_TIMEOUT_S, run_in_own_session
 

@@ -19,8 +19,8 @@ from functools import cache
 from pathlib import Path
 
 from tlb.machine.compiler import Compiler
-from tlb.measure import compiling, kernels, prebuilt
-from tlb.measure.prebuilt import compiler
+from tlb.measure import compiling, kernels
+from tlb.measure.compiling import compiler
 from tlb.measure.record import Engine, KernelBuild, Point, plain_text
 from tlb.system import files
 from tlb.system.files import disk_errors
@@ -192,8 +192,8 @@ def _built(cc: Compiler, main: Path, flags: Sequence[str]) -> tuple[Path, str]:
     )
     binary = build_folder() / f"{main.stem}-{digest}"
     if cc.command[0] == "zig" and files.PREBUILT.is_file():
-        prebuilt.unpack(binary)
-        prebuilt.unpack(_object_of(binary))
+        compiling.unpack(binary)
+        compiling.unpack(_object_of(binary))
     elif not (binary.exists() and _object_of(binary).exists()):
         compiling.compiled(cc, main, _object_of(binary), [*flags, "-c"])
         compiling.compiled(cc, _object_of(binary), binary, flags)

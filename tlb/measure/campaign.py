@@ -34,9 +34,8 @@ from tlb.measure.mapping import (
     point_groups,
 )
 from tlb.measure.measuring_setup import MeasuringSetup
-from tlb.measure.outcome import Outcome, remember_lacking_points, remember_sessions
-from tlb.measure.progress import Progress
-from tlb.measure.record import KernelBuild, Point, Record, record_key
+from tlb.measure.outcome import Outcome, Progress, remember_lacking_points, remember_sessions
+from tlb.measure.record import Point, Record, record_key
 from tlb.stats.intervals import median_interval
 from tlb.system.files import measuring_lock
 from tlb.system.reasons import Unavailable, explain
@@ -70,21 +69,6 @@ def half_width(values: tuple[float, ...]) -> float:
     return (interval.high - interval.low) / 2 / interval.value
 
 
-def _buildable(points: Collection[Point], outcome: Outcome) -> dict[Point, KernelBuild]:
-    """The points that their engine has a kernel for, each with its build; the others are
-    lacking. Raises Unavailable."""
-    build.compile_all(points)
-    build_of, buildable = build.builds(), {}
-    for point in points:
-        try:
-            buildable[point] = build_of(point)
-        except Unavailable as why:
-            if point.engine == "c":
-                raise
-            outcome.lacking[point] = why
-    return buildable
-
-
 def run(
     rig: MeasuringSetup,
     grids: Mapping[str, Collection[Point]],
@@ -98,28 +82,33 @@ def run(
     quiet: bool = False,
     seed: int = 0,
     retry_share: float = MAX_RETRY_SHARE,
+    waits: bool = False,
 ) -> Outcome:
     """Measure what is not yet stored of the points that each grid asks for, by its name.
 
     repeats: mappings per point. most: of a point whose interval stays wide, once all rounds are
     measured. seconds: no point is begun that would end later. compared: points that come first
     where time is short. rounds: end after this many. progress: of a whole that this is a part of.
+    waits: for another measurement, instead of measuring-already.
 
     A point that the machine cannot do is in `lacking` and is not tried again; so is one without
     time now that was lacking the last time. Ctrl-C loses only what is not proved. Raises
     Unavailable: measuring-already, state-changed, cpu-gone, and what the store raises.
     """
     outcome, begin = Outcome(), time.monotonic()
-    todo = _missing_of(rig, grids, repeats, most, outcome, compared)
-    due, tried = todo.due(), set[tuple[Point, int]]()
+    missing = _missing_of(rig, grids, repeats, most, outcome, compared)
+    due, tried = missing.due(), set[tuple[Point, int]]()
     if due and seconds > 0:
         own_bar = nullcontext(progress) if progress else Progress(" ".join(grids), quiet)
-        with measuring_lock(), own_bar as bar:
-            campaign = _Campaign(rig, todo, bar, outcome, random.Random(seed), retry_share, tried)
+        with measuring_lock(seconds if waits else False), own_bar as bar:
+            shuffle = random.Random(seed)
+            campaign = _Campaign(rig, missing, bar, outcome, shuffle, retry_share, tried)
             campaign.measure(begin + seconds, rounds)
     remember_lacking_points(rig, {p for p, _ in due}, {p for p, _ in tried}, outcome)
     outcome.left = Counter(
-        p for p, repeat in due if (p, repeat) not in tried and p not in outcome.lacking
+        point
+        for point, repeat in due
+        if repeat < rounds and (point, repeat) not in tried and point not in outcome.lacking
     )
     outcome.elapsed_s = time.monotonic() - begin
     return outcome
@@ -130,7 +119,7 @@ class _Campaign:
     """A campaign at work. tried: the points and repeats that were measured or found lacking."""
 
     rig: MeasuringSetup
-    todo: _Missing
+    missing: _Missing
     bar: Progress
     outcome: Outcome
     shuffle: random.Random
@@ -142,44 +131,43 @@ class _Campaign:
         sessions_before = len(self.rig.sessions)
         if why := self.rig.plan.lacks_perf:
             print(f"No perf stat: {explain(why)}", file=sys.stderr)
-        every = sorted({repeat for _, repeat in self.todo.due()})
-        extra_share = EXTRA_SHARE * self.todo.may_add
-        self.bar.expect(self._cost(map(self.todo.of_round, every)), until, extra_share)
+        every = sorted({repeat for _, repeat in self.missing.due()})
+        extra_share = EXTRA_SHARE * self.missing.may_add
+        self.bar.expect(self._cost(map(self.missing.of_round, every)), until, extra_share)
         try:
             self._measure_rounds([repeat for repeat in every if repeat], rounds)
-            if rounds == inf and self.todo.may_add and self.outcome.measured:
-                self._narrow(until)
+            if rounds == inf and self.missing.may_add and self.outcome.measured:
+                self._narrow()
         finally:
             remember_sessions(self.rig, self.rig.sessions[sessions_before:])
 
     def _measure_rounds(self, later: list[int], rounds: float) -> None:
         """Measure the first round of all points and the later ones, by their numbers."""
-        self._measure_round(0, self.todo.of_round(0))
-        lacking, compared = self.outcome.lacking, self.todo.compared
-        self.bar.remain(self._cost(self.todo.of_round(n, lacking) for n in later))
+        self._measure_round(0, self.missing.of_round(0))
+        self.bar.remain(self._cost(map(self.missing.of_round, later)))
+        compared = self.missing.compared
         parts: list[Callable[[Point], bool]] = [lambda point: True]
         if not self.bar.has_time_for_all():
             parts = [compared, lambda point: not compared(point)]
         for is_part in parts:
             for repeat in later:
                 if repeat < rounds:
-                    points = self.todo.of_round(repeat, lacking)
-                    self._measure_round(repeat, [point for point in points if is_part(point)])
+                    self._measure_round(repeat, filter(is_part, self.missing.of_round(repeat)))
 
-    def _narrow(self, until: float) -> None:
+    def _narrow(self) -> None:
         """Measure further mappings of the widest points. A run that measured nothing adds none, so
         that a second run ends at once."""
-        chosen = self.todo.widest(self.bar, self.outcome.lacking)
+        chosen = self.missing.widest(self.bar)
         further = {
-            repeat: [point for point in chosen if repeat in self.todo.missing[point]]
-            for repeat in range(self.todo.most_wanted, self.todo.most)
+            repeat: [point for point in chosen if repeat in self.missing.repeats[point]]
+            for repeat in range(self.missing.most_wanted, self.missing.most)
         }
-        self.bar.expect(self._cost(further.values()), until)
+        self.bar.expect(self._cost(further.values()), self.bar.until)
         for repeat, points in further.items():
             self._measure_round(repeat, points)
 
-    def _measure_round(self, repeat: int, points: list[Point]) -> None:
-        for group in point_groups(points, self.shuffle, alone_first=repeat % 2 == 0):
+    def _measure_round(self, repeat: int, points: Iterable[Point]) -> None:
+        for group in point_groups(list(points), self.shuffle, alone_first=repeat % 2 == 0):
             self._measure_group(group, repeat)
             self.bar.end()
 
@@ -187,7 +175,7 @@ class _Campaign:
         """Measure and store the points of one process for which there is time. Raises Unavailable
         where it is no lack of a point."""
         points = [point for point in group.points if point not in self.outcome.lacking]
-        where = f"mapping {repeat + 1} of {max(self.todo.most_wanted, repeat + 1)}:"
+        where = f"mapping {repeat + 1} of {max(self.missing.most_wanted, repeat + 1)}:"
 
         def begin(point: Point) -> bool:
             words = f"{where} {point.kernel} on {point.pages}"
@@ -205,14 +193,14 @@ class _Campaign:
     def _keep(self, point: Point, result: Record | Unavailable) -> None:
         if isinstance(result, Record):
             self.rig.store.append(self.rig.machine, result)
-            self.todo.values[point].append(result.ns_per_access)
+            self.missing.values[point].append(result.ns_per_access)
             self.outcome.count(result)
         elif result.code == "state-changed" or (
             result.code == "cpu-gone" and self.rig.cpu is not None
         ):
             raise result
         else:
-            self.outcome.lacking[point] = result
+            self.outcome.lacking[point] = self.rig.lacking[point] = result
 
     def _cost(self, rounds: Iterable[list[Point]]) -> dict[str, float]:
         """Return a guess at the seconds of these rounds, by kind of work."""
@@ -224,30 +212,28 @@ class _Campaign:
 @dataclass
 class _Missing:
     """What is not stored. wanted: how many mappings each point is to have. most: how many it may
-    have. missing: its repeats that are not stored. values: what its stored ones measured."""
+    have. repeats: those of each point that are not stored. values: what its stored ones measured.
+    lacking: the points that this computer cannot do, as they are found."""
 
     wanted: dict[Point, int]
     most: int
-    missing: dict[Point, list[int]]
-    values: dict[Point, list[float]]
     compared: Callable[[Point], bool]
+    lacking: Mapping[Point, Unavailable]
+    repeats: dict[Point, list[int]]
+    values: dict[Point, list[float]]
 
     def due(self) -> list[tuple[Point, int]]:
-        """Return what is to be measured whatever the intervals."""
+        """Return the points and repeats that are to be measured whatever the intervals."""
         return [
             (point, repeat)
-            for point, missing in self.missing.items()
-            for repeat in missing
-            if repeat < self.wanted[point]
+            for point, repeats in self.repeats.items()
+            for repeat in repeats
+            if repeat < self.wanted[point] and point not in self.lacking
         ]
 
-    def of_round(self, repeat: int, lacking: Collection[Point] = ()) -> list[Point]:
+    def of_round(self, repeat: int) -> list[Point]:
         """Return the points whose mapping number `repeat` is due."""
-        return [
-            point
-            for point, missing in self.missing.items()
-            if repeat in missing and repeat < self.wanted[point] and point not in lacking
-        ]
+        return [point for point, number in self.due() if number == repeat]
 
     @property
     def most_wanted(self) -> int:
@@ -258,20 +244,20 @@ class _Missing:
         """Whether mappings may follow the rounds."""
         return self.most > self.most_wanted
 
-    def widest(self, bar: Progress, lacking: Collection[Point]) -> list[Point]:
+    def widest(self, bar: Progress) -> list[Point]:
         """Return the compared points that get all mappings up to `most`, the widest first. As
         intervals of five to eight mappings only grow, one choice does for all of them."""
         wide = {
             point: width
             for point, values in self.values.items()
             if self.compared(point)
-            and point not in lacking
+            and point not in self.lacking
             and (width := half_width(tuple(values))) > NARROW
         }
         left_s = min(bar.time_left_s, bar.extra_s)
         chosen: list[Point] = []
         for point in sorted(wide, key=wide.__getitem__, reverse=True):
-            times = sum(repeat >= self.wanted[point] for repeat in self.missing[point])
+            times = sum(repeat >= self.wanted[point] for repeat in self.repeats[point])
             takes_s = bar.pace(pace_key(point)) * times * kernels.point_s(point)
             if takes_s <= left_s:
                 chosen.append(point)
@@ -287,22 +273,32 @@ def _missing_of(
     outcome: Outcome,
     compared: Callable[[Point], bool],
 ) -> _Missing:
-    """Return what is not stored, whichever grid asked for it. A row that lacks what can be counted
-    now is measured again; of the two the store gives the one that counted."""
+    """Return what is not stored, whichever grid asked for it. Points without a kernel of their
+    engine, and those that this rig found lacking before, are lacking. A row that lacks what can be
+    counted now is measured again; of the two the store gives the one that counted."""
     for name, points in grids.items():
         rig.store.ask(rig.machine, name, points)
-    builds = _buildable(dict.fromkeys(chain.from_iterable(grids.values())), outcome)
-    wanted = {p: repeats(p) if callable(repeats) else repeats for p in builds}
-    have = rig.store.records(rig.machine, {point.kernel for point in wanted})
-    missing: dict[Point, list[int]] = {point: [] for point in wanted}
-    values: dict[Point, list[float]] = {point: [] for point in wanted}
-    for point, times in wanted.items():
+    asked = dict.fromkeys(chain.from_iterable(grids.values()))
+    build.compile_all(asked)
+    build_of, have = build.builds(), rig.store.records(rig.machine, {p.kernel for p in asked})
+    missing = _Missing({}, most, compared, outcome.lacking, {}, {})
+    outcome.lacking |= {point: why for point, why in rig.lacking.items() if point in asked}
+    for point in asked:
+        try:
+            made_by = build_of(point)
+        except Unavailable as why:
+            if point.engine == "c":
+                raise
+            outcome.lacking[point] = why
+            continue
+        times = repeats(point) if callable(repeats) else repeats
+        missing.wanted[point], missing.repeats[point], missing.values[point] = times, [], []
         for repeat in range(max(times, most)):
-            row = have.get(record_key(point, repeat, builds[point], rig.state))
+            row = have.get(record_key(point, repeat, made_by, rig.state))
             counted = {event.quantity for event in rig.plan.group(repeat)}
             if row is None or not row.uncountable.isdisjoint(counted):
-                missing[point].append(repeat)
+                missing.repeats[point].append(repeat)
             else:
                 outcome.cached += 1
-                values[point].append(row.ns_per_access)
-    return _Missing(wanted, most, missing, values, compared)
+                missing.values[point].append(row.ns_per_access)
+    return missing

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from tlb.machine.host import base_page_bytes
 from tlb.measure import namespaces
 from tlb.measure.record import KernelOutput, Point
-from tlb.system.page_sizes import BASE, page_bytes
+from tlb.system.page_sizes import BASE, LINE_BYTES, page_bytes
 
-LINE_BYTES = 64
 ROW_BYTES = 16  # kernels/rows.h
+VERTEX_BYTES = 64  # kernels/graph.h
 # A kernel's side arrays (the order, the draws) beside its arena, per line: a cycle takes 8 bytes
 # (kernels/placement.h), draws 16, page_gather's order and index 12.
 BOOKKEEPING_BYTES_PER_LINE = 16

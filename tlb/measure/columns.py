@@ -13,7 +13,7 @@ from math import nan
 from typing import TYPE_CHECKING, Any
 
 from tlb.measure.record import NAME_PATTERN, Record
-from tlb.system.optional import LazyModule
+from tlb.system.reasons import LazyModule
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,9 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from tlb.measure import kernels
 from tlb.measure.record import Point
-from tlb.system.optional import LazyModule
 from tlb.system.page_sizes import page_bytes
-from tlb.system.reasons import Unavailable
+from tlb.system.reasons import LazyModule, Unavailable
 from tlb.system.units import format_size, parse_size
 
 yaml = LazyModule("yaml")

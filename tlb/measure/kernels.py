@@ -7,16 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tlb.machine.host import base_page_bytes
-from tlb.measure.catalogue import (
-    BOOKKEEPING_BYTES_PER_LINE,
-    KERNEL_DECLARATIONS,
-    LINE_BYTES,
-    KernelDeclaration,
-)
+from tlb.measure.catalogue import BOOKKEEPING_BYTES_PER_LINE, KERNEL_DECLARATIONS, KernelDeclaration
 from tlb.measure.record import Point
-from tlb.system.optional import LazyModule
-from tlb.system.page_sizes import PAGES, page_bytes
-from tlb.system.reasons import Unavailable
+from tlb.system.page_sizes import LINE_BYTES, PAGES, page_bytes
+from tlb.system.reasons import LazyModule, Unavailable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,7 +110,7 @@ def memory_bytes(point: Point) -> int:
 
 
 # Seconds, as measured on a Zen 3 guest; what another computer takes is learned as it measures
-# (measure.progress).
+# (measure.outcome.Progress).
 _POPULATE_S_PER_GIB = 0.45
 _GUEST_S_PER_GIB = 10.0  # of a guest's first faults, if its hypervisor has page tables for it
 _ENGINE_START_S = {"numba": 1.2, "numpy": 0.3}

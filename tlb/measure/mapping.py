@@ -70,24 +70,28 @@ class PointGroup:
 def point_groups(
     points: Sequence[Point], shuffle: random.Random, *, alone_first: bool = True
 ) -> list[PointGroup]:
-    """A round's points by the process that may measure them, in a random order, but that points
-    which use the same graph follow each other. So do mappings, those on transparent huge pages
-    first: a hypervisor takes back what has been free for two seconds, and 4 GiB then take 8 s to
-    map and not 1 s. Base pages may lie in what huge pages left, but seldom the other way round.
-    What starts slowly comes where memory is to be had anew in any case. Two rounds that put what
-    has a process of its own first and then last leave no memory free between their mappings."""
+    """Return a round's points by the process that may measure them.
+
+    The order is random, but for these rules:
+
+    1. Points that use the same graph follow each other, so that it is made once.
+    2. Groups that map memory follow each other: a hypervisor takes back what has been free for two
+       seconds, and 4 GiB then take 8 s to map and not 1 s.
+    3. They come last in one round and first in the next (alone_first), so that between two rounds
+       no memory is free either.
+    4. Transparent huge pages come before base pages, which may lie in what huge pages left, but
+       seldom the other way round.
+    5. Kernels in C come before those in Python, because two threads map what was taken back.
+    6. The largest mapping comes first.
+    """
     alike: dict[tuple, list[Point]] = {}
     for point in points:
         alike.setdefault(_program(point), []).append(point)
-    made = [
-        PointGroup(group, program not in (_ALONE, _SLEEPING)) for program, group in alike.items()
-    ]
+    made = [PointGroup(group, len(program) > 1) for program, group in alike.items()]
     for group in made:
         shuffle.shuffle(group.points)
-        turns = {
-            used: turn
-            for turn, used in enumerate(dict.fromkeys(map(kernels.made_of, group.points)))
-        }
+        used = dict.fromkeys(map(kernels.made_of, group.points))
+        turns = {one: turn for turn, one in enumerate(used)}
         group.points.sort(key=lambda point: turns[kernels.made_of(point)])
     shuffle.shuffle(made)
     return sorted(
@@ -95,7 +99,7 @@ def point_groups(
         key=lambda group: (
             group.shares == alone_first,
             PAGES[group.points[0].pages].source != "thp",
-            group.points[0].engine == "c",
+            group.points[0].engine != "c",
             -shared_bytes(group.points),
         ),
     )

@@ -44,6 +44,8 @@ class MeasuringSetup:
     switches: Callable[[], tuple] = tuple
     inspected: tuple = ()  # the settings as they were at the inspection
     sessions: list[SessionRecord] = field(default_factory=list)  # of each process that has ended
+    # points that this computer cannot do, which no later campaign of this object tries again
+    lacking: dict[Point, Unavailable] = field(default_factory=dict)
 
     @classmethod
     def of(

@@ -1,7 +1,7 @@
 """data/: the rows and documents of machines.
 
 `<root>/<machine>/` is published: what git keeps, its rows in `rows.parquet`. `<root>/own/<machine>/`
-is what this computer has measured, which git ignores, its rows in `rows.sqlite`; only measure.publishing
+is what this computer has measured, which git ignores, its rows in `rows.sqlite`; only measure.states
 adds the one to the other. A row knows which experiments asked for its point, and so belong to it.
 The same folder holds descriptions of the machine and, in documents/, data that are not rows.
 Readers never write. A writer of a document holds the folder's lock.
@@ -17,14 +17,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from tlb.measure import columns, earlier_layout
+from tlb.measure import columns, row_database
 from tlb.measure.columns import EXPERIMENTS_COLUMN
 from tlb.measure.record import NAME_PATTERN, Point, Record, point_id
 from tlb.measure.row_database import DATABASE_FILE, DATABASE_LOGS, RowDatabase
 from tlb.system import files
 from tlb.system.files import OPEN_FLAGS, disk_errors, lock_file
-from tlb.system.optional import LazyModule
-from tlb.system.reasons import Unavailable
+from tlb.system.reasons import LazyModule, Unavailable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,7 +49,7 @@ def data_root() -> Path:
     return Path(os.environ.get("TLB_DATA") or files.data_root())
 
 
-# A page reads the rows of a few machines up to ten times.
+# A page reads the rows of a few machines up to ten times, and the next page most of them again.
 @lru_cache(maxsize=8)
 def _read_published(path: Path, _modified_ns: int, _size: int) -> pa.Table:
     try:
@@ -58,6 +57,24 @@ def _read_published(path: Path, _modified_ns: int, _size: int) -> pa.Table:
     except (OSError, ValueError) as error:  # pyarrow's own are of these kinds
         why = f"{path}: {str(error).splitlines()[0]}"
         raise Unavailable("file-damaged", why) from error
+
+
+@lru_cache(maxsize=8)
+def _published_kernels(path: Path, modified_ns: int, size: int) -> set[tuple[str, str]]:
+    """Return each experiment of a published file with each of its kernels."""
+    table = _read_published(path, modified_ns, size)
+    pairs = zip(*(table[name].to_pylist() for name in (EXPERIMENTS_COLUMN, "kernel")), strict=True)
+    return {(experiment, kernel) for asked, kernel in pairs for experiment in asked}
+
+
+@lru_cache(maxsize=12)
+def _published_rows(path: Path, modified_ns: int, size: int, experiment: str) -> pd.DataFrame:
+    """Return `columns.rows_of` an experiment's rows, or of all, which nothing may change."""
+    table = _read_published(path, modified_ns, size)
+    if experiment:
+        is_asked = [experiment in asked for asked in table[EXPERIMENTS_COLUMN].to_pylist()]
+        table = table.filter(pa.array(is_asked, pa.bool_()))
+    return columns.rows_of(table)
 
 
 def write_published(file: Path | IO[bytes], rows: Iterable[tuple[Record, list[str]]]) -> None:
@@ -110,13 +127,9 @@ class Store:
         experiment had them measured, or of all points: by kernel, in the order of appending. Empty where nothing was measured."""
         measured = self._database(machine).rows(experiment)
         own = pd.DataFrame([columns.flat_row(row) for row in measured])
-        table = self._published(machine)
-        if table is None:
+        if (file := self._published_file(machine)) is None:
             return columns.rows_frame(own)
-        if experiment:
-            is_asked = [experiment in asked for asked in table[EXPERIMENTS_COLUMN].to_pylist()]
-            table = table.filter(pa.array(is_asked, pa.bool_()))
-        published = columns.rows_of(table)
+        published = _published_rows(*file, experiment)
         parts = [part for part in (published, own) if len(part)] or [published]
         return columns.rows_frame(pd.concat(parts, ignore_index=True))
 
@@ -136,10 +149,10 @@ class Store:
         self, machine: str, kernels: Collection[str] | None = None
     ) -> list[tuple[Record, list[str]]]:
         """Return the records of a published file and the experiments that asked for each."""
-        table = self._published(machine)
+        file = self._published_file(machine)
         return [
             (columns.record_of(row), row[EXPERIMENTS_COLUMN])
-            for row in (table.to_pylist() if table is not None else ())
+            for row in (_read_published(*file).to_pylist() if file else ())
             if kernels is None or row["kernel"] in kernels
         ]
 
@@ -171,21 +184,16 @@ class Store:
 
     def _measured(self, machine: str) -> set[tuple[str, str]]:
         """Return each experiment with each of its kernels."""
-        measured = {*self._database(machine).asked()}
-        if (table := self._published(machine)) is not None:
-            pairs = zip(
-                *(table[name].to_pylist() for name in (EXPERIMENTS_COLUMN, "kernel")), strict=True
-            )
-            measured |= {(experiment, kernel) for asked, kernel in pairs for experiment in asked}
-        return measured
+        file = self._published_file(machine)
+        return {*self._database(machine).asked()} | (_published_kernels(*file) if file else set())
 
-    def _published(self, machine: str) -> pa.Table | None:
-        """Return the rows of the published file; None if there is none."""
+    def _published_file(self, machine: str) -> tuple[Path, int, int] | None:
+        """Return the published file, when it was modified and its size; None if there is none."""
         path = self._inside(self.folder(machine) / PUBLISHED_ROWS)
         if not path.is_file():
             return None
         status = path.stat()
-        return _read_published(path, status.st_mtime_ns, status.st_size)
+        return path, status.st_mtime_ns, status.st_size
 
     def _database(self, machine: str) -> RowDatabase:
         folder = self.folder(machine)
@@ -193,7 +201,7 @@ class Store:
             self._inside(folder / name)
         if folder not in self._databases:
             self._databases[folder] = RowDatabase(folder / DATABASE_FILE)
-            earlier_layout.convert_rows(folder, self._databases[folder])
+            row_database.convert_rows(folder, self._databases[folder])
         return self._databases[folder]
 
     # ---- machines
@@ -286,7 +294,7 @@ class Store:
 
     def _documents_folder(self, machine: str) -> Path:
         folder = self._inside(self.folder(machine) / DOCUMENTS)
-        earlier_layout.move_documents(folder.parent, folder)
+        row_database.move_documents(folder.parent, folder)
         return folder
 
     # ---- paths and locks

@@ -16,15 +16,15 @@ import pandas as pd
 
 from tlb.machine.host import base_page_bytes, data_caches
 from tlb.measure import campaign, kernels, row_selection
+from tlb.measure.compiling import compiler
 from tlb.measure.grid import octaves
 from tlb.measure.measuring_setup import MeasuringSetup
-from tlb.measure.prebuilt import compiler
 from tlb.measure.record import Layout, Order, Point
 from tlb.stats import geometry, geometry_curves
 from tlb.stats.fits import Knee
 from tlb.system.page_sizes import BASE, Pages
-from tlb.system.prose import list_in_words
 from tlb.system.reasons import Note, Unavailable
+from tlb.system.units import list_in_words
 
 NAME = "geometry"  # of the experiment
 LAYOUTS: tuple[Layout, ...] = ("alias", "spread", "packed")

@@ -27,6 +27,7 @@ from tlb.system.units import page_name
 PROC = Path("/proc")
 _ALL_PAGES = b"1"  # for clear_refs: Documentation/filesystems/proc.rst
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD, linux/sched.h
+_HOTTEST = 12  # mappings that a sample keeps; a report names fewer
 
 Found = TypeVar("Found")
 ProcessMappings = list[tuple[int, list[Mapping]]]  # PIDs with their mappings
@@ -59,13 +60,28 @@ class ProcessUsage(NamedTuple):
         return self._with(other, -1)
 
 
+class TouchedMapping(NamedTuple):
+    """A mapping of which a sample saw base pages touched. touched_bytes: in base pages, at most;
+    huge_bytes: on huge pages."""
+
+    pid: int
+    start: int
+    end: int
+    name: str
+    resident_bytes: int
+    huge_bytes: int
+    touched_bytes: int
+
+
 class ActivitySample(NamedTuple):
     """What processes touched in a window. took_s: for clearing and reading, while they may wait.
     mapped: bytes by page size, a key of PAGES or page_name. active_bytes: touched, in whole pages
     as they are mapped; of it on huge pages at least huge_least and at most huge_most, because
     Linux gives one number for all pages of a mapping. unread: processes that could not be read, by
     the reason's code. at_s: when it began, since watching did; used: what the processes had used by
-    then; cpu_share: CPU time over time from then to its end."""
+    then; cpu_share: CPU time over time from then to its end. run_s: CPU time from the clearing to
+    the reading, to the nanosecond; threads: of all processes. hottest: the mappings with most base
+    pages touched, in that order."""
 
     window_s: float
     took_s: float
@@ -80,10 +96,18 @@ class ActivitySample(NamedTuple):
     at_s: float = 0.0
     used: ProcessUsage = ProcessUsage()
     cpu_share: float = 0.0
+    run_s: float = 0.0
+    threads: int = 1
+    hottest: tuple[TouchedMapping, ...] = ()
 
     @property
     def resident_bytes(self) -> int:
         return sum(self.mapped.values())
+
+    @property
+    def base_bytes(self) -> int:
+        """What was touched on base pages, at most."""
+        return self.active_bytes - self.huge_least
 
 
 def used(pid: int, proc: Path = PROC) -> ProcessUsage:
@@ -93,10 +117,23 @@ def used(pid: int, proc: Path = PROC) -> ProcessUsage:
     return ProcessUsage(int(stat[7]), int(stat[9]), int(stat[11]) * tick_s, int(stat[12]) * tick_s)
 
 
+def run_time(pid: int, proc: Path = PROC) -> tuple[float, int]:
+    """Return the CPU time in s of a process's threads, to the nanosecond, and their number; of
+    threads that have ended nothing. (0, 0) for a process that has ended, or without schedstat."""
+    files = (proc / str(pid) / "task").glob("*/schedstat")
+    times = [words[0] for file in files if (words := procfs.text(file).split())]
+    return sum(map(int, times)) / 1e9, len(times)
+
+
+def is_kernel_thread(pid: int, proc: Path = PROC) -> bool:
+    """Return whether a process is a thread of Linux. Raises Unavailable("process-gone")."""
+    return bool(int(_stat(pid, proc)[6]) & _KERNEL_THREAD)
+
+
 def check(pid: int, proc: Path = PROC) -> None:
     """Raise Unavailable if a process cannot be watched: process-gone,
     not-permitted, linux-lacks."""
-    if int(_stat(pid, proc)[6]) & _KERNEL_THREAD:
+    if is_kernel_thread(pid, proc):
         raise Unavailable(
             "process-gone",
             f"process {pid} is a thread of Linux",
@@ -124,6 +161,8 @@ def sample(
                 failed.append(why)
         return done
 
+    pids = [*pids]
+    before = {pid: run_time(pid, proc) for pid in pids}
     begin = time.monotonic()
     cleared = each(lambda pid: _clear(pid, _ALL_PAGES, proc), pids)
     took_s = time.monotonic() - begin
@@ -132,11 +171,29 @@ def sample(
     begin = time.monotonic()
     read = each(lambda pid: (mappings_of_process(pid, proc), _table_bytes(pid, proc)), cleared)
     took_s += time.monotonic() - begin
+    after = {pid: run_time(pid, proc) for pid in read}
     unread = [why for why in failed if why.code != "process-gone"]
     if not read:
         raise unread[0] if unread else Unavailable("process-gone")
     total = summed([*read.values()], window_s, took_s, Counter(why.code for why in unread))
-    return total, [(pid, found) for pid, (found, _) in read.items()]
+    found = [(pid, mappings) for pid, (mappings, _) in read.items()]
+    return total._replace(
+        run_s=sum(max(after[pid][0] - before[pid][0], 0.0) for pid in read),
+        threads=sum(threads for _, threads in after.values()),
+        hottest=hottest(found),
+    ), found
+
+
+def hottest(read: ProcessMappings) -> tuple[TouchedMapping, ...]:
+    """Return the mappings of which most base pages were touched."""
+    touched = [
+        TouchedMapping(pid, m.start, m.end, m.name, m.resident_bytes, m.huge_bytes, size_bytes)
+        for pid, mappings in read
+        for m in mappings
+        if (size_bytes := min(m.referenced_bytes, m.resident_bytes - m.huge_bytes))
+    ]
+    touched.sort(key=lambda mapping: mapping.touched_bytes, reverse=True)
+    return (*touched[:_HOTTEST],)
 
 
 def resident_bytes(pids: Iterable[int], proc: Path = PROC) -> int:

@@ -17,7 +17,7 @@ from threading import Event
 from typing import Any
 
 from tlb.programs import collapse, snapshots
-from tlb.programs.collapse import Collapsed
+from tlb.programs.collapse import AddressRange, Collapsed
 from tlb.programs.guard import guard_running
 from tlb.programs.levers import LEVERS
 from tlb.programs.runs import ProgramRun, run_program
@@ -83,9 +83,13 @@ def check(pid: int) -> None:
 
 
 def compare(
-    pid: int, aim: TrialAim, tell: Callable[[Comparison], None] = lambda comparison: None
+    pid: int,
+    aim: TrialAim,
+    only: AddressRange | None = None,
+    tell: Callable[[Comparison], None] = lambda comparison: None,
 ) -> Comparison:
-    """Measure a process before and after collapsing; `tell` is called after each window. If the
+    """Measure a process before and after collapsing; `tell` is called after each window. only: no
+    memory but that of these addresses. If the
     process ends after collapsing, or the time is over, or Ctrl-C is pressed after the first window,
     the windows before it stay.
 
@@ -100,7 +104,9 @@ def compare(
         try:
             _fill(comparison, comparison.runs_before, half_s, end_s, target, tell)
             comparison.memory.append(snapshot(pid, begin))
-            comparison.collapsed = collapse.collapse_all(partial(family, pid), begin, 0.0, Event())
+            comparison.collapsed = collapse.collapse_all(
+                partial(family, pid), begin, 0.0, Event(), only
+            )
             _check_runs(target)
             _fill(comparison, comparison.runs_after, end_s, end_s, target, tell)
         except Unavailable as why:
@@ -199,7 +205,6 @@ def document(comparison: Comparison) -> dict[str, Any]:
         "pid": comparison.pid,
         "command": comparison.aim.command,
         "lever": "collapse",
-        "verdict": None,
         "quantity": comparison.aim.quantity,
         "ratio": comparison.ratio().as_dict() if is_whole else None,
         "drifts": comparison.drifts(),
@@ -208,6 +213,6 @@ def document(comparison: Comparison) -> dict[str, Any]:
         "pages": [
             {"processes": each.processes, **pages_document(each)} for each in comparison.memory
         ],
-        "joined": comparison.collapsed and comparison.collapsed._asdict(),
+        "collapsed": comparison.collapsed and comparison.collapsed._asdict(),
         "remarks": remarks(comparison),
     }

@@ -61,7 +61,7 @@ def _tunables(value: str) -> tuple[LeverVariable]:
 
 @dataclass(frozen=True)
 class Lever:
-    """does: what changes, as words that follow "with". check: raises Unavailable where this
+    """does: what changes, as words that follow "with". suits: which programs. check: raises Unavailable where this
     computer lacks what the lever needs. variables: of the program's environment. preload: a
     C file, loaded into it as a library. starting: a context held while the program starts, which it
     inherits.
@@ -73,6 +73,7 @@ class Lever:
 
     name: str
     does: str
+    suits: str = ""
     check: Callable[[], object] = lambda: None
     variables: tuple[LeverVariable, ...] = ()
     preload: Path | None = None
@@ -190,10 +191,11 @@ def _given_bytes(root: Path = Path("/")) -> int:
 LEVERS: dict[str, Lever] = {
     lever.name: lever
     for lever in (
-        Lever("none", "nothing changed"),
+        Lever("none", "nothing changed", "a check of the method: no difference is right"),
         Lever(
             "advise",
             "huge pages requested for each new mapping, by a preloaded library and glibc's malloc",
+            "any that is dynamically linked",
             _thp_allowed,
             _tunables(f"{_MALLOC}:{GROWTH}"),
             preload=SHIM,
@@ -203,6 +205,7 @@ LEVERS: dict[str, Lever] = {
             "64k",
             "what advise requests, on pages of 64 KiB instead of huge ones (root; changes settings of "
             "Linux meanwhile)",
+            "one for which whole huge pages take too much memory",
             _size_allowed,
             _tunables(f"{_MALLOC}:{GROWTH}"),
             preload=SHIM,
@@ -213,18 +216,27 @@ LEVERS: dict[str, Lever] = {
         Lever(
             "advise-control",
             "glibc's malloc growing in the steps of advise, on the pages that it has",
+            "the part of advise that is not huge pages (--against)",
             variables=_tunables(GROWTH),
         ),
         Lever(
             "collapse",
             "its memory moved to huge pages from outside while it runs",
+            "static ones, and any that runs for seconds; --pid",
             _collapse_allowed,
             acts=collapse.collapse_all,
         ),
-        Lever("malloc", "huge pages requested by glibc's malloc", _thp_allowed, _tunables(_MALLOC)),
+        Lever(
+            "malloc",
+            "huge pages requested by glibc's malloc",
+            "C, C++, Rust with glibc 2.35",
+            _thp_allowed,
+            _tunables(_MALLOC),
+        ),
         Lever(
             "malloc-pool",
             "glibc's malloc on the pool of huge pages",
+            "the same, where `tlb pool` has pages",
             _pool_filled,
             _tunables("glibc.malloc.hugetlb=2"),
             takes_pool=True,
@@ -232,6 +244,7 @@ LEVERS: dict[str, Lever] = {
         Lever(
             "no-thp",
             "transparent huge pages disabled for it",
+            "one that has huge pages: what they are worth",
             _thp_not_disabled,
             starting=without_thp,
             has_reached=snapshots.process_has_no_thp,
@@ -240,12 +253,14 @@ LEVERS: dict[str, Lever] = {
             "jvm",
             "a JVM's heap on transparent huge pages (ZGC's, which is shared memory, only with "
             "shmem_enabled at advise)",
+            "Java, Scala, Kotlin",
             _thp_allowed,
             (LeverVariable("JAVA_TOOL_OPTIONS", "-XX:+UseTransparentHugePages", " "),),
         ),
         Lever(
             "jvm-pool",
             "a JVM's heap on the pool of huge pages",
+            "the same, where `tlb pool` has pages",
             _pool_filled,
             (LeverVariable("JAVA_TOOL_OPTIONS", "-XX:+UseLargePages", " "),),
             takes_pool=True,
@@ -253,35 +268,70 @@ LEVERS: dict[str, Lever] = {
         Lever(
             "jemalloc",
             "huge pages requested by jemalloc",
+            "Redis, RocksDB, Rust with jemalloc",
             _thp_allowed,
             tuple(LeverVariable(name, "thp:always", ",") for name in _JEMALLOC),
         ),
         Lever(
             "node-text",
             "the code of Node.js itself on huge pages",
+            "Node.js",
             _thp_allowed,
             (LeverVariable("NODE_OPTIONS", "--use-largepages=silent", " "),),
         ),
         Lever(
             "numpy-off",
             "NumPy no longer requesting huge pages",
+            "NumPy: what its huge pages are worth",
             variables=(LeverVariable("NUMPY_MADVISE_HUGEPAGE", "0"),),
         ),
     )
 }
 
 
-def lever(name: str, settings: list[str], option: str = "--lever") -> Lever:
-    """Return a lever by its name; with settings NAME=VALUE, one called "env" that sets these
-    environment variables. option: that gives the name. Raises Unavailable: bad-parameter, or what
-    the lever's check raises."""
-    if settings:
-        for setting in settings:
-            if not re.match("[^=]+=", setting):
-                raise Unavailable("bad-parameter", f"--env takes NAME=VALUE, not '{setting}'")
-        pairs = [setting.partition("=") for setting in settings]
-        variables = tuple(LeverVariable(variable, value) for variable, _, value in pairs)
-        return Lever("env", " ".join(settings), variables=variables)
+def _assignments(option: str, texts: list[str]) -> list[tuple[str, str]]:
+    """Return names with values, of texts NAME=VALUE. Raises Unavailable("bad-parameter")."""
+    for text in texts:
+        if not re.match("[^=]+=", text):
+            raise Unavailable("bad-parameter", f"{option} takes NAME=VALUE, not '{text}'")
+    return [(name, value) for name, _, value in (text.partition("=") for text in texts)]
+
+
+def environment_lever(texts: list[str]) -> Lever:
+    """Return a lever that sets environment variables, given as NAME=VALUE. Raises
+    Unavailable("bad-parameter")."""
+    variables = tuple(LeverVariable(*pair) for pair in _assignments("--env", texts))
+    return Lever(" ".join(texts), "other environment variables", variables=variables)
+
+
+def settings_lever(texts: list[str], root: Path = Path("/")) -> Lever:
+    """Return a lever that changes settings of Linux while the program runs, given as NAME=VALUE with
+    names below /sys/kernel/mm. Raises Unavailable: bad-parameter, setting-refused."""
+    allowed, prefix = changed_settings.names(root), "sys/kernel/mm/"
+    wanted = dict[str, str]()
+    for name, value in _assignments("--setting", texts):
+        path = prefix + name.removeprefix("/").removeprefix(prefix)
+        if path not in allowed:
+            listed = ", ".join(sorted(each.removeprefix(prefix) for each in allowed))
+            raise Unavailable("bad-parameter", f"--setting takes one of {listed}; not '{name}'")
+        if value == changed_settings.value(path, root):
+            raise Unavailable("bad-parameter", f"--setting {name}: it is '{value}' already")
+        changed_settings.may_write(root, path)
+        wanted[path] = value
+
+    @contextmanager
+    def changed() -> Iterator[None]:
+        with changed_settings.borrowing(root, "try"):
+            for path, value in wanted.items():
+                changed_settings.borrow(path, value, root, "try")
+            yield
+
+    return Lever(" ".join(texts), "other settings of Linux", setting=changed)
+
+
+def lever(name: str, option: str = "--lever") -> Lever:
+    """Return a lever by its name. option: that gives the name. Raises Unavailable: bad-parameter, or
+    what the lever's check raises."""
     if name not in LEVERS:
         raise Unavailable("bad-parameter", f"{option} is one of {', '.join(LEVERS)}, not '{name}'")
     LEVERS[name].check()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tlb.programs import children, snapshots
 from tlb.programs.children import OutputDigest, PrintedNumber, ProgramOutput
-from tlb.programs.collapse import Collapsed
+from tlb.programs.collapse import Collapsed, free_huge_bytes
 from tlb.programs.levers import Lever
 from tlb.programs.snapshots import Snapshot
 from tlb.system import processes, procfs
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import resource
 
 PADDING = "TLB_PADDING"  # a variable that no program reads
+_START_STACK = 25  # in /proc/PID/stat, counted from the state, which follows the name
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,14 @@ class RunConditions:
     metric: re.Pattern[str] | None = None
     quantile: float | None = None
     is_shown: bool = False
+
+
+class RunPlace(NamedTuple):
+    """What memory a run found; None where Linux does not say. free_huge_bytes: free in whole huge
+    pages before it. stack_offset_bytes: how far into a page its stack began."""
+
+    free_huge_bytes: int | None = None
+    stack_offset_bytes: int | None = None
 
 
 class ProgramRun(NamedTuple):
@@ -65,6 +74,7 @@ class ProgramRun(NamedTuple):
     killed: bool = False
     given_bytes: int = 0
     system_s: float = 0.0
+    place: RunPlace = RunPlace()
 
 
 def run_program(
@@ -84,14 +94,15 @@ def run_program(
     share: part of the time that snapshots may take. after_s: when a lever acts from outside.
     padding_bytes: of the environment, which moves the stack. Raises Unavailable: program-missing,
     no-time and no-time after limit_s, program-killed, prepare-failed."""
-    _prepare(conditions.prepare, limit_s)
+    limit_s -= _prepare(conditions.prepare, limit_s)
     mine, seen, collapsed = ServerProcesses(), list[Snapshot](), list[Collapsed]()
-    before = lever.given_bytes()
+    old, place = lever.given_bytes(), RunPlace(free_huge_bytes())
     with processes.adopting(), lever.environment() as environment:
         start_s = time.monotonic()
         padded, given = {**environment, PADDING: "x" * padding_bytes}, conditions.input_file
         try:
             with children.started(command, padded, lever.starting, input_file=given) as program:
+                place = place._replace(stack_offset_bytes=_stack_offset_bytes(program.pid))
                 streams = children.streams_of(program, conditions.is_shown)
                 with _observed(lever, mine, seen, collapsed, start_s, share, after_s):
                     done = _follow(program, streams, driver, mine, start_s, limit_s)
@@ -104,9 +115,15 @@ def run_program(
         except BaseException:
             processes.end(mine.all, children.GRACE_S)
             raise
-    given_bytes = lever.given_bytes() - before
-    of_memory = tuple(seen), left, next(iter(collapsed), None), killed, given_bytes
-    return _run_of(elapsed_s, status, output, conditions, usage, of_memory)
+    of_memory = tuple(seen), left, next(iter(collapsed), None), killed, lever.given_bytes() - old
+    return _run_of(elapsed_s, status, output, conditions, usage, of_memory, place)
+
+
+def _stack_offset_bytes(pid: int) -> int | None:
+    """Return how far into a page the stack of a process begins, by `startstack` in proc(5)."""
+    values = procfs.text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
+    start = int(values[_START_STACK]) if len(values) > _START_STACK else 0
+    return start % os.sysconf("SC_PAGE_SIZE") if start else None
 
 
 def _reaped(program: subprocess.Popen[bytes]) -> resource.struct_rusage:
@@ -123,6 +140,7 @@ def _run_of(
     conditions: RunConditions,
     usage: resource.struct_rusage,
     of_memory: tuple[tuple[Snapshot, ...], int, Collapsed | None, bool, int],
+    place: RunPlace,
 ) -> ProgramRun:
     """Return a run. of_memory: its fields from snapshots to given_bytes."""
     return ProgramRun(
@@ -136,19 +154,22 @@ def _run_of(
         usage.ru_utime + usage.ru_stime,
         *of_memory,
         system_s=usage.ru_stime,
+        place=place,
     )
 
 
-def _prepare(command: tuple[str, ...], limit_s: float) -> None:
-    """Run a command to its end. Raises Unavailable("prepare-failed")."""
+def _prepare(command: tuple[str, ...], limit_s: float) -> float:
+    """Run a command to its end; return how long it took. Raises Unavailable("prepare-failed")."""
+    begin_s = time.monotonic()
     if not command:
-        return
+        return 0.0
     try:
         done = processes.run_in_own_session(command, timeout=limit_s)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unavailable("prepare-failed", str(error)) from None
     if done.returncode:
         raise Unavailable("prepare-failed", f"exit code {done.returncode}: {done.stderr}")
+    return time.monotonic() - begin_s
 
 
 def _follow(
@@ -317,25 +338,31 @@ def wait_until_ready(
 def accepts_connections(pid: int, proc: Path = Path("/proc")) -> bool:
     """Return whether a process accepts connections, by TCP or a Unix socket, in its own network
     namespace."""
-    accepting = _accepting(proc / str(pid) / "net")
+    return bool(listening_ports(pid, proc))
+
+
+def listening_ports(pid: int, proc: Path = Path("/proc")) -> set[int]:
+    """Return the TCP ports at which a process accepts connections, 0 for a Unix socket, in its own
+    network namespace."""
+    accepting, ports = _accepting(proc / str(pid) / "net"), set[int]()
     with contextlib.suppress(OSError):  # it ended, or is another user's
         for entry in (proc / str(pid) / "fd").iterdir():
             with contextlib.suppress(OSError):
                 if (socket := _SOCKET.fullmatch(os.readlink(entry))) and socket[1] in accepting:
-                    return True
-    return False
+                    ports.add(accepting[socket[1]])
+    return ports
 
 
-def _accepting(net: Path) -> set[str]:
-    """Return the inodes of the sockets that accept connections."""
+def _accepting(net: Path) -> dict[str, int]:
+    """Return the ports of the sockets that accept connections by inode, 0 for a Unix socket."""
 
     def rows(name: str) -> Iterable[list[str]]:
         return (line.split() for line in islice(procfs.lines(net / name), 1, None))
 
     tcp = [row for name in ("tcp", "tcp6") for row in rows(name) if len(row) > 9]
     unix = [row for row in rows("unix") if len(row) > 6]
-    return {row[9] for row in tcp if row[3] == _LISTENS} | {
-        row[6] for row in unix if int(row[3], 16) & _ACCEPTS
+    return {row[9]: int(row[1].rpartition(":")[2], 16) for row in tcp if row[3] == _LISTENS} | {
+        row[6]: 0 for row in unix if int(row[3], 16) & _ACCEPTS
     }
 
 

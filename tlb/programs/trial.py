@@ -1,5 +1,5 @@
-"""Compare a program as it is with the same program and a lever, in interleaved pairs, until their
-ratio is known well enough or the time is over."""
+"""Compare a program as it is with the same program and a lever, or with another command, in
+interleaved pairs, until the ratio of their times is known well enough or the time is over."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tlb.programs.executable import why_no_preload
 from tlb.programs.guard import guard_running
 from tlb.programs.levers import LEVERS, Lever, pool_limits
 from tlb.programs.runs import ProgramRun, RunConditions, ServerDriver, run_program
-from tlb.stats.effects import FEWEST_RATIO_PAIRS, Effect, is_interim_look, paired_ratio
+from tlb.stats.effects import Effect, is_interim_look, paired_ratio
 from tlb.stats.intervals import Interval
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_ns
@@ -30,6 +30,10 @@ from tlb.system.units import format_ns
 # Snapshots take a hundredth of the time of a run that counts, and a tenth of the first two, which
 # do not count: those catch the peaks of short programs.
 SNAPSHOT_SHARE, REHEARSAL_SHARE = 0.01, 0.1
+# Time and CPU time have a verdict each. Seven pairs all go one way by chance once in 64 times, so one
+# in twenty trials or fewer says a difference of either where there is none, as with six pairs and one
+# verdict (tests/programs/test_trial.py).
+LEAST_PAIRS, WRONG = 7, 0.05
 # What a lever adds at most to a program's start: a library to load, a variable to read. It must not
 # exceed the difference that is looked for.
 STARTING_S = 1e-3
@@ -47,7 +51,7 @@ class TrialAim:
     after_s: when a lever acts that acts from outside; None: once most of the memory is there.
     driver: the command is a server, and this is run against it and timed. warmup: runs before all
     others, which do not count. ignore_failure: compare runs with an exit code other than 0. against:
-    the lever of the other side."""
+    the lever of the other side. versus: the second side's command, if it is another one."""
 
     command: list[str]
     lever: Lever
@@ -60,6 +64,13 @@ class TrialAim:
     warmup: int = 0
     ignore_failure: bool = False
     against: Lever = LEVERS["none"]
+    versus: tuple[str, ...] = ()
+
+    def side(self, is_second: bool) -> tuple[list[str], Lever]:
+        """Return the command and the lever of a side."""
+        if is_second:
+            return [*self.versus] or self.command, self.lever
+        return self.command, self.against
 
     def values(self, runs: Sequence[ProgramRun]) -> list[float]:
         """Return what is compared: seconds, or the printed numbers, NaN if none was printed. One
@@ -82,6 +93,8 @@ class TrialAim:
     @property
     def sides(self) -> tuple[str, str]:
         """What the two sides are called."""
+        if self.versus:
+            return "COMMAND", "--versus"
         is_plain = self.against.name == "none"
         first = "as it is" if is_plain else f"with {self.against.name}"
         return first, f"with {self.lever.name}"
@@ -91,7 +104,7 @@ class TrialAim:
         return "time" if self.metric is None else "printed number"
 
     def format(self, value: float) -> str:
-        return format_ns(value * 1e9) if self.metric is None else f"{value:g}"
+        return format_seconds(value) if self.metric is None else f"{value:g}"
 
     def checked(self, run: ProgramRun) -> ProgramRun:
         """Return a run that can be compared. Raises Unavailable: program-unfit, and program-killed and
@@ -111,6 +124,38 @@ class TrialAim:
                 "Give a regular expression with one group around the number, within the first or the last MiB of an output.",
             )
         return run
+
+
+def format_seconds(value: float) -> str:
+    return format_ns(value * 1e9)
+
+
+@dataclass(frozen=True)
+class ComparedQuantity:
+    """A quantity of all pairs. name: as JSON has it. label: in tables. without, with_lever: one value
+    a pair. higher: more is better."""
+
+    name: str
+    label: str
+    without: list[float]
+    with_lever: list[float]
+    format: Callable[[float], str]
+    within: float
+    higher: bool = False
+    is_same_work: bool = True
+
+    @property
+    def ratio(self) -> Interval | None:
+        """The ratio of with to without; None without a pair, or where a value is 0."""
+        values = self.without + self.with_lever
+        return paired_ratio(self.with_lever, self.without) if values and min(values) > 0 else None
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict. Programs that exit differently did different work: times decide nothing."""
+        if self.ratio is None or not self.is_same_work:
+            return "cannot tell"
+        return verdict(self.ratio, len(self.without), self.within, self.higher)
 
 
 @dataclass
@@ -137,6 +182,32 @@ class Trial:
         """Return the ratio of with to without."""
         return paired_ratio(self.values(True), self.values(False))
 
+    @property
+    def quantities(self) -> tuple[ComparedQuantity, ComparedQuantity]:
+        """What has a verdict: time, or the printed number, and CPU time."""
+        aim, without, with_lever = self.aim, self.runs(False)[1:], self.runs(True)[1:]
+        is_same_work = self.statuses[0] == self.statuses[1]
+        compared = ComparedQuantity(
+            aim.quantity,
+            aim.value_name,
+            self.values(False),
+            self.values(True),
+            aim.format,
+            aim.within,
+            aim.higher,
+            is_same_work,
+        )
+        cpu_time = ComparedQuantity(
+            "cpu_s",
+            "CPU time",
+            [run.cpu_s for run in without],
+            [run.cpu_s for run in with_lever],
+            format_seconds,
+            aim.within,
+            is_same_work=is_same_work,
+        )
+        return compared, cpu_time
+
     def runs(self, lever: bool) -> list[ProgramRun]:
         """Return all runs with the lever or without, the rehearsal's first."""
         return [pair[lever] for pair in (self.rehearsal, *self.pairs)]
@@ -146,7 +217,7 @@ class Trial:
         """About the minutes in which the rehearsal and the fewest pairs for a verdict fit, with a
         pair to spare."""
         pair_s = self.spent_s / (len(self.pairs) + 1)
-        return ceil(10 * (FEWEST_RATIO_PAIRS + 2) * pair_s / 60) / 10
+        return ceil(10 * (LEAST_PAIRS + 2) * pair_s / 60) / 10
 
     @property
     def statuses(self) -> tuple[set[int], set[int]]:
@@ -156,14 +227,12 @@ class Trial:
     @property
     def has_verdict(self) -> bool:
         """Whether there are as many pairs as a verdict takes."""
-        return len(self.pairs) >= FEWEST_RATIO_PAIRS
+        return len(self.pairs) >= LEAST_PAIRS
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict. Programs that exit differently did different work: times decide nothing."""
-        if self.statuses[0] != self.statuses[1]:
-            return "cannot tell"
-        return verdict(self.ratio(), len(self.pairs), self.aim.within, self.aim.higher)
+        """The verdict about time, or the printed number."""
+        return self.quantities[0].verdict
 
 
 def run_trial(aim: TrialAim, tell: Callable[[Trial], None] = lambda trial: None) -> Trial:
@@ -191,8 +260,7 @@ def _attempt(aim: TrialAim, tell: Callable[[Trial], None]) -> Trial:
     paddings = _paddings(seed)
 
     def one(lever: bool) -> ProgramRun:
-        chosen = aim.lever if lever else aim.against
-        return aim.checked(take(chosen, SNAPSHOT_SHARE, after_s, next(paddings)))
+        return aim.checked(take(lever, SNAPSHOT_SHARE, after_s, next(paddings)))
 
     left_s, clock = end_s - time.monotonic(), time.monotonic
     try:
@@ -216,15 +284,14 @@ def _attempt(aim: TrialAim, tell: Callable[[Trial], None]) -> Trial:
 def _take(
     aim: TrialAim,
     end_s: float,
-    lever: Lever,
+    is_second: bool,
     share: float,
     after_s: float = 0.0,
     padding_bytes: int = 0,
 ) -> ProgramRun:
-    """Run the aim's command with a lever, until end_s of the monotonic clock at most."""
+    """Run one side of an aim, until end_s of the monotonic clock at most."""
     return run_program(
-        aim.command,
-        lever,
+        *aim.side(is_second),
         limit_s=max(end_s - time.monotonic(), MIN_RUN_TIMEOUT_S),
         share=share,
         driver=aim.driver,
@@ -240,8 +307,8 @@ def _rehearsed(
     """Make the runs that do not count: warm-ups, one without the lever and one with it. Return
     these two, and when a lever that acts from outside is to act."""
     for _ in range(aim.warmup):
-        aim.checked(take(aim.against, share=SNAPSHOT_SHARE))
-    plain = aim.checked(take(aim.against, share=REHEARSAL_SHARE))
+        aim.checked(take(False, share=SNAPSHOT_SHARE))
+    plain = aim.checked(take(False, share=REHEARSAL_SHARE))
     _check_lever(aim, aim.against, plain)
     if aim.metric is None and plain.elapsed_s * aim.within < STARTING_S:
         took, enough = format_ns(plain.elapsed_s * 1e9), ceil(100 * STARTING_S / plain.elapsed_s)
@@ -254,8 +321,10 @@ def _rehearsed(
         )
     after_s = snapshots.filled_s(plain.snapshots) if aim.after_s is None else aim.after_s
     try:
-        with_lever = aim.checked(take(aim.lever, share=REHEARSAL_SHARE, after_s=after_s))
+        with_lever = aim.checked(take(True, share=REHEARSAL_SHARE, after_s=after_s))
     except Unavailable as why:
+        if aim.versus:
+            raise
         raise failure_with_lever(aim.lever, why) from None
     _check_lever(aim, aim.lever, with_lever)
     return (plain, with_lever), after_s
@@ -308,7 +377,7 @@ def verdict(ratio: Interval, pairs: int, within: float, higher: bool = False) ->
 
     An interval inside 1 ± within is "no difference" if it contains 1, and "differs, by less than
     asked" if not. Less is better, or more where `higher`."""
-    if pairs < FEWEST_RATIO_PAIRS:
+    if pairs < LEAST_PAIRS:
         return "cannot tell"
     is_small = Effect(ratio, 1 / (1 + within), 1 + within).decided() is True
     contains_one = Effect(ratio, 1, 1).decided() is not False
@@ -346,15 +415,15 @@ def paired(
     *,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[tuple]:
-    """Yield pairs of what `take` returns without and with a lever, until six or more have a ratio
-    that is narrow enough, or the next pair would end after limit_s. seed: of `orders`."""
+    """Yield pairs of what `take` returns without and with a lever, until LEAST_PAIRS or more have a
+    ratio that is narrow enough, or the next pair would end after limit_s. seed: of `orders`."""
     start, pairs = clock(), []
     for first in orders(seed):
         begin = clock()
         taken = {lever: take(lever) for lever in (first, not first)}
         pairs.append((taken[False], taken[True]))
         yield pairs[-1]
-        if is_interim_look(len(pairs)):
+        if is_interim_look(len(pairs), LEAST_PAIRS):
             compared = values([run for pair in pairs for run in pair])
             if is_narrow(paired_ratio(compared[1::2], compared[::2]), within):
                 return

@@ -14,17 +14,27 @@ from tlb.programs.collapse import Collapsed
 from tlb.programs.runs import ProgramRun
 from tlb.programs.snapshots import Snapshot
 from tlb.programs.text import sentences
-from tlb.programs.trial import Trial, smallest_detectable_difference
-from tlb.stats.effects import FEWEST_RATIO_PAIRS, paired_ratio
+from tlb.programs.trial import (
+    LEAST_PAIRS,
+    WRONG,
+    ComparedQuantity,
+    Trial,
+    format_seconds,
+    orders,
+    smallest_detectable_difference,
+)
+from tlb.stats.effects import paired_ratio
 from tlb.stats.intervals import Interval, median_interval
+from tlb.stats.scatter import group_effect
 from tlb.system import procfs
-from tlb.system.units import format_ns, format_size
+from tlb.system.units import format_size
 
 # A lever that moves less than this part of the memory to huge pages did nothing: two runs of one
 # program differ by as much.
 _MOVED = 0.01
 _SHMEM = Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
 _ROUNDING = 1e-9  # of a bound that is a tenth of a per cent exactly
+_CACHE_LINE_BYTES = 64
 
 
 class Side(NamedTuple):
@@ -37,12 +47,14 @@ class Side(NamedTuple):
     major_faults: float
     cpu_s: float
     statuses: tuple[int, ...]
+    free_huge_bytes: float | None
 
 
 def runs_summary(trial: Trial, lever: bool) -> Side:
     runs = trial.runs(lever)
     counting = runs[1:] or runs
     values = trial.values(lever) or trial.aim.values(runs)
+    free = [run.place.free_huge_bytes for run in counting if run.place.free_huge_bytes is not None]
     peaks = [peak for run in runs if (peak := snapshots.at_peak(run.snapshots))]
     return Side(
         median_interval(values),
@@ -51,36 +63,60 @@ def runs_summary(trial: Trial, lever: bool) -> Side:
         median(run.major_faults for run in counting),
         median(run.cpu_s for run in counting),
         tuple(sorted({run.status for run in runs})),
+        median(free) if free else None,
     )
 
 
-def verdict_sentence(trial: Trial) -> str:
-    """Return the verdict with the ratio that it rests on."""
+def verdict_sentences(trial: Trial) -> list[str]:
+    """Return the verdicts with the ratios that they rest on, one sentence each."""
     if not trial.pairs:
-        return f"Cannot tell: no pair was completed. {_enough(trial)}"
-    ratio, whose = trial.ratio(), "the driver" if trial.aim.driver else "the program"
-    what = f"{whose}'s time" if trial.aim.metric is None else f"the number that {whose} prints"
-    first, second = trial.aim.sides
-    other = "without" if trial.aim.against.name == "none" else first
-    if not trial.has_verdict:
-        found = f"{second}, {what} was {ratio.value:.3f} times what it is {other}"
-        pairs = f"{len(trial.pairs)} pair{'s' * (len(trial.pairs) > 1)}"
-        return f"Cannot tell: in {pairs}, {found}. {_enough(trial)}"
-    found = f"{second.capitalize()}, {what} is {ratio:.3f} times what it is {other}"
-    verdict = trial.verdict.capitalize()
-    if trial.verdict == "no difference":
+        return [f"Cannot tell: no pair was completed. {_enough(trial)}"]
+    if trial.has_verdict:
+        return [_verdict_sentence(trial, quantity) for quantity in trial.quantities]
+    pairs = f"{len(trial.pairs)} pair{'s' * (len(trial.pairs) > 1)}"
+    found = [
+        _ratio_words(trial, quantity, f"{quantity.ratio.value:.3f}", "was")
+        for quantity in trial.quantities
+        if quantity.ratio
+    ]
+    return [f"Cannot tell: in {pairs}, {' and '.join(found)}. {_enough(trial)}"]
+
+
+def _verdict_sentence(trial: Trial, quantity: ComparedQuantity) -> str:
+    label, ratio = quantity.label.capitalize().replace("Cpu", "CPU"), quantity.ratio
+    if ratio is None:
+        return f"{label}: cannot tell, because some runs took none that Linux counted."
+    words = _ratio_words(trial, quantity, f"{ratio:.3f}", "is")
+    verdict: str = quantity.verdict
+    if quantity.verdict == "no difference":
         # Rounded up, so that what the sentence rules out is ruled out.
         shown = ceil(1000 * smallest_detectable_difference(ratio) - _ROUNDING) / 10
-        verdict = f"No difference: one of more than {shown} % would have shown"
-    elif trial.verdict == "differs, by less than asked":
-        verdict = f"It differs, by less than the {100 * trial.aim.within:g} % asked for"
-    return f"{verdict}. {found} ({len(trial.pairs)} pairs)."
+        verdict = f"no difference; one of more than {shown} % would have shown"
+    elif quantity.verdict == "differs, by less than asked":
+        verdict = f"differs, by less than the {100 * quantity.within:g} % asked for"
+    return f"{label}: {verdict}. {words[0].upper()}{words[1:]} ({len(trial.pairs)} pairs)."
+
+
+def _ratio_words(trial: Trial, quantity: ComparedQuantity, ratio: str, verb: str) -> str:
+    """Return in words that a quantity is so many times what it is on the other side."""
+    aim = trial.aim
+    timed = "driver" if aim.driver else "program"
+    owner = timed if quantity is trial.quantities[0] else "server" if aim.driver else "program"
+    first, second = aim.sides
+    is_printed = quantity.name not in ("elapsed_s", "cpu_s")
+    what = (
+        f"the number that the {timed} prints" if is_printed else f"the {owner}'s {quantity.label}"
+    )
+    if aim.versus:
+        return f"{what} {verb} {ratio} times with {second} what it {verb} with {first}"
+    other = "without" if aim.against.name == "none" else first
+    return f"{second}, {what} {verb} {ratio} times what it is {other}"
 
 
 def _enough(trial: Trial) -> str:
     """Return in a sentence how many minutes a verdict takes."""
     minutes = f"{trial.minutes_needed:g} minutes"
-    return f"A verdict takes {FEWEST_RATIO_PAIRS} pairs, and here they take about {minutes} (--minutes)."
+    return f"A verdict takes {LEAST_PAIRS} pairs, and here they take about {minutes} (--minutes)."
 
 
 def trial_remarks(trial: Trial) -> list[str]:
@@ -102,6 +138,11 @@ def trial_remarks(trial: Trial) -> list[str]:
         errors={error for each in collapses for error in each.errors},
         killed=sum(run.killed for run in runs),
         left=max(run.left for run in runs),
+        stack_effects=list(zip(trial.aim.sides, stack_effects(trial), strict=True)),
+        free_bytes=min(
+            (run.place.free_huge_bytes for run in runs if run.place.free_huge_bytes is not None),
+            default=None,
+        ),
         has_rollup=Path("/proc/self/smaps_rollup").exists(),
         shmem_setting=procfs.chosen(_SHMEM),
     )
@@ -117,9 +158,22 @@ def _outputs(trial: Trial) -> Iterator[tuple[str, str]]:
         if len(words[0] | words[1]) == 1:
             yield stream, "differs between runs, but only in digits"
         elif len(words[0]) > 1:
-            yield stream, "differs between runs, without the lever too"
+            yield stream, f"differs between runs, {trial.aim.sides[0]} too"
         else:
-            yield stream, "is different with the lever"
+            yield stream, f"is different with {'--versus' if trial.aim.versus else 'the lever'}"
+
+
+def stack_effects(trial: Trial) -> tuple[float, float]:
+    """Return for each side how many times as much CPU time it takes at most where its stack begins elsewhere in
+    a cache line; 1 where that decides nothing. Linux draws the place for each run, in steps of 16
+    bytes, and `tlb try` moves it too; both sides see all places."""
+    return _stack_effect(trial, False), _stack_effect(trial, True)
+
+
+def _stack_effect(trial: Trial, lever: bool) -> float:
+    runs = [run for run in trial.runs(lever)[1:] if run.place.stack_offset_bytes is not None]
+    places = [(run.place.stack_offset_bytes or 0) % _CACHE_LINE_BYTES for run in runs]
+    return group_effect([run.cpu_s for run in runs], places)
 
 
 def _has_moved(before: Snapshot, after: Snapshot) -> bool:
@@ -162,26 +216,32 @@ def trial_table_rows(trial: Trial) -> list[tuple[str, str, str]]:
 
     return [
         row(trial.aim.value_name, lambda each: trial.aim.format(each.value.value)),
-        row("CPU time", lambda each: format_ns(each.cpu_s * 1e9)),
+        row("CPU time", lambda each: format_seconds(each.cpu_s)),
         at_peak("on huge pages, at work", huge_share_words),
         at_peak("resident, at work", lambda peak: format_size(peak.pages.resident_bytes)),
         at_peak("page tables, at work", lambda peak: format_size(peak.table_bytes)),
         row("page faults", lambda each: f"{each.minor_faults:,.0f}"),
         row("page faults that read a disk", lambda each: f"{each.major_faults:,.0f}"),
+        row("free in 2 MiB blocks, before", lambda each: _size_words(each.free_huge_bytes)),
     ]
 
 
-def sweep_head(trial: Trial) -> tuple[str, str, str, str, str]:
-    return "command", *trial.aim.sides, "ratio", "verdict"
+def _size_words(size_bytes: float | None) -> str:
+    return "unknown" if size_bytes is None else format_size(int(size_bytes))
 
 
-def sweep_row(trial: Trial) -> tuple[str, str, str, str, str]:
+def sweep_head(trial: Trial) -> tuple[str, ...]:
+    columns = [(f"{each.label} ratio", f"{each.label} verdict") for each in trial.quantities]
+    return "command", *trial.aim.sides, *columns[0], *columns[1]
+
+
+def sweep_row(trial: Trial) -> tuple[str, ...]:
     """Return a trial as a row under `sweep_head`."""
-    without, with_lever = (
-        trial.aim.format(runs_summary(trial, lever).value.value) for lever in (False, True)
-    )
-    ratio = f"{trial.ratio():.3f}" if trial.pairs else "none"
-    return shlex.join(trial.aim.command), without, with_lever, ratio, trial.verdict
+    values = [trial.aim.format(runs_summary(trial, on).value.value) for on in (False, True)]
+    verdicts = [
+        (f"{each.ratio:.3f}" if each.ratio else "none", each.verdict) for each in trial.quantities
+    ]
+    return shlex.join(trial.aim.command), *values, *verdicts[0], *verdicts[1]
 
 
 def markdown(trials: Sequence[Trial]) -> str:
@@ -193,42 +253,65 @@ def markdown(trials: Sequence[Trial]) -> str:
 
 
 def document(trial: Trial) -> dict[str, Any]:
-    """Return everything as JSON has it: bytes, seconds, the ratio of with to without, and `values`
-    in pairs of without and with."""
-    aim, ratio = trial.aim, trial.ratio() if trial.pairs else None
-    shown = (
-        smallest_detectable_difference(ratio)
-        if ratio and trial.verdict == "no difference"
-        else None
-    )
+    """Return everything as JSON has it: bytes, seconds, the ratio of the second side to the first, and
+    each run."""
+    aim = trial.aim
     return {
         "command": aim.command,
-        "driver": aim.driver and aim.driver.command,
-        "lever": aim.lever.name,
-        "does": aim.lever.does,
-        "against": aim.against.name,
-        "quantity": aim.quantity,
-        "better": "higher" if aim.higher else "lower",
+        "versus": [*aim.versus],
+        "driver": aim.driver.command if aim.driver else [],
         "within": aim.within,
-        "verdict": trial.verdict,
-        "ratio": ratio and ratio.as_dict(),
         "pairs": len(trial.pairs),
-        "would_have_shown": shown,
+        "wrong_at_most": WRONG,
+        "quantities": [_quantity_document(each) for each in trial.quantities],
         "seed": trial.seed,
         "remarks": trial_remarks(trial),
         "spent_s": trial.spent_s,
-        "without": _side_document(trial, False),
-        "with": _side_document(trial, True),
-        "values": [
-            list(pair) for pair in zip(trial.values(False), trial.values(True), strict=True)
-        ],
+        "sides": [_side_document(trial, False), _side_document(trial, True)],
+        "runs": [*_run_documents(trial)],
     }
 
 
+def _quantity_document(quantity: ComparedQuantity) -> dict[str, Any]:
+    ratio = quantity.ratio
+    rules_out = ratio and quantity.verdict == "no difference"
+    return {
+        "name": quantity.name,
+        "better": "higher" if quantity.higher else "lower",
+        "verdict": quantity.verdict,
+        "ratio": ratio and ratio.as_dict(),
+        "would_have_shown": smallest_detectable_difference(ratio) if ratio and rules_out else None,
+    }
+
+
+def _run_documents(trial: Trial) -> Iterator[dict[str, Any]]:
+    """Yield each run: pair 0 is the rehearsal, which does not count, and the second side is 1."""
+    firsts = orders(trial.seed)
+    for number, pair in enumerate((trial.rehearsal, *trial.pairs)):
+        is_lever_first = number > 0 and next(firsts)
+        for side, (run, value) in enumerate(zip(pair, trial.aim.values(pair), strict=True)):
+            yield {
+                "pair": number,
+                "side": side,
+                "position": 1 + (side == 0) if is_lever_first else 1 + side,
+                "value": value,
+                "elapsed_s": run.elapsed_s,
+                "cpu_s": run.cpu_s,
+                "exit_code": run.status,
+                "minor_faults": run.minor_faults,
+                "major_faults": run.major_faults,
+                **run.place._asdict(),
+                "collapsed": run.collapsed and run.collapsed._asdict(),
+            }
+
+
 def _side_document(trial: Trial, lever: bool) -> dict[str, Any]:
-    found = runs_summary(trial, lever)
+    found, (_, changed) = runs_summary(trial, lever), trial.aim.side(lever)
     is_seen = trial.aim.lever.has_reached is not None
     return {
+        "name": trial.aim.sides[lever],
+        "lever": changed.name,
+        "does": changed.does,
         "value": found.value.as_dict(),
         "exit_codes": list(found.statuses),
         "peak": found.peak
@@ -240,7 +323,8 @@ def _side_document(trial: Trial, lever: bool) -> dict[str, Any]:
         "minor_faults": found.minor_faults,
         "major_faults": found.major_faults,
         "cpu_s": found.cpu_s,
-        "joined": [each._asdict() for each in _collapses(trial)] if lever else [],
+        "free_huge_bytes": found.free_huge_bytes,
+        "stack_effect": stack_effects(trial)[lever],
     }
 
 

@@ -13,21 +13,19 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
-from tlb.machine import background
-from tlb.programs import activity, children, folios
+from tlb.programs import activity, children
 from tlb.programs.activity import ActivitySample, ProcessUsage, samples_after_start
 from tlb.programs.guard import guard_running
-from tlb.programs.runs import accepts_connections
 from tlb.programs.snapshots import new_descendants, process_has_no_thp
-from tlb.system import processes
+from tlb.system import processes, procfs
 from tlb.system.reasons import Unavailable
 
-WINDOWS_S = (0.01, 0.1, 1.0, 10.0)
+WINDOWS_S = (0.01, 0.1, 1.0)
+_SHORT_SAMPLES = 3  # of the shortest window, for one of each other: these show what is hot
 # What a sample costs a program, in times of taking it: afterwards each page is walked to again to
-# set its bit. Under a hypervisor that takes about as long as the sample (`tlb bench overhead`).
+# set its bit. Under a hypervisor that takes about as long as the sample (`make bench TABLE=overhead`).
 PRICE = 2.0
 # A program that starts up changes its memory by more than a tenth in a third of a second; one that
 # never stops doing so is watched all the same.
@@ -41,10 +39,9 @@ _STEP_S = 1.0  # of a pause, after which the program may have ended
 @dataclass
 class WatchState:
     """What was seen so far. overhead: the allowed share of the program's time. usage: by PID.
-    sampling_s: time that all samples took. left_out_s: windows that did not fit. folios: as
-    `folios.shares` returns it, or why it is unknown; read again at folios_due_s. throttled: periods
-    in which a CPU quota was used up. thp_disabled: for the process, by prctl. listens: whether it
-    accepts connections."""
+    sampling_s: CPU time that all samples took. left_out_s: windows that did not fit. throttled: periods
+    since the first sample in which a CPU quota was used up, and by then. thp_disabled: for the process, by prctl. ports: where it
+    accepts connections, 0 for a Unix socket."""
 
     target: WatchedProgram
     overhead: float
@@ -54,11 +51,10 @@ class WatchState:
     sampling_s: float = 0.0
     left_out_s: tuple[float, ...] = ()
     has_ended: bool = False
-    folios: dict[str, float] | Unavailable = field(default_factory=dict)
-    folios_due_s: float = 0.0
     throttled: int = 0
+    throttled_before: int | None = None
     thp_disabled: bool = False
-    listens: bool = False
+    ports: frozenset[int] = frozenset()
     _sorted: list[ActivitySample] | None = None  # the list that these are of
     _after_start: list[ActivitySample] = field(default_factory=list)
 
@@ -113,26 +109,27 @@ def watch(
     seconds: float,
     overhead: float,
     tell: Callable[[WatchState], None],
-    pause: Callable[[float], None] | None = None,
+    pause: Callable[[float], bool] | None = None,
 ) -> WatchState:
     """Wait until the program has started up, then sample each window in turn, the shortest first,
     until it has ended, `seconds` are over, or Ctrl-C. After each sample the program runs alone
     until sampling is no more than `overhead` of its time. pause: called meanwhile with seconds that
-    it may take.
+    it may take; returns whether it took any.
 
     Raises Unavailable (process-gone, not-permitted, program-killed) or KeyboardInterrupt before a first sample."""
     watched, begin = WatchState(target, overhead), time.monotonic()
-    throttled = partial(background.throttled, process=str(target.pid))
-    before, watched.thp_disabled = throttled(), process_has_no_thp(target.pid)
+    watched.thp_disabled = process_has_no_thp(target.pid)
     first: dict[int, activity.ProcessUsage] = {}  # other processes start later, from nothing
     try:
         first[target.pid] = activity.used(target.pid)
         _wait_for_start(target, min(seconds / 2, _MOST_START_S))
         # Reading alone clears no bits, so none has to be set again.
-        watched.sampling_s = activity.reading_s(target.pids()) / PRICE
+        begun_s = time.thread_time()
+        activity.reading_s(target.pids())
+        watched.sampling_s = (time.thread_time() - begun_s) / PRICE
         while window_s := _next_s(watched, begin + seconds - time.monotonic(), seconds):
             _sample(watched, window_s, begin, first)
-            watched.throttled = max(throttled() - before, 0)  # 0 once it has ended
+            _count_throttled(watched)
             tell(watched)
             if not _rest(watched, begin, seconds, pause):
                 break
@@ -144,7 +141,7 @@ def watch(
                 raise Unavailable("program-killed", words) from None
             raise
     _use(watched, begin, first)
-    watched.listens = watched.listens or any(map(accepts_connections, target.pids()))
+    watched.ports = watched.ports or _ports(target)
     watched.has_ended = target.ended(0)
     return watched
 
@@ -168,28 +165,30 @@ def _sample(
     target = watched.target
     _use(watched, begin, first)
     at_s, used = watched.elapsed_s, watched.used
-    sample, read = activity.sample(target.pids(), window_s, target.ended)
+    begun_s = time.thread_time()  # the CPU's, because others may run while this one waits
+    sample, _ = activity.sample(target.pids(), window_s, target.ended)
+    watched.sampling_s += time.thread_time() - begun_s
     _use(watched, begin, first)
     cpu_share = (watched.used - used).cpu_s / (watched.elapsed_s - at_s)
     taken = sample._replace(at_s=at_s, used=used, cpu_share=cpu_share)
     watched.samples = [*watched.samples[-_KEPT:], taken]
-    watched.sampling_s += sample.took_s
     if len(watched.samples) == 1:
-        watched.listens = any(map(accepts_connections, target.pids()))
-    _draw_folios(watched, read)
+        watched.ports = _ports(target)
 
 
-def _draw_folios(watched: WatchState, read: activity.ProcessMappings) -> None:
-    """Look folios up, at first and then as rarely as the overhead asks. The program does not wait
-    for it."""
-    begin = time.monotonic()
-    if watched.elapsed_s < watched.folios_due_s:
-        return
-    try:
-        watched.folios = folios.shares(read, os.sysconf("SC_PAGE_SIZE"))
-    except Unavailable as why:
-        watched.folios = why
-    watched.folios_due_s = watched.elapsed_s + (time.monotonic() - begin) / watched.overhead
+def _count_throttled(watched: WatchState) -> None:
+    from tlb.machine import background  # late: the first sample does not wait for it
+
+    throttled = background.throttled(process=str(watched.target.pid))
+    if watched.throttled_before is None:
+        watched.throttled_before = throttled
+    watched.throttled = max(throttled - watched.throttled_before, 0)  # 0 once it has ended
+
+
+def _ports(target: WatchedProgram) -> frozenset[int]:
+    from tlb.programs.runs import listening_ports  # late, as in _count_throttled
+
+    return frozenset(port for pid in target.pids() for port in listening_ports(pid))
 
 
 def _use(watched: WatchState, begin: float, first: dict[int, ProcessUsage]) -> None:
@@ -200,8 +199,8 @@ def _use(watched: WatchState, begin: float, first: dict[int, ProcessUsage]) -> N
 
 
 def _next_s(watched: WatchState, left_s: float, seconds: float) -> float | None:
-    """Return the window with the fewest samples, of those that are no shorter than a sample takes
-    and end in time; None if there is none, or another sample would cost too much of all the time.
+    """Return the window to sample next, of those that are no shorter than a sample takes and end
+    in time; None if there is none, or another sample would cost too much of all the time.
     The first sample is always taken."""
     # Before the first: two readings, because clearing visits the same pages.
     expected = [sample.took_s for sample in watched.samples_after_start] or [
@@ -214,19 +213,23 @@ def _next_s(watched: WatchState, left_s: float, seconds: float) -> float | None:
         return fitting[0] if fitting else max(sample_s, WINDOWS_S[0])
     if not fitting or PRICE * (watched.sampling_s + sample_s) > watched.overhead * seconds:
         return None
-    return min(fitting, key=lambda window_s: (len(watched.of(window_s)), window_s))
+
+    def turns(window_s: float) -> int:
+        number = len(watched.of(window_s))
+        return number // _SHORT_SAMPLES if window_s == fitting[0] else number
+
+    return min(fitting, key=lambda window_s: (turns(window_s), window_s))
 
 
 def _rest(
-    watched: WatchState, begin: float, seconds: float, pause: Callable[[float], None] | None
+    watched: WatchState, begin: float, seconds: float, pause: Callable[[float], bool] | None
 ) -> bool:
     """Wait until sampling is a small enough share of the time. Return False if the program or the
     time ends before."""
     due_s = max(begin + watched.due_s, time.monotonic() + _LEAST_PAUSE_S)
     while (left_s := min(due_s, begin + seconds) - time.monotonic()) > 0:
-        if pause:
-            pause(min(left_s, _STEP_S))
-        if watched.target.ended(0 if pause else min(left_s, _STEP_S)):
+        has_paused = bool(pause and pause(min(left_s, _STEP_S)))
+        if watched.target.ended(0 if has_paused else min(left_s, _STEP_S)):
             return False
     return due_s < begin + seconds
 
@@ -251,7 +254,8 @@ class WatchedProgram:
 
 @contextlib.contextmanager
 def attached_program(pid: int, proc: Path = activity.PROC) -> Iterator[WatchedProgram]:
-    """Yield a process that runs already, and is left running. Raises Unavailable: not-linux, and
+    """Yield a process that runs already, with those that it has started; they are left running.
+    Raises Unavailable: not-linux, and
     what `activity.check` raises."""
     if sys.platform != "linux":
         raise Unavailable("not-linux")
@@ -269,17 +273,22 @@ def attached_program(pid: int, proc: Path = activity.PROC) -> Iterator[WatchedPr
         def ended(wait_s: float) -> bool:
             return bool(select.select([fd], [], [], wait_s)[0])
 
-        yield WatchedProgram(pid, lambda: [pid], ended, command, cwd=cwd)
+        def running() -> list[int]:
+            own, started = {os.getpid(), *ancestors(os.getpid())}, processes.descendants(pid)
+            return [pid, *(each for each, runs in started.items() if runs and each not in own)]
+
+        yield WatchedProgram(pid, running, ended, command, cwd=cwd)
     finally:
         os.close(fd)
 
 
 def command_again(pid: int, proc: Path = activity.PROC) -> tuple[list[str], str]:
     """Return a command that starts a process's program again, and the folder to start it in; [] if
-    that is not known, as of another container's.
+    that is not known, as of another user's.
 
     A program may have overwritten its command line (setproctitle): then its file takes the place of
-    the first word, and words without a character are left out."""
+    the first word, and words without a character are left out. The file of another container, or
+    one that was replaced, is reached by the process."""
     folder = proc / str(pid)
     try:
         words = os.fsdecode((folder / "cmdline").read_bytes()).removesuffix("\0").split("\0")
@@ -287,12 +296,23 @@ def command_again(pid: int, proc: Path = activity.PROC) -> tuple[list[str], str]
     except OSError:
         return [], "."
     # A link to the file may have another name, which tells the program what to do (busybox).
-    named = shutil.which(os.path.join(cwd, words[0]) if "/" in words[0] else words[0])
-    if named and os.path.samefile(named, folder / "exe"):
+    if named := _named(words[0], cwd, folder / "exe"):
         while words[-1:] == [""]:
             words.pop()
         return [named if "/" in words[0] else words[0], *words[1:]], cwd
-    return [file, *filter(None, words[1:])] if os.path.exists(file) else [], cwd
+    title = words[0].split(maxsplit=1)[0].rstrip(":") if words[0].strip() else ""
+    if title and _named(title, cwd, folder / "exe"):
+        file = title
+    elif not os.path.exists(file):
+        file = str(folder / "exe")
+    return [file, *filter(None, words[1:])], cwd
+
+
+def _named(name: str, cwd: str, file: Path) -> str:
+    """Return the path of a program by the name that it was started with in a folder; "" if that is
+    another file."""
+    path = shutil.which(os.path.join(cwd, name) if "/" in name else name)
+    return path if path and os.path.samefile(path, file) else ""
 
 
 @contextlib.contextmanager
@@ -321,3 +341,17 @@ def started_program(command: list[str]) -> Iterator[WatchedProgram]:
             finally:
                 ended(0)  # before `processes.end` reaps it, which would lose its exit code
                 processes.end(lambda: new_descendants(before), children.GRACE_S)
+
+
+def ancestors(pid: int, proc: Path = activity.PROC) -> list[int]:
+    """Return the processes that started a process, the nearest first."""
+    found = list[int]()
+    while (parent := _parent(pid, proc)) > 0:
+        found.append(pid := parent)
+    return found
+
+
+def _parent(pid: int, proc: Path) -> int:
+    """Return the number of the process that started another; 0 without one."""
+    fields = procfs.text(proc / str(pid) / "stat").rpartition(")")[2].split()
+    return int(fields[1]) if len(fields) > 1 else 0

@@ -1,32 +1,62 @@
-"""Report what was seen of a watched program, in tables, sentences and JSON: its pages, which TLB
-level covers them, what translation can cost it at most, and what to try."""
+"""Report what was seen of a watched program: how much of its CPU time huge pages can gain it at
+most, one line that tries it, which of its mappings is hot, and what collapsing it takes."""
 
 from __future__ import annotations
 
 import os
 import shlex
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from tlb.measure.record import Quantity
-from tlb.programs import levers
+from tlb.programs import collapse, levers
 from tlb.programs.activity import ActivitySample, ProcessUsage, contradicting_windows
 from tlb.programs.executable import why_no_preload
 from tlb.programs.levers import Lever
-from tlb.programs.program_bounds import Gain
-from tlb.programs.reach import TlbReach
-from tlb.programs.text import sentences
+from tlb.programs.walk_price import WalkPrices
 from tlb.programs.watch import WatchState
-from tlb.stats.intervals import Interval, median_interval
 from tlb.system.page_sizes import BASE, PAGES, page_words
-from tlb.system.reasons import Unavailable, if_available
+from tlb.system.reasons import Unavailable
 from tlb.system.units import format_ns, format_size
+
+if TYPE_CHECKING:
+    from tlb.measure.record import Quantity
+    from tlb.programs.collapse import CollapseForecast
 
 IDLE = 0.01  # CPU time, as a part of the time that it was watched
 MOSTLY = 0.5  # of its memory: from then on it is said to lie on huge pages
-WORTH = 0.02  # of the time: the smallest gain that `tlb try` shows by default
+WORTH = 0.02  # of the CPU time: the smallest gain that `tlb try` shows by default
+FEWEST_SAMPLES = 3  # from which the rate of page walks is taken
+# A page is walked to again if other programs had the CPU meanwhile and took its entry: most windows
+# of a hundredth of a second see no more than one such change.
+_WALKS_A_PAGE = 2
+MAPPINGS_HEAD = ("mapping", "addresses", "resident", "on huge pages", "of touches on base pages")
+_HOT_MAPPINGS = 3  # rows of the table
+_HOT_SHARE = 0.9  # of what is touched: from then on one mapping is worth a trial of its own
+
+Evidence = Literal["page walks counted", "rate of page walks", "price of far loads"]
+# Clients of servers that read without changing anything, for `tlb try --driver`.
+_CLIENTS = {
+    "redis-server": "redis-benchmark -p {port} -n 200000 -r 1000000 -q -t get",
+    "valkey-server": "valkey-benchmark -p {port} -n 200000 -r 1000000 -q -t get",
+    "postgres": "pgbench -n -S -T 5 -p {port} postgres",
+    "nginx": "ab -q -n 20000 http://127.0.0.1:{port}/",
+    "apache2": "ab -q -n 20000 http://127.0.0.1:{port}/",
+}
+
+
+class GainBound(NamedTuple):
+    """The most that huge pages can gain a program. share: of its CPU time. evidence: what sets the
+    bound. pages: base pages that it touches in window_s; walk_ns: what a walk costs then."""
+
+    share: float
+    evidence: Evidence
+    pages: int
+    window_s: float
+    walk_ns: float
 
 
 def typical(samples: Sequence[ActivitySample]) -> ActivitySample:
@@ -34,35 +64,69 @@ def typical(samples: Sequence[ActivitySample]) -> ActivitySample:
     return sorted(samples, key=lambda sample: sample.active_bytes)[len(samples) // 2]
 
 
-def active(samples: Sequence[ActivitySample]) -> Interval:
-    """Return the median active size of samples in bytes."""
-    return median_interval([sample.active_bytes for sample in samples])
-
-
 def duration_words(seconds: float) -> str:
     return format_ns(seconds * 1e9)
 
 
-def size_range(low: float, high: float) -> str:
-    ends = [format_size(int(low)), format_size(int(high))]
-    return ends[0] if low == high else " to ".join(ends)
+def size_words(size_bytes: float) -> str:
+    return format_size(int(size_bytes))
+
+
+# --- the most that huge pages can gain
+
+
+def far_load_share(prices: WalkPrices, pages: int, user_share: float) -> float:
+    """Return the part of its CPU time that huge pages gain a program whose own instructions, a part
+    user_share of the time, are far loads alone."""
+    return user_share * (1 - prices.ratio(pages))
+
+
+def walk_rate_share(prices: WalkPrices, samples: Sequence[ActivitySample]) -> float | None:
+    """Return the part of its CPU time that a program spends on page walks at most, by the pages
+    that it touches in short windows; None if they do not decide.
+
+    If the TLB holds all pages that it touches in a window, it walks to each no more than once, and
+    once more if it lost the CPU meanwhile; on each CPU that it runs on. The time that sampling
+    itself has cost is left out."""
+    if len(samples) < FEWEST_SAMPLES or not prices.tlb_entries:
+        return None
+    walked = run_s = 0.0
+    cpus = os.cpu_count() or 1
+    for sample in samples:
+        pages = sample.base_bytes / prices.base_page_bytes
+        if pages > prices.tlb_entries:
+            return None
+        walked += pages * min(sample.threads, cpus) * _WALKS_A_PAGE
+        run_s += sample.run_s - pages * prices.retouch_ns / 1e9
+    total_s = sum(sample.run_s for sample in samples)
+    if run_s <= total_s / 2:  # most of the time went into sampling
+        return None
+    pages_most = max(sample.base_bytes for sample in samples) / prices.base_page_bytes
+    return walked * prices.walk_ns(pages_most) / 1e9 / run_s
+
+
+# --- the report
 
 
 @dataclass(frozen=True)
 class WatchReport:
-    """counts: hardware counts of each pause, or the reason's code. loads: sampled loads by the
-    bytes of the page that they read, or the reason's code."""
+    """prices: of this computer, or why there are none. counts: hardware counts of each pause, or
+    the reason's code. forecast: of collapsing it; None for what was started here."""
 
     watched: WatchState
-    reach: TlbReach
+    prices: WalkPrices | Unavailable
     counts: Sequence[Mapping[str, Quantity]] | str = "no-time"
-    loads: Mapping[int, int] | str = "no-time"
+    forecast: CollapseForecast | None = None
+
+    @property
+    def samples(self) -> list[ActivitySample]:
+        return self.watched.samples_after_start
 
     @cached_property
     def largest(self) -> ActivitySample:
         """The typical sample that touches most; of equal ones, that of the shortest window."""
         samples = [typical(self.watched.of(window_s)) for window_s in self.watched.windows_s]
-        return max(samples, key=lambda sample: sample.active_bytes)
+        return max(samples, key=lambda sample: sample.base_bytes)
 
     @property
     def used(self) -> ProcessUsage:
@@ -77,14 +141,16 @@ class WatchReport:
     @property
     def fault_share(self) -> float:
         """The part of its CPU time that page faults can take at most: no more than Linux takes."""
-        if not self.used.cpu_s:
+        if not self.used.cpu_s or isinstance(self.prices, Unavailable):
             return 0.0
-        fault_s = self.reach.fault_s * self.used.minor_faults
+        fault_s = self.prices.fault_ns / 1e9 * self.used.minor_faults
         return min(fault_s, self.used.kernel_s) / self.used.cpu_s
 
     @property
     def is_idle(self) -> bool:
-        return self.used.cpu_s <= IDLE * self.watched.after_start_s
+        ran_s = sum(sample.run_s for sample in self.samples)  # of processes that have ended too
+        windows_s = sum(sample.window_s for sample in self.samples)
+        return self.used.cpu_s <= IDLE * self.watched.after_start_s and ran_s <= IDLE * windows_s
 
     @property
     def is_huge(self) -> bool:
@@ -96,138 +162,52 @@ class WatchReport:
         return huge_bytes >= MOSTLY * last.resident_bytes and is_touched
 
     @cached_property
-    def contradiction(self) -> tuple[float, float] | None:
-        """Two windows in s, of which the longer touched far less."""
-        return contradicting_windows(self.watched.samples_after_start)
+    def bound(self) -> GainBound | Unavailable:
+        """The most that huge pages can gain it, page faults included; or why that is unknown."""
+        prices = self.prices
+        if isinstance(prices, Unavailable):
+            return prices
+        sample = self.largest
+        pages = max(sample.base_bytes // prices.base_page_bytes, 1)
+        shares: dict[Evidence, float | None] = {
+            "page walks counted": self.counted_share,
+            "rate of page walks": self._walk_rate_share(prices),
+            "price of far loads": far_load_share(prices, pages, self.user_share),
+        }
+        known = {evidence: share for evidence, share in shares.items() if share is not None}
+        evidence = min(known, key=known.__getitem__)
+        share = min(known[evidence] + self.fault_share, 1.0)
+        return GainBound(share, evidence, pages, sample.window_s, prices.walk_ns(pages))
+
+    def _walk_rate_share(self, prices: WalkPrices) -> float | None:
+        """Return the least that windows of one length show; None if none decides."""
+        shares = [walk_rate_share(prices, self.watched.of(window_s)) for window_s in self.windows_s]
+        return min((share for share in shares if share is not None), default=None)
 
     @property
-    def large_size(self) -> str:
-        """The size of a transparent huge page, in words."""
-        return format_size(self.reach.large_page_bytes)
+    def windows_s(self) -> list[float]:
+        return self.watched.windows_s
 
-    def page_words(self, page: str) -> str:
-        """Return a page size as a sentence calls it, on this computer."""
-        if page == "thp":
-            return f"transparent {self.large_size} pages"
-        base = self.reach.base_page_bytes
-        return page_words(page, base) if page in PAGES else f"{page} pages of the pool"
-
-    def gain(self) -> Gain:
-        """Return the most that huge pages can gain it. Raises Unavailable as `Reach.gain` does."""
-        return self.reach.gain(self.largest, self.user_share, self.fault_share)
-
-    def page_rows(self) -> list[tuple[str, str]]:
-        """Return rows of a table: memory by page size at the last sample, and what was used."""
-        last, used = self.watched.samples[-1], self.watched.used
-        rows = list[tuple[str, str]]()
-        for page, size in last.mapped.items():
-            if size or page in (BASE, "thp"):
-                rows.append((self.page_words(page), format_size(size)))
-            if page == BASE:
-                for folio, part in self.folio_bytes().items():
-                    folio_size = format_size(PAGES[folio].size_bytes or 0)
-                    rows.append(
-                        (f"of these in folios of {folio_size}", f"about {format_size(part)}")
-                    )
-        faults = used.minor_faults + used.major_faults
-        return [
-            *rows,
-            ("page tables", format_size(last.table_bytes)),
-            ("mappings", f"{last.mappings:,}"),
-            ("page faults", f"{faults:,}, of which {used.major_faults:,} read a disk"),
-            (
-                "CPU time",
-                f"{duration_words(used.user_s)}, and {duration_words(used.kernel_s)} in the kernel",
-            ),
+    @property
+    def counted_share(self) -> float | None:
+        """The largest part of its cycles with a walk in progress; None where that is not counted."""
+        turns = () if isinstance(self.counts, str) else self.counts
+        counts = [(turn.get("walk_cycles"), turn.get("core_cycles")) for turn in turns]
+        shares = [
+            walks.value / cycles.value
+            for walks, cycles in counts
+            if walks and cycles and walks.value is not None and cycles.value
         ]
+        return max(shares, default=None)
 
-    def folio_bytes(self) -> dict[str, int]:
-        """Return the estimated bytes of base pages in folios larger than one."""
-        shares, last = self.watched.folios, self.watched.samples[-1]
-        if isinstance(shares, Unavailable):
-            return {}
-        return {
-            page: int(part * last.mapped[BASE]) for page, part in shares.items() if page != BASE
-        }
+    @property
+    def is_small(self) -> bool:
+        """Whether the gain would not show."""
+        return isinstance(self.bound, GainBound) and self.bound.share < WORTH
 
-    def window_row(self, window_s: float) -> tuple[str, ...]:
-        """Return a table's row: window, active size, of it on huge pages, the TLB level that covers
-        it, samples, the longest time that a sample took."""
-        samples = self.watched.of(window_s)
-        middle, size = typical(samples), active(samples)
-        bounds = f" ({size_range(size.low, size.high)})" if size.low < size.high else ""
-        return (
-            duration_words(window_s),
-            f"{format_size(int(size.value))}{bounds}",
-            size_range(middle.huge_least, middle.huge_most),
-            if_available(self.reach.tread, middle) or "unknown",
-            str(len(samples)),
-            duration_words(max(sample.took_s for sample in samples)),
-        )
-
-    def window_rows(self) -> list[tuple[str, ...]]:
-        return [self.window_row(window_s) for window_s in self.watched.windows_s]
-
-    def sentences(self) -> list[str]:
-        """Return what was found, what cannot be seen, and what to try."""
-        found = sentences("watch", report=self, watched=self.watched, reach=self.reach, worth=WORTH)
-        return [*found, line] if (line := self.line) else found
+    # --- what to try
 
     @cached_property
-    def gain_or_reason(self) -> Gain | Unavailable:
-        return _value(self.gain)
-
-    @property
-    def level(self) -> str | Unavailable:
-        """The TLB level that covers the largest sample, or why it is unknown."""
-        return _value(lambda: self.reach.tread(self.largest))
-
-    @property
-    def beyond_s(self) -> float | None:
-        """The shortest window in which it touches more than the TLB covers."""
-        for window_s in self.watched.windows_s:
-            if if_available(self.reach.tread, typical(self.watched.of(window_s))) == "beyond":
-                return window_s
-        return None
-
-    @property
-    def turns(self) -> Sequence[Mapping[str, Quantity]]:
-        """The counts of each pause; none if nothing was counted."""
-        return () if isinstance(self.counts, str) else self.counts
-
-    def uncounted(self) -> dict[str, str]:
-        """Return the reason's code for quantities of page walks that were never counted."""
-        return {
-            name: quantity.reason
-            for turn in self.turns
-            for name, quantity in turn.items()
-            if name in ("walk", "walk_cycles")
-            if quantity.reason and not self.rate(name, "instructions")
-        }
-
-    def rate(self, part: str, whole: str) -> Interval | None:
-        """Return one count over another, over the turns with both; None without any."""
-        turns = [turn for turn in self.turns if {part, whole} <= {*turn}]
-        both = [(turn[part].value, turn[whole].value) for turn in turns]
-        shares = [a / b for a, b in both if a is not None and b]
-        return median_interval(shares) if shares else None
-
-    @property
-    def folio(self) -> str | None:
-        """The most frequent folio size above the base page, a key of PAGES."""
-        sizes = self.folio_bytes()
-        return max(sizes, key=sizes.__getitem__, default=None)
-
-    def far_price(self, page: str) -> Interval | Unavailable:
-        """Return what a far load pays on pages of a size, over as much as it touches."""
-        pages = max(self.largest.active_bytes // self.reach.base_page_bytes, 1)
-        return _value(lambda: self.reach.far_price(page, pages))
-
-    @property
-    def command(self) -> list[str]:
-        return self.watched.target.command
-
-    @property
     def lever(self) -> Lever | Unavailable | None:
         """The lever to try, or why there is none; None if nothing is worth trying."""
         if self.is_idle or (self.is_small and not self.is_huge):
@@ -236,14 +216,20 @@ class WatchReport:
             return levers.thp_disabled()
         if self.is_huge:
             return levers.LEVERS["no-thp"] if self.watched.samples[-1].mapped["thp"] else None
-        if self.is_served_as_it_runs:
-            return _value(lambda: levers.lever("collapse", []))
-        return _value(lambda: lever_for(self.command[0])) if self.command else None
+        if self.is_tried_as_it_runs:
+            return _nothing_to_collapse() if self.is_out_of_reach else _usable("collapse")
+        command = self.watched.target.command
+        return lever_for(command[0]) if command else None
 
     @property
-    def is_served_as_it_runs(self) -> bool:
-        """Whether it is a server that ran before, so that a driver can be timed against it."""
-        return self.watched.listens and not self.watched.target.was_started
+    def is_tried_as_it_runs(self) -> bool:
+        """Whether it is a server that ran before, so that a client can be timed against it."""
+        return bool(self.watched.ports) and not self.watched.target.was_started
+
+    @property
+    def is_out_of_reach(self) -> bool:
+        """Whether a collapse would reach none of its memory."""
+        return self.forecast is not None and not self.forecast.blocks
 
     @property
     def line(self) -> str:
@@ -251,38 +237,264 @@ class WatchReport:
         lever, target = self.lever, self.watched.target
         if not isinstance(lever, Lever):
             return ""
-        driver = ["--driver", "CLIENT"] if self.watched.listens else []
-        if lever.acts and self.is_served_as_it_runs:
-            return try_line(lever.name, ["--pid", str(target.pid), *driver])
-        if not self.command:
+        driver = ["--driver", self.client] if self.watched.ports else []
+        if lever.acts and self.is_tried_as_it_runs:
+            return try_line("", ["--pid", str(target.pid), *self.only, *driver])
+        if not target.command:
             return ""
-        return try_line(lever.name, [*driver, "--", *self.command], target.cwd)
+        return try_line(lever.name, [*driver, "--", *target.command], target.cwd)
 
     @property
-    def is_inside(self) -> bool:
-        """Whether the TLB covers what it touches and it takes few page faults: then no huge page
-        saves a walk."""
-        return self.level in ("first level", "second level") and self.fault_share < WORTH
+    def client(self) -> str:
+        """A command that uses it, if it is a server that has one here; else CLIENT."""
+        port = min(self.watched.ports - {0}, default=0)
+        command = self.watched.target.command or [""]
+        known = _CLIENTS.get(Path(command[0]).name, "")
+        is_here = port and known and shutil.which(known.split()[0])
+        return known.format(port=port) if is_here else "CLIENT"
 
     @property
-    def is_small(self) -> bool:
-        """Whether the gain would not show."""
-        gain = self.gain_or_reason
-        return self.is_inside or (isinstance(gain, Gain) and gain.ratio.low > 1 - WORTH)
+    def only(self) -> list[str]:
+        """Options that restrict a trial to its hot mapping, if one of several is."""
+        hot = self.hot_mappings
+        if len(hot) < 2 or hot[0].share < _HOT_SHARE:
+            return []
+        return ["--only", f"{hot[0].start:x}-{hot[0].end:x}"]
+
+    # --- which mapping is hot
+
+    @cached_property
+    def hot_mappings(self) -> list[HotMapping]:
+        return hot_mappings(self.watched.of(min(self.windows_s)))
+
+    # --- in words and rows
+
+    @property
+    def large_size(self) -> str:
+        """The size of a huge page, in words."""
+        sizes = [self.prices.huge_page_bytes] if isinstance(self.prices, WalkPrices) else []
+        return format_size(sizes[0] if sizes else collapse.huge_page_bytes() or 2 << 20)
+
+    def page_rows(self) -> list[tuple[str, str]]:
+        """Return rows of a table: memory by page size at the last sample, what was used, when
+        samples were taken."""
+        last, used = self.watched.samples[-1], self.used
+        rows = [
+            (self._page_words(page), format_size(size))
+            for page, size in last.mapped.items()
+            if size or page in (BASE, "thp")
+        ]
+        touched = [
+            (f"touched in {duration_words(sample.window_s)}", _touched_words(sample))
+            for sample in (typical(self.watched.of(window_s)) for window_s in self.windows_s)
+        ]
+        return [
+            *rows,
+            *touched,
+            ("CPU time", f"{duration_words(used.cpu_s)}, {self.user_share:.0%} of it its own"),
+            ("page faults", f"{used.minor_faults + used.major_faults:,}"),
+            ("samples", self._sample_words()),
+        ]
+
+    def _page_words(self, page: str) -> str:
+        if page == "thp":
+            return f"on transparent {self.large_size} pages"
+        size = page_words(page, os.sysconf("SC_PAGE_SIZE")) if page in PAGES else f"{page} pages"
+        return f"on {size}"
+
+    def _sample_words(self) -> str:
+        samples, watched = self.samples, self.watched
+        first, last = (duration_words(samples[n].at_s) for n in (0, -1))
+        when = f"{len(samples)}, after {first}" + (f" to {last}" if len(samples) > 1 else "")
+        left_out = len(watched.samples) - len(samples)
+        start_up = f"; {left_out} during start-up left out" if left_out else ""
+        return f"{when}{start_up}; they cost it {watched.cost:.2%} of its time"
+
+    def mapping_rows(self) -> list[tuple[str, ...]]:
+        """Return rows of a table: the hot mappings, hottest first."""
+        return [
+            (
+                hot.name,
+                f"{hot.start:x}-{hot.end:x}",
+                format_size(hot.resident_bytes),
+                format_size(hot.huge_bytes),
+                f"{hot.share:.0%}",
+            )
+            for hot in self.hot_mappings[:_HOT_MAPPINGS]
+        ]
+
+    def sentences(self) -> list[str]:
+        """Return the verdict, what it rests on, the forecast, and the line to try."""
+        found = [self.verdict, *self._details(), *self._forecast_words()]
+        if line := self.line:
+            found += [f"{self._trial_words}:", line]
+        elif isinstance(self.lever, Unavailable):
+            found.append(str(self.lever))
+        return found
+
+    @property
+    def verdict(self) -> str:
+        if why := self.why_unknown:
+            return f"Cannot tell, because {why}"
+        if self.is_huge:
+            last = self.watched.samples[-1]
+            huge = size_words(last.resident_bytes - last.mapped[BASE])
+            whole = size_words(last.resident_bytes)
+            return f"Nothing to gain: {huge} of its {whole} are on huge pages already."
+        bound = self.bound
+        assert isinstance(bound, GainBound)  # else why_unknown says why not
+        if self.is_small:
+            return f"Nothing to gain: huge pages save it at most {bound.share:.1%} of its CPU time."
+        return f"Huge pages save it up to {bound.share:.0%} of its CPU time."
+
+    @property
+    def why_unknown(self) -> str:
+        """Why there is no verdict, as the end of a sentence; "" if there is one."""
+        if self.is_idle:
+            cpu, time = duration_words(self.used.cpu_s), duration_words(self.watched.after_start_s)
+            return f"it was idle: {cpu} of CPU time in {time}. Watch it at work."
+        if isinstance(self.bound, Unavailable) and not self.is_huge:
+            return f"the price of a page walk is unknown. {self.bound}"
+        return ""
+
+    def _details(self) -> list[str]:
+        bound, found = self.bound, list[str]()
+        if isinstance(bound, GainBound) and not self.is_idle and not self.is_huge:
+            found.append(_bound_words(bound, self))
+            if self.fault_share >= WORTH:
+                found.append(f"Page faults take at most {self.fault_share:.0%} of it.")
+        if windows := contradicting_windows(self.samples):
+            short, long = map(duration_words, windows)
+            found.append(f"It touched less in {long} than in {short}: it has phases; watch longer.")
+        if len(self.samples) == 1:
+            found.append("This is one sample: watch longer (--seconds) for more.")
+        if throttled := self.watched.throttled:
+            found.append(f"Its cgroup's CPU quota was used up {throttled:,} times meanwhile.")
+        if self.watched.has_ended:
+            status = self.watched.target.status()
+            code = "" if status is None else f", with exit code {status}"
+            found.append(f"It ended meanwhile{code}.")
+        return found
+
+    def _forecast_words(self) -> list[str]:
+        made, lever = self.forecast, self.lever
+        if not isinstance(made, collapse.CollapseForecast) or not isinstance(lever, Lever):
+            return []
+        if self.is_huge or not made.blocks:
+            return []
+        return [forecast_words(made, self.prices)]
+
+    @property
+    def _trial_words(self) -> str:
+        if self.is_huge:
+            return "To see what they are worth, run it without"
+        client = " (a command that uses it in place of CLIENT)"
+        return f"Try it{client if 'CLIENT' in self.line else ''}"
 
 
-def lever_for(program: str) -> Lever:
-    """Return the lever that reaches a program: advise if a library can be preloaded, else collapse.
-    Raises Unavailable as the levers' checks do."""
-    advise = if_available(levers.lever, "advise", [])
-    return levers.lever("collapse", []) if why_no_preload(program) or not advise else advise
+def _bound_words(bound: GainBound, report: WatchReport) -> str:
+    touched = size_words(bound.pages * os.sysconf("SC_PAGE_SIZE"))
+    window, walk = duration_words(bound.window_s), f"{bound.walk_ns:.0f} ns"
+    if bound.evidence == "rate of page walks":
+        short = duration_words(min(report.windows_s))
+        return (
+            f"The TLB holds what it touches in {short}, so it makes few page walks ({walk} each)."
+        )
+    if bound.evidence == "page walks counted":
+        return "That is the part of its cycles with a page walk in progress."
+    return (
+        f"It touches {touched} of base pages in {window}; over so much a page walk costs {walk}. "
+        "The bound is that of a program of such loads alone."
+    )
+
+
+def _touched_words(sample: ActivitySample) -> str:
+    low, high = sample.huge_least, sample.huge_most
+    huge = size_words(high) if low == high else f"{size_words(low)} to {size_words(high)}"
+    return size_words(sample.active_bytes) + (f", {huge} of it on huge pages" if high else "")
+
+
+def forecast_words(made: CollapseForecast, prices: WalkPrices | Unavailable) -> str:
+    """Return what a collapse takes, as a sentence or two."""
+    each_s = prices.collapse_s if isinstance(prices, WalkPrices) else 0.0
+    time = f" in about {duration_words(made.blocks * each_s)}" if each_s else ""
+    memory = f"its resident memory grows by {size_words(made.growth_bytes)}"
+    text = f"Collapsing it makes {made.blocks:,} huge pages{time}; {memory}."
+    if made.growth_bytes > made.available_bytes:
+        available = size_words(made.available_bytes)
+        return f"{text} Linux has only {available} for that."
+    if not made.fits_now:
+        moved = "Linux has to move other pages first, and may fail"
+        return f"{text} Only {made.free_blocks:,} free blocks are so large: {moved}."
+    return text
+
+
+class HotMapping(NamedTuple):
+    """A mapping with its part of the base pages that a program touches in short windows."""
+
+    pid: int
+    start: int
+    end: int
+    name: str
+    resident_bytes: int
+    huge_bytes: int
+    share: float
+
+
+def hot_mappings(samples: Sequence[ActivitySample]) -> list[HotMapping]:
+    """Return the mappings by their part of the base pages touched, the hottest first. A window has
+    to be short: in a long one a cold mapping is touched whole as well.
+
+    A mapping that grows stays the same one by its start."""
+    touched, last = dict[tuple[int, int], int](), {}
+    for sample in samples:
+        for mapping in sample.hottest:
+            key = mapping.pid, mapping.start
+            touched[key] = touched.get(key, 0) + mapping.touched_bytes
+            last[key] = mapping
+    total = sum(sample.base_bytes for sample in samples) or 1
+    found = [
+        HotMapping(
+            *last[key][:3],
+            last[key].name or "anonymous",
+            last[key].resident_bytes,
+            last[key].huge_bytes,
+            size_bytes / total,
+        )
+        for key, size_bytes in touched.items()
+    ]
+    return sorted(found, key=lambda hot: hot.share, reverse=True)
+
+
+def _nothing_to_collapse() -> Unavailable:
+    return Unavailable(
+        "program-unfit",
+        "a collapse reaches none of its memory, which is shared or of files",
+        "Use its own setting for huge pages, such as huge_pages=on of PostgreSQL, or start it with "
+        "`tlb try -- COMMAND`.",
+    )
+
+
+@cache
+def _usable(name: str) -> Lever | Unavailable:
+    """Return a lever, or why it cannot be used here; it is found out once."""
+    return _value(lambda: levers.lever(name))
+
+
+def lever_for(program: str) -> Lever | Unavailable:
+    """Return the lever that reaches a program: advise if a library can be preloaded, else collapse;
+    or why that cannot be used here."""
+    advise = _usable("advise")
+    is_reached = isinstance(advise, Lever) and not why_no_preload(program)
+    return advise if is_reached else _usable("collapse")
 
 
 def try_line(lever: str, words: Sequence[str], cwd: str = ".") -> str:
-    """Return a trial as a line for a shell, which starts it in a folder."""
+    """Return a trial as a line for a shell, which starts it in a folder. lever: "" for a process
+    that runs, which is collapsed."""
     is_here = os.path.realpath(cwd) == os.getcwd()
     change = "" if is_here else f"cd {shlex.quote(cwd)} && "
-    return f"{change}tlb try --lever {lever} {shlex.join(words)}"
+    return f"{change}tlb try {f'--lever {lever} ' if lever else ''}{shlex.join(words)}"
 
 
 def _value(make: Callable[[], Any]) -> Any:
@@ -293,19 +505,23 @@ def _value(make: Callable[[], Any]) -> Any:
         return why
 
 
-# --- what was seen, as JSON
+# --- as JSON
 
 
 def watch_document(report: WatchReport) -> dict[str, Any]:
-    """Return everything as JSON has it: bytes, seconds, prices in ns a far load. A number that
-    is missing has its reason."""
-    watched, reach, last = report.watched, report.reach, report.watched.samples[-1]
-    shares, counts, loads = watched.folios, report.counts, report.loads
+    """Return everything as JSON has it: bytes, seconds, prices in ns. What is missing has its
+    reason."""
+    watched, last = report.watched, report.watched.samples[-1]
+    counts = report.counts
     return {
         "pid": watched.target.pid,
         "command": watched.target.command,
+        "verdict": report.verdict,
+        "bound": _or_reason(report.bound),
+        "line": report.line or None,
+        "lever": report.lever.name if isinstance(report.lever, Lever) else None,
         "elapsed_s": watched.elapsed_s,
-        "look_s": watched.sampling_s,
+        "sampling_s": watched.sampling_s,
         "overhead": watched.cost,
         "overhead_allowed": watched.overhead,
         "within_overhead": watched.within_overhead,
@@ -313,38 +529,30 @@ def watch_document(report: WatchReport) -> dict[str, Any]:
         "exit_code": watched.target.status() if watched.has_ended else None,
         "throttled": watched.throttled,
         "thp_disabled": watched.thp_disabled,
+        "ports": sorted(watched.ports),
         "mapped": last.mapped,
         "table_bytes": last.table_bytes,
         "used": watched.used._asdict(),
-        "samples_left_out": len(watched.samples) - len(watched.samples_after_start),
-        "active": [_window(report, window_s) for window_s in watched.windows_s],
-        "folios": {"reason": shares.code} if isinstance(shares, Unavailable) else shares,
-        "not_seen": {page: "linux-lacks" for page in last.mapped if page not in (BASE, "thp")},
-        "entries": reach.entries,
-        "entries_source": reach.source,
-        "splintered": reach.is_splintered,
-        "gain": _or_reason(report.gain),
         "user_share": report.user_share,
         "fault_share": report.fault_share,
-        "advice": report.line or None,
+        "start_up_samples": len(watched.samples) - len(report.samples),
+        "windows": [_window(watched.of(window_s)) for window_s in watched.windows_s],
+        "hot_mappings": [hot._asdict() for hot in report.hot_mappings],
+        "forecast": _or_reason(report.forecast),
+        "prices": _or_reason(report.prices),
         "counts": {"reason": counts} if isinstance(counts, str) else [*map(_quantities, counts)],
-        "loads_by_page_bytes": {"reason": loads} if isinstance(loads, str) else dict(loads),
-        "sentences": report.sentences(),
     }
 
 
-def _window(report: WatchReport, window_s: float) -> dict[str, Any]:
-    samples = report.watched.of(window_s)
+def _window(samples: Sequence[ActivitySample]) -> dict[str, Any]:
     middle = typical(samples)
     return {
-        "window_s": window_s,
+        "window_s": middle.window_s,
         "at_s": [sample.at_s for sample in samples],
-        **active(samples).as_dict(),
-        "large_least": middle.huge_least,
-        "large_most": middle.huge_most,
-        "tread": _or_reason(lambda: report.reach.tread(middle)),
-        "looks": len(samples),
-        "look_s": max(sample.took_s for sample in samples),
+        "active_bytes": [sample.active_bytes for sample in samples],
+        "huge_least_bytes": middle.huge_least,
+        "huge_most_bytes": middle.huge_most,
+        "sample_s": max(sample.took_s for sample in samples),
     }
 
 
@@ -355,13 +563,8 @@ def _quantities(turn: Mapping[str, Quantity]) -> dict[str, Any]:
     }
 
 
-def _or_reason(make: Callable[[], Any]) -> Any:
-    """Return a value as JSON has it, or its reason."""
-    try:
-        value = make()
-    except Unavailable as why:
-        return {"reason": why.code}
-    if not hasattr(value, "_asdict"):
-        return value
-    parts = value._asdict().items()
-    return {name: part.as_dict() if isinstance(part, Interval) else part for name, part in parts}
+def _or_reason(value: Any) -> Any:
+    """Return a named tuple or nothing as JSON has it, or the reason's code."""
+    if isinstance(value, Unavailable):
+        return {"reason": value.code}
+    return value if value is None else value._asdict()

@@ -16,11 +16,11 @@ from tlb.report.answers import ANSWERS_DOCUMENT, Decision, KeptAnswer
 from tlb.report.chapter import Chapter
 from tlb.report.claims import Statement, statements
 from tlb.report.names import THIS_COMPUTER, short_machine_names
-from tlb.report.quantities import FEW_MARK, QUANTITIES_DOCUMENT
-from tlb.report.render import Html, inline, join_html
+from tlb.report.quantities import FEW_MAPPINGS_MARK, QUANTITIES_DOCUMENT
+from tlb.report.render import Html, inline_html, join_html
 from tlb.report.verdicts import (
     CSS_CLASS_BY_VERDICT,
-    DIGITS,
+    EFFECT_DIGITS,
     claim_anchor,
     effect_words,
     range_words,
@@ -143,7 +143,7 @@ def _claims_table(
     rows = [
         (
             claim_anchor(one.id),
-            inline(one.quote),
+            inline_html(one.quote),
             prediction_in_words(one),
             _cells(one, answers[one.id]),
         )
@@ -173,7 +173,7 @@ def summary_of_article(*rows: tuple[str, str, str]) -> Html:
     """
     answers = answers_by_machine()
     cells = [
-        (inline(says), inline(finds), verdict_by_machine(statements()[id], answers))
+        (inline_html(says), inline_html(finds), verdict_by_machine(statements()[id], answers))
         for says, finds, id in rows
     ]
     heads = ["The article says", "We find", "Verdict"]
@@ -254,9 +254,9 @@ def number_words(statement: Statement, found: Decision) -> str:
     effects = found.effects
     effect = next((one for one in effects if one.decided(len(effects)) is answer), effects[0])
     if found.reason == "few":
-        value = significant_digits(effect.interval.value, DIGITS)
+        value = significant_digits(effect.interval.value, EFFECT_DIGITS)
         return (
-            f"{value}{_unit(statement, effect)}{FEW_MARK}"
+            f"{value}{_unit(statement, effect)}{FEW_MAPPINGS_MARK}"
             if isfinite(effect.interval.value)
             else ""
         )

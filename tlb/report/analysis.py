@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 import pandas as pd
 from pydantic import BaseModel, ValidationError
 
-from tlb.machine import flushes
+from tlb.machine import stated_facts
 from tlb.machine.host import Host, data_caches, tlb_entries
 from tlb.measure import survey
 from tlb.report.chapter import Chapter
@@ -175,14 +175,14 @@ def _first_and_last(entries: Sequence[int], lacking: str) -> tuple[int, int]:
     return entries[0], entries[-1]
 
 
-class EventAnalysis(Analysis):
+class SingleEventAnalysis(Analysis):
     """The Analysis of a chapter about single events, such as a call or a switch, some of which take
     a second CPU."""
 
     @cached_property
-    def flushes(self) -> flushes.FlushesDocument:
+    def flushes(self) -> stated_facts.FlushesDocument:
         """What this computer states of flushes. Raises Unavailable, as `document` does."""
-        return self.document("flushes", flushes.make, flushes.FlushesDocument)
+        return self.document("flushes", stated_facts.make_flushes, stated_facts.FlushesDocument)
 
     def _rows(self, kernel: str, *columns: str, **where: object) -> pd.DataFrame:
         """Return a kernel's rows, none if one of these columns is missing."""

@@ -155,14 +155,14 @@ class KeptAnswer(_Strict):
         effects = tuple(kept.effect for kept in self.effects)
         if self.reason in UNDECIDED:
             return Decision("cannot tell", self.evidence, effects, self.reason, self.detail)
-        holds = all_inside(effects)
+        holds = all_effects_inside(effects)
         if holds is None:
             why = why_effects_are_undecided(effects)
             return Decision("cannot tell", self.evidence, effects, why.code, why.text)
         return Decision("holds" if holds else "fails", self.evidence, effects)
 
 
-def all_inside(effects: Sequence[Effect]) -> bool | None:
+def all_effects_inside(effects: Sequence[Effect]) -> bool | None:
     """Return whether all effects lie in their bands: False if one lies outside, None if undecided."""
     answers = [effect.decided(len(effects)) for effect in effects]
     return False if False in answers else None if None in answers else True

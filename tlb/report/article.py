@@ -19,15 +19,15 @@ from markupsafe import Markup
 from tlb.report import page
 from tlb.report.all_machines import MACHINE_COLUMN
 from tlb.report.chapter import Chapter
-from tlb.report.notebook import Overlaid, ReferenceFigure
+from tlb.report.notebook import OverlaidFigure, ReferenceFigure
 from tlb.report.quantities import (
-    FEW_MARK,
-    LEAST_MAPPINGS,
+    FEW_MAPPINGS_MARK,
+    FEWEST_MAPPINGS_WITH_INTERVAL,
     QUANTITIES_DOCUMENT,
     Quantities,
     Quantity,
 )
-from tlb.report.render import FEW_NOTE, Figure, Html, highlighted_code, join_html
+from tlb.report.render import FEW_MAPPINGS_NOTE, Figure, Html, highlighted_code, join_html
 from tlb.system.reasons import Unavailable, explain
 
 LEAST_SWEEP_BYTES = 1 << 30  # the chapters' quantities are of working sets past all caches
@@ -95,14 +95,14 @@ def show_chart(
     if own.csv() == theirs.csv():
         shown.put(_of_published(own) if shown.is_this else own)
         return
-    made = Overlaid(own.chart, words, data, name, theirs)
+    made = OverlaidFigure(own.chart, words, data, name, theirs)
     label = _IN_GREY if made.has_grey else _WITHOUT_GREY
     shown.put(replace(made, alt=f"{label} On the reference machine: {words}", label=label))
 
 
 def _of_published(figure: Figure) -> Figure:
     """Label a figure that lacks this computer, for the page about it."""
-    return Overlaid(**vars(figure), label=_PUBLISHED)
+    return OverlaidFigure(**vars(figure), label=_PUBLISHED)
 
 
 def _without_noise(data: pd.DataFrame) -> pd.DataFrame:
@@ -110,7 +110,7 @@ def _without_noise(data: pd.DataFrame) -> pd.DataFrame:
     cost is."""
     if not {"median", "n"} <= {*data}:
         return data
-    return data[~((data["median"] < 0) & (data["n"] < LEAST_MAPPINGS))]
+    return data[~((data["median"] < 0) & (data["n"] < FEWEST_MAPPINGS_WITH_INTERVAL))]
 
 
 def _committed_data(notebook: str, name: str) -> pd.DataFrame | None:
@@ -209,8 +209,8 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[Quantity]]) -> Html:
         '<div class="tlb-table tlb-data"><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>'
     ).format(head, body)
     text = "\n".join("\t".join(line) for line in [list(heads), *(texts for *texts, _ in cells)])
-    if any(cell.endswith(FEW_MARK) for *texts, _ in cells for cell in texts):
-        return Html(str(table), text) + FEW_NOTE
+    if any(cell.endswith(FEW_MAPPINGS_MARK) for *texts, _ in cells for cell in texts):
+        return Html(str(table), text) + FEW_MAPPINGS_NOTE
     return Html(str(table), text)
 
 

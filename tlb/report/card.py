@@ -6,9 +6,10 @@ import pandas as pd
 
 from tlb.machine.host import Host
 from tlb.measure import kernels
-from tlb.measure.last_campaign import last_campaign
 from tlb.measure.record import Point
+from tlb.measure.row_selection import last_campaign
 from tlb.measure.store import Store
+from tlb.report.names import machine_name
 from tlb.stats.curves import counter_curve, reason_not_counted
 from tlb.stats.intervals import summarise
 from tlb.system.files import disk_errors
@@ -17,7 +18,7 @@ from tlb.system.units import format_size
 
 _POINT = [name for name in Point.model_fields if name != "options"]  # columns of their own
 
-_CARD = """# {machine}
+_CARD = """# {name}
 
 {cpu} ({microarchitecture}), {cpus} CPUs, {memory} of memory, {where}.
 Linux {release}, {arch}; compiler: {compiler}; THP {thp}.
@@ -85,9 +86,9 @@ def card(store: Store, machine: str, host: Host) -> str:
     rows = pd.concat([pd.DataFrame(columns=["lines"]), *frames.values()])  # may have no frames
     counters = "A time budget: counters cover the timed regions only."
     if not len(counter_curve(rows, "walk")):
-        counters = f"Counts of walks. {explain(reason_not_counted(rows, 'walk', host))}"
+        counters = f"Counts of walks. {explain(reason_not_counted(rows, 'walk', host.pmu.reason))}"
     return _CARD.format(
-        machine=machine,
+        name=machine_name(store, machine),
         cpu=host.cpu_model,
         microarchitecture=host.microarchitecture,
         cpus=len(host.usable_cpus),

@@ -18,16 +18,15 @@ from tlb.machine.host import Host, tlb_entries
 from tlb.measure import build, campaign, grid, kernels, row_selection, states, survey
 from tlb.measure.campaign import Outcome
 from tlb.measure.grid import MeasuringProfile, Scope
-from tlb.measure.last_campaign import last_campaign
 from tlb.measure.measuring_setup import MeasuringSetup, usable_bytes
-from tlb.measure.outcome import SESSIONS_DOCUMENT, SessionCounts
-from tlb.measure.progress import Progress
+from tlb.measure.outcome import SESSIONS_DOCUMENT, Progress, SessionCounts
 from tlb.measure.record import Point
+from tlb.measure.row_selection import last_campaign
 from tlb.measure.store import Store, data_root
-from tlb.report import card, claims, page, parameters
-from tlb.report.head_line import HeadLine
+from tlb.report import card, claims, discovery, page, parameters
 from tlb.report.names import THIS_COMPUTER, machine_name
-from tlb.report.quantities import LEAST_MAPPINGS, QUANTITIES_DOCUMENT
+from tlb.report.page import CompletenessLine
+from tlb.report.quantities import FEWEST_MAPPINGS_WITH_INTERVAL, QUANTITIES_DOCUMENT
 from tlb.system.files import ROOT
 from tlb.system.page_sizes import PAGES
 from tlb.system.reasons import Note, Unavailable, explain, if_available
@@ -46,7 +45,7 @@ class Subject:
     notes: list[Note] = field(default_factory=list)  # what was lacking
     # by grid: the measurements for which there was no time, and of how many
     left_out: dict[str, tuple[int, int]] = field(default_factory=dict)
-    head: HeadLine | None = None  # of a page about another machine than the reference
+    head: CompletenessLine | None = None  # of a page about another machine than the reference
 
     @cached_property
     def is_this(self) -> bool:
@@ -209,6 +208,7 @@ class Chapter(Subject):
         seconds: float,
         rounds: float = inf,
         progress: Progress | None = None,
+        waits: bool = False,
     ) -> Outcome:
         """Measure what is missing of these grids (`campaign.run` has the arguments).
 
@@ -226,6 +226,7 @@ class Chapter(Subject):
             compared=compared,
             rounds=rounds,
             progress=progress,
+            waits=waits,
         )
         names = ", ".join(grids)
         if seconds:
@@ -293,7 +294,9 @@ class Chapter(Subject):
     def is_of_few(self) -> bool:
         """Whether half of the machine's points or more have fewer mappings than decide."""
         rows = self.store.load(self.machine)
-        return rows.empty or bool(card.processes_per_point(rows).median() < LEAST_MAPPINGS)
+        return rows.empty or bool(
+            card.processes_per_point(rows).median() < FEWEST_MAPPINGS_WITH_INTERVAL
+        )
 
     # --- what else is kept of the machine
 
@@ -420,10 +423,10 @@ def begin(chapter: str, namespace: dict[str, Any]) -> Chapter:
     is_this = checked["machine"] == "this"
     about = Chapter(chapter, checked, Store(data_root()))
     opened = page.Page(chapter, is_reference=is_reference, is_this=is_this)
-    opened.is_of_few = is_this and about.is_of_few
+    opened.is_of_few = is_this and not discovery.is_rerun(chapter) and about.is_of_few
     page.open_page(opened)
     if not is_reference:
-        about.head = HeadLine(chapter, about.shown_name)
+        about.head = CompletenessLine(chapter, about.shown_name)
     return about
 
 

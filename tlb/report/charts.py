@@ -3,7 +3,6 @@ its interval, bars and rows with intervals, lines by colour and dash, rules at c
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Any, Literal, TypeVar
@@ -22,8 +21,7 @@ from tlb.system.units import format_size
 _BINARY = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
 # About as many ticks as a chart of one text column has room to label.
 _TICKS = 10
-# Ticks of a price that starts at zero, of a time per access on a logarithmic axis, and of a share.
-PRICES = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
+# Ticks of a time per access on a logarithmic axis, and of a share.
 TIMES = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000)
 SHARES = (0, 0.2, 0.4, 0.6, 0.8, 1)
 DASHES = ([1, 0], [6, 3], [2, 3], [8, 3, 2, 3], [4, 2])
@@ -71,9 +69,10 @@ def log_scale(base: int = 2, domain: tuple[float, float] | None = None) -> alt.S
 
 
 def time_scale(frame: pd.DataFrame) -> alt.Scale:
-    """Return a logarithmic scale with room for medians and their upper bounds."""
-    top = frame[["median", "high"]].max().max() * 1.3
-    return alt.Scale(type="log", nice=False, domain=[frame["median"].min() * 0.85, top])
+    """Return a logarithmic scale with room for medians and their upper bounds, and above them for
+    the labels of capacities."""
+    top = frame[["median", "high"]].max().max() * 3
+    return alt.Scale(type="log", nice=False, domain=[frame["median"].min() * 0.6, top])
 
 
 def zero_scale(frame: pd.DataFrame) -> alt.Scale:
@@ -107,7 +106,6 @@ PAGE_COLOURS = {
 }
 # Of a load's time. Packed lines show the data alone; a line a page, translation too.
 PART_COLOURS = {"translation": PALETTE[0], "data": PALETTE[1]}
-LAYOUTS = alt.Scale(domain=["spread", "packed"], range=list(PART_COLOURS.values()))
 
 
 def named_colours(colours: Mapping[str, str]) -> alt.Scale:
@@ -122,11 +120,6 @@ def page_colours(kinds: Iterable[str], labels: Mapping[str, str] | None = None) 
     return alt.Scale(domain=names, range=[PAGE_COLOURS[pages] for pages in shown])
 
 
-def label_expression(labels: Mapping[str, str]) -> str:
-    """A legend's labelExpr: the label of each value."""
-    return f"({json.dumps(dict(labels))})[datum.label]"
-
-
 def colours(names: Sequence[str]) -> alt.Scale:
     """A scale of series, in the palette's order."""
     return alt.Scale(domain=list(names), range=list(PALETTE[: len(names)]))
@@ -138,6 +131,11 @@ def colour(field: str, scale: alt.Scale | Sequence[str], **legend: Any) -> alt.C
     scale = scale if isinstance(scale, alt.Scale) else colours(scale)
     shown: dict[str, Any] = {"legend": alt.Legend(**legend)} if legend else {}
     return alt.Color(f"{field}:N", sort=scale.domain, scale=scale, **shown)
+
+
+def unnamed_colour(field: str, scale: alt.Scale) -> alt.Color:
+    """Return `colour` without a legend, for curves whose names stand at them."""
+    return colour(field, scale).legend(None)
 
 
 def shape(field: str, names: Iterable[str], **legend: Any) -> alt.Shape:
@@ -236,26 +234,43 @@ def series_chart(
     ticks: Sequence[float] = TIMES,
     joined: Sequence[str] | None = None,
     banded: Sequence[str] | None = None,
-    columns: int | None = None,
 ) -> alt.LayerChart:
-    """Median, interval and points of `summarise`d rows, a colour and a shape each series; lines
-    through those `joined`, by default all. banded: those whose intervals form a band, by default
-    all; the others have a bar at each point. scale: by default `time_scale`. columns: of a legend
-    that is too long for one row of a narrow page.
+    """Median, interval and points of `summarise`d rows, a colour and a shape each series, whose name
+    stands at the end of its curve; lines through those `joined`, by default all. banded: those whose
+    intervals form a band, by default all; the others have a bar at each point. scale: by default
+    `time_scale`.
     """
     y = median_y(frame, y_title, ticks, scale)
-    legend = {"columns": columns} if columns else {}
-    base = alt.Chart(frame).encode(x=x, y=y, color=colour(series, colours, **legend))
+    base = alt.Chart(frame).encode(x=x, y=y, color=unnamed_colour(series, colours))
     lines = base
     if joined is not None:
         lines = base.transform_filter(alt.FieldOneOfPredicate(field=series, oneOf=list(joined)))
     count = alt.Tooltip("lines:Q", format=",", title="pages")
     points = base.mark_point().encode(
-        shape=shape(series, colours.domain, **legend),
+        shape=shape(series, colours.domain).legend(None),
         tooltip=[*tips(f"{series}:N", count), alt.Tooltip("n:Q", title="processes")],
     )
     bands = _bands(frame, x, y["scale"], colours, series, banded)
-    return alt.LayerChart(layer=[*bands, lines.mark_line(), points])
+    names = curve_names(frame, x, y, series, colours)
+    return alt.LayerChart(layer=[*bands, lines.mark_line(), points, names])
+
+
+def curve_names(
+    frame: pd.DataFrame, x: alt.X, y: alt.Y, series: str, colours: alt.Scale
+) -> alt.LayerChart:
+    """Write the name of each series at the last point of its curve, in its colour: above the highest
+    curve and below the others."""
+    x_field, y_field = (channel["shorthand"].partition(":")[0] for channel in (x, y))
+    ends = frame.loc[frame.groupby(series)[x_field].idxmax()].sort_values(y_field)
+    sides = ((ends.iloc[:-1], 24), (ends.iloc[-1:], -12))
+    names = [
+        alt.Chart(side)
+        .mark_text(align="right", dy=dy, fontWeight="bold")
+        .encode(x=x, y=y, text=f"{series}:N", color=unnamed_colour(series, colours))
+        for side, dy in sides
+        if len(side)
+    ]
+    return alt.LayerChart(layer=names)
 
 
 def _bands(
@@ -288,21 +303,29 @@ def dashed(
     x: alt.X,
     y: alt.Y,
     color: alt.Color,
-    by: tuple[str, Iterable[str]],
+    by: tuple[str, Sequence[str]],
     *tooltip: alt.Tooltip,
     unit: str = "ns",
     size: int = 24,
 ) -> alt.LayerChart:
     """Lines with points and their intervals, a colour a series and a dash for each name of a second
-    column, `by`."""
+    column, `by`. The name of a series stands where its first line begins, that of a dash where the
+    highest of its lines ends."""
     column, kinds = by
-    dashes = dash(column, kinds)
-    shown = tips(color["shorthand"], f"{column}:N", *tooltip, unit=unit, bounds=False)
+    series, x_field, y_field = (channel["shorthand"].partition(":")[0] for channel in (color, x, y))
+    color = unnamed_colour(series, color["scale"])
+    shown = tips(f"{series}:N", f"{column}:N", *tooltip, unit=unit, bounds=False)
     lines = alt.Chart(data).mark_line(point=alt.OverlayMarkDef(size=size))
+    dashes = dash(column, kinds).legend(None)
     lines = lines.encode(x=x, y=y, color=color, strokeDash=dashes, tooltip=shown)
-    series = color["shorthand"].partition(":")[0]
     bands = _bands(data, x, y["scale"], color["scale"], series, ())
-    return alt.LayerChart(layer=[*bands, lines])
+    first = data[data[column] == kinds[0]]
+    begins = alt.Chart(first.loc[first.groupby(series)[x_field].idxmin()])
+    begins = begins.mark_text(align="left", dy=-12, fontWeight="bold")
+    begins = begins.encode(x=x, y=y, color=color, text=f"{series}:N")
+    last = data.sort_values([x_field, y_field]).drop_duplicates(column, keep="last")
+    ends = alt.Chart(last).mark_text(align="right", dy=-14).encode(x=x, y=y, text=f"{column}:N")
+    return alt.LayerChart(layer=[*bands, lines, begins, ends])
 
 
 def bars(

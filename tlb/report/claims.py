@@ -30,7 +30,9 @@ from tlb.system.reasons import Undecided
 
 STATEMENTS = ROOT / "data" / "literature" / "claims.csv"
 Band = tuple[float, float]
-Compares = Callable[[Point, Scope], bool]  # whether a claim compares a point, on such a computer
+PointPredicate = Callable[
+    [Point, Scope], bool
+]  # whether a claim compares a point, on such a computer
 Bound = float | Callable[[Scope], float]
 # An effect, or several that must lie in their bands together; Undecided for a reason that no
 # interval shows.
@@ -64,7 +66,7 @@ Answer = tuple[MeasuredAnswer, str] | Fact  # a measured one comes with the evid
 
 
 @dataclass(frozen=True)
-class PointsOf:
+class PointSelector:
     """Selects points of some kernels by their fields and options: `points_of`."""
 
     kernels: tuple[str, ...]
@@ -88,12 +90,12 @@ class PointsOf:
 
 def rows_where(
     kernel: str | tuple[str, ...], *, low: Bound = 0, high: Bound = inf, **where: object
-) -> PointsOf:
+) -> PointSelector:
     """Select the points of a kernel, or several, from `low` to `high` lines whose fields or options
     have the value, or one of the values, given; None for an option that they lack. A bound or a
     value may be a function of the computer."""
     kernels = kernel if isinstance(kernel, tuple) else (kernel,)
-    return PointsOf(kernels, {"low": low, "high": high, **where})
+    return PointSelector(kernels, {"low": low, "high": high, **where})
 
 
 class Statement(NamedTuple):
@@ -138,7 +140,7 @@ class Claim:
     source: str  # a key of book/references.bib
     says: str
     decide: Callable[..., Answer]
-    points: Compares | None
+    points: PointPredicate | None
     fixed: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -153,7 +155,7 @@ REGISTRY: dict[str, Claim] = {}
 
 
 def claim(
-    id: str, *, source: str = "", says: str = "", points: Compares | None = None, **fixed: Any
+    id: str, *, source: str = "", says: str = "", points: PointPredicate | None = None, **fixed: Any
 ) -> Callable[[Callable], Callable]:
     """Register a predicate: a function of an Analysis that gives an Answer, or raises Unavailable.
 

@@ -23,7 +23,12 @@ from tlb.machine.host import Host
 from tlb.measure import states
 from tlb.measure.store import OWN_PREFIX, Store, data_root
 from tlb.report import discovery
-from tlb.report.quantities import LEAST_MAPPINGS, QUANTITIES_DOCUMENT, Quantities, Quantity
+from tlb.report.quantities import (
+    FEWEST_MAPPINGS_WITH_INTERVAL,
+    QUANTITIES_DOCUMENT,
+    Quantities,
+    Quantity,
+)
 from tlb.stats.intervals import UNKNOWN_REPEATS, Interval
 from tlb.system.reasons import Unavailable, if_available
 
@@ -132,7 +137,7 @@ def _ratio(first: Quantity, other: Quantity) -> Interval | None:
     """Return other / first; coverage 0 if one is of fewer mappings than decide."""
     a, b = first.interval, other.interval
     ratio = if_available(lambda: b / a) if a and b else None
-    if ratio and any(0 < one.mappings < LEAST_MAPPINGS for one in (first, other)):
+    if ratio and any(0 < one.mappings < FEWEST_MAPPINGS_WITH_INTERVAL for one in (first, other)):
         return replace(ratio, coverage=0.0)
     return ratio
 

@@ -12,7 +12,7 @@ from types import ModuleType
 from pydantic import BaseModel
 
 from tlb.system.files import ROOT
-from tlb.system.optional import LazyModule, no_book
+from tlb.system.reasons import LazyModule, no_book
 
 yaml = LazyModule("yaml")
 
@@ -47,6 +47,12 @@ def chapters() -> tuple[ModuleType, ...]:
 def measured_chapters() -> list[str]:
     """Return the names of the chapters that have a grid, in reading order."""
     return [name for name in table_of_contents() if _has_grid(name)]
+
+
+def is_rerun(name: str) -> bool:
+    """Return whether a page measures a source's article again: it shows the published machines and
+    nothing of this computer."""
+    return name.startswith("rerun_")
 
 
 def _has_grid(name: str) -> bool:

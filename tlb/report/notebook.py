@@ -4,40 +4,37 @@ lines and points in grey, or replaced by it, dimmed, where the machine lacks the
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-import pandas as pd
 from markupsafe import Markup
 
-from tlb.measure import build
 from tlb.report import charts
 from tlb.report.analysis import Analysis
 from tlb.report.answers import ANSWERS_DOCUMENT
 from tlb.report.claims import untestable_statements
 from tlb.report.page import current_page
 from tlb.report.render import MUTED_COLOUR, Figure, Html
-from tlb.report.verdicts import table_of_answered, verdict_table, verdicts
-from tlb.system.prose import list_in_words
+from tlb.report.verdicts import answered_verdict_table, chapter_verdicts, verdict_table
 
 
 def judge(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
-    """Show a chapter's claims as a table, keep the answers in the notebook, and keep for the page's
-    listings what source measured its rows. The page of another machine than the reference has only
-    those that its rows decide, or leave open though they are enough.
+    """Show a chapter's claims as a table, and keep the answers in the notebook. The page of another
+    machine than the reference has only those that its rows decide, or leave open though they are
+    enough.
 
     bands: for a predicate by its name, keywords in place of its defaults, as in `judge(claims,
     analysis, price_is_flat={"most": 1.1})`.
     """
-    page, found = current_page(), verdicts(module, a, **bands)
+    page, found = current_page(), chapter_verdicts(module, a, **bands)
     answers = {verdict.claim.id: verdict.answer.kept for verdict in found}
     beyond = untestable_statements(a.chapter)
-    table = verdict_table(found, beyond) if page.is_reference else table_of_answered(found, beyond)
+    table = (
+        verdict_table(found, beyond) if page.is_reference else answered_verdict_table(found, beyond)
+    )
     page.put(ClaimsTable(table, {page.notebook: answers}))
-    if lines := measured_by(a.frame):
-        page.put(MeasuredBy(lines))
 
 
 @dataclass(frozen=True)
@@ -63,7 +60,7 @@ _TOP = ("$schema", "width", "height", "autosize", "config", "datasets", "params"
 
 
 @dataclass(frozen=True)
-class Overlaid(Figure):
+class OverlaidFigure(Figure):
     """A figure over another's lines and points in grey, if it has any. label: whose points are
     where."""
 
@@ -186,48 +183,3 @@ class ReferenceFigure(Figure):
     def html(self) -> str:
         note = '<p class="tlb-borrowed-note" role="note">Not measured; this is the reference.</p>'
         return f'<div class="tlb-borrowed">{note}{super().html()}</div>'
-
-
-# --- which source measured the rows, for the listings of kernels (book/_ext/tlb_listing.py)
-
-
-@dataclass(frozen=True)
-class MeasuredBy:
-    """A sentence for each kernel file, as an output of a notebook that shows nothing by itself. No
-    tuple: IPython prints those in its own way."""
-
-    lines: dict[str, str]
-
-    def _repr_mimebundle_(
-        self, include: Any = None, exclude: Any = None
-    ) -> tuple[dict[str, str], dict[str, Any]]:
-        return {"text/plain": ""}, {"tlb": {"measured_by": self.lines}}
-
-
-def measured_by(frame: pd.DataFrame) -> dict[str, str]:
-    """Return a sentence for each file of the C kernels of these rows, by the file's path."""
-    if frame.empty:
-        return {}
-    in_c = frame[frame["engine"] == "c"]
-    files: dict[str, dict[str, str]] = {}
-    for kernel, found in sorted(in_c["source"].groupby(in_c["kernel"]).unique().items()):
-        for path in build.source_files(str(kernel), "c"):
-            files.setdefault(f"kernels/{path.name}", {})[str(kernel)] = _version_words(
-                str(kernel), found
-            )
-    sentences = {}
-    for file, words in files.items():
-        by_kernel = [f"{text} of `{kernel}`" for kernel, text in words.items()]
-        text = list_in_words(by_kernel) if len(words) > 1 else next(iter(words.values()))
-        sentences[file] = f"Measured with {text}."
-    return sentences
-
-
-def _version_words(kernel: str, digests: Collection[str]) -> str:
-    now = build.source_digest(kernel, "c")
-    earlier = [f"`{digest}`" for digest in sorted(digests) if digest != now]
-    words = [f"version `{now}`"] if now in digests else []
-    if earlier:
-        version = "an earlier version" if len(earlier) == 1 else "earlier versions"
-        words.append(f"{version} ({', '.join(earlier)})")
-    return list_in_words(words)

@@ -1,13 +1,8 @@
-"""Make the site, the printed book and a release: execute chapters by Papermill, build a site from the
-checkout or a staged copy, publish a machine's rows, and show the first figure in the README.
-
-A release has the same bytes each time: all files have the time of the commit. Another zlib may
-compress to other bytes.
-"""
+"""Make the site and the printed book: execute chapters by Papermill, build a site from the checkout
+or a staged copy, publish a machine's rows, and show the first figure in the README."""
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import html
 import json
@@ -17,9 +12,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-import tomllib
-import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -35,7 +27,7 @@ from jupyter_client import AsyncKernelClient, AsyncKernelManager
 from jupyter_core.utils import run_sync
 
 from tlb.machine import host
-from tlb.measure import publishing
+from tlb.measure import states
 from tlb.measure.row_database import DATABASE_FILE, DATABASE_LOGS, RowDatabase
 from tlb.measure.store import Store, data_root
 from tlb.report import article, card, discovery, page, parameters
@@ -183,9 +175,9 @@ def execute(
     return None
 
 
-def each(chapters: Iterable[str], run: Callable[[str, Kernel], object]) -> None:
-    """Run chapters that measure nothing, two at a time; the first that fails ends them all, as
-    Ctrl-C does."""
+def each(run: Callable[[str, Kernel], object], *groups: Iterable[str]) -> None:
+    """Run chapters that measure nothing, two at a time, one group after the other; the first that
+    fails ends them all, as Ctrl-C does."""
     kernels: SimpleQueue[Kernel] = SimpleQueue()
 
     def one(chapter: str) -> None:
@@ -199,8 +191,9 @@ def each(chapters: Iterable[str], run: Callable[[str, Kernel], object]) -> None:
     with ThreadPoolExecutor(2) as pool, kernel() as first, kernel() as second:
         kernels.put(first)
         kernels.put(second)
-        for _ in pool.map(one, chapters):
-            pass
+        for chapters in groups:
+            for _ in pool.map(one, chapters):
+                pass
 
 
 def refresh(chapter: str) -> Path:
@@ -287,8 +280,8 @@ class Book:
 
 
 def book(given: Mapping[str, Any]) -> Book:
-    """Execute every chapter about `given["machine"]` on existing rows, and build the site. One of
-    the same parameters, rows and sources is not built again.
+    """Execute every chapter about `given["machine"]` on existing rows, and build the site. A page
+    whose inputs are those of the last time is not executed again, nor a site built again.
 
     A notebook that fails is named on stderr and replaced by a page that says so.
     """
@@ -298,14 +291,19 @@ def book(given: Mapping[str, Any]) -> Book:
     place = ROOT / "_build" / name
     source, built_of = place / "source", place / "built-of"
     index = place / "site" / "_build" / "html" / "index.html"
-    made_of = _digest(json.dumps([given, host.state_digest(this)], sort_keys=True, default=str))
+    asked = json.dumps([given, host.state_digest(this)], sort_keys=True, default=str)
+    digests = {"": asked, **_digests()}
+    made_of = _digest(digests)
     if index.is_file() and built_of.is_file() and built_of.read_text() == made_of:
         return Book(index)
+    pages = {page: _digest(_inputs(page, digests)) for page in table_of_contents()}
+    failed = _execute_pages(given, place / "pages", pages)
     with disk_errors(source):
         built_of.unlink(missing_ok=True)
         shutil.rmtree(source, ignore_errors=True)
-        stage(source, "*.ipynb")  # which are executed into it
-    failed = _execute_pages(given, source / "book")
+        stage(source, "*.ipynb")
+        for page in pages:
+            shutil.copy(place / "pages" / f"{page}.ipynb", source / "book")
     index = build_site(source, place / "site", is_whole=not failed)
     if not failed:
         with disk_errors(built_of):
@@ -313,14 +311,16 @@ def book(given: Mapping[str, Any]) -> Book:
     return Book(index, tuple(failed))
 
 
-def _execute_pages(given: Mapping[str, Any], folder: Path) -> list[str]:
-    """Execute every page into a folder, and return why pages failed. Chapters that measure come
-    first: the others show the answers to claims that these keep beside this computer's rows."""
+def _execute_pages(given: Mapping[str, Any], folder: Path, inputs: Mapping[str, str]) -> list[str]:
+    """Execute every page into a folder whose inputs have another digest than those of the page
+    there, and return why pages failed. Chapters come first: the others show the answers to claims
+    that these keep beside this computer's rows."""
     failed: list[str] = []
     keeping = Lock()
 
-    def chapter(name: str, within: Kernel) -> None:
-        done = folder / f"{name}.ipynb"
+    def execute_page(name: str, within: Kernel) -> None:
+        done, made_of = folder / f"{name}.ipynb", folder / f"{name}.made-of"
+        made_of.unlink(missing_ok=True)
         try:
             execute(name, done, given, within)
         except SystemExit as error:
@@ -333,10 +333,17 @@ def _execute_pages(given: Mapping[str, Any], folder: Path) -> list[str]:
             with keeping:
                 keep_own_quantities(done)
         show_given(done, parameters.check(name, given))
+        with disk_errors(made_of):
+            made_of.write_text(inputs[name])
 
-    names, measured = table_of_contents(), discovery.measured_chapters()
-    each(measured, chapter)
-    each([name for name in names if name not in measured], chapter)
+    def is_new(name: str) -> bool:
+        made_of, done = folder / f"{name}.made-of", folder / f"{name}.ipynb"
+        return not (done.is_file() and made_of.is_file() and made_of.read_text() == inputs[name])
+
+    changed = list(filter(is_new, inputs))
+    chapters = [name for name in changed if is_chapter(name)]
+    if changed:
+        each(execute_page, chapters, [name for name in changed if name not in chapters])
     return failed
 
 
@@ -348,17 +355,41 @@ def _say_failed(chapter: str, path: Path, error: str) -> None:
     nbformat.write(notebook, path)
 
 
-def _digest(words: str) -> str:
-    """Return 16 hex digits of these words and of all files that a site is made of."""
-    digest = hashlib.sha256(words.encode())
-    for top in (*(ROOT / name for name in _STAGED), data_root()):
+def _inputs(chapter: str, digests: Mapping[str, str]) -> dict[str, str]:
+    """Return, of the digests of all files, those of what a page follows from: code, published data,
+    its own notebook, and the rows of this computer except for a re-run of a source. A page that is
+    no chapter may show any other."""
+    others = {f"book/{name}.ipynb" for name in table_of_contents() if name != chapter}
+    return {
+        name: digest
+        for name, digest in digests.items()
+        if not (is_chapter(chapter) and name in others)
+        and not (discovery.is_rerun(chapter) and name.startswith("data/own/"))
+    }
+
+
+def is_chapter(name: str) -> bool:
+    """Return whether a page is about an experiment or a re-run, not about all of them."""
+    return discovery.is_rerun(name) or name in discovery.measured_chapters()
+
+
+def _digests() -> dict[str, str]:
+    """Return a digest of each file that a site is made of, by its path; of the data, wherever they
+    are, by that below data/."""
+    found: dict[str, str] = {}
+    for name, top in {**{name: ROOT / name for name in _STAGED}, "data": data_root()}.items():
         for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
             is_made = path.name in _NOT_SOURCES or path.match(f"own/*/{QUANTITIES_DOCUMENT}*.json")
             if path.is_file() and path.suffix != ".pyc" and not is_made:
                 is_open = path.name == DATABASE_FILE
                 content = RowDatabase(path).digest() if is_open else _sha256(path)
-                digest.update(f"{path.relative_to(top)}\0".encode() + content)
-    return digest.hexdigest()[:16]
+                found[Path(name, path.relative_to(top)).as_posix()] = content.hex()
+    return found
+
+
+def _digest(digests: Mapping[str, str]) -> str:
+    """Return 16 hex digits of these names and digests."""
+    return hashlib.sha256(json.dumps(sorted(digests.items())).encode()).hexdigest()[:16]
 
 
 def _sha256(path: Path) -> bytes:
@@ -386,14 +417,14 @@ def rows(machine: str = "this") -> Path:
     """Add what was measured here of `machine` to what data/ has published of it; return its folder.
 
     Prints to stderr which documents belong to another state of the machine than all rows. Raises
-    Unavailable: no-data as `publishing.publish` does, measuring-already during a measurement.
+    Unavailable: no-data as `states.publish` does, measuring-already during a measurement.
     """
     store = Store(data_root())
     name = host.machine_id(host.inspect()) if machine == "this" else machine
     with measuring_lock():
-        folder = publishing.publish(store, name)
+        folder = states.publish(store, name)
         card.write(store, name, host.Host.model_validate(store.read_machine(name)))
-    for document, state in publishing.of_another_state(store, name).items():
+    for document, state in states.of_another_state(store, name).items():
         print(
             f"{document} was measured in the state {state} of {name}, which no row is of; its page "
             "says so. Measure it again.",
@@ -476,81 +507,3 @@ def pdf(output: Path) -> Path:
 def _unfolded(page: str) -> str:
     """Return HTML with all of its folds open, for paper."""
     return re.sub(r"<details(?![^>]*\sopen\b)", "<details open", page)
-
-
-# --- a release of a commit: notes, site, source and checksums
-
-
-def release(output: Path) -> Path:
-    """Make the release of this checkout in a folder of `output` and return that folder.
-
-    Raises SystemExit unless the checkout is a commit without changes, the changelog has notes on
-    its version, and each notebook is what its code and rows give.
-    """
-    commit, _, committed = _git("log", "-1", "--format=%H %ct").partition(" ")
-    if not commit:
-        raise SystemExit("A release needs a commit, and this folder is not a git checkout.")
-    _refuse_changes("A release needs a commit: commit these changes first")
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    notes = _notes(project["version"])
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(refresh, table_of_contents()))
-    _refuse_changes("These notebooks differed from what their code and rows give: commit them")
-    name = f"{project['name']}-{project['version']}"
-    folder = output / name
-    with disk_errors(folder):
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        (folder / "NOTES.md").write_text(notes, encoding="utf-8")
-        site = build_site(ROOT, ROOT / "_build" / "site").parent
-        _zip(site, folder / f"{name}-site.zip", int(committed))
-        command = ["git", "archive", f"--prefix={name}/", commit]
-        source = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
-        packed = gzip.compress(source, mtime=int(committed))
-        (folder / f"{name}-source.tar.gz").write_bytes(packed)
-        sums = [
-            f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
-            for path in sorted(folder.iterdir())
-        ]
-        (folder / "SHA256SUMS").write_text("".join(sums), encoding="utf-8")
-    return folder
-
-
-def _git(*arguments: str) -> str:
-    """Return what git prints about this checkout, or "" without git or outside a checkout."""
-    try:
-        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True)
-    except FileNotFoundError:
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
-
-
-def _refuse_changes(sentence: str) -> None:
-    if changed := [line.split()[-1] for line in _git("status", "--porcelain").splitlines()]:
-        more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
-        raise SystemExit(f"{sentence} ({', '.join(changed[:3])}{more}).")
-
-
-def _notes(version: str) -> str:
-    """Return the changelog's section on a version; "Unreleased" must be empty."""
-    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    _, *sections = re.split(r"^## \[(.+?)\].*\n", text, flags=re.MULTILINE)
-    notes = dict(zip(sections[::2], map(str.strip, sections[1::2]), strict=True))
-    if notes.get("Unreleased"):
-        raise SystemExit(
-            "CHANGELOG.md has entries under Unreleased: give them a version, and set the same "
-            "version in pyproject.toml and CITATION.cff."
-        )
-    if not notes.get(version):
-        raise SystemExit(f"CHANGELOG.md has no notes on {version}, the version in pyproject.toml.")
-    return notes[version] + "\n"
-
-
-def _zip(folder: Path, output: Path, seconds: int) -> None:
-    """Pack a folder, its files in the order of their names and all of the same time."""
-    with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(filter(Path.is_file, folder.rglob("*")), key=Path.as_posix):
-            name = f"{output.stem}/{path.relative_to(folder).as_posix()}"
-            entry = zipfile.ZipInfo(name, time.gmtime(seconds)[:6])
-            entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
-            archive.writestr(entry, path.read_bytes())

@@ -17,19 +17,21 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict
 
 from tlb.stats.intervals import Interval
-from tlb.stats.scatter import MODE_JUMP, median_rank
-from tlb.system.reasons import Unavailable, explain
+from tlb.stats.scatter import LEAST_MODE_RATIO, median_rank
+from tlb.system.reasons import Unavailable
 from tlb.system.units import format_size, rounded_to_digits
 
 Unit = Literal["ns", "us", "ms", "cycles", "pages", "lines", "bytes", "share", "times", ""]
 ValueOrFunction = Interval | float | Callable[[], Interval | float]
 _DIGITS = 6  # no measurement has more
-FEW_MARK = " *"  # marks, in a table, what is of fewer mappings than LEAST_MAPPINGS
-FEW_WORDS = "* of fewer than five mappings: no interval, and compared with nothing"
-LEAST_MAPPINGS = 5  # that an interval decides of: it then covers 94 %
+FEW_MAPPINGS_MARK = (
+    " *"  # marks, in a table, what is of fewer mappings than FEWEST_MAPPINGS_WITH_INTERVAL
+)
+FEW_MAPPINGS_WORDS = "* of fewer than five mappings: no interval, and compared with nothing"
+FEWEST_MAPPINGS_WITH_INTERVAL = 5  # that an interval decides of: it then covers 94 %
 CONFIDENCE = 0.95  # of a median's interval, where there are mappings enough
 QUANTITIES_DOCUMENT = "quantities"  # the document that keeps them
-LACKING_MARK = "⟦lacking⟧ "  # in a text
+ABSENT_TEXT_MARK = "⟦lacking⟧ "  # in a text
 _UNITS = {"us": " µs", "times": "", "share": "", "": ""}  # as a text writes them
 
 
@@ -96,7 +98,7 @@ class Quantity:
 
     def __format__(self, spec: str) -> str:
         """Format for a text, with its unit: "21 (18 to 24) ns". spec: decimals and what is shown,
-        as ".1", "value" (the estimate alone) or ".1 value". What is lacking is LACKING_MARK and its
+        as ".1", "value" (the estimate alone) or ".1 value". What is lacking is ABSENT_TEXT_MARK and its
         reason's code, which `say` refuses. Raises ValueError for another spec."""
         decimals, what = self.decimals, ""
         for word in spec.split():
@@ -109,13 +111,13 @@ class Quantity:
                     f"a quantity is formatted as '.1', 'value' or '.1 value', not {spec!r}"
                 )
         if self.interval is None:
-            return f"{LACKING_MARK}{self.lacking.code if self.lacking else 'no-data'}"
+            return f"{ABSENT_TEXT_MARK}{self.lacking.code if self.lacking else 'no-data'}"
         known = self.interval
         return self._text(_exact(known.value) if what else known, decimals)
 
     def _text(self, shown: Interval, decimals: int) -> str:
         if self.unit == "bytes":
-            if shown.high > MODE_JUMP * shown.low > 0:
+            if shown.high > LEAST_MODE_RATIO * shown.low > 0:
                 return f"{format_size(round(shown.low))} to {format_size(round(shown.high))}"
             return format_size(round(shown.value))
         number = f"z,.{decimals}%" if self.unit == "share" else f"z,.{decimals}f"
@@ -129,13 +131,13 @@ class Quantity:
         mappings."""
         if self.interval is None:
             return "–"
-        return f"{self:value}{FEW_MARK}" if self.is_of_few else format(self)
+        return f"{self:value}{FEW_MAPPINGS_MARK}" if self.is_of_few else format(self)
 
     @property
     def is_of_few(self) -> bool:
         """Whether it is of fewer mappings than decide: without an interval, compared with
         nothing."""
-        return self.interval is not None and 0 < self.mappings < LEAST_MAPPINGS
+        return self.interval is not None and 0 < self.mappings < FEWEST_MAPPINGS_WITH_INTERVAL
 
     @property
     def kept(self) -> Kept:
@@ -243,7 +245,7 @@ class Quantities:
             if is_measured and not declared.source:
                 if self.is_short:
                     quantity = replace(quantity, interval=None, mappings=0, lacking=_SHORT)
-                elif not quantity.mappings and mappings < LEAST_MAPPINGS:
+                elif not quantity.mappings and mappings < FEWEST_MAPPINGS_WITH_INTERVAL:
                     quantity = replace(quantity, mappings=mappings)  # so that it is marked
                 if quantity.is_of_few and quantity.value < 0:
                     quantity = replace(quantity, interval=None, mappings=0, lacking=_BELOW_ZERO)
@@ -270,12 +272,3 @@ class Quantities:
     def kept(self) -> dict[str, Any]:
         """What quantities.json keeps, by name."""
         return {name: one.kept.model_dump(exclude_defaults=True) for name, one in self}
-
-    @property
-    def reasons(self) -> dict[str, str]:
-        """Why numbers are lacking, as sentences by name."""
-        return {
-            name: explain(one.lacking.code, one.lacking.detail)
-            for name, one in self
-            if one.lacking is not None
-        }

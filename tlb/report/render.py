@@ -29,7 +29,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 from pygments.token import Name, Operator, Punctuation, Text, Whitespace
 
-from tlb.report.quantities import FEW_WORDS
+from tlb.report.quantities import FEW_MAPPINGS_WORDS
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -420,7 +420,7 @@ class CompactCodeFormatter(HtmlFormatter):
         super().format_unencoded(plain, file)
 
 
-def inline(text: str) -> Markup:
+def inline_html(text: str) -> Markup:
     """Return plain text as HTML, with `code` between backticks."""
     return Markup(_INLINE.renderInline(text))
 
@@ -438,7 +438,9 @@ def join_html(template: str, items: Iterable[Any]) -> Markup:
     )
 
 
-FEW_NOTE = Html(f'<p class="tlb-few"><small>{FEW_WORDS}</small></p>', FEW_WORDS)
+FEW_MAPPINGS_NOTE = Html(
+    f'<p class="tlb-few"><small>{FEW_MAPPINGS_WORDS}</small></p>', FEW_MAPPINGS_WORDS
+)
 ABSENT = Html('<p class="tlb-absent">–</p>', "–")  # in the place of what a machine lacks
 
 

@@ -13,9 +13,8 @@ from tlb.report.analysis import Analysis
 from tlb.report.card import processes_per_point
 from tlb.stats.curves import counter_curve, reason_not_counted
 from tlb.system.page_sizes import BASE, PAGES, ordered_page_sizes, page_words
-from tlb.system.prose import escape_markdown, list_in_words, with_thousands
 from tlb.system.reasons import PAGE_REASONS, REASON_TEXTS, Note, Unavailable, explain, if_available
-from tlb.system.units import format_size
+from tlb.system.units import escape_markdown, format_size, list_in_words, with_thousands
 
 # Up to this working set, the first version of the kernels measures what later ones do.
 _ALIKE_BYTES = 256 << 20
@@ -67,7 +66,9 @@ def stated_tlb(a: Analysis) -> str:
 
 def _counters(a: Analysis) -> str:
     reason = (
-        "" if len(counter_curve(a.frame, "walk")) else reason_not_counted(a.frame, "walk", a.host)
+        ""
+        if len(counter_curve(a.frame, "walk"))
+        else reason_not_counted(a.frame, "walk", a.host.pmu.reason)
     )
     if reason == "no-data":
         return "Walks are timed, not counted: no hardware counter was read."

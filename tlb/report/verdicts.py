@@ -3,7 +3,7 @@
 The claim holds if the interval of its effect lies inside the band, fails if it lies outside, and is
 undecided if it crosses an end or covers less than LEAST_COVERAGE, as that of fewer than five
 processes does. A claim that needs what this computer lacks (counters, a second node, bare metal) is
-not testable here. `tlb bench` prints how often the rule is wrong, and how often it decides.
+not testable here. `make bench` prints how often the rule is wrong, and how often it decides.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from math import isfinite
+from math import inf, isfinite
 from types import ModuleType
 from typing import Any
 
@@ -21,18 +21,18 @@ from markupsafe import Markup, escape
 
 from tlb.measure.events import SOFTWARE_EVENTS
 from tlb.report.analysis import Analysis
-from tlb.report.answers import Bounds, Decision, KeptAnswer, KeptEffect, all_inside
+from tlb.report.answers import Bounds, Decision, KeptAnswer, KeptEffect, all_effects_inside
 from tlb.report.claims import (
     Claim,
     Fact,
     MeasuredAnswer,
-    PointsOf,
+    PointSelector,
     Statement,
     claims_of,
     source_names,
     statements,
 )
-from tlb.report.render import Html, highlighted_code, inline, join_html
+from tlb.report.render import Html, highlighted_code, inline_html, join_html
 from tlb.stats.curves import reason_not_counted
 from tlb.stats.effects import Effect
 from tlb.system.reasons import Unavailable, Undecided, required
@@ -67,7 +67,7 @@ def _no_pmu(a: Analysis) -> str:
     columns = [f"{quantity}_per_access" for quantity in hardware]
     if columns and a.frame[columns].notna().to_numpy().any():
         return ""
-    return reason_not_counted(a.frame, "walk", a.host)
+    return reason_not_counted(a.frame, "walk", a.host.pmu.reason)
 
 
 def _reach_in_cache(a: Analysis) -> str:
@@ -104,10 +104,12 @@ def require_walk_bound(a: Analysis, *effects: Effect) -> list[Effect]:
     """Return the effects of what a walk costs that this machine can judge a claim by.
 
     In a guest a walk goes through the host's tables too, so its cost is an upper bound of a walk's
-    that does not: it can refute a claim that walks cost more, and nothing else. Raises
-    Unavailable("two-dimensions") if no effect does that in a guest.
+    that does not: it can refute a claim that walks cost more, confirm one that they cost at most so
+    much, and nothing else. Raises Unavailable("two-dimensions") if no effect does that in a guest.
     """
     if not (code := _two_dimensions(a)):
+        return [*effects]
+    if all(effect.least == -inf and effect.decided(len(effects)) for effect in effects):
         return [*effects]
     refuting = [
         effect
@@ -133,10 +135,10 @@ def obstacle(a: Analysis, codes: str) -> Unavailable | None:
 
 # --- what a verdict compares, as its row prints it
 
-DIGITS = 3
+EFFECT_DIGITS = 3
 
 
-def range_words(low: float, high: float, digits: int = DIGITS) -> str:
+def range_words(low: float, high: float, digits: int = EFFECT_DIGITS) -> str:
     """Return "1 to 2", "1 or more", "up to 2", "2", or "any value", without trailing zeros."""
     texts = [significant_digits(end, digits) if isfinite(end) else "" for end in (low, high)]
     least, most = (text.rstrip("0").rstrip(".") if "." in text else text for text in texts)
@@ -153,7 +155,7 @@ def effect_words(effect: Effect) -> str:
     """Return an effect's interval as "1.38 (1.12 to 1.53)" or "1.12 or more", or "72" for a number
     without uncertainty; with enough digits that no end is printed on the other side of the band's."""
     value, low, high = effect.interval.value_and_bounds
-    digits = digits_apart((low, high), (effect.least, effect.most), DIGITS)
+    digits = digits_apart((low, high), (effect.least, effect.most), EFFECT_DIGITS)
     shown, *ends = (
         significant_digits(x, digits) if isfinite(x) else "" for x in (value, low, high)
     )
@@ -171,7 +173,7 @@ def bounds_words(bounds: Iterable[Bounds]) -> Markup:
     for (least, most), group in groupby(bounds, lambda one: one.band):
         found = list(group)
         ends = (end for one in found for end in (one.low, one.high))
-        digits = digits_apart(ends, (least, most), DIGITS)
+        digits = digits_apart(ends, (least, most), EFFECT_DIGITS)
         shown = Markup(", ").join(_interval(one, digits) for one in found)
         plural = "s" if len(found) > 1 else ""
         sentence = Markup("Interval{} {}; band {}.")
@@ -200,7 +202,7 @@ SUPERSEDED = {"shootdown": 2, "fork_write": 2}
 
 def decided(truth: MeasuredAnswer) -> bool | None:
     """Return True, False, or None if undecided."""
-    return None if isinstance(truth, Undecided) else all_inside(effects_of(truth))
+    return None if isinstance(truth, Undecided) else all_effects_inside(effects_of(truth))
 
 
 def effects_of(truth: MeasuredAnswer) -> tuple[Effect, ...]:
@@ -263,7 +265,7 @@ def answer_of(claim: Claim, a: Analysis, **bands: Any) -> KeptAnswer:
 def _superseded(claim: Claim, frame: pd.DataFrame) -> Unavailable | None:
     """Return why a claim is not judged by rows of a kernel that then measured something else."""
     for kernel, least in SUPERSEDED.items():
-        if isinstance(claim.points, PointsOf) and kernel in claim.points.kernels:
+        if isinstance(claim.points, PointSelector) and kernel in claim.points.kernels:
             measured = frame.loc[frame["kernel"] == kernel, "measures"]
             if len(measured) and measured.max() < least:
                 return Unavailable("no-data", f"`{kernel}` in its version {least}")
@@ -274,7 +276,7 @@ def _unavailable(why: Unavailable) -> KeptAnswer:
     return KeptAnswer(reason=why.code, detail=why.detail)
 
 
-def verdicts(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> list[Verdict]:
+def chapter_verdicts(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> list[Verdict]:
     """Judge each claim of a chapter. bands: for a predicate by its name, keywords in place of its
     defaults."""
     return [judge(claim, a, **bands.get(claim.decide.__name__, {})) for claim in claims_of(module)]
@@ -328,10 +330,10 @@ def verdict_table(found: Sequence[Verdict], beyond: Sequence[Statement] = ()) ->
     rows = [
         (
             claim_anchor(verdict.claim.id),
-            inline(verdict.claim.says),
+            inline_html(verdict.claim.says),
             _source(verdict.claim.source),
             verdict_html(verdict.verdict, CSS_CLASS_BY_VERDICT[verdict.verdict], verdict.reason),
-            inline(verdict.evidence),
+            inline_html(verdict.evidence),
             bounds_html(verdict.bounds, verdict.why),
             verdict.claim.place,
             highlighted_code(inspect.getsource(verdict.claim.decide)),
@@ -347,7 +349,7 @@ def verdict_table(found: Sequence[Verdict], beyond: Sequence[Statement] = ()) ->
     return table + _chance(found) + _beyond(beyond)
 
 
-def table_of_answered(found: Sequence[Verdict], beyond: Sequence[Statement] = ()) -> Html:
+def answered_verdict_table(found: Sequence[Verdict], beyond: Sequence[Statement] = ()) -> Html:
     """Return `verdict_table` of the verdicts that rows decide, or leave open although there are
     enough of them, and the number of others: on the page of a machine of which little was measured,
     each of these would give the same reason."""
@@ -398,7 +400,7 @@ def _beyond(beyond: Sequence[Statement]) -> Html:
     if not beyond:
         return Html("", "")
     items = [
-        (claim_anchor(one.id), inline(one.quote), _source(one.source), inline(one.note))
+        (claim_anchor(one.id), inline_html(one.quote), _source(one.source), inline_html(one.note))
         for one in beyond
     ]
     summary = f"Not testable here: {len(beyond)} more"

@@ -16,16 +16,13 @@ from tlb.stats.intervals import (
     summarise,
     with_repeats,
 )
-from tlb.stats.scatter import MODE_JUMP, UNSTABLE_SPREAD
-from tlb.system.optional import LazyModule
-from tlb.system.reasons import Unavailable, required
+from tlb.stats.scatter import LEAST_MODE_RATIO, UNSTABLE_SPREAD
+from tlb.system.reasons import LazyModule, Unavailable, required
 from tlb.system.units import format_size
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
-
-    from tlb.machine.host import Host
 else:
     np, pd = LazyModule("numpy"), LazyModule("pandas")
 
@@ -87,7 +84,7 @@ class Curve:
             rows = rows.iloc[:0].assign(**{value: 0.0})
         summary = summarise(rows, [x], value)
         ends = rows.groupby(x)[value].agg(["min", "max"])
-        apart = ends.index[(ends["max"] > MODE_JUMP * ends["min"]) & (ends["min"] > 0)]
+        apart = ends.index[(ends["max"] > LEAST_MODE_RATIO * ends["min"]) & (ends["min"] > 0)]
         processes = rows.loc[rows[x].isin(apart), [x, value]].set_axis([x, "median"], axis=1)
         return cls(summary[summary["n"] > 0].reset_index(drop=True), x, processes)
 
@@ -358,9 +355,9 @@ def counter_curve(rows: pd.DataFrame, quantity: str) -> Curve:
     return Curve.of(rows, value=f"{quantity}_per_access")
 
 
-def reason_not_counted(rows: pd.DataFrame, quantity: str, host: Host) -> str:
-    """Return the reason code for a counter without any value: that of most rows, else that of the
-    machine."""
+def reason_not_counted(rows: pd.DataFrame, quantity: str, machine_reason: str | None) -> str:
+    """Return the reason code for a counter without any value: that of most rows, else why the
+    machine has no counters."""
     reasons = rows.get(f"{quantity}_reason", pd.Series(dtype="str"))
     reasons = reasons[~reasons.isin(["", "other-repeat", "no-data"])]
-    return str(reasons.mode().iloc[0]) if len(reasons) else host.pmu.reason or "no-data"
+    return str(reasons.mode().iloc[0]) if len(reasons) else machine_reason or "no-data"

@@ -16,10 +16,11 @@ from itertools import accumulate
 from math import ceil, exp, inf, log
 
 from tlb.stats.intervals import LEAST_COVERAGE, UNKNOWN_INTERVAL, Interval, median_interval
-from tlb.stats.scatter import median, modes
+from tlb.stats.scatter import count_modes, median_of_sorted
 from tlb.system.reasons import Undecided
 
 FEWEST_DECIDING_PROCESSES = 5  # processes: the fewest whose interval covers as much
+NO_DIFFERENCE_WITHIN = 0.05  # what this book calls no difference, as a share
 
 
 @dataclass(frozen=True)
@@ -122,9 +123,9 @@ PAIRED_CONFIDENCE = 0.99
 _GROWTH = 1.5
 
 
-def is_interim_look(pairs: int) -> bool:
-    """Whether the interval is looked at after so many pairs: 6, 9, 14, 21, 32, ..."""
-    look = FEWEST_RATIO_PAIRS
+def is_interim_look(pairs: int, least: int = FEWEST_RATIO_PAIRS) -> bool:
+    """Return whether the interval is looked at after so many pairs: of least 6 after 6, 9, 14, 21, ..."""
+    look = least
     while look < pairs:
         look = ceil(look * _GROWTH)
     return look == pairs
@@ -152,9 +153,9 @@ def paired_ratio(
     logs = [log(a) - log(b) for a, b in zip(above, below, strict=True)]
     means = sorted((one + other) / 2 for n, one in enumerate(logs) for other in logs[n:])
     rank, coverage = _rank(len(logs), confidence)
-    value, low, high = exp(median(means)), exp(means[rank - 1]), exp(means[-rank])
+    value, low, high = exp(median_of_sorted(means)), exp(means[rank - 1]), exp(means[-rank])
     ratios = [a / b for a, b in zip(above, below, strict=True)]
-    return Interval(value, low, high, coverage, modes(ratios))
+    return Interval(value, low, high, coverage, count_modes(ratios))
 
 
 @lru_cache(maxsize=1024)

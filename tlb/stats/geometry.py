@@ -18,7 +18,6 @@ import pandas as pd
 
 from tlb.stats.fits import MIN_STEP_DISTANCE, Knee, fit_random_curve
 from tlb.stats.geometry_curves import (
-    TABLE_ENTRY_BYTES,
     Estimate,
     GeometryModel,
     WalkPrice,
@@ -32,6 +31,7 @@ from tlb.stats.geometry_curves import (
     walk_prices,
 )
 from tlb.stats.intervals import median_interval
+from tlb.system.page_sizes import TABLE_ENTRY_BYTES
 from tlb.system.reasons import Unavailable, explain
 
 COLLIDING_STRIDE_PAGES = 64  # pages that collide; no published first level has more than 32 sets

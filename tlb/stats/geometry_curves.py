@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict
 from tlb.stats.curves import Curve, select_rows
 from tlb.stats.fits import Knee, find_knees
 from tlb.stats.intervals import FIRST_PAIRED_ROW_VERSION, Interval, median_interval
-from tlb.system.page_sizes import page_bytes
+from tlb.system.page_sizes import LINE_BYTES, TABLE_ENTRY_BYTES, page_bytes
 from tlb.system.reasons import explain
 
 COLUMNS = ["lines", "cost", "low", "high", "coverage", "n", "least"]
@@ -130,7 +130,6 @@ def _points(table: pd.DataFrame, least: pd.Series) -> pd.DataFrame:
 
 # --- the price of a walk
 
-TABLE_ENTRY_BYTES, LINE_BYTES = 8, 64
 REPEATS_FOR_BOUNDS = 3
 MOST_PAGES = 1 << 26  # that an aliased chase spans: its visits have 32 bits, in units of a line
 PageTableLocation = Literal["L2", "L3", "memory"]

@@ -30,22 +30,21 @@ from typing import TYPE_CHECKING, Any
 
 from tlb.stats import scatter
 from tlb.stats.scatter import (
-    MODE_JUMP,
+    LEAST_MODE_RATIO,
     UNSTABLE_SPREAD,
+    count_modes,
     finite_sorted,
     log_trend_per_repeat,
-    median,
-    modes,
+    median_of_sorted,
 )
-from tlb.system.optional import LazyModule
-from tlb.system.reasons import Unavailable
+from tlb.system.reasons import LazyModule, Unavailable
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     from scipy import special
 
-    from tlb.stats.scatter import Values
+    from tlb.stats.scatter import NumericValues
 else:
     np, pd, special = LazyModule("numpy"), LazyModule("pandas"), LazyModule("scipy.special")
 
@@ -120,7 +119,7 @@ class Interval:
             return f"at least {low}"
         if self.low == -inf and self.high < inf:
             return f"at most {high}"
-        if self.high > MODE_JUMP * self.low > 0:
+        if self.high > LEAST_MODE_RATIO * self.low > 0:
             return f"{low} to {high}"
         return f"{value} ({low} to {high}{', two modes' if self.modes > 1 else ''})"
 
@@ -187,7 +186,7 @@ BY_REPEAT_COLUMN, DRIFT = "by_repeat", "by_repeat_drift"
 UNKNOWN_INTERVAL = Interval(nan, nan, nan, 0.0)  # what was not measured
 
 
-def median_interval(values: Values, confidence: float = 0.95) -> Interval:
+def median_interval(values: NumericValues, confidence: float = 0.95) -> Interval:
     """Return the median and its exact order-statistic interval [X(r), X(n+1-r)].
 
     The number of values below the true median is Binomial(n, 1/2), so the coverage is 1 - 2 P(B <
@@ -201,7 +200,7 @@ def median_interval(values: Values, confidence: float = 0.95) -> Interval:
     if not x:
         return UNKNOWN_INTERVAL
     r, coverage = scatter.median_rank(len(x), confidence)
-    return Interval(median(x), x[r - 1], x[-r], coverage, modes(x))
+    return Interval(median_of_sorted(x), x[r - 1], x[-r], coverage, count_modes(x))
 
 
 def interval_of_rows(rows: pd.DataFrame, value: str = "ns_per_access") -> Interval:

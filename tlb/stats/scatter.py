@@ -3,22 +3,26 @@ of them bound their median."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import inf, isfinite, log, nan
+from statistics import median
 from typing import TYPE_CHECKING, TypeAlias
 
-from tlb.system.optional import LazyModule
+from tlb.system.reasons import LazyModule
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-    Values: TypeAlias = Sequence[float] | np.ndarray | pd.Series
+    NumericValues: TypeAlias = Sequence[float] | np.ndarray | pd.Series
 else:
     np = LazyModule("numpy")
 
-MODE_JUMP = 1.5  # between two modes; for less, the bounds of the median say enough
+GROUP_VALUES = 3  # whose median is not that of an outlier
+PERMUTATIONS = 1000
+LEAST_MODE_RATIO = 1.5  # between two modes; for less, the bounds of the median say enough
 UNSTABLE_SPREAD = 0.05  # the design's line between a result and a warning
 # Of frames of independent points one in 370 shows so strong a trend by chance. Points of a mapping
 # share its noise, and few mappings cannot prove a trend: of 100 points that correlate by 0.05, 0.2
@@ -55,7 +59,7 @@ def log_trend_per_repeat(frame: pd.DataFrame, by: Sequence[str], value: str) -> 
     return float(np.median(np.concatenate(slopes))) if is_found else 0.0
 
 
-def relative_spread(values: Values) -> float:
+def relative_spread(values: NumericValues) -> float:
     """Return the interquartile range over the median; NaN for fewer than two values.
 
     Fresh mappings come in two kinds (good and bad physical pages), so the measure must see a second
@@ -67,13 +71,13 @@ def relative_spread(values: Values) -> float:
     if len(x) < 2:
         return nan
     low, high = np.quantile(x, [0.25, 0.75], method="median_unbiased")
-    middle = abs(median(x))
+    middle = abs(median_of_sorted(x))
     if high == low:
         return 0.0
     return float(high - low) / middle if middle > 0 else inf
 
 
-def outliers(values: Values) -> np.ndarray:
+def outliers(values: NumericValues) -> np.ndarray:
     """Return a flag per value that is far from the median by the noise and by what matters. Nothing
     is removed anywhere.
 
@@ -90,7 +94,7 @@ def outliers(values: Values) -> np.ndarray:
     return (distance > OUTLIER_SCORE * noise) & (distance > UNSTABLE_SPREAD * abs(middle))
 
 
-def modes(values: Values) -> int:
+def count_modes(values: NumericValues) -> int:
     """Return 2 if the values lie at two places: two or more at each, a jump between them, and
     nothing within twice the spread of either side; else 1. A single value away from the others is
     an outlier."""
@@ -99,18 +103,46 @@ def modes(values: Values) -> int:
         return 1
     y = [log(value) for value in x]
     for k in range(2, len(x) - 1):
-        if y[k] - y[k - 1] >= max(log(MODE_JUMP), 2 * (y[k - 1] - y[0]), 2 * (y[-1] - y[k])):
+        if y[k] - y[k - 1] >= max(log(LEAST_MODE_RATIO), 2 * (y[k - 1] - y[0]), 2 * (y[-1] - y[k])):
             return 2
     return 1
 
 
-def finite_sorted(values: Values) -> list[float]:
+def group_effect(values: Sequence[float], groups: Sequence[int]) -> float:
+    """Return how many times as large the median of one group is as that of another, at most; 1 if
+    groups drawn at random would lie as far apart in one of a hundred cases (a permutation test of
+    ranks), or if fewer than two groups have GROUP_VALUES values."""
+    large = {group for group in groups if groups.count(group) >= GROUP_VALUES}
+    kept = [(value, group) for value, group in zip(values, groups, strict=True) if group in large]
+    if len(large) < 2:
+        return 1.0
+    order = sorted(range(len(kept)), key=lambda n: kept[n][0])
+    ranks = dict(zip(order, range(len(kept)), strict=True))
+    labels = [group for _, group in kept]
+
+    def between(labels: Sequence[int]) -> float:
+        sums = dict.fromkeys(large, 0)
+        for n, group in enumerate(labels):
+            sums[group] += ranks[n]
+        return sum(total**2 / labels.count(group) for group, total in sums.items())
+
+    drawn, seen = random.Random(len(kept)), between(labels)
+    if min(value for value, _ in kept) <= 0:
+        return 1.0
+    as_far = sum(between(drawn.sample(labels, len(labels))) >= seen for _ in range(PERMUTATIONS))
+    if as_far >= PERMUTATIONS / 100:
+        return 1.0
+    medians = [median(x for x, label in kept if label == group) for group in large]
+    return max(medians) / min(medians)
+
+
+def finite_sorted(values: NumericValues) -> list[float]:
     """Return the finite values of a sequence or an array in ascending order."""
     listed: Iterable[float] = values.tolist() if hasattr(values, "tolist") else values
     return sorted(value for value in map(float, listed) if isfinite(value))
 
 
-def median(x: Sequence[float]) -> float:
+def median_of_sorted(x: Sequence[float]) -> float:
     """Return the median of ascending values, of which there are some."""
     return (x[(len(x) - 1) // 2] + x[len(x) // 2]) / 2
 
@@ -120,7 +152,7 @@ def medians_by_repeat(values: np.ndarray, repeat: np.ndarray) -> dict[int, float
     of_repeat: dict[int, list[float]] = {}
     for n, x in zip(repeat.tolist(), values.tolist(), strict=True):
         of_repeat.setdefault(int(n), []).append(x)
-    return {n: median(sorted(of_repeat[n])) for n in sorted(of_repeat)}
+    return {n: median_of_sorted(sorted(of_repeat[n])) for n in sorted(of_repeat)}
 
 
 @lru_cache(maxsize=256)

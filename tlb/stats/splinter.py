@@ -72,10 +72,6 @@ class Splinter(NamedTuple):
     def is_splintered(self) -> bool:
         return self.verdict == "splintered by the host"
 
-    @property
-    def is_whole(self) -> bool:
-        return self.verdict == "not splintered"
-
 
 def huge_page_kind(frame: pd.DataFrame) -> str:
     """Which 2 MiB pages of a frame to compare: the pool's before transparent ones. Raises

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sized
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -140,3 +141,44 @@ def required(rows: Some | None, lacking: str, code: str = "too-few-points") -> S
     if rows is None or (isinstance(rows, Sized) and not len(rows)):
         raise Unavailable(code, lacking)
     return rows
+
+
+# --- packages that the core of `tlb` does without, imported with their first use
+
+
+# The extra of pyproject.toml that brings a package, where it is not `book`.
+_EXTRAS = {
+    **dict.fromkeys(("numpy", "pandas", "scipy", "yaml"), "analysis"),
+    **dict.fromkeys(("distributed", "dask"), "fleet"),
+}
+
+
+class LazyModule:
+    """A module that is imported when something of it is asked for. Raises Unavailable("no-extra")
+    then if it is not installed."""
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        try:
+            value = getattr(import_module(self._name), attribute)
+        except ModuleNotFoundError as error:
+            raise missing_package(error) from None
+        setattr(self, attribute, value)  # the next access does not come here
+        return value
+
+
+def no_book(what: str) -> Unavailable:
+    """Return why something needs the book, of which only a clone has the files."""
+    return Unavailable(
+        "no-extra",
+        f"{what}: it needs the book, which only a clone of the repository has",
+        "Clone it and run `make` there.",
+    )
+
+
+def missing_package(error: ModuleNotFoundError) -> Unavailable:
+    """Return the reason for a package that is not installed, with the extra that brings it."""
+    package = (error.name or "").partition(".")[0]
+    return Unavailable("no-extra", f"{package} is of the extra {_EXTRAS.get(package, 'book')}")

@@ -24,6 +24,8 @@ class Mapping(NamedTuple):
     thp_bytes: int
     pool_bytes: int
     referenced_bytes: int = 0  # whole pages, as they are mapped, that were touched since clear_refs
+    name: str = ""  # its file, or what Linux or the program calls it, such as [heap]
+    refuses_thp: bool = False  # by MADV_NOHUGEPAGE
 
     @property
     def huge_bytes(self) -> int:
@@ -54,6 +56,7 @@ _HUGETLB, _THP = (
     ("Private_Hugetlb", "Shared_Hugetlb"),
     ("AnonHugePages", "ShmemPmdMapped", "FilePmdMapped"),
 )
+_REFUSES_THP = "nh"  # Documentation/filesystems/proc.rst, VmFlags
 _FIELDS = {"KernelPageSize", "Rss", "Referenced", *_HUGETLB, *_THP}
 
 
@@ -126,6 +129,8 @@ def _parsed(smaps: str | Iterable[str]) -> Iterator[Mapping]:
             if not size or name in fields:
                 raise ValueError(f"{name} is there twice" if size else f"no size: {line[:80]!r}")
             fields[name] = int(size[1]) << 10
+        elif head and name == "VmFlags":
+            fields[_REFUSES_THP] = _REFUSES_THP in value.split()
         elif head and _OTHER.fullmatch(line):
             continue
         elif begins := _HEAD.fullmatch(line):
@@ -149,7 +154,9 @@ def _mapping(head: re.Match[str], fields: dict[str, int]) -> Mapping:
     is_private = head[3].startswith("rw") and head[3].endswith("p")
     private = is_private and (head[4] == "0" or head[5] == _POOL)
     page_bytes = fields.get("KernelPageSize", mmap.PAGESIZE)
-    return Mapping(start, end, private, page_bytes, resident, thp, pool, referenced)
+    refuses = bool(fields.get(_REFUSES_THP))
+    sizes = resident, thp, pool, referenced
+    return Mapping(start, end, private, page_bytes, *sizes, head[5] or "", refuses)
 
 
 def pages(parsed: Iterable[Mapping], address: int | None, array_bytes: int) -> Pages:

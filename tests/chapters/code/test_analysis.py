@@ -4,6 +4,7 @@ import pytest
 from support.code import MACHINES, NOTHING, Jumps, analysis, points, rows
 
 from experiments.code import grid
+from tlb.system.page_sizes import LINE_BYTES
 from tlb.system.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -70,7 +71,5 @@ def test_what_was_not_measured_is_empty_or_a_reason(machine):
 
 
 def test_no_text_is_larger_than_what_may_be_measured():
-    small = [
-        point.lines * grid.LINE_BYTES for point in points(20 << 20) if point.layout == "packed"
-    ]
+    small = [point.lines * LINE_BYTES for point in points(20 << 20) if point.layout == "packed"]
     assert max(small) == 10 << 20

@@ -6,15 +6,12 @@ from support.events import Events, House, analysis, rows
 from support.synthetic import words_of
 
 from experiments import flushes
-from tlb.report.claims import REGISTRY
-from tlb.report.verdicts import judge
 
-SWITCHED = {"switch-flushes-walk-caches", "warm-workers-win", "neighbours-evict-the-table"}
-COPIED = {"cow-copies-2-mib", "sparse-small-allocations-hurt", "some-applications-suffer"}
+SWITCHED = {"switch-flushes-walk-caches", "warm-workers-win"}
+COPIED = {"cow-copies-2-mib", "sparse-small-allocations-hurt"}
 DOCUMENTED = {
     "defrag-costs-time",
     "defrag-spikes-latency",
-    "short-lived-programs-regress",
     "defrag-is-paid-at-first-access",
     "thp-promotes-in-background",
     "pool-is-lost-to-others",
@@ -58,30 +55,15 @@ def test_a_switch_that_times_cannot_decide_is_decided_by_nothing_else(pcid):
     assert found["switch-flushes-walk-caches"] == "cannot tell"
 
 
-@pytest.mark.parametrize(
-    ("larger_ns", "verdict", "reason"),
-    [(119.0, "cannot tell", "control-elsewhere"), (104.0, "holds", "")],
-)
-def test_a_neighbour_is_judged_only_where_the_control_lies_in_the_same_cache(
-    larger_ns, verdict, reason
-):
-    """A hop takes 120 ns beside no stream, and its control 100; more lines alone take so long."""
-    a = analysis(rows(Events()), larger_ns=larger_ns)
-    found = judge(REGISTRY["neighbours-evict-the-table"], a)
-    assert (found.verdict, found.reason) == (verdict, reason)
-
-
 def test_what_takes_two_cpus_is_not_testable_without():
     found = words_of(flushes.claims, analysis(rows(cpus=1), cpus=1))
     assert {id for id, verdict in found.items() if verdict == "not testable here"} == {
-        "neighbours-evict-the-table",
-        "page-management-slows-a-loop",
+        "page-management-slows-a-loop"
     }
 
 
 def test_forks_and_arenas_are_judged_by_what_they_cost():
     copied = verdicts_of(COPIED, Events(copies_whole=True))
-    assert copied.pop("some-applications-suffer") == "cannot tell"  # a loop is no application
     assert set(copied.values()) == {"holds"}
     found = verdicts()
     assert found["cow-copies-2-mib"] == "fails"

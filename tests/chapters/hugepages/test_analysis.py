@@ -1,8 +1,7 @@
 """Curves by page size, speedups, reads and rates: each the median of its processes."""
 
 import pytest
-from support.common import refusal
-from support.hugepages import ENTRIES, PAGES, analysis, only, priced, rows
+from support.hugepages import PAGES, analysis, only, priced, rows
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -21,22 +20,6 @@ def test_the_prices_near_the_levels_are_those_of_each_page_size():
     assert set(near["pages"]) == {a.page_labels["4k"], a.page_labels["2m"]}
     assert near["lines"].max() <= a.most_lines
     assert analysis(rows()[:0]).near_prices(["4k", "thp"]).empty
-
-
-def test_below_the_reach_are_the_parts_that_were_measured():
-    both, first = analysis().below_reach(), analysis(entries=[64]).below_reach()
-    assert [list(parts) for parts in (both, first)] == [
-        ["inside the first level", "between the two"],
-        ["inside the first level"],
-    ]
-    inside, between = (part.xs for part in both.values())
-    assert (
-        max(inside) <= 0.9 * ENTRIES[0]
-        and min(between) >= 1.3 * ENTRIES[0]
-        and max(between) <= 0.6 * ENTRIES[1]
-    )
-    assert analysis(rows().query("lines > 60")).below_reach().keys() == {"between the two"}
-    assert refusal(lambda: analysis(entries=[]).below_reach()) == "no-geometry"
 
 
 @pytest.mark.parametrize(

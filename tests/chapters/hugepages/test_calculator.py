@@ -82,7 +82,7 @@ def test_two_levels_that_were_measured_are_believed_before_cpuid(monkeypatch, en
     levels = [surveys.level(n, surveys.estimate(of)) for n, of in enumerate(entries, 1)]
     found = surveys.geometry(levels=levels)
     monkeypatch.setattr(geometry, "infer_geometry", lambda *_: found)
-    basis = figures.tlb_levels_by_pages(analysis(kept={"geometry": pd.DataFrame()}))
+    basis = figures.modelled_tlb(analysis(kept={"geometry": pd.DataFrame()}))
     assert basis[:2] == expected and ("CPUID" in basis.source) == (len(entries) == 1)
 
 

@@ -11,7 +11,7 @@ import pytest
 from support.common import lacking, refusal
 
 from experiments.hugepages import jmh
-from experiments.hugepages.jmh import Jmh, Lack, Score
+from experiments.hugepages.jmh import JmhDocument, MissingScores, Score
 from tlb.system import files, procfs
 from tlb.system.reasons import Unavailable
 
@@ -97,15 +97,6 @@ def test_no_page_size_passes_for_another(asked, got):
 )
 def test_a_heap_partly_on_other_pages_is_refused(asked, smaps):
     assert refusal(jmh.prove_heap, smaps, LOG, asked) == "backing-partial"
-
-
-def test_a_heap_is_proved_among_any_number_of_mappings(tmp_path):
-    stacks = "".join(mapping(0x7F30_0000_0000 + n * MIB, 1) for n in range(6000))
-    assert len(stacks) > 1 << 20
-    for when in ("before", "after"):
-        (tmp_path / f"1000-7-{when}.smaps").write_text(SMAPS["thp"] + stacks)
-    (tmp_path / "heap-7.log").write_text(LOG)
-    jmh.verify_forks(tmp_path, "thp", [1000], 1)
 
 
 def test_smaps_of_another_form_are_not_told_as_other_pages():
@@ -225,7 +216,7 @@ def test_a_jvm_that_hangs_is_ended(fake, root, monkeypatch):
 
 def test_without_java_there_is_a_reason(root, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert refusal(run, "4k", root) == refusal(jmh.survey) == "no-toolchain"
+    assert refusal(run, "4k", root) == refusal(jmh.measure_java_heaps) == "no-toolchain"
 
 
 @pytest.mark.parametrize("pages", jmh.HEAP_PAGES)
@@ -280,12 +271,12 @@ def test_a_survey_keeps_the_reason_of_each_page_size_that_it_could_not_have(monk
     monkeypatch.setattr(jmh, "run_jmh", fake_run)
     theirs = files.measuring_lock
     monkeypatch.setattr(files, "measuring_lock", lambda: theirs(path=tmp_path / "lock"))
-    found = jmh.survey((1000,))
+    found = jmh.measure_java_heaps((1000,))
     assert {score.pages for score in found.scores} == {"4k", "thp"}
-    assert found.lacking == {"2m": Lack(code="pool-empty", detail="105 pages needed")}
-    assert Jmh.model_validate_json(found.model_dump_json()) == found
+    assert found.lacking == {"2m": MissingScores(code="pool-empty", detail="105 pages needed")}
+    assert JmhDocument.model_validate_json(found.model_dump_json()) == found
     with theirs(path=tmp_path / "lock"):
-        assert refusal(jmh.survey, (1000,)) == "measuring-already"
+        assert refusal(jmh.measure_java_heaps, (1000,)) == "measuring-already"
 
 
 @pytest.mark.endurance

@@ -6,10 +6,7 @@ from support.common import refusal
 from support.keeping_pages import SPLIT, WHOLE, analysis, asked, programs, rows
 from support.page_sizes import Paged, keeping_pages
 
-from tlb.system.page_sizes import PAGES
-
 pytestmark = pytest.mark.filterwarnings("error")
-LADDER = [pages for pages in PAGES if pages not in ("2m", "1g")]
 
 
 # --- the ladder

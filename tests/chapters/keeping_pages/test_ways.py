@@ -96,7 +96,7 @@ def test_a_survey_tries_every_way_and_keeps_why_one_gave_nothing(monkeypatch):
         way for way in documents.WAYS_TO_MAP if way != "pool"
     ] and found.lacking == {"pool": "pool-empty"}
     assert (
-        documents.WaysToGetHugePages.model_validate_json(json.dumps(found.model_dump(mode="json")))
+        documents.MappingWaysDocument.model_validate_json(json.dumps(found.model_dump(mode="json")))
         == found
     )
     assert refusal(found.of, "pool") == "pool-empty"

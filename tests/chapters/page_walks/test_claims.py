@@ -20,7 +20,6 @@ from tlb.stats.splinter import PriceComparison, Splinter
 
 pytestmark = pytest.mark.filterwarnings("error")
 
-TIMES = "effects-are-multiplicative"
 THREE, TWICE, CAPACITY, BOTH, WALKERS = (
     "three-regimes",
     "tail-twice-the-median",
@@ -106,14 +105,6 @@ def chased(walks: float = 1.0) -> Analysis:
     )
 
 
-def cycles(saved: float) -> Analysis:
-    """Cycles counted beside walks: large pages save so many for each that they save of walking."""
-    frame = rows(Walk(counted=True))
-    return analysis(
-        frame.assign(core_cycles_per_access=300 + saved * frame["walk_cycles_per_access"])
-    )
-
-
 JUDGED: dict[str, tuple[str, Callable[[], Analysis], str]] = {
     "three regimes": (THREE, plain, H),
     "never a walk in memory": (THREE, lambda: analysis(rows(Walk(far_ns=0.0))), F),
@@ -131,8 +122,6 @@ JUDGED: dict[str, tuple[str, Callable[[], Analysis], str]] = {
         lambda: analysis(fewer().drop(columns="walk_cycles_per_access")),
         N,
     ),
-    "cycles saved are walks saved": (TIMES, lambda: cycles(1.0), H),
-    "cycles saved are half of that": (TIMES, lambda: cycles(0.5), F),
     "six walkers": (WALKERS, lambda: analysis(rows(SIX), core="Zen 4"), H),
     "six, not two": (WALKERS, lambda: analysis(rows(SIX), core="Skylake client"), F),
     "no source states its walkers": (WALKERS, plain, C),

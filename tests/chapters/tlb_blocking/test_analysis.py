@@ -91,5 +91,5 @@ def test_a_prefetch_and_a_scatter_are_looked_up_by_their_options():
 def test_what_was_not_measured_is_empty_for_a_cell_to_go_on_with():
     a = analysis(NOTHING)
     assert all(
-        getattr(a, what).empty for what in ("blocks", "ahead", "fan_out", "joins", "remedies")
+        getattr(a, what).empty for what in ("blocks", "ahead", "fan_out", "remedies")
     ) and not len(a.block_price)

@@ -18,16 +18,10 @@ pytestmark = pytest.mark.filterwarnings("error")
 
 H, F, C, N = "holds", "fails", "cannot tell", "not testable here"
 STAY = "per_hop == 1 and block_vertices == 4194304"  # the published block
-VANISHES, INSIDE, PREFETCH = (
-    "blocking-removes-misses",
-    "blocks-inside-the-reach-gain",
-    "prefetch-walks",
-)
+VANISHES, PREFETCH = ("blocking-removes-misses", "prefetch-walks")
 AHEAD = "prefetch-helps-a-chase"
-HELP = "code-and-settings-both-help"
 
 
-WIDE = [64, 8192]  # a reach of 32 MiB
 # The rows, the verdict, and a number of the evidence or the code of the reason.
 JUDGED: dict[str, tuple[str, Callable[[], pd.DataFrame], str, str]] = {
     "the tail is gone": (VANISHES, lambda: times(rows(), 0.57, STAY), H, ""),
@@ -49,7 +43,6 @@ JUDGED: dict[str, tuple[str, Callable[[], pd.DataFrame], str, str]] = {
     ),
     "all in reach": (PREFETCH, lambda: rows(most=4 * MIB), C, "too-few-points"),
     "prefetches help": (AHEAD, lambda: rows(), H, ""),
-    "blocks and large pages help": (HELP, lambda: rows(), H, ""),
 }
 
 
@@ -64,33 +57,12 @@ def test_each_claim_is_judged_by_the_rows(case):
         assert re.search(evidence, found.evidence), found
 
 
-@pytest.mark.parametrize(
-    ("make", "entries", "verdict"),
-    [
-        (lambda: times(rows(), 0.7, "mode == 'blocked'"), WIDE, H),
-        (lambda: times(rows(), 3.0, "mode == 'blocked'"), WIDE, F),
-        (lambda: rows(repeats=4), WIDE, C),
-    ],
-)
-def test_blocks_past_the_caches_and_inside_the_reach_gain_where_there_are_any(
-    make, entries, verdict
-):
-    found = fit(judge(REGISTRY[INSIDE], analysis(make(), entries)))
-    assert found.verdict == verdict, found
-
-
-def test_blocks_inside_the_caches_test_nothing_about_the_tlb():
-    found = words_of(claims, analysis(times(rows(), 0.7, "mode == 'blocked'"), [64, 256]))
-    assert (found[INSIDE], found[HELP]) == (N, N)
-
-
 def test_what_needs_whole_large_pages_is_not_testable_where_the_host_splinters_them():
     a = analysis(
         times(rows(Machine(splintered=True)), 1.2, "pages != '4k' and kernel == 'graph_walk'")
     )
     a.splintering = lambda: SimpleNamespace(is_splintered=True)
-    found = words_of(claims, a)
-    assert {found[claim] for claim in (VANISHES, HELP)} == {N}
+    assert words_of(claims, a)[VANISHES] == N
 
 
 def test_without_the_entries_what_hangs_on_them_cannot_be_told():

@@ -12,7 +12,7 @@ from experiments.virtualization import claims
 from experiments.virtualization.analysis import Analysis
 from experiments.virtualization.claims import cold_references, references_at_most
 from tlb.report.claims import claims_of
-from tlb.report.verdicts import Verdict, judge, verdicts
+from tlb.report.verdicts import Verdict, chapter_verdicts, judge
 
 pytestmark = pytest.mark.filterwarnings("error")
 PRACTICAL, CONTAINERS = ("a-guest-costs-under-three", "containers-add-nothing")
@@ -22,7 +22,7 @@ CLAIMS = {claim.id: claim for claim in claims_of(claims)}
 
 
 def by_id(a: Analysis, **bands: dict) -> dict[str, Verdict]:
-    return {one.claim.id: fit(one) for one in verdicts(claims, a, **bands)}
+    return {one.claim.id: fit(one) for one in chapter_verdicts(claims, a, **bands)}
 
 
 def inflated(factor: float, noise: float = 0.003) -> pd.DataFrame:

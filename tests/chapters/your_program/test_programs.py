@@ -187,10 +187,10 @@ def test_a_document_is_whole_whatever_is_missing(started):
 
 def test_a_document_of_a_few_programs_is_whole_for_who_wants_no_more(started):
     few = programs.make_programs_document(
-        programs.QUICK_MINUTES, programs.QUICK_PROGRAMS, tell=lambda line: None
+        programs.QUICK_RUN_MINUTES, programs.QUICK_PROGRAMS, tell=lambda line: None
     )
     assert tuple(started) == programs.QUICK_PROGRAMS and set(few["lacking"]) == set(
         programs.QUICK_PROGRAMS
     ) - {"sort"}
-    assert programs.is_document_complete(few, programs.QUICK_MINUTES, programs.QUICK_PROGRAMS)
-    assert not programs.is_document_complete(few, programs.QUICK_MINUTES)
+    assert programs.is_document_complete(few, programs.QUICK_RUN_MINUTES, programs.QUICK_PROGRAMS)
+    assert not programs.is_document_complete(few, programs.QUICK_RUN_MINUTES)

@@ -9,9 +9,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tlb.system.page_sizes import page_words
-from tlb.system.prose import list_in_words
 from tlb.system.reasons import Unavailable, explain
-from tlb.system.units import format_ns, format_size, with_unit
+from tlb.system.units import format_ns, format_size, list_in_words, with_unit
 
 
 def _number(count: int, noun: str, plural: str = "") -> str:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from tlb.machine.cpuid import Tlb, associativity
 from tlb.machine.host import Host, data_tlbs
 from tlb.measure import build, compiling
-from tlb.measure.prebuilt import compiler
+from tlb.measure.compiling import compiler
 from tlb.system.files import read_regular
 from tlb.system.page_sizes import BASE, page_bytes
 from tlb.system.reasons import Unavailable

@@ -1,8 +1,11 @@
-"""What this computer's CPU, kernel and hypervisor do about flushes of the TLB, as they state it
-themselves."""
+"""What this computer states of itself and chapters keep as documents: what CPU, kernel and hypervisor
+do about flushes of the TLB, and the modes and flags that Linux and Java list."""
 
 from __future__ import annotations
 
+import re
+import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +14,7 @@ from pydantic import BaseModel
 from tlb.machine import cpuid, cpus, host
 from tlb.machine.cpuid import CpuidReader
 from tlb.system import procfs
+from tlb.system.processes import PROBE_TIMEOUT_S, run_in_own_session
 
 MELTDOWN = "sys/devices/system/cpu/vulnerabilities/meltdown"
 # where KVM's leaves begin beside an imitated Hyper-V's, and alone
@@ -33,17 +37,17 @@ class FlushesDocument(BaseModel, extra="forbid", frozen=True):
     defers: bool | None  # KVM offers its guest to flush a CPU that does not run when it next does
 
 
-def make(profile: str) -> dict[str, Any]:
+def make_flushes(profile: str) -> dict[str, Any]:
     """The document, whatever the profile. Raises Unavailable("not-linux")."""
     inspected = host.inspect()
-    return ask(
+    return ask_flushes(
         host.state_digest(inspected),
         host.is_arm(inspected),
         cpuid.read if cpuid.available() else None,
     ).model_dump(mode="json")
 
 
-def ask(
+def ask_flushes(
     state: str, is_arm: bool, read: CpuidReader | None, root: Path = Path("/")
 ) -> FlushesDocument:
     """The words of the computer whose /proc and /sys lie under `root`."""
@@ -72,3 +76,41 @@ def defers(read: CpuidReader) -> bool:
                 and not stated.edx >> _ALWAYS_RUNS & 1
             )
     return False
+
+
+# --- modes of Linux and flags of Java
+
+DEFRAG = "/sys/kernel/mm/transparent_hugepage/defrag"
+JAVA = ("java", "-XX:+UnlockDiagnosticVMOptions", "-XX:+PrintFlagsFinal", "-version")
+JAVA_FLAGS = ("UseTransparentHugePages", "UseLargePagesIndividualAllocation")
+# those that give a heap large pages
+HUGE_PAGE_FLAGS = ("UseLargePages", "UseTransparentHugePages", "UseHugeTLBFS")
+
+
+class FlagsDocument(BaseModel, extra="forbid", frozen=True):
+    """The document `flags` of data/. java_flags: of JAVA_FLAGS those that Java lists; java_on: of
+    HUGE_PAGE_FLAGS those that it has on where nobody asks. None without a Java that answers, java_on
+    also where an older version asked."""
+
+    schema_version: Literal[1] = 1
+    state: str  # host.state_digest()
+    defrag_modes: tuple[str, ...]
+    java_flags: tuple[str, ...] | None
+    java_on: tuple[str, ...] | None = None
+
+
+def make_flags(profile: str) -> dict[str, Any]:
+    """The document, whatever the profile. Raises Unavailable("not-linux")."""
+    return ask_flags(host.state_digest(host.inspect())).model_dump(mode="json")
+
+
+def ask_flags(state: str, root: Path = Path("/"), java: tuple[str, ...] = JAVA) -> FlagsDocument:
+    """The words of this computer."""
+    modes = tuple(procfs.text(root / DEFRAG.lstrip("/")).replace("[", "").replace("]", "").split())
+    known, on = None, None
+    with suppress(OSError, subprocess.TimeoutExpired):
+        printed = run_in_own_session(java, timeout=PROBE_TIMEOUT_S).stdout
+        if listed := dict(re.findall(r"^\s*\w+\s+(\w+)\s+:?=\s+(\S+)", printed, re.MULTILINE)):
+            known = tuple(flag for flag in JAVA_FLAGS if flag in listed)
+            on = tuple(flag for flag in HUGE_PAGE_FLAGS if listed.get(flag) == "true")
+    return FlagsDocument(state=state, defrag_modes=modes, java_flags=known, java_on=on)
