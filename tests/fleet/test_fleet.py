@@ -49,7 +49,7 @@ class Loopback:
                 connection,
                 PROFILE,
                 (),
-                60.0,
+                600.0,
                 self.keep,
                 expected=expected,
                 say=self.lines.append,

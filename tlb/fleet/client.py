@@ -24,6 +24,7 @@ from tlb.machine import host as hosts
 from tlb.machine.host import Host, tlb_entries
 from tlb.measure.grid import MeasuringProfile, Scope
 from tlb.measure.measuring_setup import usable_bytes
+from tlb.measure.record import Point
 from tlb.report import claims, discovery
 from tlb.system.page_sizes import PAGES
 from tlb.system.reasons import Unavailable
@@ -40,7 +41,8 @@ MOST_SHOWN = 8  # computers in a line
 @dataclass
 class Computer:
     """One worker. rows: new ones of this run. left: mappings without time. lacking: points by
-    reason. why: the reason for which it is given up. lost: since when its worker is gone."""
+    reason. since: when it connected. until: when its measuring has to end. why: the reason for
+    which it is given up. lost: since when its worker is gone."""
 
     name: str
     address: str
@@ -52,7 +54,8 @@ class Computer:
     why: Unavailable | None = None
     share: float = 0.0
     tries: int = 0
-    begun: float = field(default_factory=time.monotonic)
+    since: float = field(default_factory=time.monotonic)
+    until: float | None = None
     lost: float | None = None
     host: Host | None = None
     future: Future | None = None
@@ -80,6 +83,7 @@ class Fleet:
         scheduler, or if fewer computers than expected came; disk-refused."""
         self._begun = self._heard = self._shown = time.monotonic()
         self._owners: dict[str, str] = {}
+        self._campaigns: dict[Scope, tuple[dict[str, list[Point]], set[Point]]] = {}
         self.client.subscribe_topic(worker.TOPIC, self._progress)
         self.say(self.connected)
         try:
@@ -153,7 +157,7 @@ class Fleet:
         """Submit what is next on a computer, and take what has ended there."""
         if computer.lost is not None:
             return
-        if time.monotonic() - computer.begun > self.seconds + MARGIN_S + self.patience_s:
+        if time.monotonic() > (computer.until or computer.since) + MARGIN_S + self.patience_s:
             self._end(computer, Unavailable("worker-failed", f"{computer.name} does not end"))
         elif computer.future is None:
             computer.future = self._submitted(computer)
@@ -194,15 +198,20 @@ class Fleet:
             len(host.usable_cpus),
             base_page_bytes=host.base_page_bytes,
         )
-        points = discovery.load("overview.campaign").grids_of(scope, self.chapters or None)
-        compared = claims.compared_points(scope)
-        every = {point for grid_points in points.values() for point in grid_points}
+        if scope not in self._campaigns:  # alike of computers of one type
+            points = discovery.load("overview.campaign").grids_of(scope, self.chapters or None)
+            is_compared = claims.compared_points(scope)
+            every = {point for grid_points in points.values() for point in grid_points}
+            self._campaigns[scope] = points, {point for point in every if is_compared(point)}
+        points, compared = self._campaigns[scope]
+        if computer.until is None:  # now, since making the tasks of many computers takes a while
+            computer.until = time.monotonic() + self.seconds
         return worker.Task(
             points=points,
-            compared={point for point in every if compared(point)},
+            compared=compared,
             repeats=profile.repeats,
             shape_repeats=profile.shape_repeats,
-            seconds=max(self.seconds - (time.monotonic() - computer.begun), 0.0),
+            seconds=max(computer.until - time.monotonic(), 0.0),
         )
 
     def _take(self, computer: Computer, result: object) -> None:
