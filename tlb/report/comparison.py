@@ -187,9 +187,9 @@ def _declared() -> dict[str, type[Quantities]]:
     """Return the quantities that each chapter declares, in the order of the contents."""
     declared = {}
     for name in discovery.table_of_contents():
-        module = if_available(discovery.load, f"{name}.quantities")
-        if module and hasattr(module, "Quantities"):
-            declared[name] = module.Quantities
+        chapter = if_available(discovery.load, name)  # pages of all machines have no package
+        if chapter and hasattr(chapter, "Quantities"):
+            declared[name] = chapter.Quantities
     return declared
 
 
