@@ -81,7 +81,7 @@ def codes(made: Fleet) -> dict[str, str]:
     return {name: one.why.code if one.why else "" for name, one in made.computers.items()}
 
 
-def test_each_computer_gives_the_rows_of_a_campaign_by_hand(loopback, tmp_path):
+def test_each_computer_gives_the_rows_of_a_campaign_by_hand(loopback, tmp_path, own_lock):
     names = ["a", "b", "c"]
     loopback.workers(*names)
     assert codes(loopback.run(3)) == dict.fromkeys(names, "")
@@ -102,7 +102,7 @@ def test_with_fewer_computers_than_expected_those_that_came_are_kept(loopback):
     assert len(loopback.data.machines()) == 2
 
 
-def test_a_killed_worker_is_noticed_and_goes_on_when_it_comes_back(loopback, tmp_path):
+def test_a_killed_worker_is_noticed_and_goes_on_when_it_comes_back(loopback, tmp_path, own_lock):
     loopback.workers("a", "b")
     running = threading.Thread(target=loopback.run, args=(2,))
     running.start()

@@ -88,8 +88,8 @@ def real_or_not(
 
 def run_to_the_end(report: int, grids: dict[str, list[Point]], **rig: object) -> None:
     store = Telling(data_root(), report)
-    campaign.measuring_lock = lambda: files.measuring_lock(
-        path=store.root.with_name(f"{store.root.name}.lock")
+    campaign.measuring_lock = lambda wait: files.measuring_lock(
+        wait, store.root.with_name(f"{store.root.name}.lock")
     )
     campaign.run(a_rig(store, **rig), grids, REPEATS, quiet=True)
 

@@ -84,7 +84,7 @@ from tlb.measure.store import Store
 sys.path.insert(0, "tests")
 from support import campaigns
 root = sys.argv.pop()
-campaign.measuring_lock = lambda: files.measuring_lock(path=Path(root) / "lock")
+campaign.measuring_lock = lambda wait: files.measuring_lock(wait, Path(root) / "lock")
 points = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in range(64, 94)]
 long = Point(kernel="page_chase", lines=64, region_ms=60_000)
 def go():

@@ -111,7 +111,7 @@ GROUPS = {
             "watch",
             "watch",
             "watch",
-            "Watch how much memory a running program touches and what translation can cost it.",
+            "Say how much huge pages can gain a running program at most, and print a line that tries it.",
         ),
     ],
     "Measure": [

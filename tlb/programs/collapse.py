@@ -114,7 +114,7 @@ def collapse(
     before = _anonymous_huge_bytes(pid)
     try:
         for mapping in collapsible(mappings_of_process(pid, _PROC), only):
-            blocks = [block.start for block in blocks_of(pid, mapping, huge_bytes)]
+            blocks = [block.start for block in blocks_of(pid, mapping, huge_bytes, _PROC)]
             for start, end in _runs(blocks, huge_bytes):
                 errors |= _collapse_range(pidfd, start, end, huge_bytes, stop)
     except Unavailable as why:
