@@ -219,9 +219,9 @@ class Analysis(analysis.Analysis):
         return self.document("texts", make_code_loading_document, CodeLoadingDocument)
 
     @cached_property
-    def flags(self) -> stated_facts.FlagsDocument:
+    def flags(self) -> stated_facts.JavaFlagsDocument:
         """What this computer's kernel and Java list."""
-        return self.document("flags", stated_facts.make_flags, stated_facts.FlagsDocument)
+        return self.document("flags", stated_facts.make_flags, stated_facts.JavaFlagsDocument)
 
 
 # --- code in each of the ways that Linux has of making it executable, and whether it lies on large

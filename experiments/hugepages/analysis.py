@@ -13,7 +13,7 @@ from tlb.report import analysis, quantities
 from tlb.report.quantities import QuantityDeclaration
 from tlb.stats import curves, splinter
 from tlb.stats.curves import Curve, median_over_points, select_rows
-from tlb.stats.intervals import UNKNOWN_INTERVAL, Interval, summarise_with_other_medians
+from tlb.stats.intervals import UNKNOWN_INTERVAL, Interval, summarise_with_medians_of
 from tlb.system.page_sizes import (
     BASE,
     FULLY_SWEPT_PAGES,
@@ -192,7 +192,7 @@ class Analysis(analysis.Analysis):
         """Return pages, array_bytes, the estimate (ns per read), n, generator_ns (of it, drawing
         the index: the median of that alone), if so many draws precede a read."""
         rows = select_rows(self.frame, kernel="random_touch", spare_draws=spare_draws)
-        reads = summarise_with_other_medians(
+        reads = summarise_with_medians_of(
             rows.rename(columns={"bytes": "array_bytes"}),
             ["pages", "array_bytes"],
             {"generator_ns_per_access": "generator_ns"},

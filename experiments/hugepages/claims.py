@@ -10,7 +10,7 @@ from tlb.report.claims import Answer, Band, Fact, PointPredicate, claim, rows_wh
 from tlb.stats.curves import select_rows
 from tlb.stats.effects import Effect, inside
 from tlb.stats.intervals import Interval, median_interval
-from tlb.stats.splinter import WHOLE_PAGE_MAX_PRICE_SHARE
+from tlb.stats.splinter import MAX_PRICE_RATIO_OF_WHOLE_PAGES
 from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, page_bytes, page_words
 from tlb.system.reasons import Unavailable, required
 from tlb.system.units import format_size, list_in_words
@@ -170,7 +170,7 @@ def an_entry_spans_a_large_page(a: Analysis) -> Answer:
     )
     base, left = prices[BASE].get(lines), prices[large].get(lines)
     share = left.share_of(base)
-    return inside(share, most=WHOLE_PAGE_MAX_PRICE_SHARE), (
+    return inside(share, most=MAX_PRICE_RATIO_OF_WHOLE_PAGES), (
         f"Over {format_size(lines * a.base_page_bytes)} translation costs {base.value:.1f} ns a load on "
         f"base pages and {left.value:z.1f} on {page_words(large)}, {share:z.2f} of that."
     )

@@ -22,8 +22,8 @@ from tlb.report.chapter import published_chapter
 from tlb.report.quantities import QuantityDeclaration
 from tlb.stats import curves
 from tlb.stats.curves import select_rows
-from tlb.stats.intervals import Interval, median_interval, summarise_with_other_medians
-from tlb.system.page_sizes import PAGES, page_size_rank, page_words
+from tlb.stats.intervals import Interval, median_interval, summarise_with_medians_of
+from tlb.system.page_sizes import PAGE_KINDS, page_size_rank, page_words
 from tlb.system.reasons import Unavailable, if_available, required
 
 _SMAPS = "smaps of one process"
@@ -110,7 +110,7 @@ class Analysis(analysis.Analysis):
         """The price of translation (ns per access) over `ladder_lines`, by page size from small to
         large."""
         prices, lines = {}, self.ladder_lines
-        for pages in PAGES:
+        for pages in PAGE_KINDS:
             spread, packed = (
                 curve(self.frame, pages=pages) for curve in (curves.spread, curves.packed)
             )
@@ -131,7 +131,7 @@ class Analysis(analysis.Analysis):
         """A row a page size, mode and number of threads: the estimate (ns per base page made
         ready), gb_per_s, free_ns (ns per base page given back), one_byte_bytes (resident for one
         byte touched)."""
-        faults = summarise_with_other_medians(
+        faults = summarise_with_medians_of(
             select_rows(self.frame, kernel="prefault"),
             ["pages", "mode", "threads"],
             {"free_ns_per_access": "free_ns", "one_byte_resident_bytes": "one_byte_bytes"},

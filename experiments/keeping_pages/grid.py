@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
-from tlb.system.page_sizes import BASE, FULLY_SWEPT_PAGES, HUGE_PAGE_KINDS, PAGES
+from tlb.system.page_sizes import BASE, FULLY_SWEPT_PAGES, HUGE_PAGE_KINDS, PAGE_KINDS
 
 # Enough that the ends do not count; of a coarse grid a quarter.
 PREFAULT_BYTES, COARSE_BYTES = 256 << 20, 64 << 20
@@ -47,7 +47,7 @@ def ladder(scope: Scope) -> list[Point]:
     return [
         point
         for pages in _offered(scope)
-        if PAGES[pages].source != "pool" and pages not in skipped
+        if PAGE_KINDS[pages].source != "pool" and pages not in skipped
         for point in scope.chase("page_chase", pages, lines)
     ]
 
@@ -56,6 +56,6 @@ def _offered(scope: Scope) -> list[str]:
     """The base page and those that are larger: where it has 64 KiB there is no smaller one."""
     return [
         pages
-        for pages, size in PAGES.items()
+        for pages, size in PAGE_KINDS.items()
         if size.size_bytes is None or size.size_bytes > scope.base_page_bytes
     ]

@@ -36,7 +36,7 @@ from tlb.stats.geometry import Geometry
 from tlb.stats.intervals import Interval
 from tlb.system import page_sizes
 from tlb.system.files import disk_errors
-from tlb.system.page_sizes import FULLY_SWEPT_PAGES, PAGES
+from tlb.system.page_sizes import FULLY_SWEPT_PAGES, PAGE_KINDS
 from tlb.system.reasons import Unavailable, if_available, required
 from tlb.system.units import rounded_to_digits
 
@@ -169,7 +169,7 @@ def _walk_by_place(place: str, of: Of) -> Interval:
 
 def _gain(pages: str, of: Of) -> Interval:
     a = of(hugepages)
-    why = "pool-empty" if PAGES[pages].source == "pool" else "too-few-points"
+    why = "pool-empty" if PAGE_KINDS[pages].source == "pool" else "too-few-points"
     required(a.spread[pages], f"nothing was chased on {page_sizes.page_words(pages)}", why)
     return a.speedup(pages).get(FAR_BYTES // a.base_page_bytes)
 

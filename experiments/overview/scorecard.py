@@ -13,7 +13,7 @@ from markupsafe import Markup
 from tlb.measure.store import Store
 from tlb.report import all_machines, page, quantities
 from tlb.report.all_machines import NOT_MEASURED, prediction_in_words, verdict_cell
-from tlb.report.answers import Decision, KeptAnswer
+from tlb.report.answers import Decision, StoredAnswer
 from tlb.report.claims import Statement, source_names, statements
 from tlb.report.discovery import table_of_contents
 from tlb.report.names import THIS_COMPUTER
@@ -51,7 +51,7 @@ class JudgedClaim:
     """A claim with the answers of the machines that have one, by the machine's name."""
 
     statement: Statement
-    answers: Mapping[str, KeptAnswer]
+    answers: Mapping[str, StoredAnswer]
 
     @property
     def decisions(self) -> dict[str, Decision]:

@@ -18,7 +18,7 @@ from tlb.report.chapter import literature
 from tlb.report.quantities import QuantityDeclaration
 from tlb.stats.curves import Curve, select_rows
 from tlb.stats.hops import with_median_clock_cost
-from tlb.stats.intervals import Interval, median_interval, summarise_with_other_medians
+from tlb.stats.intervals import Interval, median_interval, summarise_with_medians_of
 from tlb.system.page_sizes import BASE, LINE_BYTES
 from tlb.system.reasons import Unavailable, required
 
@@ -122,9 +122,7 @@ class Analysis(analysis.Analysis):
             rows = self.rows(way)
             if len(rows):
                 beside = {name: name for name in BESIDE if name in rows}
-                found[way] = summarise_with_other_medians(rows.assign(all=0), ["all"], beside).iloc[
-                    0
-                ]
+                found[way] = summarise_with_medians_of(rows.assign(all=0), ["all"], beside).iloc[0]
         return found
 
     def touch(self, way: Touch) -> pd.Series:

@@ -26,7 +26,7 @@ from tlb.stats.hops import (
     with_median_clock_cost,
 )
 from tlb.stats.intervals import Interval, median_interval, summarise
-from tlb.system.page_sizes import BASE, PAGES, ordered_page_sizes, page_size_rank, page_words
+from tlb.system.page_sizes import BASE, PAGE_KINDS, ordered_page_sizes, page_size_rank, page_words
 from tlb.system.reasons import Unavailable, if_available, required
 
 
@@ -150,7 +150,7 @@ class Analysis(TableAnalysis):
 
     def curves(self, quantile: str) -> dict[str, Curve]:
         """A column of `hops` by page size: medians over processes."""
-        return Curve.by(self.hops, PAGES, x=WORKING_SET_COLUMN, value=quantile)
+        return Curve.by(self.hops, PAGE_KINDS, x=WORKING_SET_COLUMN, value=quantile)
 
     p50 = cached_property(lambda a: a.curves("p50"))
     p95 = cached_property(lambda a: a.curves("p95"))
@@ -301,7 +301,7 @@ class Analysis(TableAnalysis):
     @cached_property
     def means(self) -> dict[str, Curve]:
         """ns per hop of one walker, timed per batch, by page size."""
-        return Curve.by(self.walks(0, walkers=1), PAGES, x=WORKING_SET_COLUMN)
+        return Curve.by(self.walks(0, walkers=1), PAGE_KINDS, x=WORKING_SET_COLUMN)
 
     @cached_property
     def touched(self) -> dict[str, Curve]:
@@ -315,7 +315,7 @@ class Analysis(TableAnalysis):
     def counted(self) -> dict[str, Curve]:
         """Walks per hop as counted, by page size; empty where no row has a count."""
         return Curve.by(
-            self.walks(0, walkers=1), PAGES, x=WORKING_SET_COLUMN, value="walk_per_access"
+            self.walks(0, walkers=1), PAGE_KINDS, x=WORKING_SET_COLUMN, value="walk_per_access"
         )
 
     def walks_per_hop(self, pages: str) -> Interval:

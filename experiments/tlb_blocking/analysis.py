@@ -11,11 +11,11 @@ import pandas as pd
 
 from experiments.tlb_blocking.grid import (
     BYTES_IN_FIRST_CACHE,
-    CONTROLLED_STRIDES,
     PUBLISHED_BLOCK,
     STEPS_IN_SPREAD_BLOCK,
     STRIDE_SUM_PAGES,
     STRIDES,
+    STRIDES_WITH_CONTROL,
 )
 from tlb.measure.catalogue import VERTEX_BYTES
 from tlb.report import analysis, quantities
@@ -76,7 +76,7 @@ class Quantities(quantities.Quantities):
 
 # The remedies' names are those of data/literature/mitigations.csv.
 NO_REMEDY, HUGE_PAGES_REMEDY, TLB_BLOCKING_REMEDY = "none", "huge pages", "TLB blocking"
-ONE_BLOCK_AS_PUBLISHED = "one block, as published"
+PUBLISHED_SINGLE_BLOCK_LABEL = "one block, as published"
 SMALL_GRAPH = "a graph of one block"  # the control of ONE_BLOCK_AS_PUBLISHED
 GAIN_COLUMNS = ["gain", "gain_low", "gain_high"]
 _COLUMNS = ["step_bytes", "median", "low", "high", "coverage", "modes", "n", "unstable"]
@@ -262,7 +262,7 @@ class Analysis(analysis.Analysis):
             groups.append((SMALL_GRAPH, BASE, 0, small))
         if len(inside := select_rows(blocked, pages=BASE, lines=vertices)):
             if len(stay := select_rows(inside, block_vertices=PUBLISHED_BLOCK)):
-                groups.append((ONE_BLOCK_AS_PUBLISHED, BASE, PUBLISHED_BLOCK, stay))
+                groups.append((PUBLISHED_SINGLE_BLOCK_LABEL, BASE, PUBLISHED_BLOCK, stay))
             block = inside["block_vertices"]
             inside = inside[(block * VERTEX_BYTES <= reach) & (block != PUBLISHED_BLOCK)]
         if len(inside):
@@ -316,7 +316,9 @@ class Analysis(analysis.Analysis):
         """Return the rows over the same number of lines as a controlled stride visits, side by
         side, under that stride."""
         rows = self._sums(step_bytes=LINE_BYTES, **where)
-        strides = {self.array_bytes // stride * LINE_BYTES: stride for stride in CONTROLLED_STRIDES}
+        strides = {
+            self.array_bytes // stride * LINE_BYTES: stride for stride in STRIDES_WITH_CONTROL
+        }
         return rows[rows["bytes"].isin(list(strides))].assign(
             **{STRIDE: lambda kept: kept["bytes"].map(strides).astype(int)}
         )
@@ -330,7 +332,7 @@ class Analysis(analysis.Analysis):
     def padded_times(self) -> dict[str, Curve]:
         """The same with one cache line more than the stride: nearly as many pages and lines."""
         rows = self._sums(mode="plain", bytes=self.array_bytes)
-        return _at_strides(rows, CONTROLLED_STRIDES, more_bytes=LINE_BYTES)
+        return _at_strides(rows, STRIDES_WITH_CONTROL, more_bytes=LINE_BYTES)
 
     base = property(lambda a: _first_of(a.times, BASE))
     padded = property(lambda a: _first_of(a.padded_times, BASE))
@@ -338,7 +340,7 @@ class Analysis(analysis.Analysis):
     @cached_property
     def side_by_side(self) -> Curve:
         """ns per load of as many lines as a stride visits, side by side."""
-        return _first_of(_at_strides(self._packed_sums(mode="plain"), CONTROLLED_STRIDES), BASE)
+        return _first_of(_at_strides(self._packed_sums(mode="plain"), STRIDES_WITH_CONTROL), BASE)
 
     @property
     def padding_saves(self) -> Curve:
@@ -369,7 +371,7 @@ class Analysis(analysis.Analysis):
         """`at_most` of loads whose order no prefetcher follows."""
         where = {"mode": "listed", "order": "cycle"}
         spread = _under_stride(
-            self._sums(bytes=self.array_bytes, **where), CONTROLLED_STRIDES, LINE_BYTES
+            self._sums(bytes=self.array_bytes, **where), STRIDES_WITH_CONTROL, LINE_BYTES
         )
         return Curve.of(spread, STRIDE) - Curve.of(self._packed_sums(**where), STRIDE)
 

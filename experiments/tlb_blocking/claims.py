@@ -11,7 +11,7 @@ import pandas as pd
 from experiments.tlb_blocking.analysis import (
     HUGE_PAGES_REMEDY,
     NO_REMEDY,
-    ONE_BLOCK_AS_PUBLISHED,
+    PUBLISHED_SINGLE_BLOCK_LABEL,
     Analysis,
     graph_size,
 )
@@ -45,7 +45,7 @@ def _remedies_at(a: Analysis, blocks: str) -> tuple[pd.Series, pd.Series, pd.Ser
 
 @claim("blocking-removes-misses", points=_HOP_BY_HOP)
 def blocking_removes_misses(a: Analysis, most: float = ALL_BUT_VANISHED) -> Answer:
-    plain, cut, large = _remedies_at(a, ONE_BLOCK_AS_PUBLISHED)
+    plain, cut, large = _remedies_at(a, PUBLISHED_SINGLE_BLOCK_LABEL)
     told = (
         f"The 95th percentile of a hop in {graph_size(plain['vertices'])} is {plain['p95']:.0f} "
         f"ns on base pages, {cut['p95']:.0f} in one block of {graph_size(cut['block_vertices'])} "

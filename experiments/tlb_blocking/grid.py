@@ -33,8 +33,8 @@ STRIDES = tuple(8 << k for k in range(14))  # bytes, 8 B to 64 KiB
 # has 4 KiB whatever a page here has.
 NARROW_STRIDE, PAGE_STRIDE, TWO_PAGE_STRIDE, WIDEST_STRIDE = 512, 4 << 10, 8 << 10, STRIDES[-1]
 # Those whose controls are measured.
-CONTROLLED_STRIDES = (NARROW_STRIDE, PAGE_STRIDE, TWO_PAGE_STRIDE, WIDEST_STRIDE)
-COARSE_STRIDES = (8, LINE_BYTES, *CONTROLLED_STRIDES)  # the published ones, and the widest
+STRIDES_WITH_CONTROL = (NARROW_STRIDE, PAGE_STRIDE, TWO_PAGE_STRIDE, WIDEST_STRIDE)
+COARSE_STRIDES = (8, LINE_BYTES, *STRIDES_WITH_CONTROL)  # the published ones, and the widest
 BYTES_IN_FIRST_CACHE = 16 << 10  # in any first cache: eight loads of a line wait for nothing
 STRIDE_SUM_PAGES = (BASE, "thp", "2m")
 
@@ -154,16 +154,16 @@ def strided_sums(scope: Scope) -> list[Point]:
 
     strides = STRIDES if scope.is_fine else COARSE_STRIDES
     loops = [(array, stride) for stride in strides] + [
-        staggered(stride) for stride in CONTROLLED_STRIDES
+        staggered(stride) for stride in STRIDES_WITH_CONTROL
     ]
     wanted = [(pages, "plain", "sequential", *loop) for pages in STRIDE_SUM_PAGES for loop in loops]
-    near = [(BYTES_IN_FIRST_CACHE, STRIDES[0]), *map(packed, CONTROLLED_STRIDES)]
+    near = [(BYTES_IN_FIRST_CACHE, STRIDES[0]), *map(packed, STRIDES_WITH_CONTROL)]
     wanted += [(BASE, "plain", "sequential", *loop) for loop in near]
     # By a list in order, and by a shuffled one, which no prefetcher follows.
     wanted += [
         (BASE, "listed", order, *control(stride))
         for stride in (
-            CONTROLLED_STRIDES if scope.is_fine else (NARROW_STRIDE, PAGE_STRIDE, WIDEST_STRIDE)
+            STRIDES_WITH_CONTROL if scope.is_fine else (NARROW_STRIDE, PAGE_STRIDE, WIDEST_STRIDE)
         )
         for control in (staggered, packed)
         for order in ("sequential", "cycle")

@@ -22,9 +22,9 @@ from tlb.measure.measuring_setup import usable_bytes
 from tlb.measure.record import Count, PositiveCount
 from tlb.measure.toolchains import (
     Toolchain,
-    arguments_with_folder,
     cached_build,
     clean_environment,
+    fill_in_build_folder,
     run_tool,
 )
 from tlb.programs.levers import environment_lever, lever
@@ -216,8 +216,8 @@ def ready(case: ProgramCase) -> tuple[str, list[str], list[str]]:
         )
     return (
         version,
-        arguments_with_folder(tool.run, folder),
-        arguments_with_folder(case.driver, folder),
+        fill_in_build_folder(tool.run, folder),
+        fill_in_build_folder(case.driver, folder),
     )
 
 
@@ -232,7 +232,7 @@ def profile(room_bytes: int) -> SampledProfile:
     kernel-failed, no-toolchain."""
     if room_bytes < PROFILE_BYTES:
         raise Unavailable("memory-short", f"the chase is over {format_size(PROFILE_BYTES)}")
-    command, limit_s = arguments_with_folder(PROFILE.run, compiled(PROFILE)[1]), PROFILE_LIMIT_S
+    command, limit_s = fill_in_build_folder(PROFILE.run, compiled(PROFILE)[1]), PROFILE_LIMIT_S
     try:
         done = subprocess.run(
             command, capture_output=True, timeout=limit_s, env=clean_environment()

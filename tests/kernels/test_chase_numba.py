@@ -13,7 +13,7 @@ from support.common import ROOT
 from support.kernels import checksum, needs_c, needs_thp, visits
 
 from tlb.measure import build
-from tlb.measure.record import Engine, KernelOutput
+from tlb.measure.record import KernelEngine, KernelOutput
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 SHARED = 5000 * 4096
@@ -30,7 +30,7 @@ def line(number: int, kernel: str, layout: str, order: str, lines: int) -> str:
     return f"{number} {kernel} - {layout} {order} {lines} 1 {7 + number} 1"
 
 
-def answers(engine: Engine, plan: Sequence[str], *words: object) -> list[dict[str, Any]]:
+def answers(engine: KernelEngine, plan: Sequence[str], *words: object) -> list[dict[str, Any]]:
     """All that a session prints for a plan."""
     done = subprocess.run(
         [*build.session("session", engine), *map(str, words), "--plan"],

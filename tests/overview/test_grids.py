@@ -14,7 +14,7 @@ from tlb.report import parameters
 from tlb.report.chapter import Chapter
 from tlb.report.verdicts import chapter_verdicts
 from tlb.system.files import ROOT
-from tlb.system.page_sizes import PAGES
+from tlb.system.page_sizes import PAGE_KINDS
 from tlb.system.reasons import Unavailable
 
 DECIDED = ("holds", "fails")
@@ -33,7 +33,7 @@ def test_a_coarse_profile_has_few_points_where_no_pool_has_pages(profile, most):
         point
         for points in campaign.grids_of(of(profile)).values()
         for point in points
-        if PAGES[point.pages].source != "pool"
+        if PAGE_KINDS[point.pages].source != "pool"
     }
     assert len({point for point in points if point.kernel != "numa_chase"}) <= most
 

@@ -6,16 +6,16 @@ from bs4 import BeautifulSoup
 from experiments.overview import scorecard
 from experiments.overview.scorecard import Scorecard
 from tlb.report import all_machines, page
-from tlb.report.answers import KeptAnswer, KeptEffect
+from tlb.report.answers import StoredAnswer, StoredEffect
 from tlb.report.claims import statements
 
-HOLDS = KeptAnswer(
-    evidence="It is <b>1.5</b>.", effects=(KeptEffect(value=1.5, low=1.4, high=1.6, least=1),)
+HOLDS = StoredAnswer(
+    evidence="It is <b>1.5</b>.", effects=(StoredEffect(value=1.5, low=1.4, high=1.6, least=1),)
 )
-FAILS = KeptAnswer(holds=False, evidence="No.")
-OPEN = KeptAnswer(evidence="So.", effects=(KeptEffect(value=1.5, low=0.9, high=1.6, least=1),))
-UNTESTABLE = KeptAnswer(reason="no-pmu")
-LACKING = KeptAnswer(reason="too-few-points")
+FAILS = StoredAnswer(holds=False, evidence="No.")
+OPEN = StoredAnswer(evidence="So.", effects=(StoredEffect(value=1.5, low=0.9, high=1.6, least=1),))
+UNTESTABLE = StoredAnswer(reason="no-pmu")
+LACKING = StoredAnswer(reason="too-few-points")
 A, B = "Zen 3", "Zen 5"
 IDS = [one.id for one in statements().values() if one.status == "judged"]
 ANSWERS = {

@@ -15,8 +15,8 @@ from tlb.programs.runs import ProgramRun
 from tlb.programs.trial import (
     Trial,
     TrialAim,
-    orders,
     paired,
+    run_orders,
     run_trial,
     smallest_detectable_difference,
     verdict,
@@ -155,8 +155,8 @@ def test_an_effect_of_a_tenth_is_found_and_is_as_large_as_it_is(times, ratio, wo
 
 
 def test_of_every_two_pairs_the_lever_comes_first_in_one_which_one_is_drawn():
-    drawn = list(islice(orders(3), 40))
-    assert drawn == list(islice(orders(3), 40)) != list(islice(orders(4), 40))
+    drawn = list(islice(run_orders(3), 40))
+    assert drawn == list(islice(run_orders(3), 40)) != list(islice(run_orders(4), 40))
     assert all(first is not second for first, second in zip(drawn[::2], drawn[1::2], strict=True))
     assert 4 < sum(drawn[::2]) < 16
 

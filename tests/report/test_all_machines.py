@@ -4,12 +4,12 @@ import pytest
 from bs4 import BeautifulSoup
 
 from tlb.report import all_machines
-from tlb.report.answers import KeptAnswer, KeptEffect
+from tlb.report.answers import StoredAnswer, StoredEffect
 from tlb.report.claims import statements
 
-ARITHMETIC = KeptAnswer(holds=True, evidence="4 times 6 are 24.")
-HOLDS = KeptAnswer(effects=(KeptEffect(value=1.5, low=1.4, high=1.6, least=1),))
-OPEN = KeptAnswer(effects=(KeptEffect(value=1.5, low=0.9, high=1.6, least=1),))
+ARITHMETIC = StoredAnswer(holds=True, evidence="4 times 6 are 24.")
+HOLDS = StoredAnswer(effects=(StoredEffect(value=1.5, low=1.4, high=1.6, least=1),))
+OPEN = StoredAnswer(effects=(StoredEffect(value=1.5, low=0.9, high=1.6, least=1),))
 IDS = [one.id for one in statements().values() if one.status == "judged"][:4]
 ANSWERS = {
     "Zen 3": dict(zip(IDS, [ARITHMETIC, HOLDS, OPEN], strict=False)),

@@ -7,13 +7,13 @@ from math import inf
 import pytest
 from support.common import ROOT
 
-from tlb.report.answers import ANSWERS_DOCUMENT, KeptAnswer, KeptEffect
+from tlb.report.answers import ANSWERS_DOCUMENT, StoredAnswer, StoredEffect
 from tlb.report.claims import statements
 from tlb.system.reasons import REASON_TEXTS, UNDECIDED
 
 KEPT = {
     path.parent.name: {
-        id: KeptAnswer.model_validate(answer)
+        id: StoredAnswer.model_validate(answer)
         for answers in json.loads(path.read_text()).values()
         for id, answer in answers.items()
     }
@@ -21,7 +21,7 @@ KEPT = {
 }
 
 
-def place(one: KeptEffect) -> str:
+def place(one: StoredEffect) -> str:
     """Where an interval lies: "inside" its band, "outside", or across an end."""
     low, least = (-inf if end is None else end for end in (one.low, one.least))
     high, most = (inf if end is None else end for end in (one.high, one.most))

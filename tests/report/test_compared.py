@@ -11,7 +11,7 @@ from support.synthetic import Stated
 from support.verdict_rows import rows
 
 from tlb.report.analysis import Analysis
-from tlb.report.answers import Bounds, KeptAnswer
+from tlb.report.answers import Bounds, StoredAnswer
 from tlb.report.claims import Answer, Claim
 from tlb.report.verdicts import decided, judge, verdict_table
 from tlb.stats.effects import Effect, inside
@@ -48,7 +48,7 @@ def test_what_is_printed_of_a_verdict_does_not_contradict_it(compared):
     (row,) = rows(BeautifulSoup(verdict_table([verdict]).markup, "html.parser"))
     assert row.contradictions() == [] and len(row.effects) == len(compared)
     truth = {True: "holds", False: "fails", None: "cannot tell"}[decided(compared)]
-    kept = KeptAnswer.model_validate_json(json.dumps(verdict.answer.kept)).decide()
+    kept = StoredAnswer.model_validate_json(json.dumps(verdict.answer.kept)).decide()
     assert (kept.verdict, kept.reason) == (verdict.verdict, verdict.reason)
     assert truth == kept.verdict
     before = [Bounds(*one.interval.value_and_bounds[1:], one.least, one.most) for one in compared]

@@ -15,11 +15,11 @@ from tlb.report.claims import Answer, Band, Claim, Fact, claim, counted, rows_wh
 from tlb.report.render import Html
 from tlb.report.verdicts import (
     Verdict,
-    answered_verdict_table,
     chapter_verdicts,
     decided,
     judge,
     statements,
+    table_of_answered_verdicts,
     verdict_table,
 )
 from tlb.stats.effects import inside, why_effects_are_undecided
@@ -242,12 +242,12 @@ def test_of_a_machine_of_which_little_was_measured_only_what_it_answers_is_shown
         verdict_of("cannot tell", "no rows", reason="no-data"),
         verdict_of("not testable here", "no counters"),
     ]
-    text = answered_verdict_table([*answered, *others]).text
+    text = table_of_answered_verdicts([*answered, *others]).text
     assert text.startswith("3 other claims")
     assert all(one.evidence in text for one in answered)
     assert not any(one.evidence in text for one in others)
-    assert "chance" in text and "chance" not in answered_verdict_table(answered[2:]).text
-    assert answered_verdict_table(answered).text == verdict_table(answered).text
+    assert "chance" in text and "chance" not in table_of_answered_verdicts(answered[2:]).text
+    assert table_of_answered_verdicts(answered).text == verdict_table(answered).text
 
 
 def test_sentences_that_differ_in_a_number_share_a_predicate(claims, a):

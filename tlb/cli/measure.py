@@ -15,7 +15,7 @@ from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.record import Point, parse_kernel_options
 from tlb.measure.store import Store, data_root
 from tlb.system.files import measuring_lock
-from tlb.system.page_sizes import PAGES
+from tlb.system.page_sizes import PAGE_KINDS
 from tlb.system.reasons import Unavailable
 
 MOST_CPUS = 8192  # that Linux numbers (CONFIG_NR_CPUS)
@@ -28,7 +28,7 @@ Kernel = Annotated[
     ),
 ]
 Pages = Annotated[
-    str, Option(help=f"{', '.join(PAGES)}.", autocompletion=terminal.completing(PAGES))
+    str, Option(help=f"{', '.join(PAGE_KINDS)}.", autocompletion=terminal.completing(PAGE_KINDS))
 ]
 
 

@@ -18,7 +18,7 @@ from tlb.cli import terminal
 from tlb.cli.trial import EnvOption, MarkdownOption, holding_measuring_lock
 from tlb.machine import host as hosts
 from tlb.measure.measuring_setup import MeasuringSetup
-from tlb.measure.record import Layout, Point
+from tlb.measure.record import LineLayout, Point
 from tlb.measure.store import Store, data_root
 from tlb.programs import executable, reports
 from tlb.programs.executable import why_no_preload
@@ -236,7 +236,7 @@ def _extra_ns(rig: MeasuringSetup, lines: int) -> float:
     over so many lines, one line a page less the same lines packed. With half as many lines as the
     second level has entries that level answers, with many times as many a walk does."""
 
-    def chase_ns(layout: Layout, repeat: int) -> float:
+    def chase_ns(layout: LineLayout, repeat: int) -> float:
         point = Point(
             kernel="page_chase", pages=BASE, layout=layout, lines=lines, region_ms=REGION_MS
         )

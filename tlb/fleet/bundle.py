@@ -36,7 +36,7 @@ from tlb.fleet.bundle_rows import (
 )
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
-from tlb.machine.stated_facts import FlagsDocument, FlushesDocument
+from tlb.machine.stated_facts import FlushesDocument, JavaFlagsDocument
 from tlb.measure import columns, states
 from tlb.measure.outcome import SESSIONS_DOCUMENT
 from tlb.measure.states import RequestedRecord, merge_rows
@@ -339,7 +339,7 @@ def document_schemas() -> dict[str, tuple[type[BaseModel], frozenset[str]]]:
     """Return the model of each document by name, and the texts that it may hold beside the known
     ones: those of the machine, and in a clone those of chapters."""
     models: dict[str, tuple[type[BaseModel], Collection[str]]] = {
-        "flags": (FlagsDocument, ()),
+        "flags": (JavaFlagsDocument, ()),
         "flushes": (FlushesDocument, ()),
     }
     if IS_CLONE:

@@ -26,7 +26,7 @@ from tlb.measure.grid import MeasuringProfile, Scope
 from tlb.measure.measuring_setup import usable_bytes
 from tlb.measure.record import Point
 from tlb.report import claims, discovery
-from tlb.system.page_sizes import PAGES
+from tlb.system.page_sizes import PAGE_KINDS
 from tlb.system.reasons import Unavailable
 
 POLL_S = 0.5
@@ -188,7 +188,7 @@ class Fleet:
 
     def _task(self, computer: Computer, host: Host) -> worker.Task:
         """Return what a computer is to measure in the time that is left."""
-        most = max(usable_bytes(host, pages) for pages in PAGES)
+        most = max(usable_bytes(host, pages) for pages in PAGE_KINDS)
         most = min(most, self.profile.max_working_set)
         profile = self.profile.model_copy(update={"max_working_set": most})
         scope = Scope(

@@ -87,7 +87,7 @@ JAVA_FLAGS = ("UseTransparentHugePages", "UseLargePagesIndividualAllocation")
 HUGE_PAGE_FLAGS = ("UseLargePages", "UseTransparentHugePages", "UseHugeTLBFS")
 
 
-class FlagsDocument(BaseModel, extra="forbid", frozen=True):
+class JavaFlagsDocument(BaseModel, extra="forbid", frozen=True):
     """The document `flags` of data/. java_flags: of JAVA_FLAGS those that Java lists; java_on: of
     HUGE_PAGE_FLAGS those that it has on where nobody asks. None without a Java that answers, java_on
     also where an older version asked."""
@@ -104,7 +104,9 @@ def make_flags(profile: str) -> dict[str, Any]:
     return ask_flags(host.state_digest(host.inspect())).model_dump(mode="json")
 
 
-def ask_flags(state: str, root: Path = Path("/"), java: tuple[str, ...] = JAVA) -> FlagsDocument:
+def ask_flags(
+    state: str, root: Path = Path("/"), java: tuple[str, ...] = JAVA
+) -> JavaFlagsDocument:
     """The words of this computer."""
     modes = tuple(procfs.text(root / DEFRAG.lstrip("/")).replace("[", "").replace("]", "").split())
     known, on = None, None
@@ -113,4 +115,4 @@ def ask_flags(state: str, root: Path = Path("/"), java: tuple[str, ...] = JAVA) 
         if listed := dict(re.findall(r"^\s*\w+\s+(\w+)\s+:?=\s+(\S+)", printed, re.MULTILINE)):
             known = tuple(flag for flag in JAVA_FLAGS if flag in listed)
             on = tuple(flag for flag in HUGE_PAGE_FLAGS if listed.get(flag) == "true")
-    return FlagsDocument(state=state, defrag_modes=modes, java_flags=known, java_on=on)
+    return JavaFlagsDocument(state=state, defrag_modes=modes, java_flags=known, java_on=on)

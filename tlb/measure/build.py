@@ -21,7 +21,7 @@ from pathlib import Path
 from tlb.machine.compiler import Compiler
 from tlb.measure import compiling, kernels
 from tlb.measure.compiling import compiler
-from tlb.measure.record import Engine, KernelBuild, Point, plain_text
+from tlb.measure.record import KernelBuild, KernelEngine, Point, plain_text
 from tlb.system import files
 from tlb.system.files import disk_errors
 from tlb.system.reasons import Unavailable
@@ -33,7 +33,7 @@ KERNELS_FOLDER = ROOT / "kernels"
 COMPILER_FLAGS = ("-std=gnu11", "-O2", "-ffunction-sections", "-Wall", "-Wextra", "-Werror")
 LIBRARY = (*COMPILER_FLAGS, "-shared", "-fPIC")
 # The file of an engine in Python, and the kernels that it measures.
-_IN_PYTHON: dict[Engine, tuple[str, frozenset[str]]] = {
+_IN_PYTHON: dict[KernelEngine, tuple[str, frozenset[str]]] = {
     "numba": ("chase_numba.py", frozenset({"page_chase", "page_gather"})),
     "numpy": ("published/page_gather.py", frozenset({"page_gather"})),
 }
@@ -46,14 +46,14 @@ class Kernel:
     """How to run a kernel; `digest` is 16 hex digits of all that decides what it does."""
 
     name: str
-    engine: Engine
+    engine: KernelEngine
     command: tuple[str, ...]
     digest: str
     # the compiler or the interpreter and its packages, with their versions
     build: KernelBuild = KernelBuild(measures=1, compiler="")
 
 
-def source(name: str, engine: Engine) -> Path | None:
+def source(name: str, engine: KernelEngine) -> Path | None:
     """Return a kernel's file in an engine, None if there is none."""
     if engine != "c" and name not in _IN_PYTHON[engine][1]:
         return None
@@ -69,7 +69,7 @@ def kernel_names() -> list[str]:
     return sorted({path.stem for path in KERNELS_FOLDER.glob("*.c")} - sessions)
 
 
-def engine_for(asked: str) -> Engine:
+def engine_for(asked: str) -> KernelEngine:
     """Resolve `auto`: C if there is a compiler, else numba. Raises Unavailable("no-compiler") for
     `c` without a compiler."""
     if asked == "numpy":
@@ -81,7 +81,7 @@ def engine_for(asked: str) -> Engine:
     return "numba"
 
 
-def kernel(name: str, engine: Engine = "c") -> Kernel:
+def kernel(name: str, engine: KernelEngine = "c") -> Kernel:
     """Return a kernel ready to run, compiled if necessary.
 
     Raises Unavailable: bad-parameter for an unknown name, no-compiler where C alone measures it,
@@ -114,7 +114,7 @@ def kernel(name: str, engine: Engine = "c") -> Kernel:
     return Kernel(name, engine, command, digest, build)
 
 
-def declared_measures(name: str, engine: Engine) -> int:
+def declared_measures(name: str, engine: KernelEngine) -> int:
     """Return MEASURES of a kernel's file, of its C file where the engine has none any more; 1 if
     none declares it."""
     path = source(name, engine) or source(name, "c")
@@ -123,13 +123,13 @@ def declared_measures(name: str, engine: Engine) -> int:
     return int(declared[1]) if declared else 1
 
 
-def source_files(name: str, engine: Engine) -> tuple[Path, ...]:
+def source_files(name: str, engine: KernelEngine) -> tuple[Path, ...]:
     """Return a kernel's source and all that it includes or imports; empty if it is gone."""
     main = source(name, engine)
     return compiling.closure(main) if main else ()
 
 
-def source_digest(name: str, engine: Engine) -> str:
+def source_digest(name: str, engine: KernelEngine) -> str:
     """Return 16 hex digits of `source_files`."""
     return compiling.digest(source_files(name, engine))
 
@@ -147,7 +147,7 @@ def has_session(point: Point) -> bool:
     return has_one and (point.engine == "c" or source(point.kernel, point.engine) is not None)
 
 
-def session(name: str, engine: Engine) -> tuple[str, ...]:
+def session(name: str, engine: KernelEngine) -> tuple[str, ...]:
     """Return the command of a session program, compiled if necessary; an engine in Python has one."""
     if engine == "c":
         return (str(program(KERNELS_FOLDER / f"{name}.c")),)

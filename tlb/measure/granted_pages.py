@@ -23,7 +23,7 @@ from tlb.measure.record import Count, PositiveCount, utc_now
 from tlb.measure.toolchains import RUNTIME_SOURCES, clean_environment
 from tlb.system import procfs
 from tlb.system.files import ROOT
-from tlb.system.reasons import REASON_TEXTS, Unavailable, current_code
+from tlb.system.reasons import REASON_TEXTS, Unavailable, current_reason_code
 from tlb.system.smaps import Pages, pages, parse_mappings, unknown_smaps
 
 Answer = TypeVar("Answer", bound=BaseModel)
@@ -70,7 +70,7 @@ class SurveyDocument(BaseModel, extra="forbid", frozen=True, strict=True):
     @field_validator("lacking", check_fields=False)
     @classmethod
     def _known(cls, lacking: dict[str, str]) -> dict[str, str]:
-        lacking = {name: current_code(code) for name, code in lacking.items()}
+        lacking = {name: current_reason_code(code) for name, code in lacking.items()}
         if unknown := set(lacking.values()) - set(REASON_TEXTS):
             raise ValueError(f"no reason has the code {min(unknown)!r}")
         return lacking

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tlb.machine.host import base_page_bytes
 from tlb.measure.catalogue import BOOKKEEPING_BYTES_PER_LINE, KERNEL_DECLARATIONS, KernelDeclaration
 from tlb.measure.record import Point
-from tlb.system.page_sizes import LINE_BYTES, PAGES, page_bytes
+from tlb.system.page_sizes import LINE_BYTES, PAGE_KINDS, page_bytes
 from tlb.system.reasons import LazyModule, Unavailable
 
 if TYPE_CHECKING:
@@ -106,7 +106,9 @@ def arena_bytes(point: Point, base: int | None = None) -> int:
 def memory_bytes(point: Point) -> int:
     """What a process for one point takes of the memory that is free. A pool's pages are no part of
     that: Linux holds them against the pool as it maps them."""
-    return arena_bytes(point) - (mapped_bytes(point) if PAGES[point.pages].source == "pool" else 0)
+    return arena_bytes(point) - (
+        mapped_bytes(point) if PAGE_KINDS[point.pages].source == "pool" else 0
+    )
 
 
 # Seconds, as measured on a Zen 3 guest; what another computer takes is learned as it measures

@@ -25,7 +25,7 @@ from tlb.measure.plan import (
     uses_shared_arena,
 )
 from tlb.measure.record import Point, Record
-from tlb.system.page_sizes import PAGES
+from tlb.system.page_sizes import PAGE_KINDS
 from tlb.system.reasons import Unavailable
 
 # Of the points of a mapping, how many may be measured a second time because they were disturbed. A
@@ -98,7 +98,7 @@ def point_groups(
         made,
         key=lambda group: (
             group.shares == alone_first,
-            PAGES[group.points[0].pages].source != "thp",
+            PAGE_KINDS[group.points[0].pages].source != "thp",
             group.points[0].engine != "c",
             -shared_bytes(group.points),
         ),
@@ -276,7 +276,7 @@ class _Measuring:
             self.is_warned = True
         elif why.code in _OF_SIZE and mapped:
             # an empty pool has no page for a smaller mapping either
-            is_pool = PAGES[self.pages].source == "pool"
+            is_pool = PAGE_KINDS[self.pages].source == "pool"
             is_empty = is_pool and why.code == "pool-empty" and not pools.available(self.pages)
             self.most_bytes = 0 if is_empty else mapped // 2
             code = "memory-short" if why.code == "oom-killed" else why.code

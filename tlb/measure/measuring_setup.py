@@ -17,7 +17,7 @@ from tlb.measure.mapping import PointResult
 from tlb.measure.plan import MeasuringConditions, SessionRecord
 from tlb.measure.record import Point, Record
 from tlb.measure.store import Store
-from tlb.system.page_sizes import BASE, PAGES
+from tlb.system.page_sizes import BASE, PAGE_KINDS
 from tlb.system.reasons import Unavailable
 
 USABLE_MEMORY_SHARE = 0.5  # of the memory that is free for us (design: half at most)
@@ -96,10 +96,10 @@ class MeasuringSetup:
 def usable_bytes(host: Host, pages: str = BASE) -> int:
     """What one measuring process may use of a host's memory, on pages of this kind: of a pool, what
     is free in it."""
-    if PAGES[pages].source != "pool":
+    if PAGE_KINDS[pages].source != "pool":
         return int(host.memory.usable_bytes * USABLE_MEMORY_SHARE)
     limit = host.memory.address_space_bytes
     free = sum(
-        pool.left * (PAGES[pages].size_bytes or 0) for pool in host.pools if pool.page == pages
+        pool.left * (PAGE_KINDS[pages].size_bytes or 0) for pool in host.pools if pool.page == pages
     )
     return free if limit is None else min(free, limit)

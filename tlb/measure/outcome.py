@@ -16,9 +16,9 @@ from pydantic import BaseModel, ConfigDict
 
 from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.plan import SessionRecord
-from tlb.measure.record import Count, Engine, Point, Quantity, Record, Slug
+from tlb.measure.record import Count, KernelEngine, Point, Quantity, Record, Slug
 from tlb.measure.store import UNMEASURED_POINTS_DOCUMENT
-from tlb.system.page_sizes import Pages
+from tlb.system.page_sizes import PageKind
 from tlb.system.reasons import Unavailable
 
 SESSIONS_DOCUMENT = "sessions"  # the document of what was counted of processes
@@ -107,8 +107,8 @@ class SessionCounts(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     kernel: Slug  # of a process's first point
-    engine: Engine
-    pages: Pages
+    engine: KernelEngine
+    pages: PageKind
     sessions: Count
     points: Count
     totals: dict[str, Quantity]  # page_faults, context_switches, cpu_migrations, task_clock_ns

@@ -16,8 +16,8 @@ from tlb.measure import build, kernels, noise, perf_stat
 from tlb.measure.granted_pages import parse_answer
 from tlb.measure.record import (
     Count,
-    Engine,
     KernelBuild,
+    KernelEngine,
     KernelOutput,
     Point,
     PositiveNs,
@@ -27,7 +27,7 @@ from tlb.measure.record import (
     utc_now,
 )
 from tlb.measure.session import CPUS_AT_START, Session, lack_of_kernel
-from tlb.system.page_sizes import Pages
+from tlb.system.page_sizes import PageKind
 from tlb.system.reasons import Unavailable
 
 # from the start of one sleeping process to the next: the first touches of 128 MiB take 0.2 s
@@ -44,8 +44,8 @@ class SessionRecord(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     kernel: Slug  # the first point's
-    engine: Engine
-    pages: Pages
+    engine: KernelEngine
+    pages: PageKind
     repeat: Count
     points: Count  # answered
     mapped_bytes: Count  # of the arena that they shared

@@ -17,16 +17,16 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, model_validator
 
-from tlb.system.page_sizes import Pages
+from tlb.system.page_sizes import PageKind
 from tlb.system.reasons import Unavailable
 
 MOST_OF_OPTION = 2**53  # a column of a frame holds it as a float
 NAME_PATTERN = re.compile(r"[a-z0-9_-]{1,64}")  # an experiment, a counter's quantity
 
 # numpy: a published program that is numpy, in its own operations
-Engine = Literal["c", "numba", "numpy"]
-Layout = Literal["spread", "packed", "alias"]
-Order = Literal["cycle", "random", "sequential"]
+KernelEngine = Literal["c", "numba", "numpy"]
+LineLayout = Literal["spread", "packed", "alias"]
+VisitingOrder = Literal["cycle", "random", "sequential"]
 # What disturbed a process while it measured (tlb/measure/noise.py); "" for nothing.
 Disturbance = Literal["", "migrated", "faulted", "spilled", "stolen", "switched", "uneven"]
 
@@ -135,10 +135,10 @@ class Point(_Strict):
     """One setting of a kernel's parameters, which its repeats share."""
 
     kernel: Slug
-    engine: Engine = "c"
-    pages: Pages = "4k"
-    layout: Layout = "spread"
-    order: Order = "cycle"
+    engine: KernelEngine = "c"
+    pages: PageKind = "4k"
+    layout: LineLayout = "spread"
+    order: VisitingOrder = "cycle"
     lines: Annotated[int, Field(ge=1, le=2**40)]
     stride_pages: Annotated[int, Field(ge=1, le=2**20)] = (
         1  # spread and alias: from one line's page to the next line's
@@ -162,12 +162,12 @@ class KernelOutput(_Strict):
     """The JSON object that a kernel prints. Nanoseconds are of CLOCK_MONOTONIC_RAW or better."""
 
     kernel: Slug
-    engine: Engine
-    pages: Pages  # asked for
+    engine: KernelEngine
+    pages: PageKind  # asked for
     # verified from smaps before and after the timed region; equals `pages` or there is no report
-    backing: Pages
-    layout: Layout
-    order: Order
+    backing: PageKind
+    layout: LineLayout
+    order: VisitingOrder
     lines: PositiveCount
     stride_pages: PositiveCount = 1
     mode: Variant = ""

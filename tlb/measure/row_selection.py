@@ -8,7 +8,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from tlb.measure import build
-from tlb.measure.record import Engine, KernelBuild
+from tlb.measure.record import KernelBuild, KernelEngine
 from tlb.system.reasons import Unavailable
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def current_rows(frame: pd.DataFrame, state: str) -> pd.DataFrame:
     return frame[(frame["state"] == state) & is_now].reset_index(drop=True)
 
 
-def _build(kernel: str, engine: Engine) -> KernelBuild | None:
+def _build(kernel: str, engine: KernelEngine) -> KernelBuild | None:
     """Return what would measure a kernel's rows now, None for a kernel that is gone."""
     try:
         return build.kernel(kernel, engine).build

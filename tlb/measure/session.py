@@ -33,7 +33,7 @@ from tlb.measure.perf_stat import (
     killed_with_this_process,
 )
 from tlb.measure.record import Quantity
-from tlb.system.page_sizes import PAGES
+from tlb.system.page_sizes import PAGE_KINDS
 from tlb.system.processes import wait_or_kill
 from tlb.system.reasons import REASON_TEXTS, Unavailable
 
@@ -209,7 +209,7 @@ def why_ended(status: int, stderr: str, pages: str) -> Unavailable:
     if killed == signal.SIGKILL:
         return Unavailable("oom-killed")
     if killed == signal.SIGBUS:
-        is_pool = PAGES[pages].source == "pool"
+        is_pool = PAGE_KINDS[pages].source == "pool"
         if is_pool and (limits := pools.cgroup_limits_below(pages, inf)):
             return pools.limited(limits)
         return Unavailable("pool-empty" if is_pool else "memory-short", "SIGBUS while faulting in")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 else:
     pd, pa, parquet = LazyModule("pandas"), LazyModule("pyarrow"), LazyModule("pyarrow.parquet")
 
-MACHINE_ID = re.compile(r"[a-z0-9-]{1,64}")
+MACHINE_ID_PATTERN = re.compile(r"[a-z0-9-]{1,64}")
 OWN_PREFIX = "own/"  # before a machine's id: of the rows measured here, as `tlb compare` names them
 RESERVED_IDS = {"this", "reference", "literature", "own"}  # cannot be a machine's id
 UNMEASURED_POINTS_DOCUMENT = (
@@ -210,7 +210,7 @@ class Store:
         """Return the ids that have a folder with a description or rows, sorted."""
         if not self.root.is_dir():
             return []
-        named = [d for d in self.root.iterdir() if MACHINE_ID.fullmatch(d.name)]
+        named = [d for d in self.root.iterdir() if MACHINE_ID_PATTERN.fullmatch(d.name)]
         real = [
             d for d in named if d.name not in RESERVED_IDS and d.is_dir() and not d.is_symlink()
         ]
@@ -301,7 +301,7 @@ class Store:
 
     def folder(self, machine: str) -> Path:
         """Return the folder of a machine's files."""
-        if not (isinstance(machine, str) and MACHINE_ID.fullmatch(machine)):
+        if not (isinstance(machine, str) and MACHINE_ID_PATTERN.fullmatch(machine)):
             name = f"machine {str(machine)[:80]!r}"
             raise Unavailable("bad-parameter", f"{name} is not 1 to 64 of a-z 0-9 -")
         if machine in RESERVED_IDS:

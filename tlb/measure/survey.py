@@ -19,15 +19,15 @@ from tlb.measure import campaign, kernels, row_selection
 from tlb.measure.compiling import compiler
 from tlb.measure.grid import octaves
 from tlb.measure.measuring_setup import MeasuringSetup
-from tlb.measure.record import Layout, Order, Point
+from tlb.measure.record import LineLayout, Point, VisitingOrder
 from tlb.stats import geometry, geometry_curves
 from tlb.stats.fits import Knee
-from tlb.system.page_sizes import BASE, Pages
+from tlb.system.page_sizes import BASE, PageKind
 from tlb.system.reasons import Note, Unavailable
 from tlb.system.units import list_in_words
 
 NAME = "geometry"  # of the experiment
-LAYOUTS: tuple[Layout, ...] = ("alias", "spread", "packed")
+LAYOUTS: tuple[LineLayout, ...] = ("alias", "spread", "packed")
 SPREAD_HUGE = (
     512  # pages of 2 MiB, 1 GiB of them: to clear more takes longer than the rest of a survey
 )
@@ -54,7 +54,7 @@ def repeats_of(point: Point) -> int:
 
 def measured(
     rig: MeasuringSetup,
-    pages: Pages,
+    pages: PageKind,
     *,
     repeats: int = REPEATS,
     most_bytes: int | None = None,
@@ -86,7 +86,7 @@ def measured(
     return frame, _notes(lacking)
 
 
-def pieces(rig: MeasuringSetup, pages: Pages) -> pd.DataFrame:
+def pieces(rig: MeasuringSetup, pages: PageKind) -> pd.DataFrame:
     """The rows that splinter.judge() takes: one line to each 4 KiB, on base pages and on `pages`. A
     few seconds.
 
@@ -137,7 +137,7 @@ def _notes(lacking: Mapping[Point, Unavailable]) -> list[Note]:
 
 def survey(
     run: Callable[[list[Point]], pd.DataFrame],
-    pages: Pages = "4k",
+    pages: PageKind = "4k",
     cache_bytes: Mapping[int, int] | None = None,
     first: Sequence[Point] = (),
 ) -> pd.DataFrame:
@@ -172,7 +172,11 @@ def survey(
 
 
 def _point(
-    pages: Pages, layout: Layout, lines: int, stride_pages: int, order: Order = "cycle"
+    pages: PageKind,
+    layout: LineLayout,
+    lines: int,
+    stride_pages: int,
+    order: VisitingOrder = "cycle",
 ) -> Point:
     return Point(
         kernel="page_chase",
@@ -185,11 +189,11 @@ def _point(
     )
 
 
-def _stride(pages: Pages) -> int:
+def _stride(pages: PageKind) -> int:
     return geometry_curves.base_stride(pages, base_page_bytes())
 
 
-def coarse(pages: Pages) -> list[Point]:
+def coarse(pages: PageKind) -> list[Point]:
     """Three numbers of pages an octave, in all three layouts; 8 for what aliasing costs by itself."""
     lines = [8, *octaves(FROM_LINES, TO_LINES, 3)]
     most = TO_LINES if pages == BASE else SPREAD_HUGE
@@ -201,7 +205,7 @@ def coarse(pages: Pages) -> list[Point]:
     ]
 
 
-def farther(pages: Pages) -> list[Point]:
+def farther(pages: PageKind) -> list[Point]:
     """The coarse sweep's numbers of pages beyond it, for a level that it did not reach."""
     layouts = LAYOUTS if pages == BASE else LAYOUTS[:1]
     return [
@@ -212,7 +216,7 @@ def farther(pages: Pages) -> list[Point]:
     ]
 
 
-def _knees(frame: pd.DataFrame, pages: Pages) -> Iterator[tuple[tuple[Layout, ...], Knee]]:
+def _knees(frame: pd.DataFrame, pages: PageKind) -> Iterator[tuple[tuple[LineLayout, ...], Knee]]:
     """(layouts to measure, knee) of both curves, two levels each."""
     stride = _stride(pages)
     for layouts, points in (
@@ -223,7 +227,7 @@ def _knees(frame: pd.DataFrame, pages: Pages) -> Iterator[tuple[tuple[Layout, ..
             yield layouts, knee
 
 
-def refined(frame: pd.DataFrame, pages: Pages) -> Iterator[Point]:
+def refined(frame: pd.DataFrame, pages: PageKind) -> Iterator[Point]:
     """Around each knee twelve points an octave, six where it is no step; between the two points of
     a sharp one, up to seven more."""
     for layouts, knee in _knees(frame, pages):
@@ -237,7 +241,7 @@ def refined(frame: pd.DataFrame, pages: Pages) -> Iterator[Point]:
 
 
 def hanging(
-    frame: pd.DataFrame, pages: Pages, cache_bytes: Mapping[int, int], stride: int
+    frame: pd.DataFrame, pages: PageKind, cache_bytes: Mapping[int, int], stride: int
 ) -> Iterator[Point]:
     """What hangs on where the knees are: random draws across the second, and across the first if it
     is no step; colliding pages for the first; dear walks."""

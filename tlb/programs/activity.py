@@ -292,7 +292,7 @@ def samples_after_start(samples: Sequence[ActivitySample]) -> list[ActivitySampl
     return [*samples]
 
 
-def contradicting_windows(samples: Sequence[ActivitySample]) -> tuple[float, float] | None:
+def windows_of_other_phases(samples: Sequence[ActivitySample]) -> tuple[float, float] | None:
     """Return two windows in s, of which the longer touched far less, so that the samples are of
     several phases; None without any."""
     for sample in samples:

@@ -22,7 +22,7 @@ from tlb.programs.guard import guard_running
 from tlb.programs.levers import LEVERS
 from tlb.programs.runs import ProgramRun, run_program
 from tlb.programs.snapshots import Snapshot
-from tlb.programs.text import sentences
+from tlb.programs.text import render_sentences
 from tlb.programs.trial import MIN_RUN_TIMEOUT_S, SNAPSHOT_SHARE, TrialAim
 from tlb.programs.trial_report import huge_share_words, pages_document
 from tlb.programs.watch import WatchedProgram, attached_program
@@ -170,7 +170,7 @@ def remarks(comparison: Comparison) -> list[str]:
     collapsed, drifts = comparison.collapsed, comparison.drifts()
     is_whole = bool(comparison.before and comparison.after)
     ratio = comparison.ratio() if is_whole else None
-    return sentences(
+    return render_sentences(
         "before_after",
         comparison=comparison,
         ratio=ratio,

@@ -397,7 +397,7 @@ def is_narrow(ratio: Interval, within: float) -> bool:
     return is_decided or max(high, -low) <= log1p(within)
 
 
-def orders(seed: int) -> Iterator[bool]:
+def run_orders(seed: int) -> Iterator[bool]:
     """Yield for each pair whether the lever runs first: in one of every two pairs, which one is
     random. So the cost of running second is added to both sides alike."""
     drawn = random.Random(seed)
@@ -418,7 +418,7 @@ def paired(
     """Yield pairs of what `take` returns without and with a lever, until LEAST_PAIRS or more have a
     ratio that is narrow enough, or the next pair would end after limit_s. seed: of `orders`."""
     start, pairs = clock(), []
-    for first in orders(seed):
+    for first in run_orders(seed):
         begin = clock()
         taken = {lever: take(lever) for lever in (first, not first)}
         pairs.append((taken[False], taken[True]))

@@ -13,14 +13,14 @@ from tlb.programs import snapshots
 from tlb.programs.collapse import Collapsed
 from tlb.programs.runs import ProgramRun
 from tlb.programs.snapshots import Snapshot
-from tlb.programs.text import sentences
+from tlb.programs.text import render_sentences
 from tlb.programs.trial import (
     LEAST_PAIRS,
     WRONG,
     ComparedQuantity,
     Trial,
     format_seconds,
-    orders,
+    run_orders,
     smallest_detectable_difference,
 )
 from tlb.stats.effects import paired_ratio
@@ -123,7 +123,7 @@ def trial_remarks(trial: Trial) -> list[str]:
     """Return what a reader has to know beside the verdict, one sentence each."""
     runs, collapses = trial.runs(False) + trial.runs(True), _collapses(trial)
     without, with_lever = runs_summary(trial, False), runs_summary(trial, True)
-    return sentences(
+    return render_sentences(
         "trial",
         trial=trial,
         lever=trial.aim.lever,
@@ -286,7 +286,7 @@ def _quantity_document(quantity: ComparedQuantity) -> dict[str, Any]:
 
 def _run_documents(trial: Trial) -> Iterator[dict[str, Any]]:
     """Yield each run: pair 0 is the rehearsal, which does not count, and the second side is 1."""
-    firsts = orders(trial.seed)
+    firsts = run_orders(trial.seed)
     for number, pair in enumerate((trial.rehearsal, *trial.pairs)):
         is_lever_first = number > 0 and next(firsts)
         for side, (run, value) in enumerate(zip(pair, trial.aim.values(pair), strict=True)):

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tlb.programs import collapse, levers
-from tlb.programs.activity import ActivitySample, ProcessUsage, contradicting_windows
+from tlb.programs.activity import ActivitySample, ProcessUsage, windows_of_other_phases
 from tlb.programs.executable import why_no_preload
 from tlb.programs.levers import Lever
 from tlb.programs.walk_price import WalkPrices
 from tlb.programs.watch import WatchState
-from tlb.system.page_sizes import BASE, PAGES, page_words
+from tlb.system.page_sizes import BASE, PAGE_KINDS, page_words
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_ns, format_size
 
@@ -299,7 +299,9 @@ class WatchReport:
     def _page_words(self, page: str) -> str:
         if page == "thp":
             return f"on transparent {self.large_size} pages"
-        size = page_words(page, os.sysconf("SC_PAGE_SIZE")) if page in PAGES else f"{page} pages"
+        size = (
+            page_words(page, os.sysconf("SC_PAGE_SIZE")) if page in PAGE_KINDS else f"{page} pages"
+        )
         return f"on {size}"
 
     def _sample_words(self) -> str:
@@ -363,7 +365,7 @@ class WatchReport:
             found.append(_bound_words(bound, self))
             if self.fault_share >= WORTH:
                 found.append(f"Page faults take at most {self.fault_share:.0%} of it.")
-        if windows := contradicting_windows(self.samples):
+        if windows := windows_of_other_phases(self.samples):
             short, long = map(duration_words, windows)
             found.append(f"It touched less in {long} than in {short}: it has phases; watch longer.")
         if len(self.samples) == 1:

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from tlb.machine import host as hosts
 from tlb.measure.store import Store, data_root
 from tlb.report import page as pages
-from tlb.report.answers import ANSWERS_DOCUMENT, Decision, KeptAnswer
+from tlb.report.answers import ANSWERS_DOCUMENT, Decision, StoredAnswer
 from tlb.report.chapter import Chapter
 from tlb.report.claims import Statement, statements
 from tlb.report.names import THIS_COMPUTER, short_machine_names
@@ -124,20 +124,20 @@ def judged_on_all_machines(*ids: str) -> Html:
 
 
 def _answers_to(
-    statement: Statement, answers: Mapping[str, Mapping[str, KeptAnswer]]
-) -> list[KeptAnswer | None]:
+    statement: Statement, answers: Mapping[str, Mapping[str, StoredAnswer]]
+) -> list[StoredAnswer | None]:
     """Return each machine's answer to a claim, None where there is none."""
     id = statement.where if statement.status == "said again" else statement.id
     return [found.get(id) for found in answers.values()]
 
 
-def _is_decided(answer: KeptAnswer | None) -> bool:
+def _is_decided(answer: StoredAnswer | None) -> bool:
     return answer is not None and answer.decide().is_decided
 
 
 def _claims_table(
     claims: Sequence[Statement],
-    answers: Mapping[str, Sequence[KeptAnswer | None]],
+    answers: Mapping[str, Sequence[StoredAnswer | None]],
     machines: Sequence[str],
 ) -> Markup:
     rows = [
@@ -153,7 +153,7 @@ def _claims_table(
     return Markup(_TABLE).format(heads, join_html(_ROW, rows))
 
 
-def _cells(statement: Statement, answers: Sequence[KeptAnswer | None]) -> Markup:
+def _cells(statement: Statement, answers: Sequence[StoredAnswer | None]) -> Markup:
     """Return a cell for each machine; one for all where arithmetic, which knows no machine, decides."""
     first = answers[0]
     is_arithmetic = first is not None and first.holds is not None
@@ -185,7 +185,7 @@ def summary_of_article(*rows: tuple[str, str, str]) -> Html:
 
 
 def verdict_by_machine(
-    statement: Statement, answers: Mapping[str, Mapping[str, KeptAnswer]]
+    statement: Statement, answers: Mapping[str, Mapping[str, StoredAnswer]]
 ) -> str:
     """Return "holds: Zen 3, Zen 4; cannot tell: Zen 5", or "holds on all"."""
     machines: dict[str, list[str]] = {}
@@ -198,7 +198,7 @@ def verdict_by_machine(
     return "; ".join(f"{verdict}: {', '.join(names)}" for verdict, names in machines.items())
 
 
-def answers_by_machine() -> dict[str, dict[str, KeptAnswer]]:
+def answers_by_machine() -> dict[str, dict[str, StoredAnswer]]:
     """Return the answers to claims that are kept of each machine, by its short name and the claim's
     id: the reference first, and last, on a page about this computer, its own if it has any."""
     store = Store(ROOT / "data")  # beside the committed text, whatever is measured elsewhere
@@ -216,16 +216,16 @@ def published_names(store: Store) -> dict[str, str]:
     return dict(sorted(names.items(), key=lambda item: (item[0] != first, item[0])))
 
 
-def _kept_answers(store: Store, machine: str) -> dict[str, KeptAnswer]:
+def _kept_answers(store: Store, machine: str) -> dict[str, StoredAnswer]:
     chapters: Mapping = if_available(store.read_document, machine, ANSWERS_DOCUMENT) or {}
     return {
-        id: KeptAnswer.model_validate(answer)
+        id: StoredAnswer.model_validate(answer)
         for answers in chapters.values()
         for id, answer in answers.items()
     }
 
 
-def verdict_cell(statement: Statement, answer: KeptAnswer | None) -> tuple[str, Markup]:
+def verdict_cell(statement: Statement, answer: StoredAnswer | None) -> tuple[str, Markup]:
     """Return the evidence as plain text, and as markup the verdict with the number that decides it,
     or why it is open. Of too few mappings there is no verdict, and the estimate alone."""
     if answer is None:

@@ -73,7 +73,7 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class KeptEffect(_Strict):
+class StoredEffect(_Strict):
     """An effect: an estimate between its bounds, and the band that it has to lie in; None for an
     end that is open. among: from how many it was chosen as the best."""
 
@@ -87,7 +87,7 @@ class KeptEffect(_Strict):
     among: int = 1
 
     @classmethod
-    def of(cls, effect: Effect) -> KeptEffect:
+    def of(cls, effect: Effect) -> StoredEffect:
         """Round to the digits that are the same on all CPUs; to more where an end would touch its
         band."""
         value, low, high = effect.interval.value_and_bounds
@@ -127,7 +127,7 @@ def _end(kept: float | None, otherwise: float) -> float:
     return otherwise if kept is None else kept
 
 
-class KeptAnswer(_Strict):
+class StoredAnswer(_Strict):
     """What one machine's rows say to a claim: effects with their bands, or a fact, or a reason.
 
     holds: of a fact. reason: a code of UNDECIDED, or of REASON_TEXTS where there is nothing to compare.
@@ -135,7 +135,7 @@ class KeptAnswer(_Strict):
     """
 
     evidence: str = ""
-    effects: tuple[KeptEffect, ...] = ()
+    effects: tuple[StoredEffect, ...] = ()
     holds: bool | None = None
     reason: str = ""
     detail: str = ""

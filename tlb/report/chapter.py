@@ -28,7 +28,7 @@ from tlb.report.names import THIS_COMPUTER, machine_name
 from tlb.report.page import CompletenessLine
 from tlb.report.quantities import FEWEST_MAPPINGS_WITH_INTERVAL, QUANTITIES_DOCUMENT
 from tlb.system.files import ROOT
-from tlb.system.page_sizes import PAGES
+from tlb.system.page_sizes import PAGE_KINDS
 from tlb.system.reasons import Note, Unavailable, explain, if_available
 from tlb.system.units import format_size, parse_size
 
@@ -110,7 +110,7 @@ class Subject:
             changes["repeats"] = changes["shape_repeats"] = self.parameters["repeats"]
         usable = sys.maxsize
         if self.is_this:
-            usable = max(usable_bytes(self.host, kind) for kind in PAGES)
+            usable = max(usable_bytes(self.host, kind) for kind in PAGE_KINDS)
         if asked != "profile":
             most = changes["max_working_set"] = parse_size(asked)
             if most > usable:

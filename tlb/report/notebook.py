@@ -17,7 +17,7 @@ from tlb.report.answers import ANSWERS_DOCUMENT
 from tlb.report.claims import untestable_statements
 from tlb.report.page import current_page
 from tlb.report.render import MUTED_COLOUR, Figure, Html
-from tlb.report.verdicts import answered_verdict_table, chapter_verdicts, verdict_table
+from tlb.report.verdicts import chapter_verdicts, table_of_answered_verdicts, verdict_table
 
 
 def judge(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
@@ -32,7 +32,9 @@ def judge(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
     answers = {verdict.claim.id: verdict.answer.kept for verdict in found}
     beyond = untestable_statements(a.chapter)
     table = (
-        verdict_table(found, beyond) if page.is_reference else answered_verdict_table(found, beyond)
+        verdict_table(found, beyond)
+        if page.is_reference
+        else table_of_answered_verdicts(found, beyond)
     )
     page.put(ClaimsTable(table, {page.notebook: answers}))
 

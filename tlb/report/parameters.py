@@ -9,7 +9,7 @@ from papermill import inspect_notebook
 from pydantic import TypeAdapter, ValidationError
 
 from tlb.measure import grid
-from tlb.measure.store import MACHINE_ID
+from tlb.measure.store import MACHINE_ID_PATTERN
 from tlb.report.discovery import table_of_contents as table_of_contents
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable
@@ -87,7 +87,7 @@ def check(chapter: str, given: Mapping[str, Any]) -> dict[str, Any]:
         raise _bad(f"repeats is 0 (as the profile says) or {most}, not {repeats}")
     if not 0 <= minutes <= DAY_MINUTES:
         raise _bad(f"minutes is 0 (no measuring) or up to {DAY_MINUTES}, not {minutes}")
-    if not MACHINE_ID.fullmatch(machine):
+    if not MACHINE_ID_PATTERN.fullmatch(machine):
         raise _bad(f"machine is this, reference or a name in data/, not {machine[:80]!r}")
     if checked["max_working_set"] != "profile":
         grid.parse_size_parameter("max_working_set", checked["max_working_set"])

@@ -12,7 +12,7 @@ from tlb.measure import build, kernels
 from tlb.report.analysis import Analysis
 from tlb.report.card import processes_per_point
 from tlb.stats.curves import counter_curve, reason_not_counted
-from tlb.system.page_sizes import BASE, PAGES, ordered_page_sizes, page_words
+from tlb.system.page_sizes import BASE, PAGE_KINDS, ordered_page_sizes, page_words
 from tlb.system.reasons import PAGE_REASONS, REASON_TEXTS, Note, Unavailable, explain, if_available
 from tlb.system.units import escape_markdown, format_size, list_in_words, with_thousands
 
@@ -189,9 +189,9 @@ def _large(frame: pd.DataFrame) -> str:
     """Name the page sizes that the rows had; a pool's present size says nothing of that time."""
     most = frame.groupby("backing")["arena_bytes"].max().to_dict()
     kinds = ordered_page_sizes(most)
-    given = [page_words(kind) for kind in kinds if PAGES[kind].source in ("thp", "mthp")]
+    given = [page_words(kind) for kind in kinds if PAGE_KINDS[kind].source in ("thp", "mthp")]
     for kind in kinds:
-        if PAGES[kind].source == "pool":
+        if PAGE_KINDS[kind].source == "pool":
             given.append(f"{page_words(kind)} (up to {format_size(int(most[kind]))} a process)")
     if not given:
         return "All measurements used base pages."

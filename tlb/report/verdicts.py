@@ -21,7 +21,7 @@ from markupsafe import Markup, escape
 
 from tlb.measure.events import SOFTWARE_EVENTS
 from tlb.report.analysis import Analysis
-from tlb.report.answers import Bounds, Decision, KeptAnswer, KeptEffect, all_effects_inside
+from tlb.report.answers import Bounds, Decision, StoredAnswer, StoredEffect, all_effects_inside
 from tlb.report.claims import (
     Claim,
     Fact,
@@ -223,7 +223,7 @@ class Verdict(Decision):
     """The verdict on a claim, and the answer that it follows from."""
 
     claim: Claim
-    answer: KeptAnswer = KeptAnswer()
+    answer: StoredAnswer = StoredAnswer()
 
 
 def judge(claim: Claim, a: Analysis, **bands: Any) -> Verdict:
@@ -232,7 +232,7 @@ def judge(claim: Claim, a: Analysis, **bands: Any) -> Verdict:
     return Verdict(**vars(answer.decide()), claim=claim, answer=answer)
 
 
-def answer_of(claim: Claim, a: Analysis, **bands: Any) -> KeptAnswer:
+def answer_of(claim: Claim, a: Analysis, **bands: Any) -> StoredAnswer:
     """Return what a machine's rows say to a claim.
 
     An obstacle that claims.csv names and this machine has makes the claim not testable here before
@@ -248,7 +248,7 @@ def answer_of(claim: Claim, a: Analysis, **bands: Any) -> KeptAnswer:
     try:
         answer = claim.decide(a, **(claim.fixed | bands))
         if isinstance(answer, Fact):
-            return KeptAnswer(holds=answer.holds, evidence=answer.because)
+            return StoredAnswer(holds=answer.holds, evidence=answer.because)
         truth, evidence = answer
         effects = effects_of(truth)
     except Unavailable as why:
@@ -256,10 +256,10 @@ def answer_of(claim: Claim, a: Analysis, **bands: Any) -> KeptAnswer:
     except TypeError as why:
         raise TypeError(f"The predicate of {claim.id!r} failed: {why}") from why
     if effects and a.host.is_emulated:  # sources speak of processors, and this timed a program
-        return KeptAnswer(reason="emulated", detail=evidence.rstrip("."))
+        return StoredAnswer(reason="emulated", detail=evidence.rstrip("."))
     if isinstance(truth, Undecided):
-        return KeptAnswer(evidence=evidence, reason=truth.code, detail=truth.text)
-    return KeptAnswer(evidence=evidence, effects=tuple(map(KeptEffect.of, effects)))
+        return StoredAnswer(evidence=evidence, reason=truth.code, detail=truth.text)
+    return StoredAnswer(evidence=evidence, effects=tuple(map(StoredEffect.of, effects)))
 
 
 def _superseded(claim: Claim, frame: pd.DataFrame) -> Unavailable | None:
@@ -272,8 +272,8 @@ def _superseded(claim: Claim, frame: pd.DataFrame) -> Unavailable | None:
     return None
 
 
-def _unavailable(why: Unavailable) -> KeptAnswer:
-    return KeptAnswer(reason=why.code, detail=why.detail)
+def _unavailable(why: Unavailable) -> StoredAnswer:
+    return StoredAnswer(reason=why.code, detail=why.detail)
 
 
 def chapter_verdicts(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> list[Verdict]:
@@ -349,7 +349,7 @@ def verdict_table(found: Sequence[Verdict], beyond: Sequence[Statement] = ()) ->
     return table + _chance(found) + _beyond(beyond)
 
 
-def answered_verdict_table(found: Sequence[Verdict], beyond: Sequence[Statement] = ()) -> Html:
+def table_of_answered_verdicts(found: Sequence[Verdict], beyond: Sequence[Statement] = ()) -> Html:
     """Return `verdict_table` of the verdicts that rows decide, or leave open although there are
     enough of them, and the number of others: on the page of a machine of which little was measured,
     each of these would give the same reason."""

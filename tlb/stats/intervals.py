@@ -326,7 +326,7 @@ def summarise(frame: pd.DataFrame, by: Sequence[str], value: str = "ns_per_acces
     return with_repeats(pd.DataFrame(rows, columns=[*by, *SUMMARY]), intervals)
 
 
-def summarise_with_other_medians(
+def summarise_with_medians_of(
     frame: pd.DataFrame, by: Sequence[str], others: Mapping[str, str]
 ) -> pd.DataFrame:
     """Return `summarise` of ns per access with the medians of other columns, renamed as in

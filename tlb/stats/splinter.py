@@ -22,7 +22,7 @@ from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, page_words
 from tlb.system.reasons import Unavailable, explain
 
 # Half of what base pages pay: a splintered page pays all of it, a whole one nothing.
-WHOLE_PAGE_MAX_PRICE_SHARE = 0.5
+MAX_PRICE_RATIO_OF_WHOLE_PAGES = 0.5
 # 128 MiB are 64 pages of 2 MiB: what a published first level cannot hold of them (Haswell to Golden
 # Cove: 32), any second level does.
 MAX_LINES = 1 << 15
@@ -143,7 +143,7 @@ def _above_hits(points: pd.DataFrame, lines: list[int]) -> Interval:
 
 
 def _decide(first: Interval, walk: Interval | None, hypervisor: str) -> tuple[Verdict, str]:
-    if first.low > WHOLE_PAGE_MAX_PRICE_SHARE:
+    if first.low > MAX_PRICE_RATIO_OF_WHOLE_PAGES:
         if hypervisor == "none":
             return "cannot tell", (
                 "Large pages step where base pages do, and no host is in sight that would split "
@@ -159,9 +159,9 @@ def _decide(first: Interval, walk: Interval | None, hypervisor: str) -> tuple[Ve
             "Few entries would hold all of those lines if an entry spanned a large page. It spans "
             f"a piece: {why}."
         )
-    if first.high < WHOLE_PAGE_MAX_PRICE_SHARE and (
-        walk is None or walk.high < WHOLE_PAGE_MAX_PRICE_SHARE
+    if first.high < MAX_PRICE_RATIO_OF_WHOLE_PAGES and (
+        walk is None or walk.high < MAX_PRICE_RATIO_OF_WHOLE_PAGES
     ):
         return "not splintered", "An entry spans a large page."
-    doubtful = first if walk is None or first.high >= WHOLE_PAGE_MAX_PRICE_SHARE else walk
+    doubtful = first if walk is None or first.high >= MAX_PRICE_RATIO_OF_WHOLE_PAGES else walk
     return "cannot tell", explain("unstable", f"large over base is {doubtful:.2f}")

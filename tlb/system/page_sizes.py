@@ -34,7 +34,7 @@ class PageSize(NamedTuple):
 
 
 # From small to large; of two alike, the one that takes no pool first.
-PAGES: dict[str, PageSize] = {
+PAGE_KINDS: dict[str, PageSize] = {
     "4k": PageSize(None, "base pages", "mmap, MADV_NOHUGEPAGE", "base", "4k"),
     **{
         f"{kib}k": PageSize(
@@ -50,14 +50,14 @@ PAGES: dict[str, PageSize] = {
 
 
 def _known(pages: str) -> str:
-    if pages not in PAGES:
-        raise ValueError(f"pages are one of {', '.join(PAGES)}, not '{pages[:20]}'")
+    if pages not in PAGE_KINDS:
+        raise ValueError(f"pages are one of {', '.join(PAGE_KINDS)}, not '{pages[:20]}'")
     return pages
 
 
-Pages = Annotated[str, AfterValidator(_known)]
+PageKind = Annotated[str, AfterValidator(_known)]
 # what entries map, by the level of their table
-MAPPED_PAGE_SIZES = tuple(dict.fromkeys(size.hardware for size in PAGES.values()))
+MAPPED_PAGE_SIZES = tuple(dict.fromkeys(size.hardware for size in PAGE_KINDS.values()))
 # chased over every working set; the sizes between, a ladder, over one
 FULLY_SWEPT_PAGES = ("4k", "64k", "thp", "2m", "1g")
 # with base pages of 4 KiB, 2 MiB both, as far as a TLB is concerned; the pool's are the surer
@@ -66,7 +66,7 @@ HUGE_PAGE_KINDS: tuple[str, ...] = ("2m", "thp")
 
 def page_words(pages: str, base_page_bytes: int = 4096) -> str:
     """A page size as a sentence calls it: "2 MiB pages of the pool"."""
-    return PAGES[pages].words.format(format_size(page_bytes(pages, base_page_bytes)))
+    return PAGE_KINDS[pages].words.format(format_size(page_bytes(pages, base_page_bytes)))
 
 
 _LABELLED = {"base": "", "mthp": " (mTHP)", "thp": " (THP)", "pool": " (hugetlb)"}
@@ -76,7 +76,7 @@ def page_labels(base_page_bytes: int) -> dict[str, str]:
     """Every page size as figures and tables call it: "4 KiB", "2 MiB (hugetlb)"."""
     return {
         pages: format_size(page_bytes(pages, base_page_bytes)) + _LABELLED[size.source]
-        for pages, size in PAGES.items()
+        for pages, size in PAGE_KINDS.items()
     }
 
 
@@ -86,23 +86,23 @@ def page_bytes(pages: str, base_page_bytes: int) -> int:
     A transparent huge page is what one table maps, an entry of 8 bytes a base page: 2 MiB with base
     pages of 4 KiB, 32 MiB with those of 16, 512 MiB with those of 64.
     """
-    if PAGES[pages].source == "thp":
+    if PAGE_KINDS[pages].source == "thp":
         return base_page_bytes * (base_page_bytes // 8)
-    return PAGES[pages].size_bytes or base_page_bytes
+    return PAGE_KINDS[pages].size_bytes or base_page_bytes
 
 
 def mapped_page_size(pages: str) -> str:
     """The page that a table's entry maps on x86-64: a transparent huge page is one of 2 MiB."""
-    return PAGES[pages].hardware
+    return PAGE_KINDS[pages].hardware
 
 
 def ordered_page_sizes(kinds: Iterable[Any]) -> list[str]:
     """Those page sizes that occur in `kinds`, each once, from small to large."""
     occurring = set(kinds)
-    return [pages for pages in PAGES if pages in occurring]
+    return [pages for pages in PAGE_KINDS if pages in occurring]
 
 
 def page_size_rank(kinds: Any) -> Any:
     """A series of page sizes as numbers that sort from small to large: `frame.sort_values("pages",
     key=rank)`."""
-    return kinds.map(list(PAGES).index) if kinds.name == "pages" else kinds
+    return kinds.map(list(PAGE_KINDS).index) if kinds.name == "pages" else kinds

@@ -42,7 +42,7 @@ def parsed(table: str) -> tuple[dict[str, ReasonText], dict[str, str]]:
 REASON_TEXTS, _MERGED = parsed(Path(__file__).with_name("reasons.txt").read_text(encoding="utf-8"))
 
 
-def current_code(code: str) -> str:
+def current_reason_code(code: str) -> str:
     """Return the code of the class that a code of earlier data belongs to now."""
     return _MERGED.get(code, code)
 
@@ -53,7 +53,7 @@ def explain(code: str, detail: str = "", remedy: str = "") -> str:
 
     KeyError for a code that REASON_TEXTS does not hold.
     """
-    reason = REASON_TEXTS[current_code(code)]
+    reason = REASON_TEXTS[current_reason_code(code)]
     sentence, remedy = reason.sentence, remedy or reason.remedy
     detail = " ".join(detail.split())
     if len(detail) > _DETAIL_CHARS:
@@ -109,7 +109,7 @@ class Unavailable(Exception):
         # first, so that an unknown code fails where it is raised
         self.text = explain(code, detail, remedy)
         super().__init__(code, detail, remedy)  # all, so that it survives pickling
-        self.code = current_code(code)
+        self.code = current_reason_code(code)
         self.detail = detail
         self.remedy = remedy or REASON_TEXTS[self.code].remedy
 

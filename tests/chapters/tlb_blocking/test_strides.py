@@ -4,7 +4,7 @@ reason."""
 import pytest
 from support.strides import MACHINES, NOTHING, Machine, analysis, points, rows
 
-from experiments.tlb_blocking.grid import CONTROLLED_STRIDES, STRIDES
+from experiments.tlb_blocking.grid import STRIDES, STRIDES_WITH_CONTROL
 from tlb.system.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -16,10 +16,10 @@ def test_the_loop_has_a_time_at_each_stride_on_each_page_size_and_its_controls_a
     a = analysis()
     assert list(a.times) == ["4k", "thp", "2m"]
     assert all(curve.xs == list(STRIDES) for curve in a.times.values())
-    assert a.padded.xs == a.side_by_side.xs == list(CONTROLLED_STRIDES)
+    assert a.padded.xs == a.side_by_side.xs == list(STRIDES_WITH_CONTROL)
 
 
-@pytest.mark.parametrize("stride", CONTROLLED_STRIDES[1:])
+@pytest.mark.parametrize("stride", STRIDES_WITH_CONTROL[1:])
 def test_each_part_of_a_stride_comes_back(stride):
     a = analysis(rows(QUIET))
     found = a.side_by_side, a.at_most, a.padding_saves, a.stride_price

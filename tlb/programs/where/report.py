@@ -12,7 +12,7 @@ from typing import Any
 
 from tlb.programs.executable import why_no_preload
 from tlb.programs.runs import ProgramRun
-from tlb.programs.text import sentences
+from tlb.programs.text import render_sentences
 from tlb.programs.where import advice
 from tlb.programs.where.proof import ALL_SITES, NO_SITES, AllocationSites, SitesProof
 from tlb.programs.where.simulation import (
@@ -273,7 +273,7 @@ class WhereReport:
         """Return the verdict, then what qualifies it."""
         second = self.geometry.base.second if self.geometry else 0
         larger = [row for row in sorted(self.found.curve.items()) if row[0] > second]
-        return sentences(
+        return render_sentences(
             "where",
             report=self,
             found=self.found,
