@@ -237,7 +237,8 @@ class Analysis(analysis.Analysis):
     "claims": '''"""One claim."""
 
 from experiments.example.analysis import Analysis
-from tlb.report.verdicts import Answer, claim, inside
+from tlb.report.claims import Answer, claim
+from tlb.stats.effects import inside
 
 POINTS = lambda point, scope: point.kernel == "page_chase"
 
