@@ -92,7 +92,7 @@ test: lint $(READY) ## lint, the tests, and every chapter against its committed 
 	$(PYTEST) tests book $(NBVAL) -m "not endurance"
 
 # The rooms that everything stands on, and the rules of the house; ALSO=tests/chapters/stlb_cliff adds what is worked on.
-PURE := tests/system tests/system tests/machine tests/measure tests/project/test_house.py tests/stats/test_intervals.py tests/stats/test_knees.py
+PURE := tests/system tests/machine tests/measure tests/project/test_house.py tests/stats/test_intervals.py tests/stats/test_steps.py
 check: lint ## while working: lint, and pure tests, under a minute on two cores; ALSO=FOLDER for more
 	$(PYTEST) $(PURE) $(ALSO) -m "not endurance and not measuring and not site and not slow"
 
