@@ -65,6 +65,16 @@ def test_a_second_result_that_counts_what_the_first_could_not_stands_in_its_plac
 # --- kills, writers at once
 
 
+def test_a_writer_killed_before_it_made_the_tables_leaves_no_rows_and_hinders_nothing(tmp_path):
+    database = RowDatabase(tmp_path / "rows.sqlite")
+    with sqlite3.connect(database.path) as made:
+        made.execute("PRAGMA journal_mode=WAL")
+    assert (database.rows(), database.records(), database.asked()) == ([], {}, {})
+    record = make_record()
+    database.append(record)
+    assert database.records() == {record.key: record}
+
+
 def run_and_die(root: Path) -> None:
     """A campaign that is killed at its first process."""
     MeasuringSetup.measured = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)

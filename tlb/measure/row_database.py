@@ -33,12 +33,14 @@ DATABASE_LOGS = (
 INDEX_BYTES = 32 << 10  # of the log's index, which SQLite makes first
 BUSY_S = 600  # to wait for another writer: each holds the file for milliseconds, on a slow disk too
 _TABLES = """
+BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS records (
     number INTEGER PRIMARY KEY, key TEXT UNIQUE NOT NULL, kernel TEXT NOT NULL,
     point TEXT NOT NULL, record TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS asked (
     experiment TEXT NOT NULL, kernel TEXT NOT NULL, point TEXT NOT NULL,
     PRIMARY KEY (experiment, kernel, point)) WITHOUT ROWID;
+COMMIT;
 """
 _ASKED = "(SELECT point FROM asked WHERE experiment = :experiment AND kernel = records.kernel)"
 _REASONS = {
@@ -120,6 +122,9 @@ class RowDatabase:
         if mode == "ro" and not self.path.with_name(DATABASE_LOGS[0]).exists():
             mode = "ro&immutable=1"
         with self._errors(), closing(self._connected(mode)) as database:
+            # A writer killed before it had made the tables leaves a file without any.
+            if not database.execute("SELECT 1 FROM sqlite_master").fetchone():
+                return []
             return database.execute(query, values or {}).fetchall()
 
     @contextmanager

@@ -39,8 +39,8 @@ _STEP_S = 1.0  # of a pause, after which the program may have ended
 @dataclass
 class WatchState:
     """What was seen so far. overhead: the allowed share of the program's time. usage: by PID.
-    sampling_s: CPU time that all samples took. left_out_s: windows that did not fit. throttled: periods
-    since the first sample in which a CPU quota was used up, and by then. thp_disabled: for the process, by prctl. ports: where it
+    sampling_s: CPU time that all samples took. left_out_s: windows that did not fit. throttled:
+    periods in which its CPU quota was used up. thp_disabled: for the process, by prctl. ports: where it
     accepts connections, 0 for a Unix socket."""
 
     target: WatchedProgram
@@ -52,7 +52,6 @@ class WatchState:
     left_out_s: tuple[float, ...] = ()
     has_ended: bool = False
     throttled: int = 0
-    throttled_before: int | None = None
     thp_disabled: bool = False
     ports: frozenset[int] = frozenset()
     _sorted: list[ActivitySample] | None = None  # the list that these are of
@@ -122,6 +121,7 @@ def watch(
     first: dict[int, activity.ProcessUsage] = {}  # other processes start later, from nothing
     try:
         first[target.pid] = activity.used(target.pid)
+        throttled_before = _throttled(target)
         _wait_for_start(target, min(seconds / 2, _MOST_START_S))
         # Reading alone clears no bits, so none has to be set again.
         begun_s = time.thread_time()
@@ -129,7 +129,9 @@ def watch(
         watched.sampling_s = (time.thread_time() - begun_s) / PRICE
         while window_s := _next_s(watched, begin + seconds - time.monotonic(), seconds):
             _sample(watched, window_s, begin, first)
-            _count_throttled(watched)
+            # a process that has ended is in no cgroup, and what was counted stays
+            counted = _throttled(target) - throttled_before
+            watched.throttled = max(counted, watched.throttled)
             tell(watched)
             if not _rest(watched, begin, seconds, pause):
                 break
@@ -176,17 +178,14 @@ def _sample(
         watched.ports = _ports(target)
 
 
-def _count_throttled(watched: WatchState) -> None:
-    from tlb.machine import background  # late: the first sample does not wait for it
+def _throttled(target: WatchedProgram) -> int:
+    from tlb.machine import background  # late: `tlb --help` does not wait for it
 
-    throttled = background.throttled(process=str(watched.target.pid))
-    if watched.throttled_before is None:
-        watched.throttled_before = throttled
-    watched.throttled = max(throttled - watched.throttled_before, 0)  # 0 once it has ended
+    return background.throttled(process=str(target.pid))
 
 
 def _ports(target: WatchedProgram) -> frozenset[int]:
-    from tlb.programs.runs import listening_ports  # late, as in _count_throttled
+    from tlb.programs.runs import listening_ports  # late, as in _throttled
 
     return frozenset(port for pid in target.pids() for port in listening_ports(pid))
 
