@@ -158,6 +158,7 @@ def test_the_charts_of_two_machines_have_the_first_one_s_medians_in_grey(monkeyp
     words = ["compare", B, "zen-3-a9ae1af8", "stlb_cliff", "--charts", str(path)]
     assert ended(monkeypatch, *words) == 0
     rows = pd.read_parquet(ROOT / "data" / B / "rows.parquet")
+    rows = rows[rows["experiments"].map(lambda asked: "stlb_cliff" in asked)]
     base = "pages == '4k' and stride_pages == 1 and order == 'cycle' and mode == ''"
     chase = rows.query(f"kernel == 'page_chase' and {base}")
     medians = chase.groupby(["layout", "lines"])["ns_per_access"].median()
