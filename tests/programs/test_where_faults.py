@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support.common import ROOT, descendants_with, living, needs_c, needs_root, wait_until
+from support.common import LONG_S, ROOT, descendants_with, living, needs_c, needs_root, wait_until
 from support.where import GEOMETRY, SOURCE, built
 
 from tlb.programs.where import sampling, simulation, valgrind
@@ -135,7 +135,7 @@ def test_an_instruction_that_valgrind_does_not_know_is_said(tmp_path):
     undefined = "udf #0" if platform.machine() == "aarch64" else "ud2"
     source.write_text(f'int main(void) {{ __asm__("{undefined}"); return 0; }}\n')
     with pytest.raises(Unavailable) as why:
-        simulation.simulate([built(tmp_path, source)], GEOMETRY.option, 60)
+        simulation.simulate([built(tmp_path, source)], GEOMETRY.option, LONG_S)
     assert why.value.code == "program-unfit"
 
 

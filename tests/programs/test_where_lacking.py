@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.common import needs_c
+from support.common import LONG_S, needs_c
 from support.where import GEOMETRY, SECOND, line_of
 
 from tlb.cli import where as command
@@ -36,7 +36,7 @@ def test_what_cannot_be_simulated_is_timed(code, module, function, known_walks, 
         monkeypatch.setattr(command.shutil, "which", lambda name: None)  # nor Cachegrind
     monkeypatch.setattr(command, "_extra_ns", lambda rig, lines: 30.0)
     monkeypatch.setattr(proof, "MOST_ROUNDS", 2)
-    arguments = [known_walks, "chase", "2048", "1"], 60, 5.0, False
+    arguments = [known_walks, "chase", "2048", "1"], LONG_S, 5.0, False
     made = command.simulate_or_time(*arguments, False)
     origins = {re.search(r"allocate_\w+|small", site.origin)[0] for site in made.sites}
     assert origins >= {"allocate_chased", "allocate_gathered", "small"}
@@ -61,7 +61,7 @@ def test_without_the_tool_cachegrind_counts_the_walks_of_lines(known_walks, monk
     monkeypatch.setattr(command, "_extra_ns", lambda rig, lines: 30.0)
     monkeypatch.setattr(proof, "MOST_ROUNDS", 2)
     pages, passes = 4 * SECOND, 20
-    arguments = [known_walks, "chase", str(pages), str(passes)], 60, 5.0
+    arguments = [known_walks, "chase", str(pages), str(passes)], LONG_S, 5.0
     found = command.simulate_or_time(*arguments, False, False)
     walks = {line.line: found.found.lines[line].walks for line in found.lines}
     assert abs(walks[line_of("CHASED")] / (pages * passes) - 1) < 0.005

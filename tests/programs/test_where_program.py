@@ -23,6 +23,7 @@ from support.common import (
     lacking,
     living,
     needs_c,
+    wait_until,
 )
 from support.where import GEOMETRY, SOURCE
 
@@ -48,7 +49,7 @@ def odd(tmp_path_factory) -> str:
 
 
 def simulated(*words: str, status: int = 0) -> simulation.Simulation:
-    return simulation.simulate([*words], GEOMETRY.option, 120, status)
+    return simulation.simulate([*words], GEOMETRY.option, LONG_S, status)
 
 
 @pytest.mark.needs("valgrind")
@@ -117,7 +118,7 @@ def test_a_program_with_another_allocator_runs_as_by_itself(
     if is_preloaded:
         monkeypatch.setenv("LD_PRELOAD", library)
     for kind in ("small", "realloc", "posix_memalign", "thread"):
-        done = run_program([str(program), kind], sites_lever(ALL_SITES), limit_s=60, share=0.05)
+        done = run_program([str(program), kind], sites_lever(ALL_SITES), limit_s=LONG_S, share=0.05)
         assert (done.status, done.last_lines) == (0, "")
     if shutil.which("valgrind"):
         assert simulated(str(program), "thread").instructions > 10_000
@@ -211,5 +212,4 @@ def test_a_killed_command_leaves_no_program_running(tmp_path):
     programs = [psutil.Process(getattr(each, "pid", each)) for each in running]
     process.send_signal(signal.SIGKILL)
     process.wait()
-    psutil.wait_procs(programs, timeout=60)
-    assert not any(map(living, programs))
+    assert wait_until(lambda: not any(map(living, programs)))
