@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from tlb.cli import computer
 from tlb.machine import changed_settings, pools
-from tlb.machine.settings import Pool
+from tlb.machine.settings import HugePagePool
 from tlb.system.reasons import Unavailable
 from tlb.system.units import parse_size
 
@@ -283,7 +283,7 @@ def test_pages_in_use_are_told_and_the_journal_stays_until_they_are_let_go(machi
 
 
 def test_as_json_a_pool_has_the_bytes_of_all_its_pages(monkeypatch, capsys):
-    pool = Pool(page="2m", total=6, free=2, reserved=1, surplus=0)
+    pool = HugePagePool(page="2m", total=6, free=2, reserved=1, surplus=0)
     monkeypatch.setattr(pools, "look", lambda: {"2m": pool})
     monkeypatch.setattr(pools, "changes", dict)
     computer.pools_now(SimpleNamespace(invoked_subcommand=None), as_json=True)

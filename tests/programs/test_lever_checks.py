@@ -71,7 +71,7 @@ def test_a_kernel_without_transparent_pages_gets_no_command_for_a_file_that_is_a
     files, code, tmp_path
 ):
     root = computer(tmp_path, files)
-    assert refusal(settings.check_thp, root) == code
+    assert refusal(settings.require_thp, root) == code
     assert refusal(jmh.check_heap, "thp", [1 << 20], root) == code
 
 
@@ -79,7 +79,7 @@ def test_a_measuring_program_that_madvise_is_refused_is_on_such_a_kernel(monkeyp
     refused = '{"reason": "thp-never", "detail": "madvise"}'
     for has_thp, code in ((False, "linux-lacks"), (True, "thp-never")):
         monkeypatch.setattr(settings, "has_thp", lambda has_thp=has_thp: has_thp)
-        assert session.lack_of_kernel(refused).code == code
+        assert session.reason_from_kernel(refused).code == code
 
 
 def test_a_measuring_program_that_a_cgroup_keeps_from_the_pool_has_a_limit_and_no_empty_pool(

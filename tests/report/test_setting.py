@@ -11,7 +11,7 @@ from support.synthetic import Stated
 
 from tlb.measure import build, columns
 from tlb.measure.outcome import SessionCounts
-from tlb.measure.record import Quantity
+from tlb.measure.record import CounterReading
 from tlb.report import parameters, publish, setting
 from tlb.report.analysis import Analysis
 from tlb.system.files import ROOT
@@ -92,7 +92,7 @@ def test_each_reason_for_which_a_kernel_refuses_a_page_size_is_on_the_page():
 
 def test_what_perf_counted_of_a_chapter_s_processes_is_in_its_settings():
     def counted(kernel: str, faults: int) -> SessionCounts:
-        totals = {"page_faults": Quantity(value=faults)}
+        totals = {"page_faults": CounterReading(value=faults)}
         return SessionCounts(
             kernel=kernel, engine="c", pages="4k", sessions=2, points=4, totals=totals, most=totals
         )

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from support.fake_perf import workload
 from tlb.measure.perf_stat import EventPlan
-from tlb.measure.record import Quantity
+from tlb.measure.record import CounterReading
 from tlb.measure.session import Session
 
-Counters = dict[str, Quantity]
+Counters = dict[str, CounterReading]
 
 
 def counted_run(plan: EventPlan, command: list[str] | None = None, repeat: int = 0) -> Counters:

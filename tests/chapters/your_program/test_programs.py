@@ -10,7 +10,7 @@ from support.programs import look, made, trial
 
 from experiments.your_program import cases, programs
 from experiments.your_program.cases import PROGRAM_CASES, ProgramCase
-from tlb.machine.settings import Pool
+from tlb.machine.settings import HugePagePool
 from tlb.measure.toolchains import Toolchain
 from tlb.programs.trial import LEAST_PAIRS
 from tlb.system import files
@@ -100,7 +100,7 @@ def test_a_slice_from_the_pool_is_a_reason_where_the_pool_has_no_room_for_it(fre
     monkeypatch.setattr(
         programs.pools,
         "look",
-        lambda: {"2m": Pool(page="2m", total=600, free=free, reserved=0, surplus=0)},
+        lambda: {"2m": HugePagePool(page="2m", total=600, free=free, reserved=0, surplus=0)},
     )
     with pytest.raises(Unavailable) as why:
         programs.measure("rules-pool", PROGRAM_CASES["rules-pool"], 0.01)
