@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from support.common import ROOT
 from support.host import JUNK, SERVER, V2_MOUNT, plant, v2
 
-from tlb.machine.memory import ResourceLimits, usable_memory
+from tlb.machine.memory import ResourceLimits, cgroup_limits, usable_memory
 
 GIB = 2**30
 
@@ -20,10 +20,8 @@ MEMINFO = {"proc/meminfo": SERVER["proc/meminfo"]}
 
 
 def usable(
-    root: Path,
-    files: dict[str, str],
-    rlimits: ResourceLimits = ResourceLimits(),  # noqa: B008
-) -> tuple[int, str]:
+    root: Path, files: dict[str, str], rlimits: ResourceLimits = ResourceLimits()
+) -> tuple[int, str]:  # noqa: B008
     found = usable_memory(plant(root, MEMINFO | files), rlimits)
     return found.usable_bytes, found.limit_source
 
@@ -65,6 +63,10 @@ def test_a_v1_tree_is_walked_to_its_root(tmp_path):
         f"{base}/a/b/memory.limit_in_bytes": str(9 * GIB),
     }
     assert usable(tmp_path, files) == (5 * GIB // 2, "cgroup v1 memory.limit_in_bytes")
+    assert cgroup_limits(tmp_path, "memory") == {"memory.limit_in_bytes": 3 * GIB}
+    (tmp_path / base / "a/memory.limit_in_bytes").unlink()
+    (tmp_path / base / "a/b/memory.limit_in_bytes").unlink()
+    assert cgroup_limits(tmp_path, "memory") == {}, "the root's is none"
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,21 @@ def ask_some(root: Path, writer: int) -> None:
         Store(root).ask(MACHINE, f"chapter-{writer % 2}", [point])
 
 
+def test_a_writer_is_opened_once_and_by_a_forked_process_anew(store, monkeypatch):
+    """SQLite must not use a connection on both sides of a fork."""
+    opened, connect = [], sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: opened.append(a) or connect(*a, **k))
+
+    def append(repeat: int) -> int:
+        before = len(opened)
+        store.append(MACHINE, make_record(repeat=repeat))
+        return len(opened) - before
+
+    store.ask(MACHINE, NAME, [make_record().point])
+    assert (append(0), in_a_child(lambda: append(1)), append(2)) == (0, 1, 0)
+    assert repeats(store) == [0, 1, 2]
+
+
 def test_what_several_processes_ask_for_at_once_is_all_there(store):
     writers = [fork.Process(target=ask_some, args=(store.root, writer)) for writer in range(4)]
     for writer in writers:

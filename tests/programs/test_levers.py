@@ -120,15 +120,6 @@ def test_memory_between_holes_is_collapsed_by_a_kernel_that_stops_at_a_hole(tmp_
     assert collapse.collapse(os.getpid(), huge, Event()) == (resident, {"EINVAL"})
 
 
-def test_memory_that_cannot_be_read_is_an_error_of_the_collapse(tmp_path, monkeypatch):
-    folder = tmp_path / str(os.getpid())
-    folder.mkdir()
-    (folder / "smaps").write_text("odd\n")
-    monkeypatch.setattr(collapse, "_PROC", tmp_path)
-    collapsed, (error,) = collapse.collapse(os.getpid(), 2 << 20, Event())
-    assert collapsed == 0 and "linux-lacks" in error and "odd" in error
-
-
 def test_the_library_is_seen_among_any_number_of_mappings(tmp_path, monkeypatch):
     monkeypatch.setattr(levers, "_PROC", tmp_path)
     (tmp_path / "7").mkdir()

@@ -59,17 +59,6 @@ def aims(monkeypatch, tmp_path) -> list[TrialAim]:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [[], ["--lever", "nope"], ["--metric", "("], ["--pid", "7", "--driver", "true"]],
-    ids=" ".join,
-)
-def test_a_wrong_argument_is_one_line_and_exit_2(options, monkeypatch, capsys, aims):
-    assert call(monkeypatch, *([*options, "--", "true"] if options else [])) == 2
-    told = capsys.readouterr()
-    assert (told.out, len(told.err.splitlines()), aims) == ("", 1, [])
-
-
-@pytest.mark.parametrize(
     ("words", "dashes"),
     [(["true", "-p", "x", "--json", "--"], ["--"]), (["true", "--lever", "none"], [])],
 )
@@ -107,16 +96,6 @@ def test_what_is_finished_is_printed_whatever_ends_a_sweep(ends, status, monkeyp
     told = capsys.readouterr()
     assert [each["pairs"] for each in json.loads(told.out)] == [7, 7] and len(aims) == 2
     assert "exit code 7" in told.err or status == 130
-
-
-@pytest.mark.parametrize(("pairs", "status"), [(3, 130), (7, 0)])
-def test_an_interrupted_trial_prints_its_pairs(pairs, status, monkeypatch, capsys, aims):
-    done = trial(made(2.0), made(1.0, looks=(look(huge_mib=90, reached=1),)), pairs=pairs)
-    done.ended, done.is_interrupted = "It was interrupted.", True
-    monkeypatch.setattr(trials, "run_trial", lambda aim, tell: done)
-    assert call(monkeypatch, "--", "true") == status
-    told = capsys.readouterr().out
-    assert f"{pairs} pairs" in told and "0.500" in told and "It was interrupted." in told
 
 
 def test_a_page_loads_nothing_and_escapes_what_is_not_ours(monkeypatch, aims, tmp_path):

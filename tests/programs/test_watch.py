@@ -307,14 +307,6 @@ def test_a_server_with_one_hot_mapping_is_tried_on_it_alone():
     assert WatchReport(server, PRICES).line == f"tlb try --pid 1 {only} --driver CLIENT"
 
 
-@pytest.mark.parametrize(("free", "available"), [(5, 1 << 30), (1, 1 << 30), (5, 1)])
-def test_a_forecast_says_what_stands_in_its_way(free, available):
-    made = CollapseForecast(2, 2 * MIB, 3 * MIB, free, available)
-    text = watch_report.forecast_words(made, PRICES)
-    assert "2 huge pages in about 2 ms" in text and "3 MiB" in text
-    assert ("move other pages" in text) is (free == 1) and ("has only" in text) is (available == 1)
-
-
 # --- a command that starts a program again
 
 SLEEP = "/bin/sleep"

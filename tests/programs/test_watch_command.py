@@ -19,13 +19,6 @@ from tlb.programs.walk_price import PriceAtSize, WalkPrices
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are looked at in /proc")
 
 
-@pytest.mark.parametrize("arguments", [[], ["-1"], ["--overhead", "0", "1"]], ids=" ".join)
-def test_a_wrong_argument_is_one_line_and_exit_2(arguments, monkeypatch, capsys):
-    assert ended(monkeypatch, "watch", *arguments) == 2
-    told = capsys.readouterr()
-    assert (told.out, len(told.err.splitlines())) == ("", 1)
-
-
 @pytest.fixture
 def _has_prices(monkeypatch):
     """Prices of this computer are not timed."""

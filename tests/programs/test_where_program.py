@@ -163,11 +163,6 @@ def test_a_set_that_gains_where_all_together_do_not_is_named(monkeypatch):
     assert done.smallest == ("A",) and done.gain(ALL_SITES) < 0 < 0.15 < done.gain(("A",))
 
 
-@pytest.mark.parametrize(("runs", "candidates"), [(10, 0), (22, 1), (48, 4)])
-def test_as_many_candidates_are_tried_as_there_is_time_for(runs, candidates):
-    assert proof._affordable(4, runs) == candidates
-
-
 def test_a_proof_that_ctrl_c_ends_keeps_its_rounds(monkeypatch):
     rounds = []
 

@@ -31,29 +31,6 @@ def test_the_house_keeps_its_rules(check):
     assert not breaches, "\n".join(breaches)
 
 
-@pytest.mark.parametrize(
-    ("check", "file", "text", "word"),
-    [
-        (house.lengths, MODULE, LONG, "41 lines"),
-        (house.notebooks, "book/new.ipynb", "x" * 400_000, "bytes"),
-    ],
-)
-def test_a_breach_is_one_sentence_that_names_the_file(
-    check, file, text, word, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(house, "OF_4096", {})
-    (tmp_path / file).parent.mkdir(parents=True)
-    (tmp_path / file).write_text(text)
-    (sentence,) = check(tmp_path)
-    assert sentence.startswith(file) and word in sentence
-
-
-def test_a_function_at_its_limit_is_no_breach(tmp_path):
-    (tmp_path / MODULE).parent.mkdir(parents=True)
-    (tmp_path / MODULE).write_text(LONG.removeprefix("@cache\n"))
-    assert list(house.lengths(tmp_path)) == []
-
-
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_every_claim_compares_points_of_its_chapter_s_grid(chapter):
     claims = claims_of(import_module(f"experiments.{chapter}.claims"))

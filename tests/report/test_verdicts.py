@@ -156,13 +156,6 @@ def test_an_interval_is_inside_a_band_outside_it_or_spans_an_end(bounds, band, t
     assert decided(inside(Interval(sum(bounds) / 2, *bounds), *band)) is truth
 
 
-def test_what_was_chosen_from_several_is_held_to_more_before_it_is_believed():
-    gain = Interval(1.2, 1.02, 1.4)
-    assert decided(inside(gain, 1.0)) is True and decided(inside(gain, 1.0, among=10)) is None
-    assert decided(inside(Interval(0.8, 0.6, 0.98), 1.0, among=10)) is None
-    assert decided(inside(Interval(0.5, 0.4, 0.6), 1.0, among=10)) is False
-
-
 @pytest.mark.parametrize(
     ("values", "code", "number"),
     [

@@ -76,7 +76,7 @@ HYGON_FAMILY = 0x18  # Dhyana, made under licence from AMD: Linux, arch/x86/kern
 
 # arm64 by implementer and part of MIDR_EL1: Linux, arch/arm64/include/asm/cputype.h; Cortex-A34,
 # A65 and Neoverse E1: tools/perf/pmu-events/arch/arm64/mapfile.csv.
-_ARM: dict[tuple[int, int], str] = {
+_ARM: dict[tuple[int | None, int | None], str] = {
     (0x41, 0xD0C): "Neoverse N1",
     (0x41, 0xD40): "Neoverse V1",
     (0x41, 0xD49): "Neoverse N2",
@@ -196,8 +196,6 @@ def x86_name(vendor: str, family: int | None, model: int | None, stepping: int |
 def arm_name(implementer: int | None, part: int | None) -> str:
     """The microarchitecture of an arm64 CPU, from "CPU implementer" and "CPU part" of
     /proc/cpuinfo."""
-    if implementer is None or part is None:
-        return UNKNOWN_MICROARCHITECTURE
     return _ARM.get((implementer, part), UNKNOWN_MICROARCHITECTURE)
 
 

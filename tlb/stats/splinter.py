@@ -159,9 +159,7 @@ def _decide(first: Interval, walk: Interval | None, hypervisor: str) -> tuple[Sp
             "Few entries would hold all of those lines if an entry spanned a large page. It spans "
             f"a piece: {why}."
         )
-    if first.high < MAX_PRICE_RATIO_OF_WHOLE_PAGES and (
-        walk is None or walk.high < MAX_PRICE_RATIO_OF_WHOLE_PAGES
-    ):
-        return "not splintered", "An entry spans a large page."
-    doubtful = first if walk is None or first.high >= MAX_PRICE_RATIO_OF_WHOLE_PAGES else walk
-    return "cannot tell", explain_reason("unstable", f"large over base is {doubtful:.2f}")
+    for share in (first, walk):
+        if share is not None and share.high >= MAX_PRICE_RATIO_OF_WHOLE_PAGES:
+            return "cannot tell", explain_reason("unstable", f"large over base is {share:.2f}")
+    return "not splintered", "An entry spans a large page."

@@ -12,7 +12,6 @@ from experiments.page_faults.analysis import (
     FRESH_MEMORY,
     PREPARED_FILE_PAGES,
 )
-from tlb.system.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -109,21 +108,6 @@ def test_the_grid_has_a_control_for_each_number_of_threads():
     assert not [
         p for p in points(cpus=1) if p.kernel == "prefault" and dict(p.options)["threads"] > 1
     ]
-
-
-def test_what_was_not_measured_is_empty_or_a_reason():
-    a = analysis(NOTHING)
-    assert a.touches == {} and a.records.empty and add_memory_names(a.frame).empty
-    for ask in (
-        lambda: a.page_ns(FILE_PAGES),
-        lambda: a.touch_ns(FILE_PAGES, "mean_ns"),
-        lambda: a.pages_per_fault(FILE_PAGES),
-        lambda: a.charge,
-        lambda: a.most_real_threads,
-        a.left_alone,
-    ):
-        with pytest.raises(Unavailable):
-            ask()
 
 
 def test_one_cpu_is_the_reason_where_two_threads_lack():
