@@ -15,7 +15,7 @@ from markupsafe import Markup
 from sphinx.application import Sphinx
 
 from tlb.machine import host
-from tlb.measure.store import Store, data_root
+from tlb.measure.store import Store, data_folder
 from tlb.report.names import machine_name
 from tlb.report.render import join_html
 from tlb.system.reasons import Unavailable
@@ -46,12 +46,12 @@ def files_of(notebook: Path, kernels: Path) -> Files | None:
     content = json.loads(notebook.read_text(encoding="utf-8"))
     if not any("parameters" in cell["metadata"].get("tags", []) for cell in content["cells"]):
         return None
-    name, store = notebook.stem, Store(data_root())
+    name, store = notebook.stem, Store(data_folder())
     given = content["metadata"].get("papermill", {}).get("parameters", {})
     machine = given.get("machine", "reference")
     try:
         if machine == "this":
-            store, machine = store.own, host.machine_id(host.inspect())
+            store, machine = store.own, host.machine_id(host.inspect_machine())
         else:
             machine = store.resolve(machine, experiment=name)
         used = store.kernels(machine, name)
@@ -86,11 +86,11 @@ OWN_CARD = "this-computer"
 def write_cards(body: str, out: Path) -> None:
     """Put the data cards that a page links to (overview/machines_tables.py) beside its notebook, as
     text."""
-    data = Store(data_root())
+    data = Store(data_folder())
     for name in _CARD.findall(body):
         folder = data.root / name
         if name == OWN_CARD:
-            folder = data.own.root / host.machine_id(host.inspect())
+            folder = data.own.root / host.machine_id(host.inspect_machine())
         if (card := folder / "README.md").is_file():
             out.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(card, out / f"{name}.txt")

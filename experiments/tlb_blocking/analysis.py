@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from experiments.tlb_blocking.grid import (
-    BYTES_IN_FIRST_CACHE,
+    BYTES_WITHIN_L1_CACHE,
     PUBLISHED_BLOCK,
     STEPS_IN_SPREAD_BLOCK,
-    STRIDE_SUM_PAGES,
+    STRIDE_SUM_PAGE_KINDS,
     STRIDES,
     STRIDES_WITH_CONTROL,
 )
@@ -21,7 +21,7 @@ from tlb.measure.catalogue import VERTEX_BYTES
 from tlb.report import analysis, quantities
 from tlb.report.quantities import QuantityDeclaration
 from tlb.stats.curves import Curve, select_rows
-from tlb.stats.hops import hop_quantile, smoothed_hops, with_median_clock_cost
+from tlb.stats.hops import hop_quantile, smoothed_hop_times, with_median_clock_cost
 from tlb.stats.intervals import (
     UNKNOWN_INTERVAL,
     Interval,
@@ -378,7 +378,7 @@ class Analysis(analysis.Analysis):
     @property
     def near_ns(self) -> Interval:
         """A load of eight bytes in order from the first cache."""
-        rows = self._sums(mode="plain", bytes=BYTES_IN_FIRST_CACHE)
+        rows = self._sums(mode="plain", bytes=BYTES_WITHIN_L1_CACHE)
         return interval_of_rows(required(rows, "nothing was summed inside the first cache"))
 
     @cached_property
@@ -404,7 +404,7 @@ def _at_strides(
 ) -> dict[str, Curve]:
     """Return the time by stride for each page size measured. more_bytes: by which the loop's step
     is longer than the stride."""
-    return Curve.by(_under_stride(rows, strides, more_bytes), STRIDE_SUM_PAGES, x=STRIDE)
+    return Curve.by(_under_stride(rows, strides, more_bytes), STRIDE_SUM_PAGE_KINDS, x=STRIDE)
 
 
 def _under_stride(rows: pd.DataFrame, strides: Collection[int], more_bytes: int) -> pd.DataFrame:
@@ -447,7 +447,7 @@ def _remedy(
     row = {"remedy": remedy, "pages": pages, "vertices": vertices, "block_vertices": block}
     shares = list(_QUANTILES.values())
     each = np.array(
-        [hop_quantile(smoothed_hops(process), shares) for _, process in rows.iterrows()]
+        [hop_quantile(smoothed_hop_times(process), shares) for _, process in rows.iterrows()]
     )
     medians = {name: median_interval(ns) for name, ns in zip(_QUANTILES, each.T, strict=True)}
     for name, interval in medians.items():

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support.common import needs_c
 
-from tlb.machine.compiler import compiler
+from tlb.machine.compiler import compiler_on_path
 from tlb.measure import build, namespaces
 from tlb.measure.catalogue import KERNEL_DECLARATIONS
 from tlb.measure.record import Point
@@ -76,7 +76,7 @@ def test_a_mode_that_the_runner_plays_has_no_session():
 
 def test_no_timed_code_changes_without_a_new_version():
     """By this compiler: another one makes other code of the same loop, which a row's key tells."""
-    made_by = f"{compiler().version} {platform.machine()}"
+    made_by = f"{compiler_on_path().version} {platform.machine()}"
     now = {
         f"{kernel} {build.declared_measures(kernel, 'c')} {function}": hashlib.sha256(
             repr(code_of(Path(build.kernel(kernel).command[0]), function)).encode()

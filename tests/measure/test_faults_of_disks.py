@@ -81,7 +81,7 @@ def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what, 
     }[what]
     if what == "the build folder":
         monkeypatch.setenv("TLB_BUILD", str(folder))
-        monkeypatch.setattr(build, "compiler", lambda: Compiler(("cc",), "cc 1.0"))
+        monkeypatch.setattr(build, "compiler_or_prebuilt", lambda: Compiler(("cc",), "cc 1.0"))
     else:
         scripted()
     if what == "a published machine":
@@ -115,7 +115,7 @@ def test_a_compiler_that_cannot_write_is_a_full_disk_and_no_broken_compiler(
         f"#!/bin/sh\necho 'ld: final link failed: {os.strerror(number)}' >&2\nexit 1\n"
     )
     failing.chmod(0o755)
-    monkeypatch.setattr(build, "compiler", lambda: Compiler((str(failing),), "cc 1.0"))
+    monkeypatch.setattr(build, "compiler_or_prebuilt", lambda: Compiler((str(failing),), "cc 1.0"))
     with pytest.raises(Unavailable) as why:
         build.kernel("page_chase")
     says(why.value, code)

@@ -14,7 +14,7 @@ from tlb.measure.perf_stat import EventPlan
 from tlb.measure.plan import measure
 from tlb.measure.record import Point, Quantity
 from tlb.measure.session import Session
-from tlb.system.reasons import REASON_TEXTS, Unavailable, explain
+from tlb.system.reasons import REASON_TEXTS, Unavailable, explain_reason
 
 Counters = dict[str, Quantity]
 pytestmark = pytest.mark.slow  # a stand-in for perf is a process or ten
@@ -53,7 +53,7 @@ def counted(run: Counters) -> dict[str, float]:
 def reasons(run: Counters) -> dict[str, str]:
     """quantity -> reason, each of which has its sentence and its remedy."""
     found = {name: q.reason for name, q in run.items() if q.reason}
-    assert all(REASON_TEXTS[reason].remedy in explain(reason) for reason in found.values())
+    assert all(REASON_TEXTS[reason].remedy in explain_reason(reason) for reason in found.values())
     return found
 
 
@@ -120,7 +120,7 @@ def test_events_that_a_hypervisor_filters_are_no_zeros(tmp_path, cpu):
     assert reasons(run)["walk"] == "not-counted" and counted(run).keys() == {
         event.quantity for event in plan.events
     }
-    assert "hypervisor" in explain("not-counted")
+    assert "hypervisor" in explain_reason("not-counted")
 
 
 @pytest.mark.parametrize(

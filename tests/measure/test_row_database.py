@@ -16,7 +16,7 @@ from support.common import make_record, needs_root
 from support.stand_ins import in_a_child
 
 from tlb.measure.measuring_setup import MeasuringSetup
-from tlb.measure.record import Point, Quantity
+from tlb.measure.record import CounterReading, Point
 from tlb.measure.row_database import RowDatabase
 from tlb.measure.store import Store
 from tlb.system.reasons import Unavailable
@@ -54,8 +54,8 @@ def test_the_same_lines_of_another_kernel_are_another_point(store):
 
 
 def test_a_second_result_that_counts_what_the_first_could_not_stands_in_its_place(store):
-    uncounted = {"walk": Quantity(reason="no-perf")}
-    counted = {"walk": Quantity(value=1e7, event="walks:u")}
+    uncounted = {"walk": CounterReading(reason="no-perf")}
+    counted = {"walk": CounterReading(value=1e7, event="walks:u")}
     for ns, counters in ((6.5, uncounted), (7.5, counted), (1.0, uncounted), (2.0, counted)):
         put(store, MACHINE, NAME, make_record(ns_per_access=ns, counters=counters))
     assert store.load(MACHINE, NAME)["ns_per_access"].tolist() == [7.5]

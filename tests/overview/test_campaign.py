@@ -16,9 +16,9 @@ from experiments import your_program
 from experiments.overview import campaign, chapter_name
 from experiments.your_program.programs import PROGRAMS_DOCUMENT, QUICK_PROGRAMS
 from tlb.machine import host
-from tlb.measure.campaign import Outcome
-from tlb.measure.outcome import Progress
-from tlb.measure.store import Store, data_root
+from tlb.measure.campaign import CampaignOutcome
+from tlb.measure.outcome import CampaignProgress
+from tlb.measure.store import Store, data_folder
 from tlb.report import claims, discovery, parameters, publish
 from tlb.report.chapter import Chapter
 from tlb.system.files import ROOT
@@ -51,9 +51,9 @@ def measures(monkeypatch, told: list[Any], *measured: int) -> None:
     """Each campaign measures so many points."""
     counts = iter(measured)
 
-    def run(chapter: Chapter, grids: dict, *, rounds: float = inf, **_: object) -> Outcome:
+    def run(chapter: Chapter, grids: dict, *, rounds: float = inf, **_: object) -> CampaignOutcome:
         told.append((set(grids), rounds))
-        return Outcome(measured=next(counts))
+        return CampaignOutcome(measured=next(counts))
 
     monkeypatch.setattr(Chapter, "campaign", run)
 
@@ -92,10 +92,10 @@ def test_the_last_site_is_built_within_the_time(told, monkeypatch, minutes):
     given: list[tuple[float, float]] = []
 
     def run(
-        chapter: Chapter, grids: dict, *, seconds: float, progress: Progress, **_: object
-    ) -> Outcome:
+        chapter: Chapter, grids: dict, *, seconds: float, progress: CampaignProgress, **_: object
+    ) -> CampaignOutcome:
         given.append((seconds, sum(progress.later.values())))
-        return Outcome()
+        return CampaignOutcome()
 
     monkeypatch.setattr(Chapter, "campaign", run)
     campaign.book(ASKED | {"minutes": minutes})
@@ -157,7 +157,7 @@ def test_only_what_changed_is_made_again(made, tmp_path):
 
     assert executed() == pages | {"whole site"}
     assert executed() == executed(ASKED | {"minutes": 3.0}) == set()
-    Store(data_root()).own.append("zen-9-00000000", make_record())
+    Store(data_folder()).own.append("zen-9-00000000", make_record())
     assert executed() == pages - reruns | {"whole site"}
     (tmp_path / "book" / "flushes.ipynb").write_text("{}")
     assert executed() == summaries | {"flushes", "whole site"}
@@ -180,7 +180,7 @@ def tried(tmp_path, monkeypatch) -> list[Any]:
 
     def make(minutes: float, names: tuple[str, ...]) -> dict[str, Any]:
         tried.append((minutes, names))
-        made = document() | {"state": host.state_digest(host.inspect()), "minutes": minutes}
+        made = document() | {"state": host.state_digest(host.inspect_machine()), "minutes": minutes}
         return made | {"told": [row for row in made["told"] if row["case"] in names]}
 
     monkeypatch.setattr(your_program.analysis, "make_programs_document", make)
@@ -189,7 +189,7 @@ def tried(tmp_path, monkeypatch) -> list[Any]:
 
 def try_programs(seconds: float = 1000.0, **changes: object) -> Chapter:
     given = parameters.check(PROGRAMS_DOCUMENT, ASKED | changes)
-    chapter = Chapter(PROGRAMS_DOCUMENT, given, Store(data_root()))
+    chapter = Chapter(PROGRAMS_DOCUMENT, given, Store(data_folder()))
     campaign._programs(chapter, time.monotonic() + seconds)
     return chapter
 
@@ -204,9 +204,9 @@ def test_a_few_programs_are_tried_once_and_shown_without_measuring(tried):
 
 @pytest.mark.parametrize("place", ["own", "published"])
 def test_a_few_programs_do_not_replace_many(place, tried):
-    data = Store(data_root())
+    data = Store(data_folder())
     store = data.own if place == "own" else data
-    store.write_document(host.machine_id(host.inspect()), PROGRAMS_DOCUMENT, document())
+    store.write_document(host.machine_id(host.inspect_machine()), PROGRAMS_DOCUMENT, document())
     try_programs()
     assert tried == []
 

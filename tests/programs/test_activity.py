@@ -21,7 +21,7 @@ from support.common import STRICT, SUPPORT, compiled, needs_c, needs_root, wait_
 from tlb.programs import activity
 from tlb.programs.activity import sample, summed
 from tlb.system.reasons import Unavailable
-from tlb.system.smaps import Mapping
+from tlb.system.smaps import SmapsMapping
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 TWO_MIB, NOBODY = 2 << 20, 65534
@@ -66,7 +66,9 @@ def test_what_is_touched_on_huge_pages_lies_between_bounds(drawn):
         resident = base_bytes + thp_bytes + pool_bytes
         touched = min(active_pages * 4096, base_bytes + thp_bytes)
         page = TWO_MIB if pool else 4096
-        parsed.append(Mapping(0, 1 << 40, True, page, resident, thp_bytes, pool_bytes, touched))
+        parsed.append(
+            SmapsMapping(0, 1 << 40, True, page, resident, thp_bytes, pool_bytes, touched)
+        )
     seen = summed([(parsed, 8192)], 1.0, 0.0)
     assert 0 <= seen.huge_least <= seen.huge_most <= min(seen.active_bytes, seen.mapped["thp"])
     assert seen.active_bytes - seen.huge_least <= seen.mapped["4k"]

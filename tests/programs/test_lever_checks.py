@@ -68,7 +68,7 @@ def test_a_kernel_without_transparent_pages_gets_no_command_for_a_file_that_is_a
     files, code, tmp_path
 ):
     root = computer(tmp_path, files)
-    assert refusal(settings.check_thp, root) == code
+    assert refusal(settings.require_thp, root) == code
     assert refusal(jmh.check_heap, "thp", [1 << 20], root) == code
 
 

@@ -35,7 +35,7 @@ def program(tmp_path_factory) -> Path:
 
 def ran(
     program: Path, mode: str, lever: levers.Lever, passes: int = PASSES, after_s: float = 0.0
-) -> tuple[ProgramRun, snapshots.Snapshot]:
+) -> tuple[ProgramRun, snapshots.MemorySnapshot]:
     """Run the program, and again with a longer wait at its end if a busy machine took no snapshot
     of all its memory."""
     for wait_ms in ("200", "2000", "20000"):
@@ -50,7 +50,7 @@ def ran(
     return done, peak
 
 
-def share(peak: snapshots.Snapshot) -> float:
+def share(peak: snapshots.MemorySnapshot) -> float:
     return peak.pages.huge_bytes / peak.pages.anonymous_bytes
 
 

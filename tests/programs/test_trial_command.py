@@ -18,7 +18,7 @@ from support.programs import built, look, made, trial
 from tlb.cli import trial as command
 from tlb.programs import trial as trials
 from tlb.programs.reports import trial_page
-from tlb.programs.trial import Trial, TrialAim, Verdict
+from tlb.programs.trial import Trial, TrialAim, TrialVerdict
 from tlb.system import files
 from tlb.system.reasons import Unavailable
 
@@ -127,7 +127,7 @@ def test_an_experiment_from_its_command_to_its_document(tmp_path):
     assert (done.returncode, done.stderr.count("\n")) == (0, 1)  # what a pair takes
     told = json.loads(done.stdout)
     assert len(told["runs"]) == 2 + 2 * told["pairs"] >= 16 and told["command"] == program
-    assert {each["verdict"] for each in told["quantities"]} <= {*get_args(Verdict)}
+    assert {each["verdict"] for each in told["quantities"]} <= {*get_args(TrialVerdict)}
     assert [side["exit_codes"] for side in told["sides"]] == [[0], [0]]
     assert [side["peak"]["reached"] for side in told["sides"]] == [0, 1]
     assert not any("writes" in remark for remark in told["remarks"])

@@ -23,13 +23,13 @@ from tlb.programs.reports import flame_graph
 from tlb.programs.runs import run_program
 from tlb.programs.snapshots import at_peak
 from tlb.programs.where import proof, report, sampling, simulation, valgrind
-from tlb.programs.where.report import FAULT_NS, Verdict, most_faults_s
-from tlb.programs.where.sampling import LINUX_CODE
+from tlb.programs.where.report import FAULT_NS, HugePagesVerdict, most_faults_s
+from tlb.programs.where.sampling import LOCATION_IN_LINUX
 from tlb.programs.where.simulation import (
     HEAP,
-    OTHER_CODE,
+    UNATTRIBUTED_CODE,
     AllocationSite,
-    Simulation,
+    SimulationResult,
     SourceLine,
     WalkCounts,
 )
@@ -142,7 +142,7 @@ def test_a_program_that_reads_in_order_has_nothing_to_gain(known_walks):
     found = simulation.simulate([known_walks, "stream", "2000", "20"], GEOMETRY.option, LONG_S)
     assert found.total.walks < 0.03 * found.total.misses * 64
     made = report.WhereReport(["x"], GEOMETRY, found, 1.0, 30.0)
-    assert made.verdict is Verdict.NO_GAIN and not [*made.commands()]
+    assert made.verdict is HugePagesVerdict.NO_GAIN and not [*made.commands()]
 
 
 @pytest.mark.needs("valgrind")
@@ -171,7 +171,9 @@ def test_the_chosen_allocation_alone_lies_on_huge_pages(known_walks):
     chosen = next(s for s in sites if "chased" in simulation.resolved(found.sites[s].stack[0]))
     huge = {
         each: at_peak(
-            run_program(arguments, levers.sites_lever(each), limit_s=LONG_S, share=0.2).snapshots
+            run_program(
+                arguments, levers.allocation_sites_lever(each), limit_s=LONG_S, share=0.2
+            ).snapshots
         )
         for each in (proof.NO_SITES, (chosen,), proof.ALL_SITES)
     }
@@ -208,9 +210,9 @@ def test_the_smallest_set_that_keeps_the_gain_is_found(monkeypatch):
 @pytest.mark.parametrize(
     ("walks", "spread", "verdict"),
     [
-        (10**8, 0.01, Verdict.NO_GAIN_SHOWN),
-        (10**8, 0.5, Verdict.UNDECIDED),
-        (1000, 0.5, Verdict.NO_GAIN),  # the walks bound what noise leaves open
+        (10**8, 0.01, HugePagesVerdict.NO_GAIN_SHOWN),
+        (10**8, 0.5, HugePagesVerdict.UNDECIDED),
+        (1000, 0.5, HugePagesVerdict.NO_GAIN),  # the walks bound what noise leaves open
     ],
 )
 def test_runs_that_differ_too_much_leave_the_gain_open(walks, spread, verdict):
@@ -222,7 +224,7 @@ def test_runs_that_differ_too_much_leave_the_gain_open(walks, spread, verdict):
         }
         for _ in range(8)
     ]
-    found = Simulation(
+    found = SimulationResult(
         lines={SourceLine("f", "x.c", 1, "x"): WalkCounts(misses=walks, walks=walks)}
     )
     made = report.WhereReport(
@@ -235,16 +237,21 @@ def test_runs_that_differ_too_much_leave_the_gain_open(walks, spread, verdict):
 @pytest.mark.parametrize(
     ("prices", "is_cut", "verdict", "saved_s"),
     [
-        ({"walk_ns": 30.0}, False, Verdict.NO_GAIN, 0.003),
-        ({"walk_ns": 30.0, "hit_ns": 2.5}, False, Verdict.POSSIBLE, 0.253),
-        ({"walk_ns": 30.0, "faults_s": 0.7}, False, Verdict.POSSIBLE, 0.703),
-        ({"walk_ns": 30.0, "faults_s": 7.0}, False, Verdict.POSSIBLE, 1.0),  # the whole run
-        ({"walk_ns": 30.0}, True, Verdict.NOT_ENDED, 0.003),
+        ({"walk_ns": 30.0}, False, HugePagesVerdict.NO_GAIN, 0.003),
+        ({"walk_ns": 30.0, "hit_ns": 2.5}, False, HugePagesVerdict.POSSIBLE, 0.253),
+        ({"walk_ns": 30.0, "faults_s": 0.7}, False, HugePagesVerdict.POSSIBLE, 0.703),
+        (
+            {"walk_ns": 30.0, "faults_s": 7.0},
+            False,
+            HugePagesVerdict.POSSIBLE,
+            1.0,
+        ),  # the whole run
+        ({"walk_ns": 30.0}, True, HugePagesVerdict.NOT_ENDED, 0.003),
     ],
 )
 def test_what_huge_pages_may_save_has_faults_and_all_misses(prices, is_cut, verdict, saved_s):
     counts = WalkCounts(misses=10**8 + 10**5, walks=10**5)
-    found = Simulation(lines={SourceLine("f", "x.c", 1, "x"): counts}, is_cut=is_cut)
+    found = SimulationResult(lines={SourceLine("f", "x.c", 1, "x"): counts}, is_cut=is_cut)
     made = report.WhereReport(["x"], GEOMETRY, found, 1.0, **prices)
     assert made.verdict is verdict and made.most_saved_s == pytest.approx(saved_s)
     assert "nothing" in made.sentences()[0].lower() or is_cut
@@ -301,7 +308,9 @@ def test_a_site_inside_an_interpreter_is_said_to_stand_for_many():
         ),
     }
     lines = {SourceLine("f", "x.c", 1, "x"): WalkCounts(14, 14, 14)}
-    made = report.WhereReport(["x"], GEOMETRY, Simulation(lines=lines, sites=sites), 1.0, 30.0)
+    made = report.WhereReport(
+        ["x"], GEOMETRY, SimulationResult(lines=lines, sites=sites), 1.0, 30.0
+    )
     assert [*made.interpreted()] == [("A", "python")]
     assert any("python" in sentence for sentence in made.sentences())
 
@@ -331,13 +340,13 @@ def test_a_sample_after_a_load_that_walked_is_of_the_load():
     seconds, found = sampling.parse(RECORDED)
     first, second = ("/tmp/a program", 0x1010), ("/tmp/a program", 0x1014)
     assert seconds == 1.0
-    assert found == {first: 1, second: 1, LINUX_CODE: 1, ("?", 0): 1}
+    assert found == {first: 1, second: 1, LOCATION_IN_LINUX: 1, ("?", 0): 1}
     load = SourceLine("follow", "x.c", 7, "/tmp/a program")
-    made = Simulation()
+    made = SimulationResult()
     where = f"1\t{first[1]}\t4\t{first[0]}\tfollow\tx.c\t7"
     simulation.add_tool_counts(made, ["R\t1\t0\t8\t1\t0\t0", f"P\t{where}\t1\t1\t0\t1\t0"])
     times = made.milliseconds(found)
-    assert times[load] == 2 * times[OTHER_CODE] == sampling.SAMPLING_PERIOD_NS * 2e-6
+    assert times[load] == 2 * times[UNATTRIBUTED_CODE] == sampling.SAMPLING_PERIOD_NS * 2e-6
 
 
 @pytest.fixture
@@ -350,7 +359,7 @@ def perf_map():
 
 
 def test_walks_of_a_trampoline_are_of_its_python_function(perf_map):
-    made = Simulation()
+    made = SimulationResult()
     counts = "\t\t0\t1\t1\t0\t1\t0"
     records = [f"P\t1\t0\t0\t\t0x{address}{counts}" for address in ("7f00", "7f16")]
     simulation.add_tool_counts(made, [f"N\t{os.getpid()}", "R\t1\t0\t8\t1\t0\t0", *records])

@@ -89,10 +89,11 @@ def test_without_a_compiler_all_allocations_are_those_of_malloc(monkeypatch):
 
     monkeypatch.setattr(levers, "preload_library", lacking)
     none, every = (
-        levers.sites_lever(sites).variables[0].value for sites in (proof.NO_SITES, proof.ALL_SITES)
+        levers.allocation_sites_lever(sites).variables[0].value
+        for sites in (proof.NO_SITES, proof.ALL_SITES)
     )
     assert (
         "hugetlb=1" in every
         and "hugetlb" not in none
-        and not levers.sites_lever(proof.ALL_SITES).preload
+        and not levers.allocation_sites_lever(proof.ALL_SITES).preload
     )

@@ -28,8 +28,8 @@ from support.common import (
 from support.where import GEOMETRY, SOURCE
 
 from tlb.cli import where as command
-from tlb.programs.executable import sanitizer_of, why_no_preload
-from tlb.programs.levers import sites_lever
+from tlb.programs.executable import reason_against_preload, sanitizer_of
+from tlb.programs.levers import allocation_sites_lever
 from tlb.programs.runs import run_program
 from tlb.programs.where import proof, simulation
 from tlb.programs.where.proof import ALL_SITES, NO_SITES, Timed
@@ -48,7 +48,7 @@ def odd(tmp_path_factory) -> str:
     return str(compiled(SUPPORT / "odd_programs.c", target, "-O1", "-g", *STRICT))
 
 
-def simulated(*words: str, status: int = 0) -> simulation.Simulation:
+def simulated(*words: str, status: int = 0) -> simulation.SimulationResult:
     return simulation.simulate([*words], GEOMETRY.option, LONG_S, status)
 
 
@@ -94,7 +94,9 @@ def test_a_sanitizer_is_seen_in_the_file_and_named(name, tmp_path):
     except subprocess.CalledProcessError:
         lacking(f"libsanitizer ({name})")
     sanitizer = sanitizer_of(str(program))
-    assert sanitizer.lower() == f"{name}sanitizer" and sanitizer in why_no_preload(str(program))
+    assert sanitizer.lower() == f"{name}sanitizer" and sanitizer in reason_against_preload(
+        str(program)
+    )
     with pytest.raises(Unavailable) as why:
         command.simulate_or_time([str(program)], 60, 5, False, False)
     assert why.value.code == "program-unfit" and sanitizer in str(why.value)
@@ -118,7 +120,9 @@ def test_a_program_with_another_allocator_runs_as_by_itself(
     if is_preloaded:
         monkeypatch.setenv("LD_PRELOAD", library)
     for kind in ("small", "realloc", "posix_memalign", "thread"):
-        done = run_program([str(program), kind], sites_lever(ALL_SITES), limit_s=LONG_S, share=0.05)
+        done = run_program(
+            [str(program), kind], allocation_sites_lever(ALL_SITES), limit_s=LONG_S, share=0.05
+        )
         assert (done.status, done.last_lines) == (0, "")
     if shutil.which("valgrind"):
         assert simulated(str(program), "thread").instructions > 10_000

@@ -10,7 +10,7 @@ from support.synthetic import Stated
 
 from experiments.overview import campaign
 from tlb.machine import host
-from tlb.measure.store import PUBLISHED_ROWS, Store, write_published
+from tlb.measure.store import PUBLISHED_ROWS, Store, write_published_rows
 from tlb.report import publish
 from tlb.report.card import card
 from tlb.system import files
@@ -52,10 +52,10 @@ def test_bundle_add_adds_own_rows_to_published_ones_and_writes_the_card_anew(
 ):
     monkeypatch.setenv("TLB_DATA", str(tmp_path))
     monkeypatch.setattr(publish, "measuring_lock", lambda: files.measuring_lock(path=own_lock))
-    monkeypatch.setattr(host, "inspect", Stated().host)
+    monkeypatch.setattr(host, "inspect_machine", Stated().host)
     store, name = Store(tmp_path), host.machine_id(Stated().host())
     (tmp_path / name).mkdir()
-    write_published(tmp_path / name / PUBLISHED_ROWS, [(make_record(lines=16), ["walks"])])
+    write_published_rows(tmp_path / name / PUBLISHED_ROWS, [(make_record(lines=16), ["walks"])])
     put(store.own, name, "walks", make_record(lines=32))
     store.own.write_machine(name, Stated().host().model_dump(mode="json"))
     for _ in range(2):

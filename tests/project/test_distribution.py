@@ -182,7 +182,7 @@ def test_outside_a_clone_rows_and_binaries_are_the_users(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
-    assert files.data_root() == tmp_path / ".local/share/tlb"
+    assert files.default_data_folder() == tmp_path / ".local/share/tlb"
     assert files.build_root() == tmp_path / "cache/tlb"
     assert files.build_root().stat().st_mode & 0o777 == 0o700
     files.build_root().chmod(0o777)
@@ -198,16 +198,18 @@ def archive(monkeypatch, tmp_path) -> Path:
     zig.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("TLB_BUILD", str(tmp_path / "made"))
-    path = tmp_path / files.PREBUILT.name
-    monkeypatch.setattr(build, "compiler", lambda: compiling.zig(path.name.partition(".")[0]))
+    path = tmp_path / files.PREBUILT_ARCHIVE.name
+    monkeypatch.setattr(
+        build, "compiler_or_prebuilt", lambda: compiling.zig(path.name.partition(".")[0])
+    )
     made = Path(build.kernel("page_chase").command[0])
     with tarfile.open(path, "w:xz") as packed:
         for each in (made, made.with_name(f"{made.name}.o")):
             packed.add(each, each.name)
-    monkeypatch.setattr(build, "compiler", compiling.compiler)
-    monkeypatch.setattr(installed, "compiler", lambda: None)
-    monkeypatch.setattr(compiling, "PREBUILT", path)
-    monkeypatch.setattr(files, "PREBUILT", path)
+    monkeypatch.setattr(build, "compiler_or_prebuilt", compiling.compiler_or_prebuilt)
+    monkeypatch.setattr(installed, "compiler_on_path", lambda: None)
+    monkeypatch.setattr(compiling, "PREBUILT_ARCHIVE", path)
+    monkeypatch.setattr(files, "PREBUILT_ARCHIVE", path)
     monkeypatch.setenv("TLB_BUILD", str(tmp_path / "cache"))
     compiling._archive.cache_clear()
     yield path
@@ -365,7 +367,7 @@ def test_programs_of_the_wheel_run_where_there_is_no_libc(wheels, tmp_path):
     """As on Alpine, or in an image of nothing: a folder with one program is the whole system."""
     (wheel,) = (path for path in wheels if path.stem.endswith(os.uname().machine))
     with zipfile.ZipFile(wheel) as packed:
-        (name,) = (name for name in packed.namelist() if name.endswith(files.PREBUILT.name))
+        (name,) = (name for name in packed.namelist() if name.endswith(files.PREBUILT_ARCHIVE.name))
         content = io.BytesIO(packed.read(name))
     with tarfile.open(fileobj=content) as archive:
         archive.extractall(tmp_path, filter="data")

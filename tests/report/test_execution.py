@@ -56,7 +56,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 def lacking(folder: Path) -> set[Point]:
     """The points that this computer could not do, which are tried again the next time."""
-    machine = host.machine_id(host.inspect())
+    machine = host.machine_id(host.inspect_machine())
     document = if_available(
         Store(folder).own.read_document, machine, UNMEASURED_POINTS_DOCUMENT
     ) or {"points": []}
@@ -126,7 +126,7 @@ def second_kernel(measured) -> Iterator[Kernel]:
 
 @pytest.mark.measures
 def test_what_a_chapter_measures_is_kept_under_this_machines_id_with_a_card(measured):
-    machine = host.machine_id(host.inspect())
+    machine = host.machine_id(host.inspect_machine())
     rows = Store(measured).own.load(machine, CHAPTER)
     assert (set(rows["repeat"]), rows["lines"].max(), set(rows["pages"])) == ({0, 1}, 1024, {"4k"})
     kept = {path.name for path in (measured / "own" / machine).iterdir()}
@@ -168,7 +168,7 @@ def test_a_notebook_s_kernel_listens_on_no_port(tmp_path, monkeypatch):
     )
     nbformat.write(notebook, tmp_path / "asks.ipynb")
     for module in (publish, page):
-        monkeypatch.setattr(module, "BOOK", tmp_path)
+        monkeypatch.setattr(module, "BOOK_FOLDER", tmp_path)
     monkeypatch.setattr(publish.parameters, "check", lambda *given: {})
     publish.execute("asks", tmp_path / "out.ipynb", {})
     assert nbformat.read(tmp_path / "out.ipynb", 4).cells[-1].outputs[0].text == "ipc\n"

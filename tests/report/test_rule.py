@@ -11,7 +11,7 @@ from support.common import ROOT
 
 from experiments.overview import method
 from experiments.overview.method import Processes, lognormal_times, measured_ratio
-from tlb.measure.row_selection import last_campaign
+from tlb.measure.row_selection import rows_of_last_campaign
 from tlb.measure.store import Store
 from tlb.report.verdicts import WRONG_BY_CHANCE, decided
 from tlb.stats.effects import inside
@@ -82,7 +82,7 @@ def drawn_again(frame: pd.DataFrame, by: list[str]) -> Processes:
 @pytest.mark.parametrize("n", PROCESSES)
 @pytest.mark.parametrize("machine", ["zen-4-b312e3a0", "zen-3-a9ae1af8"])
 def test_measured_processes_drawn_again_and_compared_with_themselves_differ_seldom(n, machine):
-    frame = last_campaign(Store(ROOT / "data").load(machine, "stlb_cliff"))
+    frame = rows_of_last_campaign(Store(ROOT / "data").load(machine, "stlb_cliff"))
     frame = frame[frame["kernel"] == "page_chase"]
     processes = drawn_again(frame, ["layout", "order", "lines"])
     for band in ((1.0, np.inf), (-np.inf, 1.0)):

@@ -24,7 +24,7 @@ from tlb.report.verdicts import (
 )
 from tlb.stats.effects import inside, why_effects_are_undecided
 from tlb.stats.intervals import Interval, median_interval
-from tlb.system.reasons import REASON_TEXTS, UNDECIDED, Unavailable, Undecided
+from tlb.system.reasons import REASON_TEXTS, UNDECIDED_TEXTS, Unavailable, Undecided
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&`"
 
@@ -69,7 +69,7 @@ def test_a_predicate_is_a_verdict_and_what_is_lacking_cannot_be_told_or_tested(c
         ("not testable here", "no-pmu"),
         ("cannot tell", "too-few-points"),
     ]
-    assert found[1].why == UNDECIDED["ambiguous"] and found[0].effects == ()
+    assert found[1].why == UNDECIDED_TEXTS["ambiguous"] and found[0].effects == ()
     assert found[0].evidence == "The largest is 3, of 5 `at most`."
     assert all("in a test" in one.evidence for one in found[2:])
 

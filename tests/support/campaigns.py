@@ -54,7 +54,7 @@ def run(
     seed: int = 0,
     quiet: bool = True,
     **rig: Any,
-) -> campaign.Outcome:
+) -> campaign.CampaignOutcome:
     """A campaign of these points; `rig`: fields of its rig, `measure` a function of one point."""
     if "measure" in rig:
         rig["measure"] = one_by_one(rig["measure"])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.common import ROOT
 
 from tlb.system import reasons
-from tlb.system.reasons import REASON_TEXTS, Unavailable, explain, if_available
+from tlb.system.reasons import REASON_TEXTS, Unavailable, explain_reason, if_available
 
 
 def codes_in_python(path: Path) -> set[str]:
@@ -94,7 +94,7 @@ def test_an_unknown_code_fails_where_it_is_raised():
     with pytest.raises(KeyError):
         Unavailable("no-such-reason")
     with pytest.raises(KeyError):
-        explain("no-such-reason")
+        explain_reason("no-such-reason")
 
 
 @pytest.mark.parametrize("line", ["no-cc: There is no C compiler.", "    Install one.", "No cc: a"])

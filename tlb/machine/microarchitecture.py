@@ -3,7 +3,7 @@ number. A name may lack events: tlb/measure/events.py has those of fewer CPUs.""
 
 from __future__ import annotations
 
-UNKNOWN_CORE = "unknown"
+UNKNOWN_MICROARCHITECTURE = "unknown"
 
 # Intel by family and model: Linux, arch/x86/include/asm/intel-family.h, where the parts that share
 # the Skylake core (Kaby, Coffee, Comet Lake) are marked as such; for newer parts, mapfile.csv of
@@ -176,27 +176,27 @@ def x86_name(vendor: str, family: int | None, model: int | None, stepping: int |
     A hypervisor may state another CPU than the one underneath; then this names the one stated.
     """
     if family is None or model is None:
-        return UNKNOWN_CORE
+        return UNKNOWN_MICROARCHITECTURE
     if vendor == "AuthenticAMD":
         return next(
             (name for f, low, high, name in _AMD if f == family and low <= model <= high),
-            UNKNOWN_CORE,
+            UNKNOWN_MICROARCHITECTURE,
         )
     if vendor == "HygonGenuine":
-        return "Dhyana" if family == HYGON_FAMILY else UNKNOWN_CORE
+        return "Dhyana" if family == HYGON_FAMILY else UNKNOWN_MICROARCHITECTURE
     if vendor != "GenuineIntel":
-        return UNKNOWN_CORE
+        return UNKNOWN_MICROARCHITECTURE
     if (family, model) == (6, 0x55) and stepping is not None and stepping >= 5:
         # Linux, tools/perf/pmu-events/arch/x86/mapfile.csv splits at 5; intel-family.h names 7 and
         # 11.
         return "Cooper Lake" if stepping >= 10 else "Cascade Lake"
-    return _INTEL.get((family, model), UNKNOWN_CORE)
+    return _INTEL.get((family, model), UNKNOWN_MICROARCHITECTURE)
 
 
 def arm_name(implementer: int | None, part: int | None) -> str:
     """The microarchitecture of an arm64 CPU, from "CPU implementer" and "CPU part" of
     /proc/cpuinfo."""
-    return _ARM.get((implementer, part), UNKNOWN_CORE)
+    return _ARM.get((implementer, part), UNKNOWN_MICROARCHITECTURE)
 
 
 ARM_NAMES = frozenset(_ARM.values())
@@ -206,4 +206,4 @@ def names() -> set[str]:
     """Every name that there is."""
     amd = {row[-1] for row in _AMD}
     intel = {*_INTEL.values(), "Cooper Lake", "Cascade Lake"}
-    return {*amd, *intel, *ARM_NAMES, "Dhyana", UNKNOWN_CORE}
+    return {*amd, *intel, *ARM_NAMES, "Dhyana", UNKNOWN_MICROARCHITECTURE}

@@ -105,7 +105,7 @@ KERNEL_COLUMNS = ["kernel", "engine"]
 _WHOLE_CAMPAIGN = 0.9
 
 
-def last_campaign(frame: pd.DataFrame) -> pd.DataFrame:
+def rows_of_last_campaign(frame: pd.DataFrame) -> pd.DataFrame:
     """Return, of each kernel and engine, the rows of its last campaign: of the newest `measures`
     and one machine state.
 

@@ -22,7 +22,7 @@ from tlb.measure.columns import EXPERIMENTS_COLUMN
 from tlb.measure.record import NAME_PATTERN, Point, Record, point_id
 from tlb.measure.row_database import DATABASE_FILE, DATABASE_LOGS, RowDatabase
 from tlb.system import files
-from tlb.system.files import OPEN_FLAGS, disk_errors, lock_file
+from tlb.system.files import SAFE_OPEN_FLAGS, disk_errors, lock_file
 from tlb.system.reasons import LazyModule, Unavailable
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ else:
     pd, pa, parquet = LazyModule("pandas"), LazyModule("pyarrow"), LazyModule("pyarrow.parquet")
 
 MACHINE_ID_PATTERN = re.compile(r"[a-z0-9-]{1,64}")
-OWN_PREFIX = "own/"  # before a machine's id: of the rows measured here, as `tlb compare` names them
+OWN_MACHINE_PREFIX = (
+    "own/"  # before a machine's id: of the rows measured here, as `tlb compare` names them
+)
 RESERVED_IDS = {"this", "reference", "literature", "own"}  # cannot be a machine's id
 UNMEASURED_POINTS_DOCUMENT = (
     "lacking"  # the document of what this computer could not do; not published
@@ -44,9 +46,9 @@ DOCUMENTS = "documents"
 _BESIDE_ROWS = re.compile(r"(machine|quantities)(-[0-9a-f]{12})?|translation|claims")
 
 
-def data_root() -> Path:
+def data_folder() -> Path:
     """Return TLB_DATA, else data/ of this clone, else the user's folder."""
-    return Path(os.environ.get("TLB_DATA") or files.data_root())
+    return Path(os.environ.get("TLB_DATA") or files.default_data_folder())
 
 
 # A page reads the rows of a few machines up to ten times, and the next page most of them again.
@@ -77,7 +79,7 @@ def _published_rows(path: Path, modified_ns: int, size: int, experiment: str) ->
     return columns.rows_of(table)
 
 
-def write_published(file: Path | IO[bytes], rows: Iterable[tuple[Record, list[str]]]) -> None:
+def write_published_rows(file: Path | IO[bytes], rows: Iterable[tuple[Record, list[str]]]) -> None:
     """Write records, each with the experiments that asked for its point, as a published file."""
     parquet.write_table(
         columns.arrow_table(rows),
@@ -256,7 +258,7 @@ class Store:
         path = self.document_path(machine, name)
         with disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            folder = os.open(path.parent, os.O_RDONLY | OPEN_FLAGS)
+            folder = os.open(path.parent, os.O_RDONLY | SAFE_OPEN_FLAGS)
             try:
                 lock_file(folder)
                 text = json.dumps(content, indent=2, sort_keys=True, allow_nan=False) + "\n"

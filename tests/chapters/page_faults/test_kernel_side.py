@@ -91,7 +91,7 @@ def test_a_perf_that_does_not_sample_is_a_reason(program, code, tmp_path):
 @pytest.mark.measures
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 def test_this_computer_gives_high_addresses_with_five_levels_alone():
-    here = host.inspect()
+    here = host.inspect_machine()
     assert high_mapping(here) == (None if here.arch != "x86_64" else here.page_table_levels == 5)
 
 
