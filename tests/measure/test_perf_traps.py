@@ -12,11 +12,11 @@ from tlb.measure.build import Kernel
 from tlb.measure.events import SOFTWARE_EVENTS, hardware_events
 from tlb.measure.perf_stat import EventPlan
 from tlb.measure.plan import measure
-from tlb.measure.record import Point, Quantity
+from tlb.measure.record import Point, CounterReading
 from tlb.measure.session import Session
 from tlb.system.reasons import REASON_TEXTS, Unavailable, explain_reason
 
-Counters = dict[str, Quantity]
+Counters = dict[str, CounterReading]
 pytestmark = pytest.mark.slow  # a stand-in for perf is a process or ten
 
 VENDORS = {"Intel": "Ice Lake server", "AMD": "Zen 4", "Arm": "Neoverse N1"}

@@ -81,6 +81,6 @@ def test_ctrl_c_ends_the_command_and_says_what_was_seen():
         process.send_signal(signal.SIGINT)
         out, err = process.communicate()
         assert "Traceback" not in err and not alive("sleep 89.5")
-        if "before a first sample" not in err:
+        if not process.returncode:
             break
     assert "Cannot tell" in out and process.returncode == 0
