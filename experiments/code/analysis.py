@@ -33,16 +33,20 @@ class Quantities(quantities.Quantities):
         "pages that the last level of the iTLB holds, as stated", "pages", source="CPUID"
     )
     predicted_pages = QuantityDeclaration("pages before direct jumps slow most", "pages")
-    direct_inside_ns = QuantityDeclaration("a direct jump as the iTLB is full", "ns", 1)
-    direct_ns = QuantityDeclaration("a direct jump to as many", "ns", 1)
-    direct_page_ns = QuantityDeclaration("what its own page adds to it", "ns", 1)
-    learned_page_ns = QuantityDeclaration("what it adds to an indirect jump that repeats", "ns", 1)
-    random_page_ns = QuantityDeclaration("what it adds to a random jump", "ns")
+    direct_inside_ns = QuantityDeclaration(
+        "a direct jump among as many pages as the iTLB holds", "ns", 1
+    )
+    direct_ns = QuantityDeclaration("a direct jump to the most pages before it slows", "ns", 1)
+    direct_page_ns = QuantityDeclaration("what its own page adds to that jump", "ns", 1)
+    learned_page_ns = QuantityDeclaration(
+        "what its own page adds to an indirect jump that repeats", "ns", 1
+    )
+    random_page_ns = QuantityDeclaration("what its own page adds to a random jump", "ns")
     hidden_share = QuantityDeclaration(
-        "of the latter, what prediction hides from a direct jump", "share"
+        "part of a random jump's wait that prediction hides from a direct one", "share"
     )
     forgotten_pages = QuantityDeclaration("pages after direct jumps slow most", "pages")
-    forgotten_ns = QuantityDeclaration("a direct jump to these", "ns")
+    forgotten_ns = QuantityDeclaration("a direct jump to the fewest pages after it slowed", "ns")
     far_pages = QuantityDeclaration("most pages that were jumped to", "pages")
     far_direct_ns = QuantityDeclaration("a direct jump to the most pages", "ns")
     far_random_ns = QuantityDeclaration("a random jump to the most pages", "ns")
@@ -58,7 +62,7 @@ class Quantities(quantities.Quantities):
     gain_far = QuantityDeclaration("gain by 2 MiB pages in the largest code", "times", 1)
     hot_share = QuantityDeclaration("part of the largest code that is hot", "share")
     hot_ns = QuantityDeclaration("a jump among hot lines in every page", "ns")
-    hot_huge_ns = QuantityDeclaration("a jump among them on huge pages", "ns")
+    hot_huge_ns = QuantityDeclaration("a jump among hot lines in every page, on huge pages", "ns")
     hot_packed_ns = QuantityDeclaration("a jump among as many hot lines side by side", "ns")
     file_huge_share = QuantityDeclaration("code of a mapped file that is on huge pages", "share")
     advised_huge_share = QuantityDeclaration(

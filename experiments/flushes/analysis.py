@@ -46,9 +46,11 @@ class Quantities(quantities.Quantities):
     unmap_beside_us = QuantityDeclaration(
         "munmap of one page, threads on the other CPUs too", "us", 1
     )
-    unmap_added_us = QuantityDeclaration("what those threads add", "us", 1)
+    unmap_added_us = QuantityDeclaration(
+        "what threads on the other CPUs add to that munmap", "us", 1
+    )
     unmap_processes_us = QuantityDeclaration(
-        "munmap of one page, separate processes there", "us", 1
+        "munmap of one page, separate processes on the other CPUs", "us", 1
     )
     flushes_seen = QuantityDeclaration(
         "flushes that other CPUs carried out, of those requested", "share", 1
@@ -66,19 +68,25 @@ class Quantities(quantities.Quantities):
     fork_base_us = QuantityDeclaration("fork with 64 MiB on base pages", "us")
     fork_thp_us = QuantityDeclaration("fork with 64 MiB on huge pages", "us")
     write_base_us = QuantityDeclaration("first write after a fork, on base pages", "us", 1)
-    write_thp_us = QuantityDeclaration("the same to a huge page", "us", 1)
+    write_thp_us = QuantityDeclaration("first write after a fork, on huge pages", "us", 1)
     price_alone_ns = QuantityDeclaration("translation of a load without a switch", "ns", 1)
     price_process_ns = QuantityDeclaration(
-        "the same after a switch to another process and back", "ns", 1
+        "translation of a load after a switch to another process and back", "ns", 1
     )
-    price_new_ns = QuantityDeclaration("the same in the first round of a new process", "ns", 1)
-    first_walks_us = QuantityDeclaration("512 such first loads of a new process", "us", 1)
+    price_new_ns = QuantityDeclaration(
+        "translation of a load in the first round of a new process", "ns", 1
+    )
+    first_walks_us = QuantityDeclaration(
+        "translation of the first 512 loads of a new process", "us", 1
+    )
     switch_us = QuantityDeclaration("a switch to another process and back", "us", 1)
     exec_us = QuantityDeclaration("fork, exec and exit of a small program", "us")
     merged_write_us = QuantityDeclaration(
         "next write to a page that KSM merged", "us", 1, _DOCUMENT
     )
-    own_write_ns = QuantityDeclaration("next write to any other page", "ns", 0, _DOCUMENT)
+    own_write_ns = QuantityDeclaration(
+        "next write to a page that KSM did not merge", "ns", 0, _DOCUMENT
+    )
     touch_fragments_us = QuantityDeclaration(
         "first touch of 2 MiB in fragmented memory, defrag=always", "us", 0, _DOCUMENT
     )

@@ -34,8 +34,8 @@ class Quantities(quantities.Quantities):
     in a working set of eight times the TLB's reach."""
 
     ways_given = QuantityDeclaration("ways of asking that gave memory", "", source=_SMAPS)
-    ways_whole = QuantityDeclaration("of these, all of it on huge pages", "", source=_SMAPS)
-    ways_base = QuantityDeclaration("of these, none of it on huge pages", "", source=_SMAPS)
+    ways_whole = QuantityDeclaration("ways of asking that gave only huge pages", "", source=_SMAPS)
+    ways_base = QuantityDeclaration("ways of asking that gave no huge page", "", source=_SMAPS)
     plain_share = QuantityDeclaration("memory that nothing was asked for, on huge pages", "share")
     advised_share = QuantityDeclaration("advised memory on huge pages", "share")
     shared_share = QuantityDeclaration("advised shared memory on huge pages", "share")
@@ -43,7 +43,7 @@ class Quantities(quantities.Quantities):
     freed_bytes = QuantityDeclaration(
         "less resident after 4 KiB of a huge page are given back", "bytes"
     )
-    lost_pages = QuantityDeclaration("huge pages lost by that", "", source=_SMAPS)
+    lost_pages = QuantityDeclaration("huge pages lost when 4 KiB are given back", "", source=_SMAPS)
     plain_programs = QuantityDeclaration(
         "of five languages, arrays on huge pages unasked", "", source=_SMAPS
     )
@@ -61,11 +61,15 @@ class Quantities(quantities.Quantities):
     base_all_gb_s = QuantityDeclaration(
         "GB/s that a thread on each CPU touches on base pages", "", 1
     )
-    thp_all_gb_s = QuantityDeclaration("GB/s that these touch on transparent huge pages", "", 1)
+    thp_all_gb_s = QuantityDeclaration(
+        "GB/s that a thread on each CPU touches on transparent huge pages", "", 1
+    )
     heap_base_s = QuantityDeclaration(
         "seconds to touch 20 GB at one thread's rate, on base pages", "", 1
     )
-    heap_thp_s = QuantityDeclaration("seconds to touch 20 GB at its rate on huge pages", "", 1)
+    heap_thp_s = QuantityDeclaration(
+        "seconds to touch 20 GB at one thread's rate, on huge pages", "", 1
+    )
     one_byte_bytes = QuantityDeclaration(
         "resident for one byte written on the largest pages", "bytes"
     )

@@ -32,12 +32,16 @@ class Quantities(quantities.Quantities):
     folio_page_ns = QuantityDeclaration(
         "a page of a file in large folios, touched and unmapped", "ns"
     )
-    folio_pages_per_fault = QuantityDeclaration("pages of it that a fault maps", "pages")
+    folio_pages_per_fault = QuantityDeclaration(
+        "pages of a file in large folios that a fault maps", "pages"
+    )
     buffer_page_ns = QuantityDeclaration(
         "a page of a buffer on base pages, touched and unmapped", "ns"
     )
-    first_touch_ns = QuantityDeclaration("a first touch of a page of such a buffer", "ns")
-    populated_page_ns = QuantityDeclaration("a page of such a buffer, populated and unmapped", "ns")
+    first_touch_ns = QuantityDeclaration("a first touch of a page of a buffer on base pages", "ns")
+    populated_page_ns = QuantityDeclaration(
+        "a page of a buffer on base pages, populated and unmapped", "ns"
+    )
     buffer_huge_page_ns = QuantityDeclaration("a base page of a buffer on huge pages", "ns")
     charge_share = QuantityDeclaration(
         "what a memory cgroup's charge adds to a page of a buffer", "share", 1
@@ -46,13 +50,15 @@ class Quantities(quantities.Quantities):
     heap_page_ns = QuantityDeclaration("a page of the heap, on base pages", "ns")
     heap_huge_page_ns = QuantityDeclaration("a base page of the heap, on huge pages", "ns")
     heap_huge_fault_us = QuantityDeclaration("a fault of the heap, on huge pages", "us")
-    heap_gain = QuantityDeclaration("how many times as fast 2 MiB pages fill it", "times", 1)
+    heap_gain = QuantityDeclaration("how many times as fast 2 MiB pages fill the heap", "times", 1)
     heap_two_threads_gain = QuantityDeclaration(
-        "how many times as fast two threads fill it", "times", 2
+        "how many times as fast two threads fill the heap", "times", 2
     )
-    fill_20_gb_s = QuantityDeclaration("seconds to fill 20 GB at that rate, on base pages", "", 1)
+    fill_20_gb_s = QuantityDeclaration(
+        "seconds to fill 20 GB at the heap's rate, on base pages", "", 1
+    )
     fill_20_gb_huge_s = QuantityDeclaration(
-        "seconds to fill 20 GB at that rate, on huge pages", "", 1
+        "seconds to fill 20 GB at the heap's rate, on huge pages", "", 1
     )
     zeroing_share = QuantityDeclaration("samples that zero pages, on base pages", "share")
     zeroing_huge_share = QuantityDeclaration("samples that zero pages, on huge pages", "share")

@@ -93,7 +93,9 @@ class Quantities(quantities.Quantities):
     remote_memory = QuantityDeclaration(
         "a load from another node's memory, over this node's", "times", 2
     )
-    remote_tables = QuantityDeclaration("a load whose page table is on another node", "times", 2)
+    remote_tables = QuantityDeclaration(
+        "a load whose page table is on another node, over this node's", "times", 2
+    )
 
 
 PagePair = tuple[str, str]  # the guest's page, "" of a plain process; and the host's
