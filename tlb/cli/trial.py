@@ -369,4 +369,5 @@ def _progress(trial: Trial) -> None:
 
 def _show_windows(done: BeforeAfterComparison) -> None:
     """Show in a terminal how many windows there are."""
-    terminal.progress(f"{len(done.before)} windows before, {len(done.after)} after collapsing")
+    before, after = len(done.runs_before), len(done.runs_after)
+    terminal.progress(f"{before} windows before, {after} after collapsing")

@@ -117,6 +117,14 @@ def used(pid: int, proc: Path = PROC) -> ProcessUsage:
     return ProcessUsage(int(stat[7]), int(stat[9]), int(stat[11]) * tick_s, int(stat[12]) * tick_s)
 
 
+def used_with_children_s(pid: int, proc: Path = PROC) -> float:
+    """Return the CPU time in s that a process and the children that it waited for have used so
+    far; 0 for one that has ended."""
+    with contextlib.suppress(Unavailable):
+        return sum(map(int, _stat(pid, proc)[11:15])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
+
+
 def run_time(pid: int, proc: Path = PROC) -> tuple[float, int]:
     """Return the CPU time in s of a process's threads, to the nanosecond, and their number; of
     threads that have ended nothing. (0, 0) for a process that has ended, or without schedstat."""
