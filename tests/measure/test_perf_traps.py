@@ -12,7 +12,7 @@ from tlb.measure.build import Kernel
 from tlb.measure.events import SOFTWARE_EVENTS, hardware_events
 from tlb.measure.perf_stat import EventPlan
 from tlb.measure.plan import measure
-from tlb.measure.record import Point, CounterReading
+from tlb.measure.record import CounterReading, Point
 from tlb.measure.session import Session
 from tlb.system.reasons import REASON_TEXTS, Unavailable, explain_reason
 

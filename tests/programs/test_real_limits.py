@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from support.common import ROOT, needs_c, needs_root
-from support.programs import built
+from support.programs import TLB_SCRIPT, built
 from support.stand_ins import seccomp
 
 from tlb.machine import pools
@@ -29,16 +29,6 @@ pytestmark = [
     needs_root,
     needs_c,
 ]
-# With a lock of the test's own, since what is measured decides nothing.
-SCRIPT = """import sys
-from functools import partial
-from pathlib import Path
-from tlb import cli
-from tlb.cli import measure, trial
-from tlb.system import files
-lock = partial(files.measuring_lock, path=Path(sys.argv.pop(1)))
-trial.measuring_lock = measure.measuring_lock = lock
-cli.main()"""
 MIB, HERE = 1 << 20, Path("/")
 TRY = ("try", "--minutes", "1", "--within", "50")
 POINT = ("--pages", "4k", "--layout", "spread", "--order", "random", "--lines")
@@ -123,7 +113,7 @@ def under(tmp_path) -> Callable[..., tuple[int, str]]:
 
     def run(limit: str, *arguments: str) -> tuple[int, str]:
         with group(limit) if limit in GROUPS else contextlib.nullcontext() as start:
-            command = [sys.executable, "-c", SCRIPT, str(tmp_path / "lock"), *arguments]
+            command = [sys.executable, "-c", TLB_SCRIPT, str(tmp_path / "lock"), *arguments]
             done = subprocess.run(
                 [*(start or NAMESPACES.get(limit, [])), *command],
                 cwd=ROOT,

@@ -315,11 +315,6 @@ def test_a_site_inside_an_interpreter_is_said_to_stand_for_many():
     assert any("python" in sentence for sentence in made.sentences())
 
 
-def test_counts_add_up():
-    assert WalkCounts(1, 2, 3, 4, 5) + WalkCounts(1, 1, 1, 1, 1) == WalkCounts(2, 3, 4, 5, 6)
-    assert WalkCounts(9, 9, 2, 3, 0).exposed == 5
-
-
 # --- samples and pages
 
 RECORDED = """\

@@ -3,14 +3,12 @@
 import json
 import re
 import sys
-from pathlib import Path
 
 import pytest
 from support.common import LONG_S, needs_c
 from support.where import GEOMETRY, SECOND, line_of
 
 from tlb.cli import where as command
-from tlb.programs import levers
 from tlb.programs.reports import where_page
 from tlb.programs.where import proof, simulation, valgrind
 from tlb.programs.where.valgrind import Levels, SimulatedTlb
@@ -81,19 +79,3 @@ def test_cachegrind_s_caches_have_a_power_of_two_of_sets(second, ways, simulated
     )
     *_, last = simulation.cachegrind_options(geometry)
     assert last == f"--LL={simulated * 4096},{ways},4096"
-
-
-def test_without_a_compiler_all_allocations_are_those_of_malloc(monkeypatch):
-    def lacking(source: Path) -> None:
-        raise Unavailable("no-compiler")
-
-    monkeypatch.setattr(levers, "preload_library", lacking)
-    none, every = (
-        levers.allocation_sites_lever(sites).variables[0].value
-        for sites in (proof.NO_SITES, proof.ALL_SITES)
-    )
-    assert (
-        "hugetlb=1" in every
-        and "hugetlb" not in none
-        and not levers.allocation_sites_lever(proof.ALL_SITES).preload
-    )

@@ -25,6 +25,7 @@ from support.common import (
     needs_c,
     wait_until,
 )
+from support.programs import TLB_SCRIPT
 from support.where import GEOMETRY, SOURCE
 
 from tlb.cli import where as command
@@ -194,19 +195,10 @@ def test_no_run_of_a_proof_outlives_its_limit():
 
 # --- the end of the command
 
-KILLED = """import sys
-from pathlib import Path
-from tlb import cli
-from tlb.cli import trial
-from tlb.system import files
-lock = Path(sys.argv.pop(1))
-trial.measuring_lock = lambda wait: files.measuring_lock(path=lock)
-cli.main()"""
-
 
 def test_a_killed_command_leaves_no_program_running(tmp_path):
     process = subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(tmp_path / "lock"), "where", "sleep", "213.75"],
+        [sys.executable, "-c", TLB_SCRIPT, str(tmp_path / "lock"), "where", "sleep", "213.75"],
         env=os.environ | {"TLB_DATA": str(tmp_path / "data")},
         stderr=subprocess.DEVNULL,
     )
