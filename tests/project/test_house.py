@@ -5,6 +5,7 @@ Kernels against their catalogue: tests/measure/test_kernels.py. Imports: `make l
 
 import ast
 from collections.abc import Callable, Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -37,12 +38,19 @@ OF_4096 = {
 Check = Callable[[Path], Iterator[str]]
 
 
-def _modules(root: Path) -> Iterator[tuple[str, ast.Module]]:
+@cache
+def _modules(root: Path) -> list[tuple[str, ast.Module]]:
     """(path from the root, syntax tree) of each Python file of the package and of Sphinx's
     extension."""
-    for folder in ("tlb", "experiments", "book/_ext"):
-        for path in sorted((root / folder).rglob("*.py")):
-            yield path.relative_to(root).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+    paths = [
+        path
+        for folder in ("tlb", "experiments", "book/_ext")
+        for path in sorted((root / folder).rglob("*.py"))
+    ]
+    return [
+        (path.relative_to(root).as_posix(), ast.parse(path.read_text(encoding="utf-8")))
+        for path in paths
+    ]
 
 
 def lengths(root: Path) -> Iterator[str]:
