@@ -46,9 +46,9 @@ DOCUMENTS = "documents"
 _BESIDE_ROWS = re.compile(r"(machine|quantities)(-[0-9a-f]{12})?|translation|claims")
 
 
-def data_folder() -> Path:
+def data_root() -> Path:
     """Return TLB_DATA, else data/ of this clone, else the user's folder."""
-    return Path(os.environ.get("TLB_DATA") or files.default_data_folder())
+    return Path(os.environ.get("TLB_DATA") or files.default_data_root())
 
 
 # A page reads the rows of a few machines up to ten times, and the next page most of them again.

@@ -105,10 +105,10 @@ def kept_or_timed(stage: Callable[[str], None]) -> WalkPrices:
         return prices
     from tlb.machine import host as hosts
     from tlb.measure.measuring_setup import MeasuringSetup
-    from tlb.measure.store import Store, data_folder
+    from tlb.measure.store import Store, data_root
 
     stage("Timing page walks on this computer, once in a boot.")
-    host, store = hosts.inspect_machine(), Store(data_folder())
+    host, store = hosts.inspect_machine(), Store(data_root())
     with files.measuring_lock():
         rig = MeasuringSetup.of(host, store.own, counters=False)
         prices = timed(rig, host)

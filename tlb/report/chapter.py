@@ -22,7 +22,7 @@ from tlb.measure.measuring_setup import MeasuringSetup, usable_bytes
 from tlb.measure.outcome import SESSIONS_DOCUMENT, SessionCounts
 from tlb.measure.record import Point
 from tlb.measure.row_selection import rows_of_last_campaign
-from tlb.measure.store import Store, data_folder
+from tlb.measure.store import Store, data_root
 from tlb.report import card, claims, discovery, page, parameters
 from tlb.report.names import THIS_COMPUTER, machine_name
 from tlb.report.page import CompletenessLine
@@ -427,7 +427,7 @@ def begin(chapter: str, namespace: dict[str, Any]) -> Chapter:
     checked = parameters.check(chapter, given)
     is_reference = checked["machine"] == "reference"
     is_this = checked["machine"] == "this"
-    about = Chapter(chapter, checked, Store(data_folder()))
+    about = Chapter(chapter, checked, Store(data_root()))
     opened = page.Page(chapter, is_reference=is_reference, is_this=is_this)
     opened.is_of_few = is_this and not discovery.is_rerun(chapter) and about.is_of_few
     page.open_page(opened)
