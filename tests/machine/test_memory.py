@@ -20,7 +20,9 @@ MEMINFO = {"proc/meminfo": SERVER["proc/meminfo"]}
 
 
 def usable(
-    root: Path, files: dict[str, str], rlimits: ResourceLimits = ResourceLimits()
+    root: Path,
+    files: dict[str, str],
+    rlimits: ResourceLimits = ResourceLimits(),  # noqa: B008
 ) -> tuple[int, str]:  # noqa: B008
     found = usable_memory(plant(root, MEMINFO | files), rlimits)
     return found.usable_bytes, found.limit_source
