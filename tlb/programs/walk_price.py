@@ -265,14 +265,14 @@ def _entries_of(source: Store, machine: str, host: Host) -> tuple[int, ...]:
 
 def _inferred_apart(source: Store, machine: str, host: Host) -> tuple[int, ...]:
     from tlb.machine.host import data_caches
-    from tlb.measure import kernels, row_selection
+    from tlb.measure import kernels, row_tables
     from tlb.stats import geometry
     from tlb.system import processes
 
     processes.end_first(os.getpid())
     frame = source.load(machine, _SURVEY)
     rows = kernels.with_defaults(
-        row_selection.rows_of_one_profile(row_selection.rows_of_last_campaign(frame))
+        row_tables.rows_of_one_profile(row_tables.rows_of_last_campaign(frame))
     )
     levels = geometry.infer_geometry(rows, (), data_caches(host)).levels
     if any(level.is_alone for level in levels):
