@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from support.common import make_record
 
-from tlb.measure import build, columns
+from tlb.measure import build, row_tables
 from tlb.report import parameters, publish, setting
 from tlb.system.files import ROOT
 from tlb.system.reasons import REASON_TEXTS, Unavailable
@@ -16,9 +16,9 @@ from tlb.system.reasons import REASON_TEXTS, Unavailable
 
 def rows(*changes: dict) -> pd.DataFrame:
     laid_out = [
-        columns.flat_row(make_record(**change).model_dump(mode="json")) for change in changes
+        row_tables.flat_row(make_record(**change).model_dump(mode="json")) for change in changes
     ]
-    return columns.rows_frame(pd.DataFrame(laid_out))
+    return row_tables.rows_frame(pd.DataFrame(laid_out))
 
 
 GIB = 1 << 30

@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from tlb.cli import terminal
 from tlb.measure import grid
-from tlb.measure.store import Store, data_folder
+from tlb.measure.store import Store, data_root
 from tlb.report import discovery
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable
@@ -29,7 +29,7 @@ def _chapters(incomplete: str) -> list[str]:
 
 
 def _machines(incomplete: str) -> list[str]:
-    return terminal.completing(["reference", "this", *Store(data_folder()).machines()])(incomplete)
+    return terminal.completing(["reference", "this", *Store(data_root()).machines()])(incomplete)
 
 
 ChapterName = Annotated[str, Argument(autocompletion=_chapters)]
@@ -134,7 +134,7 @@ def refresh(
     from tlb.report import parameters, publish
 
     if machine:
-        publish.refresh_quantities(Store(data_folder()).resolve(machine))
+        publish.refresh_quantities(Store(data_root()).resolve(machine))
         return
     profile = discovery.load("overview.profile")
     chapters = chapter or parameters.table_of_contents()

@@ -10,7 +10,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from tlb.machine import host as hosts
-from tlb.measure.store import Store, data_folder
+from tlb.measure.store import Store, data_root
 from tlb.report import page as pages
 from tlb.report.answers import ANSWERS_DOCUMENT, ClaimDecision, StoredAnswer
 from tlb.report.chapter import Chapter
@@ -205,7 +205,7 @@ def answers_by_machine() -> dict[str, dict[str, StoredAnswer]]:
     names = published_names(store)
     found = {name: _kept_answers(store, machine) for machine, name in names.items()}
     if pages.current_page().is_this:
-        own = _kept_answers(Store(data_folder()).own, hosts.machine_id(hosts.inspect_machine()))
+        own = _kept_answers(Store(data_root()).own, hosts.machine_id(hosts.inspect_machine()))
         found |= {THIS_COMPUTER: own} if own else {}
     return found
 

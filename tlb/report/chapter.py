@@ -15,14 +15,14 @@ import pandas as pd
 
 from tlb.machine import host as hosts
 from tlb.machine.host import Host, tlb_entries
-from tlb.measure import build, campaign, grid, kernels, row_selection, states, survey
+from tlb.measure import build, campaign, grid, kernels, row_tables, states, survey
 from tlb.measure.campaign import CampaignOutcome
 from tlb.measure.grid import MeasuringProfile, Scope
 from tlb.measure.measuring_setup import MeasuringSetup, usable_bytes
 from tlb.measure.outcome import SESSIONS_DOCUMENT, SessionCounts
 from tlb.measure.record import Point
-from tlb.measure.row_selection import rows_of_last_campaign
-from tlb.measure.store import Store, data_folder
+from tlb.measure.row_tables import rows_of_last_campaign
+from tlb.measure.store import Store, data_root
 from tlb.report import card, claims, discovery, page, parameters
 from tlb.report.names import THIS_COMPUTER, machine_name
 from tlb.report.page import CompletenessLine
@@ -285,13 +285,13 @@ class Chapter(Subject):
         asked = {(point.kernel, point.engine) for point in points}
         frame = self.store.load(self.machine, name)
         if self.is_this:
-            frame = row_selection.current_rows(frame, hosts.state_digest(self.host))
+            frame = row_tables.current_rows(frame, hosts.state_digest(self.host))
         else:
             frame = rows_of_last_campaign(frame)
             asked &= {*zip(frame["kernel"], frame["engine"], strict=True)}
         regions = {(point.kernel, point.region_ms) for point in points}
-        frame = row_selection.rows_of_one_engine(frame, asked, engine or self.engine)
-        frame = row_selection.rows_of_one_profile(frame, regions, is_strict=self.is_this)
+        frame = row_tables.rows_of_one_engine(frame, asked, engine or self.engine)
+        frame = row_tables.rows_of_one_profile(frame, regions, is_strict=self.is_this)
         if frame.empty:
             raise Unavailable("no-data", f"{name} on {self.machine}")
         return kernels.with_defaults(frame)
@@ -427,7 +427,7 @@ def begin(chapter: str, namespace: dict[str, Any]) -> Chapter:
     checked = parameters.check(chapter, given)
     is_reference = checked["machine"] == "reference"
     is_this = checked["machine"] == "this"
-    about = Chapter(chapter, checked, Store(data_folder()))
+    about = Chapter(chapter, checked, Store(data_root()))
     opened = page.Page(chapter, is_reference=is_reference, is_this=is_this)
     opened.is_of_few = is_this and not discovery.is_rerun(chapter) and about.is_of_few
     page.open_page(opened)

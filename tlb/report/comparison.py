@@ -21,7 +21,7 @@ from tlb.machine import background, doctor
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.measure import states
-from tlb.measure.store import OWN_MACHINE_PREFIX, Store, data_folder
+from tlb.measure.store import OWN_MACHINE_PREFIX, Store, data_root
 from tlb.report import discovery
 from tlb.report.quantities import (
     FEWEST_MAPPINGS_WITH_INTERVAL,
@@ -195,7 +195,7 @@ def _declared() -> dict[str, type[Quantities]]:
 
 def _machine(name: str) -> Machine:
     """Raises Unavailable: bad-parameter, no-data."""
-    data = Store(data_folder())
+    data = Store(data_root())
     asked, _, state = name.removeprefix(OWN_MACHINE_PREFIX).partition("@")
     this = hosts.machine_id(hosts.inspect_machine()) if asked == "this" else ""
     is_own = (

@@ -20,7 +20,7 @@ from tlb.report.quantities import ABSENT_TEXT_MARK
 from tlb.report.render import Html, inline_html
 from tlb.system.files import ROOT
 
-BOOK_FOLDER = ROOT / "book"
+BOOK = ROOT / "book"
 _MARKDOWN = "text/markdown"
 
 
@@ -147,7 +147,7 @@ def _cells(path: Path, changed_ns: int) -> tuple[Cell, ...]:
 
 def notebook_cells(notebook: str) -> tuple[Cell, ...]:
     """Return the cells of a notebook of the book, in their order."""
-    path = BOOK_FOLDER / f"{notebook}.ipynb"
+    path = BOOK / f"{notebook}.ipynb"
     return _cells(path, path.stat().st_mtime_ns)
 
 
