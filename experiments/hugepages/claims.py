@@ -12,7 +12,7 @@ from tlb.stats.curves import packed, select_rows, spread
 from tlb.stats.effects import Effect, inside
 from tlb.stats.intervals import Interval, median_interval
 from tlb.stats.splinter import MAX_PRICE_RATIO_OF_WHOLE_PAGES
-from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, page_bytes, page_words
+from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, page_words
 from tlb.system.reasons import Unavailable, Undecided, required
 from tlb.system.units import format_size, list_in_words
 

@@ -51,7 +51,7 @@ def thp_is_freed_faster(a: Analysis, band: Band) -> Answer:
 
 
 @claim("smaller-page-tables", points=rows_where("prefault", mode="touch", pages=(BASE, "2m")))
-def page_tables_are_smaller(a: Analysis, band: Band) -> Answer:
+def page_tables_are_smaller(a: Analysis) -> Answer:
     """On pages of a pool: a transparent one keeps a table in reserve, to be split into."""
     touched = {
         pages: required(
@@ -63,11 +63,11 @@ def page_tables_are_smaller(a: Analysis, band: Band) -> Answer:
     }
     size = touched[BASE]["working_set_bytes"].max()
     base, large = (int(rows["page_table_bytes"].median()) for rows in touched.values())
-    return counted(
-        base / large,
-        band,
+    return Fact(
+        large < base,
         f"The page tables of a process that has touched {format_size(int(size))} take "
         f"{format_size(base)} on base pages and {format_size(large)} on {page_words('2m')}.",
+        base / large,
     )
 
 

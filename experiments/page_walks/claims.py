@@ -23,7 +23,7 @@ from experiments.page_walks.table_chases import LEAST_STEP_RISE
 from tlb.measure.catalogue import VERTEX_BYTES
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
-from tlb.report.claims import Answer, Band, Fact, PointPredicate, claim, counted, rows_where
+from tlb.report.claims import Answer, Band, PointPredicate, claim, counted, rows_where
 from tlb.report.verdicts import decided, require_walk_bound
 from tlb.stats import curves
 from tlb.stats.curves import Curve, select_rows
@@ -166,7 +166,7 @@ def misses_rise_past_the_reach(a: Analysis, band: Band) -> Answer:
     low, high = walks.at(reach / 2, curves.HALF_AN_OCTAVE), past.typical()
     return [
         inside(high, SOME_WALKS, what="at four times", unit="walks a hop"),
-        inside(low / high, *band, what="half over four times"),
+        inside(low.share_of(high), *band, what="half over four times"),
     ], (
         f"A hop walks {low.value:.3f} times at half of the reach of {format_size(reach)}, and "
         f"{high.value:.2f} times around four times the reach."
@@ -194,7 +194,7 @@ def huge_pages_lower_both(a: Analysis, same: float = NO_DIFFERENCE_WITHIN) -> An
 def page_walkers_as_stated(a: Analysis, band: Band) -> Answer:
     """By the numbers of the sentence itself: two on Intel since Skylake, six on Zen 4."""
     core = a.host.microarchitecture
-    walkers = 2 if a.host.vendor == "GenuineIntel" else SAID_WALKERS.get(core)
+    walkers = SAID_WALKERS.get(core, 2 if a.host.vendor == "GenuineIntel" else None)
     if walkers is None:
         return Undecided("conditions"), f"The sentence names no number for {core}."
     base, _, busy = a.under_way

@@ -38,9 +38,7 @@ PUBLISHED_CLIMB = {16 << 20: 18.0, 256 << 20: 60.0, 4 << 30: 130.0}  # ns an acc
 ABOUT_ONE = (0.75, 1.25)  # a quarter around a number without a range
 FAR_BYTES = 4 << 30  # where the published sweep ends
 ENTRIES, POOL_PAGES = 32, 2200
-X86_MICROARCHITECTURES = (
-    *("Haswell", "Ice Lake", "Golden Cove", "Gracemont", "Zen 2", "Zen 5"),
-)
+X86_MICROARCHITECTURES = (*("Haswell", "Ice Lake", "Golden Cove", "Gracemont", "Zen 2", "Zen 5"),)
 # Entries, about, with the 5 % by which chases may find more or fewer than CPUID states.
 MOST_ON_INTEL, LEAST_ON_AMD = 1875 * 1.05, 2000 * 0.95
 
@@ -370,8 +368,7 @@ def a_dense_layout_lowers_the_tax(a: Analysis, band: Band) -> Answer:
     lines = _far(a)
     ratio = a.spread.at(lines) / a.packed.at(lines)
     return inside(ratio, *band, what=_in(lines * a.base_page_bytes)), (
-        f"With a page to itself each of {lines:,} lines takes {ratio:.2f} times as long as "
-        "packed."
+        f"With a page to itself each of {lines:,} lines takes {ratio:.2f} times as long as packed."
     )
 
 
@@ -462,9 +459,7 @@ def a_flat_table_takes_exabytes(a: Analysis, band: Band) -> Answer:
 @claim("below-100-entries", structure="l1_dtlb")
 @claim("first-level-64-entries", structure="l1_dtlb", only_x86=True)
 @claim("second-level-1024-to-2048", structure="l2_tlb")
-def entries_are_typical(
-    a: Analysis, band: Band, structure: str, only_x86: bool = False
-) -> Answer:
+def entries_are_typical(a: Analysis, band: Band, structure: str, only_x86: bool = False) -> Answer:
     """Typical is the median of the microarchitectures that published tables name, whatever this
     machine is."""
     known = literature("microarchitectures").query(
@@ -591,7 +586,5 @@ def tables_go_through_the_caches(a: Analysis) -> Answer:
     evidence = f"A walk costs more cycles the larger its page table is: {each}."
     return [
         inside(far / near, 1, what=what)
-        for (near, far), what in zip(
-            pairwise(costs), ("L3 over L2", "memory over L3"), strict=True
-        )
+        for (near, far), what in zip(pairwise(costs), ("L3 over L2", "memory over L3"), strict=True)
     ], evidence

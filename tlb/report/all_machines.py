@@ -111,7 +111,9 @@ def judged_on_all_machines(*ids: str) -> Html:
     answers = answers_by_machine()
     shown = [statements()[id] for id in ids]
     if others := [one.id for one in shown if one.status not in ("judged", "not testable")]:
-        raise ValueError(f"{list_in_words(others)}: not judged; show the claims that claims.csv names.")
+        raise ValueError(
+            f"{list_in_words(others)}: not judged; show the claims that claims.csv names."
+        )
     found = {one.id: _answers_to(one, answers) for one in shown}
     decided = [one for one in shown if any(map(_is_decided, found[one.id]))]
     others = [one for one in shown if one not in decided]
@@ -173,8 +175,7 @@ def _cells(
         return Markup(_CELL).format(title, Markup(' colspan="{}"').format(len(cells)), words)
     named = [Markup(' data-machine="{}"').format(name) for name in machines]
     return join_html(
-        _CELL,
-        [(title, name, words) for (title, words), name in zip(cells, named, strict=True)],
+        _CELL, [(title, name, words) for (title, words), name in zip(cells, named, strict=True)]
     )
 
 
@@ -259,7 +260,9 @@ def number_words(statement: Statement, found: Decision) -> str:
     answer = {"holds": True, "fails": False}.get(found.verdict)
     deciding = [one for one in effects if one.decided(len(effects)) is answer]
     if found.verdict == "holds":  # the one that is nearest to failing
-        deciding.sort(key=lambda one: min(one.interval.low / one.least, one.most / one.interval.high))
+        deciding.sort(
+            key=lambda one: min(one.interval.low / one.least, one.most / one.interval.high)
+        )
     first = _effect_words((deciding or effects)[0], statement)
     return f"in {len(deciding)} of {len(effects)}: {first}"
 

@@ -191,7 +191,15 @@ def band_in_unit(least: float, most: float, unit: str) -> str:
     if low and high and low != high:
         suffix = _UNIT_WORDS.get(unit, f" {unit}")
         return f"{low.removesuffix(suffix) if unit != 'bytes' else low} to {high}"
-    return low if low and high else f"{low} or more" if low else f"{high} or less" if high else "any value"
+    return (
+        low
+        if low and high
+        else f"{low} or more"
+        if low
+        else f"{high} or less"
+        if high
+        else "any value"
+    )
 
 
 def effect_in_unit(effect: Effect, unit: str) -> str:
