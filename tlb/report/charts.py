@@ -436,8 +436,8 @@ def unpriced(gaps: Sequence[int], base_page_bytes: int) -> alt.LayerChart | None
     frame = pd.DataFrame([{"least": least / 2**0.25, "most": most * 2**0.25, "label": "no price"}])
     base = alt.Chart(frame)
     shade = base.mark_rect(color=MUTED_COLOUR, opacity=0.15).encode(x="least:Q", x2="most:Q")
-    label = base.mark_text(align="right", baseline="bottom", dx=-5, dy=-4, color=MUTED_COLOUR)
-    return shade + label.encode(x="least:Q", y=alt.value("height"), text="label:N")
+    label = base.mark_text(align="left", baseline="bottom", dx=5, dy=-4, color=MUTED_COLOUR)
+    return shade + label.encode(x="most:Q", y=alt.value("height"), text="label:N")
 
 
 def ends_of_curves(data: pd.DataFrame, series: str, x: str, y: str, times: float) -> pd.DataFrame:
