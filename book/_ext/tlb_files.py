@@ -15,7 +15,7 @@ from markupsafe import Markup
 from sphinx.application import Sphinx
 
 from tlb.machine import host
-from tlb.measure.store import Store, data_folder
+from tlb.measure.store import Store, data_root
 from tlb.report.names import machine_name
 from tlb.report.render import join_html
 from tlb.system.reasons import Unavailable
@@ -46,7 +46,7 @@ def files_of(notebook: Path, kernels: Path) -> Files | None:
     content = json.loads(notebook.read_text(encoding="utf-8"))
     if not any("parameters" in cell["metadata"].get("tags", []) for cell in content["cells"]):
         return None
-    name, store = notebook.stem, Store(data_folder())
+    name, store = notebook.stem, Store(data_root())
     given = content["metadata"].get("papermill", {}).get("parameters", {})
     machine = given.get("machine", "reference")
     try:
@@ -86,7 +86,7 @@ OWN_CARD = "this-computer"
 def write_cards(body: str, out: Path) -> None:
     """Put the data cards that a page links to (overview/machines_tables.py) beside its notebook, as
     text."""
-    data = Store(data_folder())
+    data = Store(data_root())
     for name in _CARD.findall(body):
         folder = data.root / name
         if name == OWN_CARD:

@@ -15,7 +15,7 @@ from experiments.your_program.programs import PROGRAMS_DOCUMENT, QUICK_PROGRAMS,
 from tlb.measure.grid import Scope
 from tlb.measure.outcome import CampaignProgress
 from tlb.measure.record import Point
-from tlb.measure.store import Store, data_folder
+from tlb.measure.store import Store, data_root
 from tlb.report import discovery, parameters, publish
 from tlb.report.chapter import Chapter
 from tlb.system.reasons import if_available
@@ -42,7 +42,7 @@ def book(given: Mapping[str, Any]) -> publish.Book:
     checked = {name: parameters.check(name, given) for name in contents}
     if given["machine"] != "this":
         return publish.book(given)
-    whole = Chapter(contents[0], checked[contents[0]], Store(data_folder()))
+    whole = Chapter(contents[0], checked[contents[0]], Store(data_root()))
     minutes = checked[contents[0]]["minutes"]
     end, between = begin + 60 * minutes, int(minutes >= DAY_MINUTES)
     with CampaignProgress("book") as bar:

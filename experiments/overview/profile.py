@@ -26,7 +26,7 @@ from experiments.virtualization.analysis import GUEST_BASE_PAGE_BYTES
 from experiments.virtualization.grid import GUEST_PAGES, HOST_PAGES
 from tlb.measure.row_database import DATABASE_FILE as DATABASE
 from tlb.measure.row_database import RowDatabase
-from tlb.measure.store import PUBLISHED_ROWS, Store, data_folder
+from tlb.measure.store import PUBLISHED_ROWS, Store, data_root
 from tlb.report import parameters
 from tlb.report.answers import ANSWERS_DOCUMENT
 from tlb.report.chapter import Chapter
@@ -286,7 +286,7 @@ def rows_digest(store: Store, machine: str) -> str:
 def refresh() -> list[str]:
     """Write the schema, and the profiles of published machines that are not those of their rows;
     return the latter."""
-    data, anew = Store(data_folder()), []
+    data, anew = Store(data_root()), []
     with disk_errors(data.root / PROFILE_SCHEMA_FILE):
         (data.root / PROFILE_SCHEMA_FILE).write_text(schema(), encoding="utf-8")
     for machine in data.machines():
@@ -311,7 +311,7 @@ def of_run(given: Mapping[str, Any]) -> TranslationProfile:
     nothing is measured. given: the run's parameters."""
     common = {name: given[name] for name in parameters.declared(PAGE) if name in given}
     checked = parameters.check(PAGE, common | {"minutes": 0.0})
-    return profile_of_chapter(Chapter(PAGE, checked, Store(data_folder())))
+    return profile_of_chapter(Chapter(PAGE, checked, Store(data_root())))
 
 
 def profile_of_chapter(chapter: Chapter) -> TranslationProfile:

@@ -16,13 +16,14 @@ GIB = 2**30
 
 
 V1_MOUNT = "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
-UNLIMITED = ResourceLimits()
 MEMINFO = {"proc/meminfo": SERVER["proc/meminfo"]}
 
 
 def usable(
-    root: Path, files: dict[str, str], rlimits: ResourceLimits = UNLIMITED
-) -> tuple[int, str]:
+    root: Path,
+    files: dict[str, str],
+    rlimits: ResourceLimits = ResourceLimits(),  # noqa: B008
+) -> tuple[int, str]:  # noqa: B008
     found = usable_memory(plant(root, MEMINFO | files), rlimits)
     return found.usable_bytes, found.limit_source
 

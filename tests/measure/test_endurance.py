@@ -27,7 +27,7 @@ from tlb.measure.grid import Scope
 from tlb.measure.mapping import PointResult
 from tlb.measure.plan import MeasuringConditions
 from tlb.measure.record import Point, Record
-from tlb.measure.store import Store, data_folder
+from tlb.measure.store import Store, data_root
 from tlb.system import files
 
 fork = multiprocessing.get_context("fork")
@@ -87,7 +87,7 @@ def real_or_not(
 
 
 def run_to_the_end(report: int, grids: dict[str, list[Point]], **rig: object) -> None:
-    store = Telling(data_folder(), report)
+    store = Telling(data_root(), report)
     campaign.measuring_lock = lambda wait: files.measuring_lock(
         wait, store.root.with_name(f"{store.root.name}.lock")
     )

@@ -4,7 +4,7 @@ measures."""
 import pandas as pd
 import pytest
 
-from tlb.measure.row_selection import rows_of_last_campaign
+from tlb.measure.row_tables import rows_of_last_campaign
 
 COLUMNS = ["kernel", "engine", "state", "lines"]
 

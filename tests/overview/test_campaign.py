@@ -18,7 +18,7 @@ from experiments.your_program.programs import PROGRAMS_DOCUMENT, QUICK_PROGRAMS
 from tlb.machine import host
 from tlb.measure.campaign import CampaignOutcome
 from tlb.measure.outcome import CampaignProgress
-from tlb.measure.store import Store, data_folder
+from tlb.measure.store import Store, data_root
 from tlb.report import claims, discovery, parameters, publish
 from tlb.report.chapter import Chapter
 from tlb.system.files import ROOT
@@ -158,7 +158,7 @@ def test_only_what_changed_is_made_again(made, tmp_path):
 
     assert executed() == pages | {"whole site"}
     assert executed() == executed(ASKED | {"minutes": 3.0}) == set()
-    Store(data_folder()).own.append("zen-9-00000000", make_record())
+    Store(data_root()).own.append("zen-9-00000000", make_record())
     assert executed() == pages - reruns | {"whole site"}
     (tmp_path / "book" / "flushes.ipynb").write_text("{}")
     assert executed() == summaries | {"flushes", "whole site"}
@@ -190,7 +190,7 @@ def tried(tmp_path, monkeypatch) -> list[Any]:
 
 def try_programs(seconds: float = 1000.0, **changes: object) -> Chapter:
     given = parameters.check(PROGRAMS_DOCUMENT, ASKED | changes)
-    chapter = Chapter(PROGRAMS_DOCUMENT, given, Store(data_folder()))
+    chapter = Chapter(PROGRAMS_DOCUMENT, given, Store(data_root()))
     campaign._programs(chapter, time.monotonic() + seconds)
     return chapter
 
@@ -205,7 +205,7 @@ def test_a_few_programs_are_tried_once_and_shown_without_measuring(tried):
 
 @pytest.mark.parametrize("place", ["own", "published"])
 def test_a_few_programs_do_not_replace_many(place, tried):
-    data = Store(data_folder())
+    data = Store(data_root())
     store = data.own if place == "own" else data
     store.write_document(host.machine_id(host.inspect_machine()), PROGRAMS_DOCUMENT, document())
     try_programs()

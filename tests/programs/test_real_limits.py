@@ -219,7 +219,7 @@ def test_a_cpu_outside_the_cpuset_is_refused(under):
 
 
 def test_a_restricted_proc_shows_the_same_machine():
-    said = "from tlb.machine import host; print(host.machine_id(host.inspect()))"
+    said = "from tlb.machine import host; print(host.machine_id(host.inspect_machine()))"
     command = [sys.executable, "-c", said]
     ids = [
         subprocess.run([*start, *command], cwd=ROOT, capture_output=True, text=True)

@@ -298,7 +298,7 @@ def test_a_server_whose_memory_a_collapse_does_not_reach_is_told_so():
 
 def test_a_server_with_one_hot_mapping_is_tried_on_it_alone():
     hot, cold = (TouchedMapping(1, n << 30, (n << 30) + MIB, "", MIB, 0, n * 4096) for n in (19, 1))
-    seen = [sample(mib=20 * 4096 / MIB)._replace(hottest=(hot, cold))]
+    seen = [sample(mib=20 * 4096 / MIB)._replace(hottest=(hot, cold), run_s=0.1)]
     found = hot_mappings(seen)
     assert [(each.start, each.share) for each in found] == [(hot.start, 0.95), (cold.start, 0.05)]
     large = sample(1.0, mib=64)

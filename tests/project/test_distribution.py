@@ -182,7 +182,7 @@ def test_outside_a_clone_rows_and_binaries_are_the_users(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
-    assert files.default_data_folder() == tmp_path / ".local/share/tlb"
+    assert files.default_data_root() == tmp_path / ".local/share/tlb"
     assert files.build_root() == tmp_path / "cache/tlb"
     assert files.build_root().stat().st_mode & 0o777 == 0o700
     files.build_root().chmod(0o777)

@@ -11,7 +11,7 @@ from support.common import ROOT
 
 from experiments.overview import method
 from experiments.overview.method import Processes, lognormal_times, measured_ratio
-from tlb.measure.row_selection import rows_of_last_campaign
+from tlb.measure.row_tables import rows_of_last_campaign
 from tlb.measure.store import Store
 from tlb.report.verdicts import WRONG_BY_CHANCE, decided
 from tlb.stats.effects import inside

@@ -9,7 +9,7 @@ import pytest
 from support.common import About, make_record
 from support.synthetic import Stated
 
-from tlb.measure import build, columns
+from tlb.measure import build, row_tables
 from tlb.measure.outcome import SessionCounts
 from tlb.measure.record import CounterReading
 from tlb.report import parameters, publish, setting
@@ -20,9 +20,9 @@ from tlb.system.reasons import REASON_TEXTS, Unavailable
 
 def rows(*changes: dict) -> pd.DataFrame:
     laid_out = [
-        columns.flat_row(make_record(**change).model_dump(mode="json")) for change in changes
+        row_tables.flat_row(make_record(**change).model_dump(mode="json")) for change in changes
     ]
-    return columns.rows_frame(pd.DataFrame(laid_out))
+    return row_tables.rows_frame(pd.DataFrame(laid_out))
 
 
 GIB = 1 << 30

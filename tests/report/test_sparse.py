@@ -11,7 +11,7 @@ import pytest
 from support.rendered import render
 
 from tlb.measure.record import Point
-from tlb.measure.store import Store, data_folder
+from tlb.measure.store import Store, data_root
 from tlb.report.discovery import table_of_contents
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable
@@ -32,7 +32,7 @@ def test_a_page_needs_no_particular_row(notebook, seed, tmp_path, monkeypatch):
     monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
     choose = random.Random(f"{notebook} {seed}")
     points, processes = choose.choice([0.05, 0.2, 0.5, 0.9]), choose.choice([0.3, 0.6, 1.0])
-    whole, sparse = Store.load, choose.choice(Store(data_folder()).machines())
+    whole, sparse = Store.load, choose.choice(Store(data_root()).machines())
 
     def load(self: Store, machine: str, experiment: str = "") -> pd.DataFrame:
         rows = whole(self, machine, experiment)

@@ -4,7 +4,7 @@ machine."""
 from typing import Any, NamedTuple
 
 from experiments.overview import chapter_name
-from tlb.measure.store import Store, data_folder
+from tlb.measure.store import Store, data_root
 from tlb.report import discovery, page, parameters
 from tlb.report.chapter import Chapter
 from tlb.report.render import Figure
@@ -33,7 +33,7 @@ def render(notebook: str, machine: str) -> Shown:
             tables.append(shown.text)
 
     given = parameters.check(notebook, {"machine": machine, "minutes": 0.0})
-    chapter = Chapter(notebook, given, Store(data_folder()))
+    chapter = Chapter(notebook, given, Store(data_root()))
     made = page.Page(notebook, put, is_reference=False)
     page.open_page(made)
     names: dict[str, Any] = {}

@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from tlb.cli import terminal
 from tlb.measure import grid
-from tlb.measure.store import Store, data_folder
+from tlb.measure.store import Store, data_root
 from tlb.report import discovery
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable
@@ -29,7 +29,7 @@ def _chapters(incomplete: str) -> list[str]:
 
 
 def _machines(incomplete: str) -> list[str]:
-    return terminal.completing(["reference", "this", *Store(data_folder()).machines()])(incomplete)
+    return terminal.completing(["reference", "this", *Store(data_root()).machines()])(incomplete)
 
 
 ChapterName = Annotated[str, Argument(autocompletion=_chapters)]
@@ -109,10 +109,18 @@ def compare(
         ),
     ],
     as_json: terminal.Json = False,
+    charts: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE.html",
+            help="Also execute the chapters, and write their charts with the first machine in grey.",
+        ),
+    ] = None,
 ) -> None:
     """Compare the quantities of two machines or more."""
     from tlb.report import comparison
 
+    terminal.check_files(charts=charts)
     contents = discovery.table_of_contents()
     chapters = [name for name in names if name in contents]
     found = comparison.compare([name for name in names if name not in chapters], chapters)
@@ -120,6 +128,10 @@ def compare(
         print(json.dumps(comparison.as_json(found), indent=1))
     else:
         terminal.parts(comparison.tables(found))
+    if charts:
+        terminal.write(
+            charts, comparison.charts_page([one.name for one in found.machines], chapters)
+        )
 
 
 def refresh(
@@ -134,7 +146,7 @@ def refresh(
     from tlb.report import parameters, publish
 
     if machine:
-        publish.refresh_quantities(Store(data_folder()).resolve(machine))
+        publish.refresh_quantities(Store(data_root()).resolve(machine))
         return
     profile = discovery.load("overview.profile")
     chapters = chapter or parameters.table_of_contents()

@@ -15,7 +15,7 @@ from tlb.cli import terminal
 from tlb.machine import doctor
 from tlb.machine import host as hosts
 from tlb.measure import grid
-from tlb.measure.store import OWN_MACHINE_PREFIX, Store, data_folder
+from tlb.measure.store import OWN_MACHINE_PREFIX, Store, data_root
 from tlb.report import discovery
 from tlb.system.files import ROOT, disk_errors, replace_file
 from tlb.system.reasons import Unavailable
@@ -113,7 +113,7 @@ def _into_data(machines: dict[str, None]) -> Callable[[Bundle], int]:
     from tlb.fleet import bundle
 
     def keep(read: Bundle) -> int:
-        added = bundle.add(Store(data_folder()), read)
+        added = bundle.add(Store(data_root()), read)
         if added.rows:
             machines[read.machine] = None
         return added.rows
@@ -164,7 +164,7 @@ def make_bundle(
     if output and output.is_dir():
         raise Unavailable("bad-parameter", f"--output is a file, not the folder {output}")
     data, this = (
-        Store(data_folder()),
+        Store(data_root()),
         hosts.machine_id(hosts.inspect_machine()) if machine == "this" else "",
     )
     asked = machine.removeprefix(OWN_MACHINE_PREFIX)
@@ -225,7 +225,7 @@ def add_bundles(
         bundle.read_file(path)
     machines = dict[str, None]()
     for path in files:
-        added = bundle.add(Store(data_folder()), bundle.read_file(path))
+        added = bundle.add(Store(data_root()), bundle.read_file(path))
         known = f"; {with_thousands(added.known)} were there already" if added.known else ""
         print(f"{added.folder}: {with_thousands(added.rows)} new rows{known}.")
         if added.rows:

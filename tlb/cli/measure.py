@@ -13,7 +13,7 @@ from tlb.machine import host as hosts
 from tlb.measure import build, kernels
 from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.record import Point, parse_kernel_options
-from tlb.measure.store import Store, data_folder
+from tlb.measure.store import Store, data_root
 from tlb.system.files import measuring_lock
 from tlb.system.page_sizes import PAGE_KINDS
 from tlb.system.reasons import Unavailable
@@ -79,7 +79,7 @@ def measure(
     _check_mode(kernel, "--guest-pages" if guest_pages else "--mode", mode or guest_pages)
     mode = mode or guest_pages or kernels.first_mode(kernel)
     point = _point(kernel, engine, mode, _own_options(kernel, context.args), given)
-    rig = MeasuringSetup.of(hosts.inspect_machine(cpu=cpu), Store(data_folder()).own)
+    rig = MeasuringSetup.of(hosts.inspect_machine(cpu=cpu), Store(data_root()).own)
     with measuring_lock():
         record = rig.take(point, repeat)
     print(record.model_dump_json())

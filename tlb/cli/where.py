@@ -19,7 +19,7 @@ from tlb.cli.trial import EnvOption, MarkdownOption, holding_measuring_lock
 from tlb.machine import host as hosts
 from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.record import LineLayout, Point
-from tlb.measure.store import Store, data_folder
+from tlb.measure.store import Store, data_root
 from tlb.programs import executable, reports
 from tlb.programs.executable import reason_against_preload
 from tlb.programs.guard import guard_running
@@ -217,7 +217,7 @@ def _simulated(command: list[str], seconds: float, alone: ProgramRun | None) -> 
         if not shutil.which("valgrind"):
             raise
         lacking = why
-    host, store = hosts.inspect_machine(), Store(data_folder())
+    host, store = hosts.inspect_machine(), Store(data_root())
     geometry = valgrind.geometry(host, surveyed_tlb_entries(host, store))
     rig, second = MeasuringSetup.of(host, store.own, counters=False), geometry.base.second
     walk_ns, hit_ns = _extra_ns(rig, TIMES_THE_ENTRIES * second), _extra_ns(rig, second // 2)

@@ -37,7 +37,7 @@ from tlb.fleet.bundle_rows import (
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.machine.stated_facts import FlushesDocument, JavaFlagsDocument
-from tlb.measure import columns, states
+from tlb.measure import row_tables, states
 from tlb.measure.outcome import SESSIONS_DOCUMENT
 from tlb.measure.states import RequestedRecord, merge_rows
 from tlb.measure.store import (
@@ -301,7 +301,7 @@ def _document(name: str, content: bytes) -> dict[str, Any]:
         if isinstance(leaf, str) and not _PLAIN.fullmatch(leaf):
             why = f"{name}: a text is too long, or has markup: {escape_untrusted_text(leaf)}"
             raise Unavailable("bundle-refused", why, UPDATE_BOTH_REMEDY)
-        if isinstance(leaf, (int, float)) and not abs(leaf) <= columns.INT64_MAX:
+        if isinstance(leaf, (int, float)) and not abs(leaf) <= row_tables.INT64_MAX:
             raise Unavailable(
                 "bundle-refused", f"{name}: a number is beyond 64 bits", IMPOSSIBLE_ROW_REMEDY
             )

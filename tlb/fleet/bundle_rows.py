@@ -20,10 +20,10 @@ from pydantic import ValidationError
 
 from tlb.fleet import public_text
 from tlb.machine.host import Host
-from tlb.measure import build, columns, kernels
-from tlb.measure.columns import INT64_MAX
+from tlb.measure import build, kernels, row_tables
 from tlb.measure.plan import order_seed
 from tlb.measure.record import Record
+from tlb.measure.row_tables import INT64_MAX
 from tlb.measure.states import RequestedRecord
 from tlb.system.page_sizes import BASE, TABLE_ENTRY_BYTES, page_bytes
 from tlb.system.reasons import REASON_TEXTS, LazyModule, Unavailable
@@ -74,9 +74,9 @@ def read_bundle_rows(
     for number, row in enumerate(_columns_of(content), 1):
         place = f"{ROWS}, row {number}"
         try:
-            asked = row[columns.EXPERIMENTS_COLUMN]
-            record = columns.record_of(row)
-            columns.check_record(record)
+            asked = row[row_tables.EXPERIMENTS_COLUMN]
+            record = row_tables.record_of(row)
+            row_tables.check_record(record)
         except (ValueError, TypeError, KeyError, OverflowError, AttributeError) as error:
             why = f"{place}: {escape_untrusted_text(str(error).splitlines()[0])}: {escape_untrusted_text(_input(error))}"
             raise Unavailable("bundle-refused", why, IMPOSSIBLE_ROW_REMEDY) from None
@@ -166,8 +166,8 @@ def _check_file(file: parquet.ParquetFile) -> None:
             "bundle-refused", f"{ROWS} has lists that are too long", REPACKED_BUNDLE_REMEDY
         )
     schema = file.schema_arrow
-    own = {*schema.names} - columns.shared_names()
-    is_known = len(own) <= MAX_ROW_VALUES and schema.equals(columns.arrow_schema(sorted(own)))
+    own = {*schema.names} - row_tables.shared_names()
+    is_known = len(own) <= MAX_ROW_VALUES and schema.equals(row_tables.arrow_schema(sorted(own)))
     if not is_known or {*(about.metadata or {})} - {b"ARROW:schema"}:
         raise Unavailable(
             "bundle-refused", f"{ROWS} has other columns than rows have", UPDATE_BOTH_REMEDY

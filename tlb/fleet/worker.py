@@ -26,7 +26,7 @@ from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.outcome import CampaignOutcome, CampaignProgress
 from tlb.measure.record import Point
 from tlb.measure.session import CPUS_ALLOWED_AT_START
-from tlb.measure.store import Store, data_folder
+from tlb.measure.store import Store, data_root
 from tlb.system.reasons import Unavailable
 
 TOPIC = "tlb-fleet"  # of the events in which a worker says how far it is
@@ -64,7 +64,7 @@ def measure(task: Task) -> Measured:
     """Run a campaign on this computer and return all that its ledger has. What fails for a reason is
     in the result, so that Dask does not try it again."""
     with _others_kept_off(measuring_cpu(Path("/"), tuple(sorted(CPUS_ALLOWED_AT_START)))):
-        host, store = hosts.inspect_machine(), Store(data_folder()).own
+        host, store = hosts.inspect_machine(), Store(data_root()).own
         measured, outcome = Measured(), CampaignOutcome()
         try:
             rig = MeasuringSetup.of(host, store)

@@ -6,7 +6,7 @@ describes the others. A state is called by the first digits of its id, its Linux
 command line (`settings.BOOT_WORDS`): zen-5-b15e0e32@no5lvl.
 
 `publish` adds what was measured here to what data/ has of a machine, and drops nothing. Pages show
-the newest campaign of each experiment (row_selection.rows_of_last_campaign). To begin anew, delete the
+the newest campaign of each experiment (row_tables.rows_of_last_campaign). To begin anew, delete the
 machine's folder.
 """
 

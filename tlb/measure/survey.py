@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from tlb.machine.host import base_page_bytes, data_caches
-from tlb.measure import campaign, kernels, row_selection
+from tlb.measure import campaign, kernels, row_tables
 from tlb.measure.compiling import compiler_or_prebuilt
 from tlb.measure.grid import octaves
 from tlb.measure.measuring_setup import MeasuringSetup
@@ -119,7 +119,7 @@ def _run(
         retry_share=0,
         seconds=seconds,
     )
-    frame = row_selection.current_rows(rig.store.load(rig.machine, name), rig.state)
+    frame = row_tables.current_rows(rig.store.load(rig.machine, name), rig.state)
     return frame, outcome.lacking
 
 

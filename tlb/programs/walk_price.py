@@ -105,10 +105,10 @@ def kept_or_timed(stage: Callable[[str], None]) -> WalkPrices:
         return prices
     from tlb.machine import host as hosts
     from tlb.measure.measuring_setup import MeasuringSetup
-    from tlb.measure.store import Store, data_folder
+    from tlb.measure.store import Store, data_root
 
     stage("Timing page walks on this computer, once in a boot.")
-    host, store = hosts.inspect_machine(), Store(data_folder())
+    host, store = hosts.inspect_machine(), Store(data_root())
     with files.measuring_lock():
         rig = MeasuringSetup.of(host, store.own, counters=False)
         prices = timed(rig, host)
@@ -265,14 +265,14 @@ def _entries_of(source: Store, machine: str, host: Host) -> tuple[int, ...]:
 
 def _inferred_apart(source: Store, machine: str, host: Host) -> tuple[int, ...]:
     from tlb.machine.host import data_caches
-    from tlb.measure import kernels, row_selection
+    from tlb.measure import kernels, row_tables
     from tlb.stats import geometry
     from tlb.system import processes
 
     processes.end_first(os.getpid())
     frame = source.load(machine, _SURVEY)
     rows = kernels.with_defaults(
-        row_selection.rows_of_one_profile(row_selection.rows_of_last_campaign(frame))
+        row_tables.rows_of_one_profile(row_tables.rows_of_last_campaign(frame))
     )
     levels = geometry.infer_geometry(rows, (), data_caches(host)).levels
     if any(level.is_alone for level in levels):

@@ -7,7 +7,7 @@ import pandas as pd
 from tlb.machine.host import Host
 from tlb.measure import kernels
 from tlb.measure.record import Point
-from tlb.measure.row_selection import rows_of_last_campaign
+from tlb.measure.row_tables import rows_of_last_campaign
 from tlb.measure.store import Store
 from tlb.report.names import machine_name
 from tlb.stats.curves import counter_curve, reason_not_counted

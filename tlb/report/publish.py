@@ -29,11 +29,11 @@ from jupyter_core.utils import run_sync
 from tlb.machine import host
 from tlb.measure import states
 from tlb.measure.row_database import DATABASE_FILE, DATABASE_LOGS, RowDatabase
-from tlb.measure.store import Store, data_folder
+from tlb.measure.store import Store, data_root
 from tlb.report import article, card, discovery, page, parameters
 from tlb.report.answers import ANSWERS_DOCUMENT
 from tlb.report.discovery import table_of_contents
-from tlb.report.parameters import BOOK_FOLDER
+from tlb.report.parameters import BOOK
 from tlb.report.quantities import QUANTITIES_DOCUMENT
 from tlb.system.files import ROOT, disk_errors, measuring_lock
 from tlb.system.reasons import if_available
@@ -131,7 +131,7 @@ def kernel() -> Iterator[Kernel]:
         made = Kernel(kernel_name="python3", transport="ipc", ip=f"{sockets}/kernel")
         try:
             options = ["--IPKernelApp.log_level=50", "--HistoryManager.hist_file=:memory:"]
-            run_sync(made.start_kernel)(cwd=str(BOOK_FOLDER), extra_arguments=options)
+            run_sync(made.start_kernel)(cwd=str(BOOK), extra_arguments=options)
             yield made
         finally:
             if made.has_kernel:
@@ -155,7 +155,7 @@ def execute(
         with disk_errors(output):
             output.parent.mkdir(parents=True, exist_ok=True)
             papermill.execute_notebook(
-                BOOK_FOLDER / f"{chapter}.ipynb",
+                BOOK / f"{chapter}.ipynb",
                 output,
                 dict(given),
                 progress_bar=False,
@@ -201,7 +201,7 @@ def refresh(chapter: str) -> Path:
 
     With the first page, the README's figure is updated too.
     """
-    path, data = BOOK_FOLDER / f"{chapter}.ipynb", Store(data_folder())
+    path, data = BOOK / f"{chapter}.ipynb", Store(data_root())
     with tempfile.TemporaryDirectory() as folder, kernel() as within:
         for machine in data.machines() if records_quantities(chapter) else ():
             done = Path(folder) / f"{machine}.ipynb"
@@ -222,7 +222,7 @@ def refresh(chapter: str) -> Path:
 
 def refresh_quantities(machine: str) -> None:
     """Execute all chapters that record quantities about a published machine, and keep these."""
-    data, chapters = Store(data_folder()), filter(records_quantities, table_of_contents())
+    data, chapters = Store(data_root()), filter(records_quantities, table_of_contents())
     with tempfile.TemporaryDirectory() as folder, kernel() as within:
         for chapter in chapters:
             done = Path(folder) / f"{chapter}.ipynb"
@@ -239,7 +239,7 @@ def records_quantities(chapter: str) -> bool:
 def keep_own_quantities(executed: Path) -> None:
     """Keep what a page recorded of this computer beside its own rows, its quantities also as those
     of its present state, where `tlb compare` reads them."""
-    own, this = Store(data_folder()).own, host.inspect_machine()
+    own, this = Store(data_root()).own, host.inspect_machine()
     name = host.machine_id(this)
     keep_quantities(own, name, executed)
     _keep(
@@ -378,7 +378,7 @@ def _digests() -> dict[str, str]:
     """Return a digest of each file that a site is made of, by its path; of the data, wherever they
     are, by that below data/."""
     found: dict[str, str] = {}
-    for name, top in {**{name: ROOT / name for name in _STAGED}, "data": data_folder()}.items():
+    for name, top in {**{name: ROOT / name for name in _STAGED}, "data": data_root()}.items():
         for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
             is_made = path.name in _NOT_SOURCES or path.match(f"own/*/{QUANTITIES_DOCUMENT}*.json")
             if path.is_file() and path.suffix != ".pyc" and not is_made:
@@ -420,7 +420,7 @@ def rows(machine: str = "this") -> Path:
     Prints to stderr which documents belong to another state of the machine than all rows. Raises
     Unavailable: no-data as `states.publish` does, measuring-already during a measurement.
     """
-    store = Store(data_folder())
+    store = Store(data_root())
     name = host.machine_id(host.inspect_machine()) if machine == "this" else machine
     with measuring_lock():
         folder = states.publish(store, name)
@@ -455,7 +455,7 @@ def first_figure_of(page: Path) -> tuple[str, str]:
 
 def first_figure() -> tuple[str, str]:
     """Return (Markdown for the README, SVG) of the first page's first figure."""
-    words, svg = first_figure_of(BOOK_FOLDER / f"{table_of_contents()[0]}.ipynb")
+    words, svg = first_figure_of(BOOK / f"{table_of_contents()[0]}.ipynb")
     return f"![{words}]({README_FIGURE})", svg
 
 

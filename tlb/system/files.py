@@ -47,7 +47,7 @@ _REFUSED = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG}
 _REFUSED |= {errno.EROFS, errno.EACCES, errno.EPERM}
 
 
-def default_data_folder() -> Path:
+def default_data_root() -> Path:
     """Return the folder of rows: a clone's data, else the user's."""
     return ROOT / "data" if IS_CLONE else _of_user("XDG_DATA_HOME", ".local/share")
 
