@@ -300,7 +300,7 @@ def test_a_shell_reads_the_line_as_the_trial_that_suits_the_program(start, words
     report = WatchReport(
         watched(sample(mib=64), program={"start": start._replace(cwd="/")}), PRICES
     )
-    script = f'tlb() {{ printf \'%s\\n\' "$@"; }}\n{report.line}'
+    script = f"tlb() {{ printf '%s\\n' \"$@\"; }}\n{report.line}"
     assert report.line.startswith("cd / && ") is ("--" in words)
     read = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
     assert read.stdout.splitlines() == (["try", *words] if words else [])
