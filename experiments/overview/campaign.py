@@ -13,7 +13,7 @@ import pandas as pd
 from experiments import your_program
 from experiments.your_program.programs import PROGRAMS_DOCUMENT, QUICK_PROGRAMS, QUICK_RUN_MINUTES
 from tlb.measure.grid import Scope
-from tlb.measure.outcome import Progress
+from tlb.measure.outcome import CampaignProgress
 from tlb.measure.record import Point
 from tlb.measure.store import Store, data_root
 from tlb.report import discovery, parameters, publish
@@ -45,7 +45,7 @@ def book(given: Mapping[str, Any]) -> publish.Book:
     whole = Chapter(contents[0], checked[contents[0]], Store(data_root()))
     minutes = checked[contents[0]]["minutes"]
     end, between = begin + 60 * minutes, int(minutes >= DAY_MINUTES)
-    with Progress("book") as bar:
+    with CampaignProgress("book") as bar:
         bar.later |= {"survey": SURVEY_S, "documents": DOCUMENTS_S, "programs": PROGRAMS_S}
         bar.later["site"] = SITE_S + (1 + between) * LATER_SITE_S
         is_measured = _measured(whole, end, bar, rounds=1, waits=False)
@@ -73,7 +73,7 @@ def book(given: Mapping[str, Any]) -> publish.Book:
 def _measure_documents(
     whole: Chapter,
     checked: Mapping[str, dict[str, Any]],
-    bar: Progress,
+    bar: CampaignProgress,
     until: float,
     round_s: float,
 ) -> None:
@@ -92,7 +92,7 @@ def _show(site: publish.Book, of: str) -> None:
 
 
 def _measured(
-    whole: Chapter, until: float, bar: Progress, *, rounds: float = inf, waits: bool = True
+    whole: Chapter, until: float, bar: CampaignProgress, *, rounds: float = inf, waits: bool = True
 ) -> bool:
     """Measure all grids until a monotonic time; return whether anything was measured. waits: for
     another measurement, as a book does that has begun."""

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from tlb.measure.store import Store
 from tlb.report import all_machines, page, quantities
 from tlb.report.all_machines import NOT_MEASURED, prediction_in_words, verdict_cell
-from tlb.report.answers import Decision, StoredAnswer
+from tlb.report.answers import ClaimDecision, StoredAnswer
 from tlb.report.claims import Statement, source_names, statements
 from tlb.report.discovery import table_of_contents
 from tlb.report.names import THIS_COMPUTER
@@ -54,7 +54,7 @@ class JudgedClaim:
     answers: Mapping[str, StoredAnswer]
 
     @property
-    def decisions(self) -> dict[str, Decision]:
+    def decisions(self) -> dict[str, ClaimDecision]:
         return {name: answer.decide() for name, answer in self.answers.items()}
 
     @property
@@ -145,7 +145,7 @@ _TABLE = (
     "</table></div>"
 )
 _HEAD = '<th scope="col">{}</th>'
-_CELL = '<td title="{}">{}</td>'
+_CELL = '<td title="{}" data-machine="{}">{}</td>'
 
 
 def verdict_counts(card: Scorecard) -> Html:
@@ -219,7 +219,8 @@ def claims_by_machine(card: Scorecard) -> Html:
 
 
 def _row(claim: JudgedClaim, card: Scorecard) -> Markup:
-    cells = join_html(_CELL, [_cell(claim, name) for name in card.machines])
+    each = [(name, *_cell(claim, name)) for name in card.machines]
+    cells = join_html(_CELL, [(title, name, words) for name, title, words in each])
     band = prediction_in_words(claim.statement)
     row = '<tr data-is="{}"><td>{} <small>{}{}</small></td>{}</tr>'
     where = _source(claim.statement)

@@ -13,8 +13,8 @@ from support.common import needs_c, needs_root, refusal, wait_until
 from support.programs import built, look, made
 
 from tlb.programs import before_after
-from tlb.programs.before_after import Comparison, check, compare, document, remarks, rows
-from tlb.programs.collapse import Collapsed
+from tlb.programs.before_after import BeforeAfterComparison, check, compare, document, remarks, rows
+from tlb.programs.collapse import CollapseResult
 from tlb.programs.levers import LEVERS
 from tlb.programs.runs import RunConditions
 from tlb.programs.trial import TrialAim
@@ -64,10 +64,10 @@ def test_a_process_s_memory_is_collapsed_between_the_windows(tmp_path):
 @needs_root
 @pytest.mark.parametrize("side", ["before", "after"])
 def test_a_process_that_ends_meanwhile_leaves_the_windows_before(side):
-    aim = TrialAim(["true"], LEVERS["collapse"], minutes=0.1)
+    aim = TrialAim(["true"], LEVERS["collapse"], minutes=20)
     with subprocess.Popen(["sleep", "99.75"]) as process:
 
-        def end(so_far: Comparison) -> None:
+        def end(so_far: BeforeAfterComparison) -> None:
             if len(getattr(so_far.measured, side)) == 2:
                 process.kill()
                 os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
@@ -82,10 +82,15 @@ def test_a_process_that_ends_meanwhile_leaves_the_windows_before(side):
 
 
 def test_a_change_no_larger_than_the_drift_is_reported_as_drift():
-    def comparison(before: list[float], after: list[float]) -> Comparison:
-        memory, collapsed = [look(), look(huge_mib=90)], Collapsed(1.0, 3.0, 1 << 30, ("EINVAL",))
+    def comparison(before: list[float], after: list[float]) -> BeforeAfterComparison:
+        memory, collapsed = (
+            [look(), look(huge_mib=90)],
+            CollapseResult(1.0, 3.0, 1 << 30, ("EINVAL",)),
+        )
         runs = [[made(elapsed_s) for elapsed_s in side] for side in (before, after)]
-        return Comparison(7, TrialAim(["x"], LEVERS["collapse"]), *runs, memory, collapsed)
+        return BeforeAfterComparison(
+            7, TrialAim(["x"], LEVERS["collapse"]), *runs, memory, collapsed
+        )
 
     drifting = comparison([1.0, 1.01, 1.02, 1.03, 1.04, 1.05], [1.03, 1.04, 1.05, 1.05, 1.06, 1.07])
     faster = comparison([1.0] * 6, [0.5] * 6)

@@ -25,7 +25,7 @@ from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.measure import build, campaign
 from tlb.measure.measuring_setup import MeasuringSetup
-from tlb.measure.plan import seed_of
+from tlb.measure.plan import order_seed
 from tlb.measure.record import Point, Record
 from tlb.measure.store import Store
 from tlb.system import files
@@ -70,7 +70,7 @@ def made_up(name: str) -> Callable[..., Record]:
             state=state,
             ns_per_access=6.5,
             wall_ns=1.2e8 + rng.randrange(10**8),
-            checksum=f"{seed_of(point, repeat):016x}"[:16],
+            checksum=f"{order_seed(point, repeat):016x}"[:16],
             started_at=f"2025-01-31T12:{repeat:02}:00Z",
             arena_bytes=4096 * point.lines,
             page_table_bytes=8 * 4096,
@@ -117,7 +117,7 @@ def work(name: str, address: str, root: Path, alike: str = "", spoil: str = "") 
     os.environ["TLB_DATA"] = str(root)
     worker.EVENT_S = 0.0
     rig = a_rig(alike or name, root)
-    hosts.inspect = lambda *_, **__: rig.host
+    hosts.inspect_machine = lambda *_, **__: rig.host
     MeasuringSetup.of = classmethod(lambda cls, *given: rig)
     compressed = worker.bundle.Contents.compressed
     if spoil == "a flipped bit":
@@ -149,6 +149,34 @@ def schedule(port: int) -> None:
     asyncio.run(run())
 
 
+def collect(address: str, root: Path, repeats: int, expected: int) -> None:
+    """Run a client as `tlb fleet` does; exit with 1 unless all computers are done."""
+    from distributed import Client
+
+    from experiments.overview import campaign as book
+    from tlb.fleet import client
+    from tlb.fleet.bundle import add
+    from tlb.measure import grid
+    from tlb.report import claims
+
+    book.grids_of = lambda scope, names=None: GRIDS
+    claims.compared_points = lambda scope: lambda point: True
+    profile = grid.load_profile("smoke").model_copy(update={"repeats": repeats})
+    with Client(address, timeout=10) as connection:
+        made = client.Fleet(
+            connection,
+            profile,
+            (),
+            600.0,
+            lambda read: add(Store(root), read).rows,
+            expected=expected,
+            wait_s=20.0,
+            patience_s=5.0,
+        )
+        made.run()
+    raise SystemExit(any(computer.why for computer in made.computers.values()))
+
+
 class Processes:
     """What runs, by name; `kill` is -9, and `again` starts the same once more."""
 
@@ -170,6 +198,13 @@ class Processes:
     def kill(self, called: str) -> None:
         self.running[called].kill()
         self.running[called].join()
+
+    def revive(self) -> None:
+        """Start again what has ended, but a client that is done."""
+        for called, process in self.running.items():
+            is_done = called == "client" and process.exitcode == 0
+            if not process.is_alive() and not is_done:
+                self.again(called)
 
     def end(self) -> None:
         for called in self.running:

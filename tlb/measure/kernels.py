@@ -112,7 +112,7 @@ def memory_bytes(point: Point) -> int:
 
 
 # Seconds, as measured on a Zen 3 guest; what another computer takes is learned as it measures
-# (measure.outcome.Progress).
+# (measure.outcome.CampaignProgress).
 _POPULATE_S_PER_GIB = 0.45
 _GUEST_S_PER_GIB = 10.0  # of a guest's first faults, if its hypervisor has page tables for it
 _ENGINE_START_S = {"numba": 1.2, "numpy": 0.3}

@@ -22,17 +22,17 @@ from typing import IO, Any
 
 from tlb.machine import pools, settings
 from tlb.measure.events import SOFTWARE_EVENTS
-from tlb.measure.namespaces import UNSHARE_WAS_KILLED
+from tlb.measure.namespaces import UNSHARE_KILLED_MESSAGE
 from tlb.measure.perf_stat import (
     EventPlan,
     PerfGate,
-    PointCounting,
-    ProcessCounting,
+    PointCounter,
+    ProcessCounter,
+    command_killed_with_parent,
     environment_in_c_locale,
-    exit_status,
-    killed_with_this_process,
+    wait_for_exit_status,
 )
-from tlb.measure.record import Quantity
+from tlb.measure.record import CounterReading
 from tlb.system.page_sizes import PAGE_KINDS
 from tlb.system.processes import wait_or_kill
 from tlb.system.reasons import REASON_TEXTS, Unavailable
@@ -44,7 +44,7 @@ _SOFTWARE = {event.quantity for event in SOFTWARE_EVENTS}  # which a session's k
 _MOST_BYTES = 1 << 20  # of an answer; the largest, with a histogram, have some ten kilobytes
 
 # To tell a CPU that went away from one that never was ours.
-CPUS_AT_START = (
+CPUS_ALLOWED_AT_START = (
     frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else frozenset()
 )
 
@@ -72,19 +72,19 @@ class Session:
     ):
         self._pages, self._plan, self._repeat, self._buffer = pages, plan, repeat, b""
         self._uncounted = {
-            name: Quantity(reason=code)
+            name: CounterReading(reason=code)
             for name, code in plan.lacking.items()
             if name not in _SOFTWARE
         }
-        self.process: dict[str, Quantity] = {}
-        self._whole: ProcessCounting | None = None
+        self.process: dict[str, CounterReading] = {}
+        self._whole: ProcessCounter | None = None
         with contextlib.ExitStack() as stack:
             self._gate = stack.enter_context(PerfGate()) if plan.counts_hardware else None
             self._errors = stack.enter_context(tempfile.TemporaryFile())
             self._child = stack.enter_context(self._started(command, cwd))
             stack.callback(self._kill)
             if plan.of_process:
-                self._whole = ProcessCounting(plan, self._child.pid)
+                self._whole = ProcessCounter(plan, self._child.pid)
                 stack.callback(self._end_counting)
                 self._send("go")
             self.mapped = self._read(limit_s(expected_s))
@@ -92,7 +92,7 @@ class Session:
 
     def _started(self, command: Sequence[str], cwd: Path) -> subprocess.Popen[bytes]:
         """Start the process; where it is counted, as a shell that becomes it once a line comes."""
-        words = killed_with_this_process(
+        words = command_killed_with_parent(
             [*command, *(self._gate.kernel_words if self._gate else ())]
         )
         if self._plan.of_process:
@@ -119,10 +119,10 @@ class Session:
         with contextlib.suppress(BrokenPipeError):  # it has ended, which reading shows
             self._child.stdin.write(line.encode() + b"\n")
 
-    def ask(self, line: str, expected_s: float) -> tuple[dict[str, Any], dict[str, Quantity]]:
+    def ask(self, line: str, expected_s: float) -> tuple[dict[str, Any], dict[str, CounterReading]]:
         """Return the answer to a line, and what was counted meanwhile."""
         pid = _last_child(self._child.pid) if self._gate else 0
-        counting = PointCounting(self._plan, pid, self._gate, self._repeat) if self._gate else None
+        counting = PointCounter(self._plan, pid, self._gate, self._repeat) if self._gate else None
         self._send(line)
         try:
             answer = self._read(limit_s(expected_s), counts=counting is not None and counting.is_on)
@@ -136,7 +136,7 @@ class Session:
         assert self._child.stdin is not None
         self._child.stdin.close()
         last = self._read(limit_s(expected_s))
-        if exit_status(self._child, HANG_S):
+        if wait_for_exit_status(self._child, HANG_S):
             raise self._ended()
         self._end_counting()
         return last
@@ -202,7 +202,7 @@ def why_ended(status: int, stderr: str, pages: str) -> Unavailable:
     """Return why a kernel's process ended before its plan did. status: negative for a signal."""
     last = (stderr.strip().splitlines() or [""])[-1]
     if status == 3:
-        return lack_of_kernel(last)
+        return reason_from_kernel(last)
     if status == 2:
         return Unavailable("bad-parameter", last[:300])
     killed = _signal_of(status, last)
@@ -219,7 +219,7 @@ def why_ended(status: int, stderr: str, pages: str) -> Unavailable:
     return Unavailable("kernel-failed", f"{how}; {last[:200]}" if last else how)
 
 
-def lack_of_kernel(text: str) -> Unavailable:
+def reason_from_kernel(text: str) -> Unavailable:
     """Return what a kernel says that it lacks: {"reason": CODE, "detail": TEXT}."""
     try:
         said = json.loads(text)
@@ -237,6 +237,6 @@ def _signal_of(status: int, last: str) -> int:
     """Return the signal that ended the kernel, 0 for none. unshare states it as a shell does."""
     if status < 0 or 128 < status < 128 + signal.NSIG:
         return -status if status < 0 else status - 128
-    if status == 1 and last.startswith(UNSHARE_WAS_KILLED):
+    if status == 1 and last.startswith(UNSHARE_KILLED_MESSAGE):
         return signal.SIGKILL
     return 0

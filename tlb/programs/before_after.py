@@ -17,14 +17,14 @@ from threading import Event
 from typing import Any, NamedTuple
 
 from tlb.programs import activity, collapse, snapshots
-from tlb.programs.collapse import AddressRange, Collapsed
+from tlb.programs.collapse import AddressRange, CollapseResult
 from tlb.programs.guard import guard_running
 from tlb.programs.levers import LEVERS
 from tlb.programs.runs import ProgramRun, run_program
-from tlb.programs.snapshots import Snapshot
+from tlb.programs.snapshots import MemorySnapshot
 from tlb.programs.text import render_sentences
-from tlb.programs.trial import MIN_RUN_TIMEOUT_S, SNAPSHOT_SHARE, TrialAim, format_seconds
-from tlb.programs.trial_report import huge_share_words, pages_document
+from tlb.programs.trial import MIN_RUN_TIMEOUT_S, SNAPSHOT_TIME_SHARE, TrialAim, format_seconds
+from tlb.programs.trial_report import huge_share_words, snapshot_document
 from tlb.programs.watch import WatchedProgram, attached_program
 from tlb.stats.intervals import Interval, median_interval
 from tlb.system.processes import descendants
@@ -67,7 +67,7 @@ class WindowValues(NamedTuple):
 
 
 @dataclass
-class Comparison:
+class BeforeAfterComparison:
     """aim: its command runs in each window, before and after, once a window; the CPU time of these
     runs is that of the process. memory: snapshots before collapsing and after the last window.
     ended: why it stopped early, or ""."""
@@ -76,8 +76,8 @@ class Comparison:
     aim: TrialAim
     runs_before: list[ProgramRun] = field(default_factory=list)
     runs_after: list[ProgramRun] = field(default_factory=list)
-    memory: list[Snapshot] = field(default_factory=list)
-    collapsed: Collapsed | None = None
+    memory: list[MemorySnapshot] = field(default_factory=list)
+    collapsed: CollapseResult | None = None
     thp_disabled: bool = False
     ended: str = ""
     is_interrupted: bool = False
@@ -115,8 +115,8 @@ def compare(
     pid: int,
     aim: TrialAim,
     only: AddressRange | None = None,
-    tell: Callable[[Comparison], None] = lambda comparison: None,
-) -> Comparison:
+    tell: Callable[[BeforeAfterComparison], None] = lambda comparison: None,
+) -> BeforeAfterComparison:
     """Measure a process before and after collapsing; `tell` is called after each window. only: no
     memory but that of these addresses. If the
     process ends after collapsing, or the time is over, or Ctrl-C is pressed after the first window,
@@ -124,7 +124,7 @@ def compare(
 
     Raises Unavailable: what `check`, `run_program` and `Aim.checked` raise."""
     check(pid)
-    comparison = Comparison(pid, aim, thp_disabled=snapshots.process_has_no_thp(pid))
+    comparison = BeforeAfterComparison(pid, aim, thp_disabled=snapshots.process_has_no_thp(pid))
     begin = time.monotonic()
     end_s = begin + aim.minutes * 60
     with guard_running(), attached_program(pid) as target:
@@ -151,12 +151,12 @@ def compare(
 
 
 def _fill(
-    comparison: Comparison,
+    comparison: BeforeAfterComparison,
     side: list[ProgramRun],
     until_s: float,
     end_s: float,
     target: WatchedProgram,
-    tell: Callable[[Comparison], None],
+    tell: Callable[[BeforeAfterComparison], None],
 ) -> None:
     """Measure one window at least, none that would end after until_s of the monotonic clock, and at
     most those that count. end_s: when a window that runs is ended."""
@@ -174,14 +174,14 @@ def _check_runs(target: WatchedProgram) -> None:
         raise Unavailable("process-gone", f"process {target.pid} ended meanwhile")
 
 
-def _window(comparison: Comparison, end_s: float) -> ProgramRun:
+def _window(comparison: BeforeAfterComparison, end_s: float) -> ProgramRun:
     """Run the driver. Return its run, with the CPU time that the process took meanwhile."""
     aim, begun_s = comparison.aim, _cpu_s(comparison.pid)
     done = run_program(
         aim.command,
         LEVERS["none"],
         limit_s=max(end_s - time.monotonic(), MIN_RUN_TIMEOUT_S),
-        share=SNAPSHOT_SHARE,
+        share=SNAPSHOT_TIME_SHARE,
         conditions=aim.conditions,
     )
     return aim.checked(done)._replace(cpu_s=max(_cpu_s(comparison.pid) - begun_s, 0.0))
@@ -197,11 +197,11 @@ def family(pid: int) -> dict[int, bool]:
     return {pid: True, **descendants(pid)}
 
 
-def snapshot(pid: int, start_s: float) -> Snapshot:
+def snapshot(pid: int, start_s: float) -> MemorySnapshot:
     return snapshots.take(family(pid), lambda pid: False, start_s)
 
 
-def remarks(comparison: Comparison) -> list[str]:
+def remarks(comparison: BeforeAfterComparison) -> list[str]:
     """Return the result in sentences: the change, then the drift, then what was collapsed."""
     collapsed = comparison.collapsed
     return render_sentences(
@@ -213,7 +213,7 @@ def remarks(comparison: Comparison) -> list[str]:
     )
 
 
-def rows(comparison: Comparison) -> list[tuple[str, str, str]]:
+def rows(comparison: BeforeAfterComparison) -> list[tuple[str, str, str]]:
     """Return the rows of a table: quantity, before, after."""
     aim, memory = comparison.aim, [each for each in comparison.memory if each.processes]
     measured, cpu_time = comparison.measured, comparison.cpu_time
@@ -234,7 +234,7 @@ def rows(comparison: Comparison) -> list[tuple[str, str, str]]:
     ]
 
 
-def document(comparison: Comparison) -> dict[str, Any]:
+def document(comparison: BeforeAfterComparison) -> dict[str, Any]:
     """Return everything as JSON has it: bytes, seconds, and the ratio of after to before."""
     measured = comparison.measured
     return {
@@ -245,7 +245,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
         **_values_document(measured),
         "cpu_time": _values_document(comparison.cpu_time),
         "pages": [
-            {"processes": each.processes, **pages_document(each)} for each in comparison.memory
+            {"processes": each.processes, **snapshot_document(each)} for each in comparison.memory
         ],
         "collapsed": comparison.collapsed and comparison.collapsed._asdict(),
         "remarks": remarks(comparison),

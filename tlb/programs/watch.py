@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from tlb.programs import activity, children
 from tlb.programs.activity import ActivitySample, ProcessUsage, samples_after_start
@@ -27,7 +26,7 @@ WINDOWS_S = (0.01, 0.1, 1.0)
 _SHORT_SAMPLES = 3  # of the shortest window, for one of each other: these show what is hot
 # What a sample costs a program, in times of taking it: afterwards each page is walked to again to
 # set its bit. Under a hypervisor that takes about as long as the sample (`make bench TABLE=overhead`).
-PRICE = 2.0
+SAMPLE_COST_FACTOR = 2.0
 # A program that starts up changes its memory by more than a tenth in a third of a second; one that
 # never stops doing so is watched all the same.
 _RESIZED, _STILL_S, _MOST_START_S, _LOOK_S = 0.1, 0.3, 10.0, 0.05
@@ -66,12 +65,12 @@ class WatchState:
     @property
     def cost(self) -> float:
         """The share of the program's time that sampling has cost."""
-        return PRICE * self.sampling_s / self.elapsed_s if self.elapsed_s else 0.0
+        return SAMPLE_COST_FACTOR * self.sampling_s / self.elapsed_s if self.elapsed_s else 0.0
 
     @property
     def due_s(self) -> float:
         """How long to watch until the samples cost no more than the share allowed."""
-        return PRICE * self.sampling_s / self.overhead
+        return SAMPLE_COST_FACTOR * self.sampling_s / self.overhead
 
     @property
     def within_overhead(self) -> bool:
@@ -127,7 +126,7 @@ def watch(
         # Reading alone clears no bits, so none has to be set again.
         begun_s = time.thread_time()
         activity.reading_s(target.pids())
-        watched.sampling_s = (time.thread_time() - begun_s) / PRICE
+        watched.sampling_s = (time.thread_time() - begun_s) / SAMPLE_COST_FACTOR
         while window_s := _next_s(watched, begin + seconds - time.monotonic(), seconds):
             _sample(watched, window_s, begin, first)
             # a process that has ended is in no cgroup, and what was counted stays
@@ -204,14 +203,17 @@ def _next_s(watched: WatchState, left_s: float, seconds: float) -> float | None:
     The first sample is always taken."""
     # Before the first: two readings, because clearing visits the same pages.
     expected = [sample.took_s for sample in watched.samples_after_start] or [
-        2 * PRICE * watched.sampling_s
+        2 * SAMPLE_COST_FACTOR * watched.sampling_s
     ]
     sample_s = max(expected)
     fitting = [window_s for window_s in WINDOWS_S if sample_s <= window_s <= left_s]
     watched.left_out_s = tuple(sorted({*WINDOWS_S} - {*fitting} - {*watched.windows_s}))
     if not watched.samples:
         return fitting[0] if fitting else max(sample_s, WINDOWS_S[0])
-    if not fitting or PRICE * (watched.sampling_s + sample_s) > watched.overhead * seconds:
+    if (
+        not fitting
+        or SAMPLE_COST_FACTOR * (watched.sampling_s + sample_s) > watched.overhead * seconds
+    ):
         return None
 
     def turns(window_s: float) -> int:
@@ -237,31 +239,18 @@ def _rest(
 # --- what is watched: a process that runs already, or a command that is started
 
 
-class ProcessStart(NamedTuple):
-    """How a process is started again. command: [] if none is known; as_user: words before it, if it
-    runs as another user. cwd: its folder. input_file: its stdin, "" unless that is a regular file.
-    running_s: how long it has run. worker_of: the process of the same program that forked it and
-    gave it a title, 0 without one: such a process is not started by a command."""
-
-    command: list[str]
-    cwd: str = "."
-    as_user: tuple[str, ...] = ()
-    input_file: str = ""
-    running_s: float = 0.0
-    worker_of: int = 0
-
-
 @dataclass
 class WatchedProgram:
     """The program. pids: its processes now. ended: waits so many seconds for its end, and returns
-    whether it has ended. start: how it is started again. status: its exit code if it was started
-    here and has ended."""
+    whether it has ended. command: starts it again, in the folder `cwd`; [] if none is known.
+    status: its exit code if it was started here and has ended."""
 
     pid: int
     pids: Callable[[], list[int]]
     ended: Callable[[float], bool]
-    start: ProcessStart
+    command: list[str]
     status: Callable[[], int | None] = lambda: None
+    cwd: str = "."
     was_started: bool = False
 
 
@@ -281,7 +270,7 @@ def attached_program(pid: int, proc: Path = activity.PROC) -> Iterator[WatchedPr
         raise Unavailable("process-gone", f"process {pid}") from None
     try:
         activity.check(pid, proc)
-        start = start_of(pid, proc)
+        command, cwd = restart_command(pid, proc)
 
         def ended(wait_s: float) -> bool:
             return bool(select.select([fd], [], [], wait_s)[0])
@@ -290,13 +279,14 @@ def attached_program(pid: int, proc: Path = activity.PROC) -> Iterator[WatchedPr
             own, started = {os.getpid(), *ancestors(os.getpid())}, processes.descendants(pid)
             return [pid, *(each for each, runs in started.items() if runs and each not in own)]
 
-        yield WatchedProgram(pid, running, ended, start)
+        yield WatchedProgram(pid, running, ended, command, cwd=cwd)
     finally:
         os.close(fd)
 
 
-def start_of(pid: int, proc: Path = activity.PROC) -> ProcessStart:
-    """Return how a process's program is started again.
+def restart_command(pid: int, proc: Path = activity.PROC) -> tuple[list[str], str]:
+    """Return a command that starts a process's program again, and the folder to start it in; [] if
+    that is not known, as of another user's.
 
     A program may have overwritten its command line (setproctitle): then its file takes the place of
     the first word, and words without a character are left out. The file of another container, or
@@ -306,53 +296,24 @@ def start_of(pid: int, proc: Path = activity.PROC) -> ProcessStart:
         words = os.fsdecode((folder / "cmdline").read_bytes()).removesuffix("\0").split("\0")
         file, cwd = os.readlink(folder / "exe"), os.readlink(folder / "cwd")
     except OSError:
-        return ProcessStart([])
-    start = ProcessStart(
-        [], cwd, _as_user(folder), _input_file(folder), activity.running_s(pid, proc)
-    )
+        return [], "."
     # A link to the file may have another name, which tells the program what to do (busybox).
     if named := _named(words[0], cwd, folder / "exe"):
         while words[-1:] == [""]:
             words.pop()
-        return start._replace(command=[named if "/" in words[0] else words[0], *words[1:]])
+        return [named if "/" in words[0] else words[0], *words[1:]], cwd
     title = words[0].split(maxsplit=1)[0].rstrip(":") if words[0].strip() else ""
     if title and _named(title, cwd, folder / "exe"):
         file = title
     elif not os.path.exists(file):
         file = str(folder / "exe")
-    worker_of = _parent_of_program(pid, proc) if words[0].startswith(f"{title}:") else 0
-    return start._replace(command=[file, *filter(None, words[1:])], worker_of=worker_of)
-
-
-def _as_user(folder: Path) -> tuple[str, ...]:
-    """Return the words that let root start a command as the user of a process; () as this user."""
-    owner = folder.stat()
-    if os.geteuid() or owner.st_uid == os.geteuid():
-        return ()
-    return "setpriv", f"--reuid={owner.st_uid}", f"--regid={owner.st_gid}", "--init-groups", "--"
-
-
-def _input_file(folder: Path) -> str:
-    """Return the stdin of a process if it is a regular file; else ""."""
-    with contextlib.suppress(OSError):
-        path = os.readlink(folder / "fd/0")
-        return path if os.path.isfile(path) else ""
-    return ""
-
-
-def _parent_of_program(pid: int, proc: Path) -> int:
-    """Return the parent of a process if it runs the same program; else 0."""
-    with contextlib.suppress(OSError, Unavailable):
-        parent = activity.parent(pid, proc)
-        if os.path.samefile(proc / str(pid) / "exe", proc / str(parent) / "exe"):
-            return parent
-    return 0
+    return [file, *filter(None, words[1:])], cwd
 
 
 def _named(name: str, cwd: str, file: Path) -> str:
     """Return the path of a program by the name that it was started with in a folder; "" if that is
     another file."""
-    path = shutil.which(os.path.join(cwd, name.removeprefix("./")) if "/" in name else name)
+    path = shutil.which(os.path.join(cwd, name) if "/" in name else name)
     return path if path and os.path.samefile(path, file) else ""
 
 
@@ -376,9 +337,8 @@ def started_program(command: list[str]) -> Iterator[WatchedProgram]:
                 return child.returncode is not None
 
             try:
-                start = ProcessStart(command)
                 yield WatchedProgram(
-                    child.pid, running, ended, start, lambda: child.returncode, was_started=True
+                    child.pid, running, ended, command, lambda: child.returncode, was_started=True
                 )
             finally:
                 ended(0)  # before `processes.end` reaps it, which would lose its exit code
