@@ -99,18 +99,16 @@ def show_chart(
     if own.csv() == theirs.csv():
         shown.put(_of_published(own) if shown.is_this else own)
         return
-    shown.put(_overlaid(own, theirs, shown.beside))
+    shown.put(_beside(OverlaidFigure(own.chart, words, data, name, theirs), shown))
 
 
-def _overlaid(own: Figure, theirs: Figure, beside: page.Page | None) -> OverlaidFigure:
-    """Return a figure over another's points in grey, with a line that says whose they are; a
-    machine beside whose figure has none of them stands below."""
-    made = OverlaidFigure(own.chart, own.alt, own.data, own.name, theirs)
+def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
+    """Label a figure with what is grey in it or follows it."""
     label = _IN_GREY if made.has_grey else _WITHOUT_GREY
-    if beside:
-        label = (_BESIDE_IN_GREY if made.has_grey else _BESIDE_BELOW).format(beside.machine)
-    alt = f"{label} On the reference machine: {own.alt}"
-    return replace(made, alt=alt, label=label, is_followed=bool(beside) and not made.has_grey)
+    if shown.beside:
+        label = (_BESIDE_IN_GREY if made.has_grey else _BESIDE_BELOW).format(shown.beside.machine)
+        made = replace(made, is_followed=not made.has_grey)
+    return replace(made, alt=f"{label} On the reference machine: {made.alt}", label=label)
 
 
 def _of_published(figure: Figure) -> Figure:
