@@ -323,8 +323,8 @@ class GateOptions:
         ignore_failure: bool,
         before: Baseline | None,
     ) -> Baseline:
-        """Return what a command counts. Raises Unavailable: other-baseline before it runs,
-        program-unfit."""
+        """Return what a command counts. Raises Unavailable: program-unfit, for another
+        baseline before it runs."""
         valgrind.build_valgrind_tool()
         if before:
             before.check_comparable(command, name, geometry)
