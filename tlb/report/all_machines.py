@@ -13,9 +13,9 @@ from tlb.machine import host as hosts
 from tlb.measure.store import Store, data_root
 from tlb.report import page as pages
 from tlb.report.answers import ANSWERS_DOCUMENT, ClaimDecision, StoredAnswer
+from tlb.report.card import THIS_COMPUTER, short_machine_names
 from tlb.report.chapter import Chapter
 from tlb.report.claims import Statement, statements
-from tlb.report.names import THIS_COMPUTER, short_machine_names
 from tlb.report.quantities import FEW_MAPPINGS_MARK, QUANTITIES_DOCUMENT
 from tlb.report.render import Html, inline_html, join_html
 from tlb.report.verdicts import (
@@ -99,7 +99,6 @@ _REASON_WORDS = {
     "bare-metal": "needs bare metal",
     "pool-empty": "no pool of huge pages",
     "reach-in-cache": "cache exceeds reach",
-    "no-la57": "no 5-level paging",
     "no-five-levels": "no 5-level paging",
 }
 
