@@ -147,7 +147,8 @@ def _report(
 
 # --- as a table and as JSON
 
-HEAD = ("program", "PID", "CPU", "touches in 1 s", "on huge pages", "can gain", "lever")
+# The last columns go first where the terminal is narrow.
+HEAD = ("program", "PID", "can gain", "lever", "CPU", "touches in 1 s", "on huge pages")
 
 
 def rows(made: HostWatch) -> list[tuple[str, ...]]:
@@ -155,11 +156,11 @@ def rows(made: HostWatch) -> list[tuple[str, ...]]:
         (
             each.name,
             str(each.pid),
+            _gain_words(each),
+            each.lever,
             f"{each.cpus:.0%}",
             size_words(each.report.largest.active_bytes),
             _huge_words(each.report),
-            _gain_words(each),
-            each.lever,
         )
         for each in made.ranked
     ]
