@@ -14,7 +14,7 @@ import pytest
 from support.common import needs_c
 
 from tlb.machine.host import compiler_on_path
-from tlb.measure import build, namespaces
+from tlb.measure import build
 from tlb.measure.catalogue import KERNEL_DECLARATIONS
 from tlb.measure.record import Point
 
@@ -66,12 +66,6 @@ def test_a_session_times_the_machine_code_that_its_kernels_own_program_times(ker
     alone = Path(build.kernel(kernel).command[0])
     session = Path(build.session(KERNEL_DECLARATIONS[kernel].session, "c")[0])
     assert code_of(session, function) == code_of(alone, function)
-
-
-def test_a_mode_that_the_runner_plays_has_no_session():
-    assert not build.has_session(
-        Point(kernel="page_chase", lines=64, mode=namespaces.FRESH_NAMESPACES_MODE)
-    )
 
 
 def test_no_timed_code_changes_without_a_new_version():

@@ -125,6 +125,15 @@ def test_a_field_that_cannot_be_is_garbage_and_named(kernel, change):
     assert why().detail.startswith(next(iter(change)))
 
 
+def test_a_number_whose_pages_were_not_proved_at_the_end_is_never_taken(kernel):
+    for proved, code in ((0, "kernel-failed"), (1, "")):
+        kernel(f"{answer(REPORT)}\n{say(json.dumps({'end': 1, 'proved': proved}))}\nexit 0")
+        if code:
+            assert why().code == code
+        else:
+            assert measured().ns_per_access == REPORT["ns_per_access"]
+
+
 def test_a_number_on_another_page_size_is_never_taken(kernel):
     kernel(answer(REPORT | {"backing": "4k", "pages": "2m"}))
     assert why(POINT.model_copy(update={"pages": "2m"})).code == "kernel-failed"

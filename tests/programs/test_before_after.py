@@ -64,7 +64,7 @@ def test_a_process_s_memory_is_collapsed_between_the_windows(tmp_path):
 @needs_root
 @pytest.mark.parametrize("side", ["before", "after"])
 def test_a_process_that_ends_meanwhile_leaves_the_windows_before(side):
-    aim = TrialAim(["true"], LEVERS["collapse"], minutes=0.1)
+    aim = TrialAim(["true"], LEVERS["collapse"], minutes=20)
     with subprocess.Popen(["sleep", "99.75"]) as process:
 
         def end(so_far: BeforeAfterComparison) -> None:

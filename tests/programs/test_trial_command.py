@@ -13,7 +13,7 @@ import psutil
 import pytest
 from bs4 import BeautifulSoup
 from support.common import ROOT, descendants_with, ended, living, needs_c, wait_until
-from support.programs import built, look, made, trial
+from support.programs import TLB_SCRIPT, built, look, made, trial
 
 from tlb.cli import trial as command
 from tlb.programs import trial as trials
@@ -22,20 +22,9 @@ from tlb.programs.trial import Trial, TrialAim, TrialVerdict
 from tlb.system import files
 from tlb.system.reasons import Unavailable
 
-# With a lock of the test's own: what is measured here decides nothing, so it need not wait for what
-# does.
-SCRIPT = """import sys
-from pathlib import Path
-from tlb import cli
-from tlb.cli import trial
-from tlb.system import files
-lock = Path(sys.argv.pop(1))
-trial.measuring_lock = lambda wait: files.measuring_lock(path=lock)
-cli.main()"""
-
 
 def tlb(tmp_path, *arguments: str) -> list[str]:
-    return [sys.executable, "-c", SCRIPT, str(tmp_path / "lock"), "try", *arguments]
+    return [sys.executable, "-c", TLB_SCRIPT, str(tmp_path / "lock"), "try", *arguments]
 
 
 def call(monkeypatch, *arguments: str) -> int:
@@ -117,7 +106,7 @@ def test_a_page_loads_nothing_and_escapes_what_is_not_ours(monkeypatch, aims, tm
 @pytest.mark.measures
 @needs_c
 def test_an_experiment_from_its_command_to_its_document(tmp_path):
-    program = [str(built(tmp_path)), "mmap", "32", "5"]
+    program = [str(built(tmp_path)), "mmap", "32", "5", "300"]  # it waits to be looked at
     done = subprocess.run(
         tlb(tmp_path, "--json", "--minutes", "1", "--within", "50", "--", *program),
         capture_output=True,
@@ -162,7 +151,7 @@ def begun(
             signal.signal(number, action)
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
 
-    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "lock"), *arguments]
+    command = [sys.executable, "-c", TLB_SCRIPT, str(tmp_path / "lock"), *arguments]
     process = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=act
     )

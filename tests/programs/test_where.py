@@ -50,7 +50,7 @@ needs_thp = pytest.mark.skipif(
 def test_each_walk_is_at_its_line_and_allocation(known_walks):
     pages, passes = 4 * SECOND, 20
     found = simulation.simulate(
-        [known_walks, "chase", str(pages), str(passes)], GEOMETRY.option, 120
+        [known_walks, "chase", str(pages), str(passes)], GEOMETRY.option, LONG_S
     )
     at = {
         line.line: (line, counts)
@@ -91,7 +91,7 @@ def test_each_walk_is_at_its_line_and_allocation(known_walks):
 def test_exposed_walks_choose_the_allocations_and_all_walks_where_none_is_exposed(
     known_walks, mode, chosen
 ):
-    found = simulation.simulate([known_walks, mode, str(2 * SECOND), "20"], GEOMETRY.option, 120)
+    found = simulation.simulate([known_walks, mode, str(2 * SECOND), "20"], GEOMETRY.option, LONG_S)
     made = report.WhereReport(["x"], GEOMETRY, found, 1.0, 30.0)
     assert "gathered" in max(made.sites, key=lambda site: site.counts.walks).origin
     assert {re.search(r"allocate_(\w+)", site.origin)[1] for site in made.largest()} == chosen
@@ -101,7 +101,7 @@ def test_exposed_walks_choose_the_allocations_and_all_walks_where_none_is_expose
 @pytest.mark.endurance
 def test_memory_lives_on_in_a_child_and_without_a_part(known_walks):
     found = simulation.simulate(
-        [known_walks, "forked", str(2 * SECOND), "20"], GEOMETRY.option, 120
+        [known_walks, "forked", str(2 * SECOND), "20"], GEOMETRY.option, LONG_S
     )
     (site,) = (site for site in found.sites.values() if "trimmed" in site.origin)
     assert site.counts.walks > 2 * SECOND * 20 and 0.9 < site.lived <= 1
@@ -114,7 +114,7 @@ def test_huge_pages_add_what_is_not_touched_of_whole_blocks(known_walks):
     blocks, added = 8, {}
     for mode in ("sparse", "gather"):
         arguments = [known_walks, mode, str(512 * blocks), "1"]
-        found = simulation.simulate(arguments, GEOMETRY.option, 120)
+        found = simulation.simulate(arguments, GEOMETRY.option, LONG_S)
         (site,) = (site for site in found.sites.values() if "gathered" in site.origin)
         added[mode] = site.added
     # One page in 16 is touched; the array may begin and end within a block.
@@ -127,7 +127,7 @@ def test_huge_pages_add_what_is_not_touched_of_whole_blocks(known_walks):
 def test_small_objects_are_the_heap_s(known_walks):
     pages, passes = 2 * SECOND, 20
     found = simulation.simulate(
-        [known_walks, "small", str(pages), str(passes)], GEOMETRY.option, 120
+        [known_walks, "small", str(pages), str(passes)], GEOMETRY.option, LONG_S
     )
     ((line, counts),) = [
         (k, c) for k, c in found.lines.items() if k.function == "follow" and c.walks > 100
@@ -139,7 +139,7 @@ def test_small_objects_are_the_heap_s(known_walks):
 @pytest.mark.needs("valgrind")
 @pytest.mark.endurance
 def test_a_program_that_reads_in_order_has_nothing_to_gain(known_walks):
-    found = simulation.simulate([known_walks, "stream", "2000", "20"], GEOMETRY.option, 120)
+    found = simulation.simulate([known_walks, "stream", "2000", "20"], GEOMETRY.option, LONG_S)
     assert found.total.walks < 0.03 * found.total.misses * 64
     made = report.WhereReport(["x"], GEOMETRY, found, 1.0, 30.0)
     assert made.verdict is HugePagesVerdict.NO_GAIN and not [*made.commands()]
@@ -149,7 +149,7 @@ def test_a_program_that_reads_in_order_has_nothing_to_gain(known_walks):
 @pytest.mark.endurance
 def test_a_site_is_the_same_in_each_run_and_can_be_advised_alone(known_walks):
     arguments = [known_walks, "chase", "2048", "5"]
-    first, again = (simulation.simulate(arguments, GEOMETRY.option, 120) for _ in range(2))
+    first, again = (simulation.simulate(arguments, GEOMETRY.option, LONG_S) for _ in range(2))
     ids = [
         {
             site
@@ -166,7 +166,7 @@ def test_a_site_is_the_same_in_each_run_and_can_be_advised_alone(known_walks):
 @needs_thp
 def test_the_chosen_allocation_alone_lies_on_huge_pages(known_walks):
     arguments = [known_walks, "chase", str(1 << 14), "200"]  # two arrays of 64 MiB
-    found = simulation.simulate([*arguments[:3], "1"], GEOMETRY.option, 120)
+    found = simulation.simulate([*arguments[:3], "1"], GEOMETRY.option, LONG_S)
     sites = [site for site, each in found.sites.items() if each.bytes == 1 << 26 and each.how]
     chosen = next(s for s in sites if "chased" in simulation.resolved(found.sites[s].stack[0]))
     huge = {
@@ -264,7 +264,7 @@ def test_page_faults_cost_at_most_linux_s_time_and_at_most_a_generous_price():
         "import os; f = os.open('/dev/zero', os.O_RDONLY); [os.read(f, 1 << 23) for _ in range(99)]"
     )
     touched, read = (
-        run_program([sys.executable, "-c", code], lever, limit_s=60, share=0.01)
+        run_program([sys.executable, "-c", code], lever, limit_s=LONG_S, share=0.01)
         for code in (touching, reading)
     )
     assert touched.minor_faults > 1 << 14 and 0 < touched.system_s <= touched.cpu_s
@@ -313,11 +313,6 @@ def test_a_site_inside_an_interpreter_is_said_to_stand_for_many():
     )
     assert [*made.interpreted()] == [("A", "python")]
     assert any("python" in sentence for sentence in made.sentences())
-
-
-def test_counts_add_up():
-    assert WalkCounts(1, 2, 3, 4, 5) + WalkCounts(1, 1, 1, 1, 1) == WalkCounts(2, 3, 4, 5, 6)
-    assert WalkCounts(9, 9, 2, 3, 0).exposed == 5
 
 
 # --- samples and pages
@@ -405,7 +400,7 @@ def test_the_function_of_python_that_walks_is_named(tmp_path):
         pytest.skip("CPython names its functions from 3.12 on")
     script = tmp_path / "look_up.py"
     script.write_text(LOOK_UP)
-    made = simulation.simulate([python, "-S", str(script)], GEOMETRY.option, 300.0)
+    made = simulation.simulate([python, "-S", str(script)], GEOMETRY.option, LONG_S)
     most = max(made.lines, key=lambda line: made.lines[line].exposed)
     assert (most.function, most.place) == ("look_up", "look_up.py")
     assert made.lines[most].exposed > made.total.exposed / 2

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.common import SUPPORT, compiled, lacking, needs_c
+from support.common import LONG_S, SUPPORT, compiled, lacking, needs_c
 from support.where import GEOMETRY
 
 from tlb.programs import levers
@@ -108,7 +108,7 @@ def allocations(tmp_path_factory) -> Path:
 
 
 def ran(command: list[str], lever: Lever = LEVERS["none"]) -> ProgramRun:
-    done = run_program(command, lever, limit_s=100, share=0.05, conditions=PRINTED)
+    done = run_program(command, lever, limit_s=LONG_S, share=0.05, conditions=PRINTED)
     assert done.status == 0, done.last_lines
     return done
 
@@ -117,7 +117,7 @@ def report_of(command: list[str], folder: Path, of_heaps: bool) -> WhereReport:
     """A report that finds as many walks in each of a program's heaps, or else in each of its other
     allocations."""
     found = SimulationResult()
-    _, named = simulation.run_naming_sites(command, str(folder), 100)
+    _, named = simulation.run_naming_sites(command, str(folder), LONG_S)
     for site in named.sites.values():
         if site.id != REFUSED and site.is_heap == of_heaps:
             found.sites[site.id] = site
@@ -249,7 +249,7 @@ def test_advice_for_go_is_to_collapse(tmp_path):
         lever.check()
     except Unavailable as why:
         pytest.skip(str(why))
-    done = run_program([str(target)], lever, limit_s=100, share=0.05, after_s=2)
+    done = run_program([str(target)], lever, limit_s=LONG_S, share=0.05, after_s=2)
     assert done.collapsed.bytes >= LEAST_KB << 10
 
 

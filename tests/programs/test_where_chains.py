@@ -5,7 +5,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from support.common import SUPPORT, compiled, needs_c
+from support.common import LONG_S, SUPPORT, compiled, needs_c
 from support.where import GEOMETRY, SECOND
 
 from tlb.programs.where import simulation
@@ -37,7 +37,7 @@ def structures(tmp_path_factory) -> dict[str, str]:
 
 
 def simulated(*command: str) -> SimulationResult:
-    return simulation.simulate([*command], GEOMETRY.option, 120)
+    return simulation.simulate([*command], GEOMETRY.option, LONG_S)
 
 
 def by_function(found: SimulationResult) -> dict[str, WalkCounts]:

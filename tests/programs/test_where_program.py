@@ -23,7 +23,9 @@ from support.common import (
     lacking,
     living,
     needs_c,
+    wait_until,
 )
+from support.programs import TLB_SCRIPT
 from support.where import GEOMETRY, SOURCE
 
 from tlb.cli import where as command
@@ -48,7 +50,7 @@ def odd(tmp_path_factory) -> str:
 
 
 def simulated(*words: str, status: int = 0) -> simulation.SimulationResult:
-    return simulation.simulate([*words], GEOMETRY.option, 120, status)
+    return simulation.simulate([*words], GEOMETRY.option, LONG_S, status)
 
 
 @pytest.mark.needs("valgrind")
@@ -120,7 +122,7 @@ def test_a_program_with_another_allocator_runs_as_by_itself(
         monkeypatch.setenv("LD_PRELOAD", library)
     for kind in ("small", "realloc", "posix_memalign", "thread"):
         done = run_program(
-            [str(program), kind], allocation_sites_lever(ALL_SITES), limit_s=60, share=0.05
+            [str(program), kind], allocation_sites_lever(ALL_SITES), limit_s=LONG_S, share=0.05
         )
         assert (done.status, done.last_lines) == (0, "")
     if shutil.which("valgrind"):
@@ -193,19 +195,10 @@ def test_no_run_of_a_proof_outlives_its_limit():
 
 # --- the end of the command
 
-KILLED = """import sys
-from pathlib import Path
-from tlb import cli
-from tlb.cli import trial
-from tlb.system import files
-lock = Path(sys.argv.pop(1))
-trial.measuring_lock = lambda wait: files.measuring_lock(path=lock)
-cli.main()"""
-
 
 def test_a_killed_command_leaves_no_program_running(tmp_path):
     process = subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(tmp_path / "lock"), "where", "sleep", "213.75"],
+        [sys.executable, "-c", TLB_SCRIPT, str(tmp_path / "lock"), "where", "sleep", "213.75"],
         env=os.environ | {"TLB_DATA": str(tmp_path / "data")},
         stderr=subprocess.DEVNULL,
     )
@@ -215,5 +208,4 @@ def test_a_killed_command_leaves_no_program_running(tmp_path):
     programs = [psutil.Process(getattr(each, "pid", each)) for each in running]
     process.send_signal(signal.SIGKILL)
     process.wait()
-    psutil.wait_procs(programs, timeout=60)
-    assert not any(map(living, programs))
+    assert wait_until(lambda: not any(map(living, programs)))

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import ndtri
 from support.common import ROOT
-from support.resampled import drawn_again
 
 from experiments.overview import method
 from experiments.overview.method import Processes, lognormal_times, measured_ratio
@@ -59,6 +59,24 @@ def test_a_fifth_beyond_the_band_is_decided(true, band):
     is_true = band[0] <= true <= band[1]
     found = rates(measured_ratio(lognormal_times(0.05), true), decide_within(*band), is_true, 5)
     assert found.decided >= 0.90 and found.wrong <= WRONG_BY_CHANCE
+
+
+LEAST_MAPPINGS = 4  # mappings of a point: the median of fewer has too large an error
+
+
+def drawn_again(frame: pd.DataFrame, by: list[str]) -> Processes:
+    """Return a sampler, with replacement, of measured times over their own point's median.
+
+    A median of few has an error itself, so the spread is corrected by n/(n-1).
+    """
+    points = [
+        np.log(times / np.median(times)) * np.sqrt(len(times) / (len(times) - 1))
+        for _, group in frame.groupby(by)
+        if len(times := group["ns_per_access"].to_numpy()) >= LEAST_MAPPINGS
+    ]
+    rest = np.concatenate(points)
+    rest -= np.median(rest)
+    return lambda random, n: np.exp(random.choice(rest, n))
 
 
 @pytest.mark.parametrize("n", PROCESSES)

@@ -139,17 +139,6 @@ def test_a_process_that_is_disturbed_moves_no_level():
     ] == pytest.approx([72, 3072], rel=0.03)
 
 
-def test_a_level_that_cpuid_states_and_no_chase_shows_is_named():
-    made = inferred(Made(lru(72), lambda order, pages, stride: 0.0), stated=(72, 3072))
-    assert [level.stated for level in made.levels] == [72]
-    assert [
-        note
-        for note in made.notes
-        if "CPUID states a level of 3,072 entries that no chase shows" in note
-    ]
-    assert inferred(SHARP, stated=(64, 1536)).notes == []
-
-
 def test_a_machine_without_a_step_says_no_step():
     assert refusal(lambda: inferred(Made(lambda *_: 0.0, lambda *_: 0.0))) == "no-step"
 

@@ -168,8 +168,3 @@ def analysis(frame: pd.DataFrame, host: Host | None = None, **about: object) -> 
 def of(name: str = "bare metal") -> Analysis:
     """The Analysis of one of MACHINES; tests share it, so none assigns to it."""
     return analysis(MACHINES[name]())
-
-
-def chased(frame: pd.DataFrame, guest: str, host: str, lines: int, layout: str = "spread") -> float:
-    kernel = "guest_chase" if guest else "page_chase"
-    return median(frame, kernel=kernel, mode=guest, pages=host, layout=layout, lines=lines)

@@ -12,6 +12,17 @@ from tlb.programs.snapshots import MemorySnapshot
 from tlb.programs.trial import Trial, TrialAim
 from tlb.system.smaps import SmapsRollup
 
+# `tlb` with a measuring lock of the test's own, the first argument: what is measured decides nothing.
+TLB_SCRIPT = """import sys
+from functools import partial
+from pathlib import Path
+from tlb import cli
+from tlb.cli import measure, trial
+from tlb.system import files
+lock = partial(files.measuring_lock, path=Path(sys.argv.pop(1)))
+trial.measuring_lock = measure.measuring_lock = lock
+cli.main()"""
+
 
 def built(folder: Path, *flags: str) -> Path:
     """far_sum, compiled."""

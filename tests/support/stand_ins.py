@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from support.common import preloadable
+from support.common import LONG_S, preloadable
 from tlb.machine.host import compiler_on_path
 from tlb.measure import build, toolchains
 
@@ -165,7 +165,7 @@ def in_a_child(work: Callable[[], Any]) -> Any:
 
     child = context.Process(target=target)
     child.start()
-    answer = here.recv() if here.poll(120) else TimeoutError("no answer in two minutes")
+    answer = here.recv() if here.poll(LONG_S) else TimeoutError("no answer")
     child.kill()
     child.join()
     if isinstance(answer, BaseException):

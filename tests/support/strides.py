@@ -80,8 +80,3 @@ def analysis(frame: pd.DataFrame | None = None, splintered: bool = False) -> Ana
 
 
 NOTHING = rows().query("kernel == 'none'")
-MACHINES = {
-    "base pages alone": lambda: rows().query("pages == '4k'"),
-    "lists alone": lambda: rows().query("mode == 'listed'"),
-    "nothing": lambda: NOTHING,
-}

@@ -380,6 +380,11 @@ class BaselineComparison:
         ]
         levels = f"{now.geometry['base']['first']:,} and {now.geometry['base']['second']:,} entries"
         runs = f"{now.runs} runs" if now.runs > 1 else "1 run"
+        if "exposed" in self.grown:
+            made.append(
+                f"{METRICS['exposed'].capitalize()} may grow {MARGINS['exposed']} times as much: the "
+                "order of a compiler's instructions changes them too."
+            )
         return [*made, f"Simulated TLB: {now.machine}, {levels}; {runs}."]
 
     def _percent(self, metric: Metric) -> str:
