@@ -270,9 +270,9 @@ class Fleet:
         """Note what a worker says of itself."""
         _, said = event
         share = said.get("share")
-        for computer in self.computers.values():
-            if computer.address == said.get("worker") and isinstance(share, float):
-                computer.share = share
+        computer = self.computers.get(str(said.get("name")))
+        if computer and isinstance(share, float):
+            computer.share = share
 
     def _show(self) -> None:
         now = time.monotonic()

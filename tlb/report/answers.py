@@ -136,8 +136,9 @@ def _end(kept: float | None, otherwise: float) -> float:
 class StoredAnswer(_Strict):
     """What one machine's rows say to a claim: effects with their bands, or a fact, or a reason.
 
-    holds, value: of a fact, and its number in the claim's unit, or what was found in few words. reason: a code of UNDECIDED_TEXTS, or of REASON_TEXTS where there is nothing to compare.
-    detail: of that reason. evidence: the answer in a sentence; empty where the reason says it.
+    holds, value: of a fact, and its number in the claim's unit, or what was found in few words.
+    reason: a code of UNDECIDED_TEXTS, or of REASON_TEXTS where there is nothing to compare. detail: of that
+    reason. evidence: the answer in a sentence; empty where the reason says it.
     """
 
     evidence: str = ""

@@ -25,7 +25,7 @@ from tlb.measure.record import Point
 from tlb.measure.row_tables import rows_of_last_campaign
 from tlb.measure.store import Store, data_root
 from tlb.report import card, claims, discovery, page, parameters
-from tlb.report.names import THIS_COMPUTER, machine_name
+from tlb.report.card import THIS_COMPUTER, machine_name
 from tlb.report.page import CompletenessLine
 from tlb.report.quantities import FEWEST_MAPPINGS_WITH_INTERVAL, QUANTITIES_DOCUMENT
 from tlb.system.files import ROOT

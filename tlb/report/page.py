@@ -15,7 +15,7 @@ from IPython import get_ipython
 from IPython.display import display
 
 from tlb.measure.store import Store
-from tlb.report.names import machine_name
+from tlb.report.card import machine_name
 from tlb.report.quantities import ABSENT_TEXT_MARK, Quantities
 from tlb.report.render import Html, inline_html
 from tlb.system.files import ROOT

@@ -20,7 +20,7 @@ from xml.etree import ElementTree
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from tlb.measure import build, compiling
+from tlb.measure import build
 from tlb.programs.levers import SITES_LIBRARY
 from tlb.programs.where.report import FEW_EXPOSED_WALKS_SHARE, MAX_TABLE_ROWS, TextTable
 from tlb.programs.where.simulation import (
@@ -169,7 +169,7 @@ def command_words(command: list[str]) -> str:
 
 def conditions() -> dict[str, str]:
     """Return what decides counts besides a program, its input and the simulated TLB."""
-    sources = [file for each in (TOOL_SOURCE, SITES_LIBRARY) for file in compiling.closure(each)]
+    sources = [file for each in (TOOL_SOURCE, SITES_LIBRARY) for file in build.source_closure(each)]
     described = {
         "architecture": platform.machine(),
         "C library": " ".join(platform.libc_ver()).strip(),
@@ -177,7 +177,7 @@ def conditions() -> dict[str, str]:
         "Valgrind": run_in_own_session(
             ["valgrind", "--version"], timeout=PROBE_TIMEOUT_S
         ).stdout.strip(),
-        "simulator": compiling.digest(sources, []),
+        "simulator": build.sources_digest(sources, []),
     }
     return {name: text or "unknown" for name, text in described.items()}
 
