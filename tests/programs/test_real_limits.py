@@ -162,7 +162,7 @@ RESERVE = ("pool", "reserve", "--pages", "2m", "--size", "2MiB")
         ("pidfd", ("watch", "PID"), "linux-lacks"),
         ("madvise", (*TRY, "--lever", "collapse", "--", "PROGRAM"), "not-permitted"),
         ("madvise", (*TRY, "--pid", "PID", "--driver", "true"), "not-permitted"),
-        ("madvise-absent", (*TRY, "--pid", "PID", "--driver", "true"), "no-collapse"),
+        ("madvise-absent", (*TRY, "--pid", "PID", "--driver", "true"), "linux-lacks"),
         ("no-thp", (*TRY, "--", "PROGRAM"), "thp-never"),
         ("no-thp", (*TRY, "--lever", "no-thp", "--", "PROGRAM"), "thp-never"),
         ("user", RESERVE, "setting-refused"),

@@ -99,7 +99,6 @@ _REASON_WORDS = {
     "bare-metal": "needs bare metal",
     "pool-empty": "no pool of huge pages",
     "reach-in-cache": "cache exceeds reach",
-    "no-la57": "no 5-level paging",
     "no-five-levels": "no 5-level paging",
 }
 

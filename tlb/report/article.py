@@ -99,12 +99,16 @@ def show_chart(
     if own.csv() == theirs.csv():
         shown.put(_of_published(own) if shown.is_this else own)
         return
-    made = OverlaidFigure(own.chart, words, data, name, theirs)
+    shown.put(_beside(OverlaidFigure(own.chart, words, data, name, theirs), shown))
+
+
+def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
+    """Label a figure with what is grey in it or follows it."""
     label = _IN_GREY if made.has_grey else _WITHOUT_GREY
     if shown.beside:
         label = (_BESIDE_IN_GREY if made.has_grey else _BESIDE_BELOW).format(shown.beside.machine)
         made = replace(made, is_followed=not made.has_grey)
-    shown.put(replace(made, alt=f"{label} On the reference machine: {words}", label=label))
+    return replace(made, alt=f"{label} On the reference machine: {made.alt}", label=label)
 
 
 def _of_published(figure: Figure) -> Figure:
