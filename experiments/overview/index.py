@@ -182,11 +182,6 @@ _COLOURS = {
 }
 _ASKED_LOG2 = 30.0  # the static figure answers for 1 GiB
 _STEP = 0.5  # of the slider, in octaves
-# Of the chosen size, where its time is written: above the dearest curve and below the cheapest.
-_LABELS: dict[str, dict[str, Any]] = {
-    BASE_PAGES_LABEL: {"align": "right", "dx": -8, "dy": -12},
-    PACKED_LABEL: {"align": "left", "dx": 8, "dy": 15},
-}
 
 
 def load_time_chart(a: Analysis) -> Figure:
@@ -260,26 +255,21 @@ def _slider(sizes: list[float], default: float, answers: Mapping[str, str]) -> l
 
 
 def _chosen(times: pd.DataFrame, colours: alt.Scale, x: alt.X, y: alt.Y) -> list[alt.Chart]:
-    """Return what marks the chosen size: a rule, a point on each curve, and two of their times."""
+    """Return what marks the chosen size, whose times stand above the chart: a rule, and a point on
+    each curve."""
     chosen = alt.Chart(times).transform_filter("datum.size == size").encode(x=x)
     points = chosen.mark_point(size=130).encode(y=y, color=charts.colour("series", colours))
-    texts = [
-        chosen.transform_filter(f"datum.series === '{name}'")
-        .mark_text(fontWeight="bold", **place)
-        .encode(y=y, text="text:N")
-        for name, place in _LABELS.items()
-    ]
-    return [chosen.mark_rule(color=MUTED_COLOUR), points, *texts]
+    return [chosen.mark_rule(color=MUTED_COLOUR), points]
 
 
 def _times(found: Mapping[str, Curve], sizes: list[float], page_bytes: int) -> pd.DataFrame:
     rows = [
-        (size, name, slider_bytes(size), ns, _range(curve, slider_bytes(size) / page_bytes))
+        (size, name, slider_bytes(size), ns)
         for size in sizes
         for name, curve in found.items()
         if (ns := median_at(curve, slider_bytes(size) / page_bytes)) is not None
     ]
-    return pd.DataFrame(rows, columns=["size", "series", "working_set_bytes", "median", "text"])
+    return pd.DataFrame(rows, columns=["size", "series", "working_set_bytes", "median"])
 
 
 def median_at(curve: Curve, lines: float) -> float | None:
