@@ -90,7 +90,7 @@ def test_each_reason_for_which_a_kernel_refuses_a_page_size_is_on_the_page():
     assert REASON_TEXTS["no-perf"].sentence not in page and len(page.splitlines()) == 1
 
 
-def test_what_perf_counted_of_a_chapter_s_processes_is_in_its_settings():
+def test_what_was_counted_of_a_chapter_s_processes_is_in_its_settings():
     def counted(kernel: str, faults: int) -> SessionCounts:
         totals = {"page_faults": Quantity(value=faults)}
         return SessionCounts(
