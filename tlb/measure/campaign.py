@@ -276,7 +276,7 @@ def _missing_of(
         rig.store.ask(rig.machine, name, points)
     asked = dict.fromkeys(chain.from_iterable(grids.values()))
     build.compile_all(asked)
-    build_of, have = build.builds(), rig.store.records(rig.machine, {p.kernel for p in asked})
+    build_of, have = build.builds(), rig.store.measured(rig.machine, {p.kernel for p in asked})
     missing = _Missing({}, most, compared, outcome.lacking, {}, {})
     outcome.lacking |= {point: why for point, why in rig.lacking.items() if point in asked}
     for point in asked:

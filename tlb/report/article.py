@@ -19,7 +19,7 @@ from markupsafe import Markup
 from tlb.report import page
 from tlb.report.all_machines import MACHINE_COLUMN
 from tlb.report.chapter import Chapter
-from tlb.report.notebook import OverlaidFigure, ReferenceFigure
+from tlb.report.notebook import OverlaidFigure, ReferenceFigure, has_grey
 from tlb.report.quantities import (
     FEW_MAPPINGS_MARK,
     FEWEST_MAPPINGS_WITH_INTERVAL,
@@ -95,9 +95,10 @@ def show_chart(
     if own.csv() == theirs.csv():
         shown.put(_of_published(own) if shown.is_this else own)
         return
-    made = OverlaidFigure(own.chart, words, data, name, theirs)
-    label = _IN_GREY if made.has_grey else _WITHOUT_GREY
-    shown.put(replace(made, alt=f"{label} On the reference machine: {words}", label=label))
+    both = OverlaidFigure(own.chart, words, data, name, theirs)
+    label = _IN_GREY if has_grey(spec := both.spec()) else _WITHOUT_GREY
+    alt_text = f"{label} On the reference machine: {words}"
+    shown.put(replace(both, alt=alt_text, label=label, made=spec))
 
 
 def _of_published(figure: Figure) -> Figure:
