@@ -34,7 +34,13 @@ from tlb.measure.mapping import (
     point_groups,
 )
 from tlb.measure.measuring_setup import MeasuringSetup
-from tlb.measure.outcome import Outcome, Progress, remember_lacking_points, remember_sessions
+from tlb.measure.outcome import (
+    Outcome,
+    Progress,
+    remember_lacking_points,
+    remember_sessions,
+    settled_lacks,
+)
 from tlb.measure.record import Point, Record, record_key
 from tlb.stats.intervals import median_interval
 from tlb.system.files import measuring_lock
@@ -278,7 +284,8 @@ def _missing_of(
     build.compile_all(asked)
     build_of, have = build.builds(), rig.store.measured(rig.machine, {p.kernel for p in asked})
     missing = _Missing({}, most, compared, outcome.lacking, {}, {})
-    outcome.lacking |= {point: why for point, why in rig.lacking.items() if point in asked}
+    known = rig.lacking | settled_lacks(rig)
+    outcome.lacking |= {point: why for point, why in known.items() if point in asked}
     for point in asked:
         try:
             made_by = build_of(point)

@@ -64,27 +64,46 @@ class Outcome:
         )
 
 
+# What only another boot, a filled pool or more CPUs can change: no other process need find it out.
+_SETTLED_REASONS = {"pool-empty", "page-size-unsupported", "no-la57", "one-cpu"}
+
+
+def _read_lacking_points(rig: MeasuringSetup) -> tuple[dict[Point, Unavailable], bool]:
+    """Return what points lacked the last time in this state, and whether the computer has the same
+    pools, limits and CPUs as then."""
+    try:
+        document = rig.store.read_document(rig.machine, UNMEASURED_POINTS_DOCUMENT)
+    except Unavailable:
+        return {}, False
+    if document.get("state") != rig.state:
+        return {}, False
+    lacking = {
+        Point.model_validate(line["point"]): Unavailable(
+            line["code"], line["detail"], line.get("remedy", "")
+        )
+        for line in document["points"]
+    }
+    return lacking, document.get("means") == rig.means
+
+
+def settled_lacks(rig: MeasuringSetup) -> dict[Point, Unavailable]:
+    """Return the points that need not be tried: they lack what this computer lacked the last time
+    too."""
+    known, is_same = _read_lacking_points(rig)
+    return {point: why for point, why in known.items() if is_same and why.code in _SETTLED_REASONS}
+
+
 def remember_lacking_points(
     rig: MeasuringSetup, due: set[Point], tried: set[Point], outcome: Outcome
 ) -> None:
     """Add to `outcome` what points lacked the last time that were not tried now, and store what is
     lacking now beside the rows."""
-    try:
-        document = rig.store.read_document(rig.machine, UNMEASURED_POINTS_DOCUMENT)
-    except Unavailable:
-        document = {}
-    lines = document["points"] if document.get("state") == rig.state else []
-    known = {
-        Point.model_validate(line["point"]): Unavailable(
-            line["code"], line["detail"], line.get("remedy", "")
-        )
-        for line in lines
-    }
+    known, _ = _read_lacking_points(rig)
     outcome.lacking |= {p: why for p, why in known.items() if p in due - tried}
     now = {p: why for p, why in known.items() if p not in tried} | {
         p: why for p, why in outcome.lacking.items() if p in tried
     }
-    if now or document:
+    if now or known:
         lines = [
             {
                 "point": p.model_dump(mode="json"),
@@ -97,7 +116,7 @@ def remember_lacking_points(
         rig.store.write_document(
             rig.machine,
             UNMEASURED_POINTS_DOCUMENT,
-            {"state": rig.state, "points": sorted(lines, key=str)},
+            {"state": rig.state, "means": rig.means, "points": sorted(lines, key=str)},
         )
 
 
