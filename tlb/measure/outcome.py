@@ -214,6 +214,8 @@ class Progress:
         self._now: tuple[str, float, float] | None = None  # kind, seconds expected, since when
         self._name, self._said, self._quiet = name[:60], "", quiet
         self._on_screen, self._shown_s = sys.stderr.isatty(), 0.0
+        self.measured = self.to_measure = 0  # mappings of points, in the part that is at work
+        self.ready = ""  # where a finished page can be opened
 
     def __enter__(self) -> Progress:
         return self
@@ -233,7 +235,10 @@ class Progress:
         text = f"{self._name} {share:4.0%} |{bar:{_BAR_CELLS}}| {_clock(gone_s)} gone"
         if left_s < inf:
             text += f", {_clock(left_s)} left"
+        if self.to_measure:
+            text += f", {self.measured} of {max(self.to_measure, self.measured)} measured"
         text += f", {self._said}" if self._said else ""
+        text += f"; ready: {self.ready}" if self.ready else ""
         if self._on_screen:
             text = f"\r{text[: shutil.get_terminal_size().columns - 1]}\x1b[K"
         end = "" if self._on_screen and not is_last else "\n"
@@ -304,6 +309,7 @@ class Progress:
         """Do a piece of what comes later, whatever time is left."""
         self.end()
         self._now, self._said = (kind, expected_s, time.monotonic()), kind
+        self.measured = self.to_measure = 0
         self._show()
         yield
         self.end()
