@@ -231,9 +231,11 @@ class Chapter(Subject):
             print(f"{names}: {outcome}.", file=sys.stderr)
         lacking = sorted(outcome.lacking.items(), key=lambda item: kernels.arena_bytes(item[0]))
         # Of all points that lack the same on the same pages, the largest says what to ask for.
-        largest = {(point.pages, why.code): why.note for point, why in lacking}
-        for note in sorted({*largest.values()}):
-            self._note(note)
+        largest = {(why.code, point.pages): why for point, why in lacking}
+        for code in sorted({code for code, _ in largest}):
+            each = [why for (other, _), why in largest.items() if other == code]
+            details = "; ".join(dict.fromkeys(why.detail for why in each))
+            self._note(Unavailable(code, details, each[0].remedy).note)
         if outcome.skipped and rounds == inf:
             every = outcome.skipped + outcome.cached + outcome.measured
             self.left_out[names] = outcome.skipped, every
@@ -346,7 +348,7 @@ class Chapter(Subject):
         self._require_linux()
         if why := self._refused.get(name):
             raise why
-        print(f"{name}: building and running, which takes minutes.", file=sys.stderr)
+        print(f"{name}: building and running.", file=sys.stderr)
         try:
             made = make(self.parameters["profile"]) | {"means": means}
         except Unavailable as why:
