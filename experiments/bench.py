@@ -22,10 +22,10 @@ from experiments.page_faults import grid as faults
 from experiments.program_benchmarks import (
     REFERENCE_PROGRAMS,
     TableCells,
+    cells_with_share,
     comparison_cells,
     compiled_c_program,
     medians_over_rounds,
-    share_cells,
     temporary_build_folder,
 )
 from experiments.tlb_blocking import grid as grids
@@ -35,7 +35,7 @@ from tlb.measure.grid import Scope, load_profile
 from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.perf_stat import EventPlan
 from tlb.measure.plan import KernelProcess
-from tlb.measure.record import Point, Quantity
+from tlb.measure.record import CounterReading, Point
 from tlb.measure.session import Session
 from tlb.measure.store import Store
 from tlb.system.files import measuring_lock
@@ -115,7 +115,7 @@ def _rig() -> MeasuringSetup:
     """Return this computer without counters, on the CPU that the independent programs take; it
     measures any size."""
     rig = MeasuringSetup.of(
-        host.inspect(), Store(Path(temporary_build_folder().name)), counters=False
+        host.inspect_machine(), Store(Path(temporary_build_folder().name)), counters=False
     )
     return replace(rig, usable_bytes=2**63)
 
@@ -278,7 +278,7 @@ def guests() -> Rows:
     yield "16 KiB packed, plain process", *comparison_cells(guest_ns, plain_ns, 3)
 
 
-def gate_counts(binary: str, plan: EventPlan, repeat: int) -> dict[str, Quantity]:
+def gate_counts(binary: str, plan: EventPlan, repeat: int) -> dict[str, CounterReading]:
     """Return the counts of a program that opens its gate and closes it."""
     with Session([binary, "--plan"], build.ROOT, BASE, plan, repeat, 1) as session:
         return session.ask("0 empty_gate - spread cycle 1 1 1 1", 1)[1]
@@ -301,7 +301,7 @@ def empty_gate() -> Rows:
     for event in plan.events + plan.derived:
         name = event.quantity
         sides = ([counters[name].value for counters in side] for side in (empty, full))
-        yield name, *share_cells(*sides)
+        yield name, *cells_with_share(*sides)
 
 
 # --- the beginning of a large mapping
@@ -319,7 +319,7 @@ def prefixes() -> Iterator[TableCells]:
     """A row a page size, working set and layout, of nine pairs of mappings; which of a pair is
     first alternates."""
     rig = MeasuringSetup.of(
-        host.inspect(), Store(Path(temporary_build_folder().name)), counters=False
+        host.inspect_machine(), Store(Path(temporary_build_folder().name)), counters=False
     )
     base = host.base_page_bytes()
     ask = Scope(load_profile("full"), base_page_bytes=base).point

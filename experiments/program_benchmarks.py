@@ -50,7 +50,7 @@ def temporary_build_folder() -> tempfile.TemporaryDirectory[str]:
 
 def compiled_c_program(source: Path, folder: str, *flags: str) -> str:
     """Compile a C program into `folder`; return its path. SystemExit without a compiler."""
-    if (cc := build.compiler()) is None:
+    if (cc := build.compiler_or_prebuilt()) is None:
         raise SystemExit(f"{source.name} needs a C compiler: apt install gcc libc6-dev.")
     subprocess.run(
         [
@@ -77,7 +77,7 @@ def comparison_cells(ours: float, theirs: float, decimals: int = 2) -> TableCell
     return f"{ours:.{decimals}f}", f"{theirs:.{decimals}f}", f"{ours / theirs - 1:+.1%}"
 
 
-def share_cells(gate: Iterable[float | None], whole: Iterable[float | None]) -> TableCells:
+def cells_with_share(gate: Iterable[float | None], whole: Iterable[float | None]) -> TableCells:
     """Return the medians of two counts and the first as a part of the second, as texts."""
     a, b = (
         statistics.median(counted) if (counted := [n for n in side if n is not None]) else None
@@ -247,7 +247,7 @@ def kernel_ratio(pairs: int) -> Interval:
     """Return the ratio of the kernel's chase with and without huge pages, in pairs of fresh
     processes: times of mappings come in clusters, so medians would give another number."""
     rig = MeasuringSetup.of(
-        host.inspect(), Store(Path(temporary_build_folder().name)), counters=False
+        host.inspect_machine(), Store(Path(temporary_build_folder().name)), counters=False
     )
     rig = replace(rig, usable_bytes=2**63)
     point = Scope(load_profile("full"), base_page_bytes=host.base_page_bytes()).point

@@ -13,13 +13,13 @@ from hypothesis import settings
 from support.common import ROOT, fake_kernel, lacking, software_plan
 from support.dead_worker import pytest_testnodedown as pytest_testnodedown  # a hook
 
-from tlb.machine.compiler import compiler
+from tlb.machine.compiler import compiler_on_path
 from tlb.measure import build
 from tlb.system import files, processes
 
 # What `@pytest.mark.needs(...)` may name besides a program.
 ABILITIES: dict[str, Callable[[], bool]] = {
-    "a C compiler": lambda: compiler() is not None,
+    "a C compiler": lambda: compiler_on_path() is not None,
     "perf that counts faults": lambda: (
         "minor_faults" in {event.quantity for event in software_plan().events}
     ),

@@ -51,7 +51,7 @@ def files_of(notebook: Path, kernels: Path) -> Files | None:
     machine = given.get("machine", "reference")
     try:
         if machine == "this":
-            store, machine = store.own, host.machine_id(host.inspect())
+            store, machine = store.own, host.machine_id(host.inspect_machine())
         else:
             machine = store.resolve(machine, experiment=name)
         used = store.kernels(machine, name)
@@ -90,7 +90,7 @@ def write_cards(body: str, out: Path) -> None:
     for name in _CARD.findall(body):
         folder = data.root / name
         if name == OWN_CARD:
-            folder = data.own.root / host.machine_id(host.inspect())
+            folder = data.own.root / host.machine_id(host.inspect_machine())
         if (card := folder / "README.md").is_file():
             out.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(card, out / f"{name}.txt")

@@ -170,8 +170,8 @@ def parts_of(node: nodes.Node) -> list[str]:
 def put_figure_first(app: Sphinx, doctree: nodes.document) -> None:
     """Put a page's first figure, and the text below it, before the code that makes them.
 
-    A notebook runs from top to bottom, so the code stands first there. The figure's own cell is
-    divided; a figure whose code is folded or not shown stays where it is.
+    A notebook runs from top to bottom, so the code stands first there, with what it prints. The
+    figure's own cell is divided; a figure whose code is folded or not shown stays where it is.
     """
     if (page := doctree.next_node(nodes.section)) is None:
         return
@@ -183,10 +183,10 @@ def put_figure_first(app: Sphinx, doctree: nodes.document) -> None:
     place = shown.index(figure)
     source = figure.copy()  # the cell without its parts
     source += figure.pop(0)
-    code = [node for node in shown[:place] if parts_of(node) == ["cell_code_source"]] + [source]
+    code = [node for node in shown[:place] if "cell_code_source" in parts_of(node)] + [source]
     end = place + 1
     for node in shown[end:]:
-        if parts_of(node) == ["cell_code_source"]:
+        if "cell_code_source" in parts_of(node):
             code.append(node)
             end += 1
         else:

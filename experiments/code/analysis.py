@@ -17,7 +17,12 @@ from experiments.code.grid import (
 )
 from tlb.machine import stated_facts
 from tlb.measure import granted_pages
-from tlb.measure.granted_pages import EXIT_REFUSED, ArrayPages, RequestWay, WaysDocument
+from tlb.measure.granted_pages import (
+    EXIT_STATUS_REFUSED,
+    ArrayMemory,
+    MemoryRequest,
+    MemoryRequestsDocument,
+)
 from tlb.report import analysis, quantities
 from tlb.report.quantities import QuantityDeclaration
 from tlb.stats.curves import HALF_AN_OCTAVE, Curve, counter_curve, select_rows
@@ -233,34 +238,34 @@ _NO_CODE, _NO_JOINING = 4, 5  # exit statuses of kernels/runtimes/text.py
 # In the order of a reader's questions; kernels/runtimes/text.py has the calls, and a test holds the
 # two together.
 WAYS_TO_LOAD_CODE = {
-    "file": RequestWay("a file on this disk, mapped as a loader maps it", "a mapped file"),
-    "file-collapsed": RequestWay(
+    "file": MemoryRequest("a file on this disk, mapped as a loader maps it", "a mapped file"),
+    "file-collapsed": MemoryRequest(
         "the same, madvise(MADV_COLLAPSE)", "a mapped file that was collapsed on request"
     ),
-    "anonymous": RequestWay("copied to memory that asks for nothing, mprotect", "a plain copy"),
-    "advised": RequestWay(
+    "anonymous": MemoryRequest("copied to memory that asks for nothing, mprotect", "a plain copy"),
+    "advised": MemoryRequest(
         "copied to memory advised with MADV_HUGEPAGE, mprotect",
         "a copy in advised memory",
         "thp-never",
     ),
-    "memfd": RequestWay("copied to a memfd, mapped", "a copy in a memfd"),
-    "memfd-collapsed": RequestWay(
+    "memfd": MemoryRequest("copied to a memfd, mapped", "a copy in a memfd"),
+    "memfd-collapsed": MemoryRequest(
         "the same, madvise(MADV_COLLAPSE)", "one in a memfd that was collapsed on request"
     ),
-    "memfd-pool": RequestWay(
+    "memfd-pool": MemoryRequest(
         "copied to a memfd from the pool, mapped", "one in the pool", "pool-empty"
     ),
 }
 _Name = Annotated[str, Field(pattern="^(" + "|".join(WAYS_TO_LOAD_CODE) + ")$")]
 
 
-class LoadedCode(ArrayPages, frozen=True):
+class LoadedCode(ArrayMemory, frozen=True):
     """What one way gave."""
 
     way: _Name
 
 
-class CodeLoadingDocument(WaysDocument, frozen=True):
+class CodeLoadingDocument(MemoryRequestsDocument, frozen=True):
     """The document `texts`."""
 
     all = WAYS_TO_LOAD_CODE
@@ -282,7 +287,7 @@ def load_code(way: str) -> LoadedCode:
     """Make code executable in one way and read what it lies on. Raises Unavailable, as
     `measure.granted_pages.run_way` does."""
     refused = {
-        EXIT_REFUSED: WAYS_TO_LOAD_CODE[way].refused,
+        EXIT_STATUS_REFUSED: WAYS_TO_LOAD_CODE[way].refused,
         _NO_CODE: "not-permitted",
         _NO_JOINING: "no-collapse",
     }

@@ -19,12 +19,12 @@ from experiments.flushes.document import (
 )
 from experiments.flushes.grid import (
     ARENA_BYTES,
-    DISCARDED_PAGES,
     FORKED_MIB,
     HOPS_AFTER_SWITCH,
     HUGE_PAGES,
     MEMORY_CALLS,
     ONE_PAGE_PER_CALL,
+    PAGES_PER_DISCARD,
     PAGES_THE_TLB_HOLDS,
     SWITCH_MODES,
 )
@@ -159,7 +159,9 @@ class _Shootdowns(SingleEventAnalysis):
         """Return the chases beside a thread that gives pages back, and beside one that only runs."""
         where = {"mode": "other", "layout": layout, "lines": PAGES_THE_TLB_HOLDS}
         rows = self._rows("neighbour_chase", "discard_pages", *columns, **where)
-        return select_rows(rows, discard_pages=DISCARDED_PAGES), select_rows(rows, discard_pages=0)
+        return select_rows(rows, discard_pages=PAGES_PER_DISCARD), select_rows(
+            rows, discard_pages=0
+        )
 
     def lost_per_flush(self, layout: str) -> Interval:
         """Return ns that the chase over PAGES_THE_TLB_HOLDS lines loses for each flush that its CPU

@@ -20,7 +20,7 @@ TAIL_MS = 30  # of region: for a 99th percentile of hundreds of slices
 MEMORY_CALLS = ("unmap", "protect", "discard")
 # Pages a call; Linux flushes up to 33 singly, and of more the whole TLB.
 ONE_PAGE_PER_CALL, _, MANY = REMOVED = 1, 32, 512
-DISCARDED_PAGES = 40  # pages a call: more than Linux flushes singly
+PAGES_PER_DISCARD = 40  # pages a call: more than Linux flushes singly
 
 # --- switches
 SWITCH_MODES = ("alone", "thread", "process")
@@ -84,7 +84,7 @@ def interrupted(scope: Scope) -> list[Point]:
         return _beside(scope, "alone", lines)
     taken = [
         point
-        for pages in (0, DISCARDED_PAGES)
+        for pages in (0, PAGES_PER_DISCARD)
         for point in _beside(scope, "other", lines, discard_pages=pages)
     ]
     return [*(_beside(scope, "alone", lines) if scope.is_fine else ()), *taken]

@@ -16,6 +16,7 @@ there spread minus packed is the answer.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 from typing import NamedTuple
 
@@ -26,7 +27,7 @@ import pandas as pd
 from experiments.hugepages.analysis import Analysis
 from tlb.report import charts
 from tlb.report.chapter import published_chapter
-from tlb.report.render import INK_COLOUR
+from tlb.report.render import INK_COLOUR, MUTED_COLOUR
 from tlb.stats.curves import Curve, last_level_plateau
 from tlb.stats.intervals import summarise
 from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, ordered_page_sizes, page_bytes
@@ -188,10 +189,12 @@ HOSTS = {
     WHOLE: "ns per load, Emerald Rapids: left whole",
 }
 BASE_CURVE, HUGE_CURVE, PACKED_CURVE = "4 KiB", "2 MiB", "packed"
+UNPRICED = "no price"  # where only the packed lines fit a cache
 CURVE_COLOURS = {
     BASE_CURVE: charts.PAGE_COLOURS["4k"],
     HUGE_CURVE: charts.PAGE_COLOURS["2m"],
     PACKED_CURVE: charts.PART_COLOURS["data"],
+    UNPRICED: MUTED_COLOUR,
 }
 TWO_HOSTS_DESCRIPTION = (
     "Two charts of the time per load, each with a curve of 4 KiB pages, of 2 MiB pages and of packed "
@@ -204,46 +207,69 @@ _NAMES_APART = 1.5  # times, on the logarithmic axis: the height of a line of te
 
 def two_hosts_loads() -> pd.DataFrame:
     """Return the published chase of both machines. below: the next cheaper curve at this size,
-    where the difference is translation. stretch: of sizes without a gap in it. removed, left: at
-    one size, what 2 MiB pages remove and leave of translation, in words. name_y: where the name of
-    a curve stands."""
+    where the difference is translation; where it is not, the rows of UNPRICED have it. stretch: of
+    neighbouring sizes of one or the other kind. removed, left: at one size, what 2 MiB pages remove
+    and leave of translation, in words. name_y: where the name of a curve stands."""
     return pd.concat([_loads_on(machine, host) for machine, host in HOSTS.items()])
 
 
 def _loads_on(machine: str, host: str) -> pd.DataFrame:
     chapter = published_chapter("hugepages", machine)
     rows = chapter.kept("hugepages")
-    gaps = [0, *Analysis(rows, chapter).price["2m"].gaps]
+    gaps = Analysis(rows, chapter).price["2m"].gaps
     rows = rows.query("kernel == 'page_chase' and pages in ('4k', '2m')")
     found = summarise(rows, ["layout", "pages", "lines"])
     found = found.query("layout == 'spread' or pages == '4k'")
     names = found["pages"].map({"4k": BASE_CURVE, "2m": HUGE_CURVE})
     found["curve"] = names.where(found["layout"] == "spread", PACKED_CURVE)
+    found["working_set_bytes"] = found["lines"] * 4096  # on both, a line on each 4 KiB
     for curve, other in ((BASE_CURVE, HUGE_CURVE), (HUGE_CURVE, PACKED_CURVE)):
         floor, is_curve = found[found["curve"] == other], found["curve"] == curve
         logs = (np.log(each) for each in (found["lines"], floor["lines"], floor["median"]))
         found.loc[is_curve, "below"] = np.exp(np.interp(*logs))[is_curve]
-    is_huge = found["curve"] == HUGE_CURVE
-    found.loc[is_huge & found["lines"].isin(gaps), "below"] = np.nan
-    found["stretch"] = np.searchsorted(gaps, found["lines"].where(is_huge, 0))
-    found["working_set_bytes"] = found["lines"] * 4096  # on both, a line on each 4 KiB
-    found = found.reset_index(drop=True).assign(host=host)
+    ends = charts.ends_of_curves(found, "curve", "working_set_bytes", "median", _NAMES_APART)
+    found = found.join(ends["name_y"])
+    priced = _with_stretches_apart(found, gaps)
+    columns = ["host", "curve", "stretch", "working_set_bytes", "median", "low", "high", "below"]
+    return _noted(priced.assign(host=host))[[*columns, "removed", "left", "name_y", "n"]]
+
+
+def _with_stretches_apart(found: pd.DataFrame, gaps: Sequence[int]) -> pd.DataFrame:
+    """Return the rows with `stretch`, those of the 2 MiB curve without `below` at the sizes without a
+    price; and rows of UNPRICED from the size before such sizes to the one after."""
+    huge = found[found["curve"] == HUGE_CURVE].sort_values("lines")
+    is_gap = huge["lines"].isin(gaps)
+    is_near = is_gap | is_gap.shift(fill_value=False) | is_gap.shift(-1, fill_value=False)
+    unpriced = huge[is_near].assign(curve=UNPRICED, name_y=np.nan)
+    unpriced["stretch"] = (~is_near).cumsum()[is_near]
+    # its name stands in the room below the packed curve
+    unpriced.loc[unpriced["lines"].idxmax() if len(unpriced) else [], "name_y"] = (
+        unpriced["below"].max() / 4
+    )
+    found = found.assign(stretch=np.searchsorted([0, *gaps], found["lines"]))
+    found.loc[huge.index[is_gap], "below"] = np.nan
+    found.loc[found["curve"] != HUGE_CURVE, "stretch"] = 0
+    return pd.concat([found, unpriced], ignore_index=True)
+
+
+def _noted(found: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with `removed` and `left`, in the row of base pages at the size noted."""
     is_noted = found["working_set_bytes"] == _NOTED_BYTES
-    ns = found[is_noted].set_index("curve")["median"]
+    ns = found[is_noted & (found["curve"] != UNPRICED)].set_index("curve")["median"]
     removed, left = ns[BASE_CURVE] - ns[HUGE_CURVE], max(ns[HUGE_CURVE] - ns[PACKED_CURVE], 0.0)
     is_noted &= found["curve"] == BASE_CURVE
     found.loc[is_noted, "removed"] = f"remove {removed:.0f} ns"
     found.loc[is_noted, "left"] = f"and leave {left:.0f} ns"
-    ends = charts.ends_of_curves(found, "curve", "working_set_bytes", "median", _NAMES_APART)
-    columns = ["host", "curve", "stretch", "working_set_bytes", "median", "low", "high", "below"]
-    return found.join(ends["name_y"])[[*columns, "removed", "left", "name_y", "n"]]
+    return found
 
 
 def two_hosts(loads: pd.DataFrame) -> alt.FacetChart:
     """Draw both machines beside each other. Shaded: translation, in the colour of the pages that
-    pay it; only where it has a price."""
+    pay it; grey where it has no price."""
     scale = alt.Scale(domain=list(CURVE_COLOURS), range=list(CURVE_COLOURS.values()))
-    axis = charts.bytes_axis("Cache lines touched × 4 KiB", [2**n for n in range(18, 33, 4)])
+    axis = charts.bytes_axis(
+        "Working set, one cache line per 4 KiB", [2**n for n in range(18, 33, 4)]
+    )
     # with room for names on the right
     x = alt.X("working_set_bytes:Q", axis=axis, scale=charts.log_scale(domain=(2**16, 2.0**36)))
     ends_of_y = (loads["median"].min() * 0.7, loads["high"].max() * 1.2)
@@ -253,7 +279,7 @@ def two_hosts(loads: pd.DataFrame) -> alt.FacetChart:
     shaded = price.mark_area(opacity=0.25).encode(y=y, y2="below:Q", detail="stretch:N")
     ends = base.transform_filter("datum.high > 1.5 * datum.low")
     ends = ends.mark_rule(opacity=0.6).encode(y="low:Q", y2="high:Q")
-    lines = base.mark_line().encode(y=y)
+    lines = base.transform_filter(f"datum.curve != '{UNPRICED}'").mark_line().encode(y=y)
     at_one_size = price.transform_filter(f"datum.working_set_bytes == {_NOTED_BYTES}")
     spans = at_one_size.mark_rule(strokeWidth=2).encode(y=y, y2="below:Q")
     names = base.transform_filter("isValid(datum.name_y)")

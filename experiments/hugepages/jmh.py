@@ -22,17 +22,17 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BaseModel, Field, FiniteFloat
 
 from tlb.machine import pools
-from tlb.machine.host import base_page_bytes, inspect, state_digest
+from tlb.machine.host import base_page_bytes, inspect_machine, state_digest
 from tlb.machine.memory import usable_memory
-from tlb.machine.settings import check_thp
+from tlb.machine.settings import require_thp
 from tlb.measure.build import KERNELS_FOLDER
 from tlb.measure.measuring_setup import USABLE_MEMORY_SHARE
-from tlb.measure.record import PositiveCount, PositiveNs, utc_now
+from tlb.measure.record import PositiveInt, PositiveNs, utc_now
 from tlb.measure.toolchains import Toolchain, cached_build, clean_environment, run_tool
 from tlb.system import files, procfs
 from tlb.system.processes import run_in_own_session, without_thp
 from tlb.system.reasons import Unavailable
-from tlb.system.smaps import parse_mappings, unknown_smaps
+from tlb.system.smaps import parse_mappings, unknown_smaps_format
 
 HeapPages = Literal["4k", "thp", "2m"]
 HEAP_PAGES: tuple[HeapPages, ...] = get_args(HeapPages)
@@ -59,12 +59,12 @@ class Score(BaseModel, frozen=True, extra="forbid"):
     99.9 % interval, None of one iteration. A `draw` reads no array: it draws an index into one."""
 
     pages: HeapPages
-    array_bytes: PositiveCount
+    array_bytes: PositiveInt
     quantity: Literal["touch", "draw"]
     ns_per_access: PositiveNs
     error_ns: Annotated[FiniteFloat, Field(ge=0)] | None
-    iterations_count: PositiveCount
-    forks: PositiveCount
+    iterations_count: PositiveInt
+    forks: PositiveInt
 
 
 def heap_mib(sizes: Sequence[int]) -> int:
@@ -77,7 +77,7 @@ def check_heap(pages: HeapPages, sizes: Sequence[int], root: Path = Path("/")) -
     page-size-unsupported, pool-empty, memory-short."""
     heap, kernel = heap_mib(sizes) << 20, root / "sys/kernel/mm"
     if pages == "thp":
-        check_thp(root)
+        require_thp(root)
     if pages == "2m":
         free = procfs.number(kernel / "hugepages/hugepages-2048kB/free_hugepages")
         if free is None:
@@ -194,7 +194,7 @@ def prove_heap(
     try:
         heap = [one for one in parse_mappings(smaps) if one.start < low + size and one.end > low]
     except ValueError as error:
-        raise unknown_smaps(f"of the JVM: {error}") from None
+        raise unknown_smaps_format(f"of the JVM: {error}") from None
     resident = sum(one.resident_bytes for one in heap)
     thp, pool = sum(one.thp_bytes for one in heap), sum(one.pool_bytes for one in heap)
     page_sizes = {one.page_bytes for one in heap}
@@ -335,7 +335,7 @@ def measure_java_heaps(sizes: Sequence[int] = SIZES, quick: bool = False) -> Jmh
                 lacking[pages] = MissingScores(code=why.code, detail=why.detail)
     return JmhDocument(
         measured_at=begun,
-        state=state_digest(inspect()),
+        state=state_digest(inspect_machine()),
         jvm=jvm,
         jmh=jmh_version(),
         scores=scores,

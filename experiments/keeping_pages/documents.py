@@ -19,22 +19,22 @@ from pydantic import BaseModel, Field
 from tlb.machine import host
 from tlb.measure import granted_pages
 from tlb.measure.granted_pages import (
-    EXIT_REFUSED,
-    ArrayPages,
-    RequestWay,
+    EXIT_STATUS_REFUSED,
+    ArrayMemory,
+    MemoryRequest,
+    MemoryRequestsDocument,
     SurveyDocument,
-    WaysDocument,
-    array_pages,
-    parse_answer,
+    pages_of_array,
+    parse_program_answer,
     run_and_read_smaps,
     survey_header,
 )
-from tlb.measure.record import Count, PositiveCount, PositiveNs
+from tlb.measure.record import NonNegativeInt, PositiveInt, PositiveNs
 from tlb.measure.toolchains import TOOLCHAINS, AllocationVariant, BuiltProgram, build_program
 from tlb.system import procfs
 from tlb.system.files import measuring_lock
 from tlb.system.reasons import Unavailable
-from tlb.system.smaps import Pages
+from tlb.system.smaps import PagesOfArray
 
 # --- memory in each way of asking for it
 
@@ -44,30 +44,30 @@ _NO_MOUNT = 4  # an exit status of kernels/runtimes/mapping.py
 # In the order of a reader's questions; kernels/runtimes/mapping.py has the calls, and a test holds
 # the two together.
 WAYS_TO_MAP = {
-    "anonymous": RequestWay("mmap, and nothing else", "a mapping that asks for nothing"),
-    "advised": RequestWay("mmap, madvise(MADV_HUGEPAGE)", "advised memory", "thp-never"),
-    "half": RequestWay(
+    "anonymous": MemoryRequest("mmap, and nothing else", "a mapping that asks for nothing"),
+    "advised": MemoryRequest("mmap, madvise(MADV_HUGEPAGE)", "advised memory", "thp-never"),
+    "half": MemoryRequest(
         "mmap, madvise on half of it (that half)", "memory of which half was advised", "thp-never"
     ),
-    "pool": RequestWay("mmap(MAP_HUGETLB)", "memory from the pool", "pool-empty"),
-    "shared": RequestWay("mmap(MAP_SHARED), madvise", "advised shared memory", "thp-never"),
-    "memfd": RequestWay("memfd_create, madvise", "an advised memfd", "thp-never"),
-    "memfd-pool": RequestWay("memfd_create(MFD_HUGETLB)", "a memfd from the pool", "pool-empty"),
-    "file": RequestWay("a file on this disk, mmap", "a file on this disk"),
-    "file-advised": RequestWay(
+    "pool": MemoryRequest("mmap(MAP_HUGETLB)", "memory from the pool", "pool-empty"),
+    "shared": MemoryRequest("mmap(MAP_SHARED), madvise", "advised shared memory", "thp-never"),
+    "memfd": MemoryRequest("memfd_create, madvise", "an advised memfd", "thp-never"),
+    "memfd-pool": MemoryRequest("memfd_create(MFD_HUGETLB)", "a memfd from the pool", "pool-empty"),
+    "file": MemoryRequest("a file on this disk, mmap", "a file on this disk"),
+    "file-advised": MemoryRequest(
         "a file on this disk, mmap, madvise", "an advised file on this disk", "thp-never"
     ),
-    "tmpfs": RequestWay("a file on tmpfs, mmap", "a file on tmpfs"),
-    "tmpfs-huge": RequestWay(
+    "tmpfs": MemoryRequest("a file on tmpfs, mmap", "a file on tmpfs"),
+    "tmpfs-huge": MemoryRequest(
         "a file on tmpfs mounted with huge=always, mmap", "one on a tmpfs that was mounted for it"
     ),
-    "hugetlbfs": RequestWay("a file on hugetlbfs, mmap", "a file on hugetlbfs", "pool-empty"),
-    "arena": RequestWay(
+    "hugetlbfs": MemoryRequest("a file on hugetlbfs, mmap", "a file on hugetlbfs", "pool-empty"),
+    "arena": MemoryRequest(
         "mmap of 2 MiB, madvise; 100 KiB written",
         "an advised page of which 100 KiB were written",
         "thp-never",
     ),
-    "dropped": RequestWay(
+    "dropped": MemoryRequest(
         "mmap, madvise; one base page given back",
         "advised memory of which a page was given back",
         "thp-never",
@@ -76,14 +76,14 @@ WAYS_TO_MAP = {
 _MappingWayName = Annotated[str, Field(pattern="^(" + "|".join(WAYS_TO_MAP) + ")$")]
 
 
-class MappedWay(ArrayPages, frozen=True):
+class MappedWay(ArrayMemory, frozen=True):
     """What one way gave; of a mapping of mapped_bytes, which may be more than was asked for."""
 
     way: _MappingWayName
-    mapped_bytes: PositiveCount
+    mapped_bytes: PositiveInt
 
 
-class MappingWaysDocument(WaysDocument, frozen=True):
+class MappingWaysDocument(MemoryRequestsDocument, frozen=True):
     """The document `ways`. `thp` is the setting of anonymous memory, shmem of shared."""
 
     all = WAYS_TO_MAP
@@ -118,7 +118,7 @@ def try_way(way: str, size_bytes: int) -> MappedWay:
         "mapping.py",
         way,
         size_bytes,
-        {EXIT_REFUSED: WAYS_TO_MAP[way].refused, _NO_MOUNT: "not-permitted"},
+        {EXIT_STATUS_REFUSED: WAYS_TO_MAP[way].refused, _NO_MOUNT: "not-permitted"},
     )
     return MappedWay(
         way=way,
@@ -147,21 +147,21 @@ class RuntimeOutput(BaseModel, extra="forbid", frozen=True, strict=True):
 
     language: str
     variant: AllocationVariant
-    array_bytes: PositiveCount
-    address: PositiveCount | None  # None: the language does not tell
-    accesses: PositiveCount  # a batch
-    sum: Count
-    batch_ns: Annotated[list[PositiveCount], Field(min_length=3, max_length=1000)]
+    array_bytes: PositiveInt
+    address: PositiveInt | None  # None: the language does not tell
+    accesses: PositiveInt  # a batch
+    sum: NonNegativeInt
+    batch_ns: Annotated[list[PositiveInt], Field(min_length=3, max_length=1000)]
 
 
-class RuntimeReport(ArrayPages, frozen=True):
+class RuntimeReport(ArrayMemory, frozen=True):
     """One process. Where the language tells no address (Java), the largest private anonymous
     mapping is taken to hold the array: the heap."""
 
     language: Annotated[str, Field(pattern="^(" + "|".join(TOOLCHAINS) + ")$")]
     toolchain: Annotated[str, Field(min_length=1, max_length=120)]
     variant: AllocationVariant
-    repeat: Count
+    repeat: NonNegativeInt
     ns_per_access: PositiveNs  # median over the batches
 
 
@@ -169,7 +169,7 @@ class RuntimesDocument(SurveyDocument, frozen=True):
     """`lacking` holds a reason code for "go" (no program) or "go huge" (this variant was
     not measured to the end)."""
 
-    array_bytes: PositiveCount
+    array_bytes: PositiveInt
     reports: list[RuntimeReport]
     lacking: dict[
         Annotated[str, Field(pattern="^(" + "|".join(TOOLCHAINS) + ")( plain| huge| pool)?$")], str
@@ -186,7 +186,9 @@ def huge_pages_on(root: Path = Path("/"), status: str = "") -> bool:
     return chosen in ("always", "madvise") and procfs.fields(status).get("THP_enabled") != "0"
 
 
-def verify_array_pages(got: Pages, address: int | None, array_bytes: int, refused: str) -> None:
+def verify_array_pages(
+    got: PagesOfArray, address: int | None, array_bytes: int, refused: str
+) -> None:
     """Raise Unavailable with the code `refused` unless LEAST_SHARE of the array's whole huge pages
     are huge."""
     inner = array_bytes
@@ -208,11 +210,11 @@ def measure_runtime(
     """Run a program once and verify what its array got. Raises Unavailable for one that hangs,
     crashes or prints garbage, for smaps that cannot be read, and for a recipe with less than
     LEAST_SHARE of the array on huge pages."""
-    refused = {EXIT_REFUSED: _REFUSED[variant]} if variant in _REFUSED else {}
+    refused = {EXIT_STATUS_REFUSED: _REFUSED[variant]} if variant in _REFUSED else {}
     line, smaps, status = run_and_read_smaps(
         program.command(variant, array_bytes), refused, pass_fds
     )
-    printed = parse_answer(line, RuntimeOutput)
+    printed = parse_program_answer(line, RuntimeOutput)
     asked = program.language, variant, array_bytes
     if (printed.language, printed.variant, printed.array_bytes) != asked:
         raise Unavailable("kernel-failed", f"asked for {asked}, got another")
@@ -221,7 +223,7 @@ def measure_runtime(
     ns = statistics.median(printed.batch_ns) / printed.accesses
     if ns < LEAST_NS:
         raise Unavailable("kernel-failed", f"{ns:.2g} ns: the accesses were optimised away")
-    got = array_pages(smaps, printed.address, array_bytes)
+    got = pages_of_array(smaps, printed.address, array_bytes)
     if variant != "plain":
         is_partial = variant == "huge" and huge_pages_on(status=status)
         code = "backing-partial" if is_partial else _REFUSED[variant]
@@ -263,7 +265,7 @@ def measure_all_runtimes(array_bytes: int, repeats: int, seed: int = 0) -> Runti
 
     Raises Unavailable: measuring-already, disk-refused.
     """
-    inspected = host.inspect()
+    inspected = host.inspect_machine()
     unfit = _unfit(inspected, array_bytes)
     lacking: dict[str, str] = dict.fromkeys(TOOLCHAINS, unfit) if unfit else {}
     runs: list[tuple[BuiltProgram, AllocationVariant]] = []

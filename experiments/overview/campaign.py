@@ -14,7 +14,7 @@ import pandas as pd
 from experiments import your_program
 from experiments.your_program.programs import PROGRAMS_DOCUMENT, QUICK_PROGRAMS, QUICK_RUN_MINUTES
 from tlb.measure.grid import Scope
-from tlb.measure.outcome import Progress
+from tlb.measure.outcome import CampaignProgress
 from tlb.measure.record import Point
 from tlb.measure.store import Store, data_root
 from tlb.report import discovery, parameters, publish
@@ -48,7 +48,7 @@ def book(given: Mapping[str, Any]) -> publish.Book:
     minutes = checked[contents[0]]["minutes"]
     end, between = begin + 60 * minutes, int(minutes >= DAY_MINUTES)
     programs = Chapter("your_program", checked["your_program"], whole.data)
-    with Progress("book") as bar:
+    with CampaignProgress("book") as bar:
         bar.later |= {"survey": SURVEY_S, "documents": DOCUMENTS_S}
         if _wants_programs(programs):
             bar.later["programs"] = PROGRAMS_S
@@ -78,7 +78,7 @@ def book(given: Mapping[str, Any]) -> publish.Book:
 
 
 def _measure_documents(
-    whole: Chapter, checked: Mapping[str, dict[str, Any]], bar: Progress, until: float
+    whole: Chapter, checked: Mapping[str, dict[str, Any]], bar: CampaignProgress, until: float
 ) -> None:
     """Measure the survey and the quick documents."""
     with bar.doing("survey", SURVEY_S):
@@ -87,14 +87,14 @@ def _measure_documents(
         _documents(whole, checked, until, slow=False)
 
 
-def _show(site: publish.Book, of: str, bar: Progress) -> None:
+def _show(site: publish.Book, of: str, bar: CampaignProgress) -> None:
     bar.ready = os.path.relpath(site.index)
     print(site.index)
     print(f"This site rests on {of}; measuring goes on.", flush=True)
 
 
 def _measured(
-    whole: Chapter, until: float, bar: Progress, *, rounds: float = inf, waits: bool = True
+    whole: Chapter, until: float, bar: CampaignProgress, *, rounds: float = inf, waits: bool = True
 ) -> bool:
     """Measure all grids until a monotonic time; return whether anything was measured. waits: for
     another measurement, as a book does that has begun."""

@@ -47,7 +47,7 @@ class Quantities(quantities.Quantities):
     )
     walk_2_gib_ns = QuantityDeclaration("translation, at least, of a random load in 2 GiB", "ns")
     gain_2_gib = QuantityDeclaration(
-        "such loads on transparent huge pages: times as fast", "times", 2
+        "random loads in 2 GiB on transparent huge pages: times as fast", "times", 2
     )
     fault_ns = QuantityDeclaration("touching and unmapping a fresh base page", "ns")
 

@@ -74,6 +74,7 @@ class Machine(NamedTuple):
     rows: int
     has_nodes: bool = False  # whether remote memory was measured
     has_card: bool = False
+    releases: tuple[str, ...] = ()  # of Linux, under which its rows were measured
     why: tuple[str, ...] = ()
     is_own: bool = False
     # whether an earlier version of a kernel than the present one measured rows of it, and none
@@ -165,6 +166,7 @@ class Analysis(analysis.Analysis):
             len(rows),
             has_nodes="numa_chase" in {*rows["kernel"]},
             has_card=(store.root / name / "README.md").is_file(),
+            releases=_releases(store, name, rows),
             why=tuple(why),
             is_earlier=_is_earlier(rows),
         )
@@ -216,6 +218,15 @@ def _of(machines: list[Machine], family: str) -> Machine:
     """Return the first machine of a family. Raises Unavailable("no-data")."""
     found = [each for each in machines if each.name.startswith(f"{family}-")]
     return required(found, f"data/ holds no machine of the family {family}", "no-data")[0]
+
+
+def _releases(store: Store, name: str, rows: pd.DataFrame) -> tuple[str, ...]:
+    """Return the releases of the OS kernel under which rows were measured, as far as described."""
+    found = (
+        if_available(states.description_of_state, store, name, state)
+        for state in rows["state"].dropna().unique()
+    )
+    return tuple(sorted({each.kernel_release for each in found if each}))
 
 
 def _is_earlier(rows: pd.DataFrame) -> bool:

@@ -28,7 +28,7 @@ from tlb.stats.intervals import LEAST_COVERAGE
 from tlb.stats.scatter import LEAST_MODE_RATIO
 from tlb.system import procfs
 from tlb.system.reasons import REASON_TEXTS, if_available
-from tlb.system.units import format_size
+from tlb.system.units import format_size, list_in_words
 
 _UNMEASURED = "not measured"
 _PAGES = {"whole": "huge pages whole", "splintered": "huge pages splintered", "unknown": ""}
@@ -152,7 +152,8 @@ def _where(each: Machine) -> Markup:
         return _pair("", "not known")
     guest = {"none": "bare metal", "unknown": "bare metal or a guest"}.get(host.hypervisor)
     counts = "counters" if each.counts else "no counters"
-    system = f"{host.os} {procfs.label(host.kernel_release)}"
+    releases = map(procfs.label, each.releases or (host.kernel_release,))
+    system = f"{host.os} {list_in_words([*releases])}"
     words = [_PAGES[each.pages], counts, system, procfs.label(host.arch)]
     below = join_html("<small>{}</small>", filter(None, words))
     return Markup("{}{}").format(guest or f"guest, {procfs.label(hypervisor_name(host))}", below)
@@ -207,13 +208,14 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
         "last_entries": "Pages that the TLB's last level holds (Emerald Rapids: both levels, by chase)",
         "near_ns": "A load that hits the L1 cache and the TLB's first level",
         "hit_ns": "A hit in the TLB's second level adds",
-        "walk_ns": "A page walk just past the TLB's reach adds",
+        "walk_ns": "Translation adds to a random load just past the TLB's reach",
         "price_2_gib_ns": "Translation adds to a random load in 2 GiB, at least",
+        "far_price_ns": "The same in the largest working set (Zen 4: 8 GiB, others: 4 GiB), at least",
     },
     page_walks: {
-        "walk_l2_ns": "A walk whose entries lie in the L2 cache",
-        "walk_memory_ns": "A walk whose entries lie in memory",
-        "entry_ns": "A page-table entry from memory adds",
+        "walk_l2_ns": "A walk by itself (data in the L1 cache), its entries in the L2 cache",
+        "walk_memory_ns": "A walk by itself, the guest's entries in memory",
+        "entry_ns": "Each page-table entry read from memory adds to a hop",
     },
     hugepages: {
         "far_thp_gain": "Transparent huge pages speed up a random load in 4 GiB, times",
@@ -221,8 +223,8 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
     },
     page_faults: {
         "buffer_page_ns": "Touch and unmap a fresh 4 KiB page",
-        "fill_20_gb_s": "Fill 20 GB on 4 KiB pages, seconds",
-        "fill_20_gb_huge_s": "Fill 20 GB on 2 MiB pages, seconds",
+        "fill_20_gb_s": "Fill 20 GB on 4 KiB pages at the rate of 256 MiB, seconds",
+        "fill_20_gb_huge_s": "The same on 2 MiB pages, seconds",
     },
     tlb_blocking: {
         "prefetch_gain": "Prefetching the hops of a known path speeds it up, times",

@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 
 from experiments import stlb_cliff
-from tlb.machine import host as hosts
 from tlb.measure import campaign, survey
 from tlb.report import analysis, discovery, quantities
 from tlb.report.card import processes_per_point
@@ -234,16 +233,21 @@ class Analysis(analysis.Analysis):
         return found.groupby(by, as_index=False).agg({"chapters": ", ".join})
 
     def by_machine(self) -> pd.DataFrame:
-        """Return a row a machine that has rows here: its CPU, its Linux, who translates for it, its
+        """Return a row a state of a machine that has rows here: its CPU, its Linux, who translates for it, its
         compiler, and its state."""
+        described = {
+            (chapter.shown_name, state): chapter.described(state)
+            for chapter, rows in self.kept.values()
+            for state in rows["state"].unique()
+        }
         found = []
-        for name, host in {c.shown_name: c.host for c, _ in self.kept.values()}.items():
+        for (name, state), host in described.items():
             row = {"machine": name, "processor": f"{host.cpu_model} ({host.microarchitecture})"}
             known = {"none": "bare metal", "unknown": "bare metal or a guest"}
             guest = known.get(host.hypervisor, f"guest, {hypervisor_name(host)}")
             row |= {"system": f"{host.os} {host.kernel_release}", "virtualization": guest}
             compiler = (host.c_compiler or "none").rpartition(" ")[2]
-            found.append(row | {"compiler": compiler, "state": hosts.state_digest(host)})
+            found.append(row | {"compiler": compiler, "state": state})
         return pd.DataFrame(found)
 
     def totals(self) -> dict[str, float]:

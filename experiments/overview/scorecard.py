@@ -13,7 +13,7 @@ from markupsafe import Markup
 from tlb.measure.store import Store
 from tlb.report import all_machines, page, quantities
 from tlb.report.all_machines import NOT_MEASURED, prediction_in_words, verdict_cell
-from tlb.report.answers import Decision, StoredAnswer
+from tlb.report.answers import ClaimDecision, StoredAnswer
 from tlb.report.claims import Statement, source_names, statements
 from tlb.report.discovery import table_of_contents
 from tlb.report.names import THIS_COMPUTER
@@ -54,7 +54,7 @@ class JudgedClaim:
     answers: Mapping[str, StoredAnswer]
 
     @property
-    def decisions(self) -> dict[str, Decision]:
+    def decisions(self) -> dict[str, ClaimDecision]:
         return {name: answer.decide() for name, answer in self.answers.items()}
 
     @property

@@ -2,7 +2,12 @@
 matters."""
 
 from experiments.page_faults import claims, grid
-from experiments.page_faults.analysis import TOUCHED_MEMORY_KINDS, Analysis, Quantities, name_memory
+from experiments.page_faults.analysis import (
+    TOUCHED_MEMORY_KINDS,
+    Analysis,
+    Quantities,
+    add_memory_names,
+)
 from experiments.page_faults.kernel_side import BALLOON_FEATURE_BITS, KernelFaultDocument
 
 DOCUMENTS = {"kernel_side": KernelFaultDocument}  # beside the rows: name -> model

@@ -237,7 +237,7 @@ class Analysis(analysis.Analysis):
         return sum(share for name, share in profiles[pages].items() if "clear_page" in name)
 
 
-def name_memory(rows: pd.DataFrame) -> pd.DataFrame:
+def add_memory_names(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of first touches by one thread with `memory`, what is touched in words, and
     `faults_per_access`, of prefault by the faults of its whole process."""
     faults = rows["minor_faults"] / rows["accesses"]

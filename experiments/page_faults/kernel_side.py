@@ -67,7 +67,7 @@ class KernelFaultDocument(BaseModel, extra="forbid", frozen=True):
 
 def make_kernel_fault_document(profile: str) -> dict[str, Any]:
     """Return the document, the same for each profile. Raises Unavailable("not-linux")."""
-    inspected = host.inspect()
+    inspected = host.inspect_machine()
     if inspected.os != "Linux":
         raise Unavailable("not-linux")
     profiles: dict[str, dict[str, float]] = {}

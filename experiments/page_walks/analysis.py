@@ -11,18 +11,18 @@ import numpy as np
 import pandas as pd
 
 from experiments.page_walks.grid import TABLE_TOUCH_MODES
-from experiments.page_walks.table_chases import TableAnalysis
+from experiments.page_walks.table_chases import PageTableAnalysis
 from tlb.report import quantities
 from tlb.report.chapter import literature
 from tlb.report.quantities import QuantityDeclaration
 from tlb.stats.curves import Curve, select_rows
 from tlb.stats.hops import (
-    MemoryPeaks,
+    MemoryLatencyPeaks,
     hop_quantile,
     hop_shares_by_accesses,
     latency_peaks_beyond_caches,
     pooled_hop_distribution,
-    smoothed_hops,
+    smoothed_hop_times,
     with_median_clock_cost,
 )
 from tlb.stats.intervals import Interval, median_interval, summarise
@@ -125,7 +125,7 @@ class Regimes(NamedTuple):
         return self.answers.index[self.answers == REGIMES.index(regime)].tolist()
 
 
-class Analysis(TableAnalysis):
+class Analysis(PageTableAnalysis):
     """The rows of `graph_walk` and `first_touch`, beside those of `table_chase`. Curves run over the
     working set in bytes. What nothing was measured for is empty here; methods and what is derived
     further raise Unavailable("too-few-points")."""
@@ -142,7 +142,9 @@ class Analysis(TableAnalysis):
         """A row per process of walks timed hop by hop: pages, working_set_bytes, p50, p95 and p99
         of a hop in ns without the clock's cost, and tail, the ratio of the first two."""
         rows = self.walks(1)
-        each = [hop_quantile(smoothed_hops(row), [0.5, 0.95, 0.99]) for _, row in rows.iterrows()]
+        each = [
+            hop_quantile(smoothed_hop_times(row), [0.5, 0.95, 0.99]) for _, row in rows.iterrows()
+        ]
         p50, p95, p99 = np.array(each).reshape(-1, 3).T
         return rows[["pages", WORKING_SET_COLUMN]].assign(
             p50=p50, p95=p95, p99=p99, tail=lambda t: t["p95"] / t["p50"]
@@ -207,7 +209,7 @@ class Analysis(TableAnalysis):
 
     # --- accesses to memory
 
-    def _peaks_on(self, pages: str) -> dict[int, MemoryPeaks]:
+    def _peaks_on(self, pages: str) -> dict[int, MemoryLatencyPeaks]:
         """The peaks of a hop's time on a page size, past the caches, by working set: the largest
         LARGEST_SIZES. Raises Unavailable, as `regimes` does."""
         rows = required(
@@ -216,7 +218,7 @@ class Analysis(TableAnalysis):
         return {
             int(of_size[WORKING_SET_COLUMN].iloc[0]): latency_peaks_beyond_caches(
                 pooled_hop_distribution(of_size),
-                [smoothed_hops(row) for _, row in of_size.iterrows()],
+                [smoothed_hop_times(row) for _, row in of_size.iterrows()],
                 self.regimes.cut_ns[0],
                 self.regimes.memory_ns,
             )
@@ -224,7 +226,7 @@ class Analysis(TableAnalysis):
         }
 
     @cached_property
-    def peaks_by_size(self) -> dict[str, dict[int, MemoryPeaks]]:
+    def peaks_by_size(self) -> dict[str, dict[int, MemoryLatencyPeaks]]:
         """By page size, of base pages and of the large pages that reach as far, and working set:
         the graphs with most peaks, largest first. At the largest size of all the first peak may
         have gone, so it alone does not tell how many accesses a peak is."""
@@ -237,7 +239,7 @@ class Analysis(TableAnalysis):
         return kept
 
     @cached_property
-    def peaks(self) -> dict[str, MemoryPeaks]:
+    def peaks(self) -> dict[str, MemoryLatencyPeaks]:
         """`peaks_by_size` of the largest graph, by page size."""
         return {pages: next(iter(of.values())) for pages, of in self.peaks_by_size.items()}
 

@@ -15,9 +15,9 @@ from experiments.page_walks.grid import (
     LARGE_GRAPH_VERTICES,
     TABLE_LEVELS,
     TABLE_OPTION_NAMES,
-    most_vertices,
+    max_graph_vertices,
+    page_table_sweep,
     pages_beyond_tlb,
-    table_sweep,
 )
 from experiments.page_walks.table_chases import LEAST_STEP_RISE
 from tlb.measure.catalogue import VERTEX_BYTES
@@ -80,7 +80,7 @@ def one_or_more_walkers(point: Point, scope: Scope) -> bool:
     if point.kernel == "graph_walk" and "walkers" in dict(point.options):
         return True
     return in_batches(point, scope) and point.lines == min(
-        LARGE_GRAPH_VERTICES, most_vertices(scope)
+        LARGE_GRAPH_VERTICES, max_graph_vertices(scope)
     )
 
 
@@ -360,7 +360,7 @@ def _ends(*levels: int) -> PointPredicate:
     def compares(point: Point, scope: Scope) -> bool:
         pages, own = pages_beyond_tlb(scope), dict(point.options)
         sweeps = [
-            table_sweep(level, pages, scope.base_page_bytes // TABLE_ENTRY_BYTES)
+            page_table_sweep(level, pages, scope.base_page_bytes // TABLE_ENTRY_BYTES)
             for level in levels
         ]
         ends = [end for tables in sweeps if tables for end in (tables[0], tables[-1])]

@@ -29,7 +29,7 @@ UNSTATED_ENTRIES = 4096  # where nothing states the last level's: as many as the
 TABLE_OPTION_NAMES = tuple(f"tables_{level}" for level in TABLE_LEVELS)
 LEAST_SWEPT = 5  # numbers of tables that a cache is found from, table_chases.py
 MOST_UPPER = 32  # tables of the third level: 32 TiB of addresses, half of which are drawn
-TablesPerLevel = tuple[int, int, int]  # of each level
+PageTablesPerLevel = tuple[int, int, int]  # of each level
 
 
 def points(scope: Scope) -> list[Point]:
@@ -53,7 +53,7 @@ def hops(scope: Scope) -> list[Point]:
 def graph_sizes(scope: Scope) -> tuple[list[int], list[int]]:
     """Vertices of the graphs on base and on large pages, from 256 KiB. A coarse profile has one
     size in two octaves, and every other of these on large pages."""
-    most, fine = most_vertices(scope), scope.is_fine
+    most, fine = max_graph_vertices(scope), scope.is_fine
     sizes = [2**k for k in range(12, most.bit_length()) if fine or 2**k == most or k % 2 == 0]
     return sizes, sizes if fine else sorted({*sizes[::2], min(most, LARGE_GRAPH_VERTICES), most})
 
@@ -61,7 +61,7 @@ def graph_sizes(scope: Scope) -> tuple[list[int], list[int]]:
 def batches(scope: Scope) -> list[Point]:
     """Walks timed per batch; of a coarse profile on page sizes that need no pool, and around four
     times the TLB's reach."""
-    most, (sizes, few) = most_vertices(scope), graph_sizes(scope)
+    most, (sizes, few) = max_graph_vertices(scope), graph_sizes(scope)
     means = dict.fromkeys(LARGE_PAGES, sizes)
     if not scope.is_fine:
         around = sorted({*sizes, min(most, LARGE_GRAPH_VERTICES), *past(scope, most)})
@@ -75,7 +75,7 @@ def batches(scope: Scope) -> list[Point]:
 
 def several_walkers(scope: Scope) -> list[Point]:
     """Walks that take turns in one thread."""
-    many, fine = min(most_vertices(scope), LARGE_GRAPH_VERTICES), scope.is_fine
+    many, fine = min(max_graph_vertices(scope), LARGE_GRAPH_VERTICES), scope.is_fine
     return [
         scope.point("graph_walk", pages, "plain", vertices=many, walkers=walkers)
         for pages in LARGE_PAGES[: 3 if fine else 2]
@@ -83,7 +83,7 @@ def several_walkers(scope: Scope) -> list[Point]:
     ]
 
 
-def most_vertices(scope: Scope) -> int:
+def max_graph_vertices(scope: Scope) -> int:
     most = scope.profile.max_working_set
     most = most if scope.is_fine else min(most, MOST_COARSE_BYTES)
     return 1 << (most // VERTEX_BYTES).bit_length() - 1
@@ -122,7 +122,7 @@ def table_chases(scope: Scope) -> list[Point]:
     chases = [
         scope.point("table_chase", mode="random", lines=pages, **_named(tables))
         for level in TABLE_LEVELS
-        for tables in thinned(scope, table_sweep(level, pages, fanout))
+        for tables in thinned(scope, page_table_sweep(level, pages, fanout))
     ]
     hits = _cycle(scope, pages // 8, fanout)
     drawn = _cycle(scope, pages, fanout, order="random", hot=pages)
@@ -131,20 +131,20 @@ def table_chases(scope: Scope) -> list[Point]:
 
 def _cycle(scope: Scope, pages: int, fanout: int, **drawn: Any) -> Point:
     """Pages in as few tables as they may be in."""
-    tables = _named(fewest_tables(pages, fanout))
+    tables = _named(fewest_page_tables(pages, fanout))
     return scope.point("table_chase", mode="random", lines=pages, **tables, **drawn)
 
 
-def _named(tables: TablesPerLevel) -> dict[str, Any]:
+def _named(tables: PageTablesPerLevel) -> dict[str, Any]:
     return dict(zip(TABLE_OPTION_NAMES, tables, strict=True))
 
 
-def fewest_tables(pages: int, fanout: int) -> TablesPerLevel:
+def fewest_page_tables(pages: int, fanout: int) -> PageTablesPerLevel:
     """Tables of each level for so many pages, a line of entries to each page."""
-    return table_sweep(1, pages, fanout)[0] if pages >= ENTRIES_PER_LINE**2 else (1, 1, 1)
+    return page_table_sweep(1, pages, fanout)[0] if pages >= ENTRIES_PER_LINE**2 else (1, 1, 1)
 
 
-def thinned(scope: Scope, tables: list[TablesPerLevel]) -> list[TablesPerLevel]:
+def thinned(scope: Scope, tables: list[PageTablesPerLevel]) -> list[PageTablesPerLevel]:
     """A sweep; of a coarse grid LEAST_SWEPT points of it and no fewer, evenly, its ends among them.
     From the lowest level's a cache is found without its last point."""
     least = LEAST_SWEPT + (len({n for n, *_ in tables}) > 1)
@@ -163,7 +163,7 @@ def pages_beyond_tlb(scope: Scope) -> int:
     return twice(scope.entries[-1] if scope.entries else UNSTATED_ENTRIES)
 
 
-def table_sweep(level: int, pages: int, fanout: int) -> list[TablesPerLevel]:
+def page_table_sweep(level: int, pages: int, fanout: int) -> list[PageTablesPerLevel]:
     """The tables of each level along the sweep of one: of the lowest, from eight lines of entries
     in each to a page in each; of the next, as those stay, to eight tables below each, as many as a
     line of its entries leads to; of the third, as both stay, to MOST_UPPER. Above the one that is

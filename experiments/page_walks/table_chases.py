@@ -10,9 +10,9 @@ import pandas as pd
 from experiments.page_walks.grid import (
     TABLE_LEVELS,
     TABLE_OPTION_NAMES,
-    TablesPerLevel,
-    fewest_tables,
-    table_sweep,
+    PageTablesPerLevel,
+    fewest_page_tables,
+    page_table_sweep,
 )
 from tlb.report import analysis
 from tlb.report.charts import INTERVAL_COLUMNS
@@ -51,7 +51,7 @@ def cached_entries(sweep: Curve) -> Interval:
     return fit.l2_entries
 
 
-class TableAnalysis(analysis.Analysis):
+class PageTableAnalysis(analysis.Analysis):
     """The rows of `table_chase`: ns a visit. Sweeps run over the number of tables of a level. What
     nothing was measured for is empty here; methods raise Unavailable."""
 
@@ -73,7 +73,7 @@ class TableAnalysis(analysis.Analysis):
 
     def _cycle(self, pages: int) -> Interval:
         """A visit of a cycle through as few tables as there can be, ns."""
-        tables = dict(zip(TABLE_OPTION_NAMES, fewest_tables(pages, self.fanout), strict=True))
+        tables = dict(zip(TABLE_OPTION_NAMES, fewest_page_tables(pages, self.fanout), strict=True))
         rows = select_rows(
             self.frame, kernel="table_chase", mode="random", order="cycle", lines=pages, **tables
         )
@@ -119,9 +119,9 @@ class TableAnalysis(analysis.Analysis):
         }
 
     def _swept(self, level: int) -> pd.DataFrame:
-        return self._through(table_sweep(level, self.pages, self.fanout))
+        return self._through(page_table_sweep(level, self.pages, self.fanout))
 
-    def _through(self, tables: list[TablesPerLevel]) -> pd.DataFrame:
+    def _through(self, tables: list[PageTablesPerLevel]) -> pd.DataFrame:
         """The rows of `walked` with these numbers of tables."""
         rows = self.walked
         if rows.empty:

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from experiments.tlb_blocking.grid import (
-    BYTES_IN_FIRST_CACHE,
+    BYTES_WITHIN_L1_CACHE,
     PUBLISHED_BLOCK,
     STEPS_IN_SPREAD_BLOCK,
-    STRIDE_SUM_PAGES,
+    STRIDE_SUM_PAGE_KINDS,
     STRIDES,
     STRIDES_WITH_CONTROL,
 )
@@ -21,7 +21,7 @@ from tlb.measure.catalogue import VERTEX_BYTES
 from tlb.report import analysis, quantities
 from tlb.report.quantities import QuantityDeclaration
 from tlb.stats.curves import Curve, select_rows
-from tlb.stats.hops import hop_quantile, smoothed_hops, with_median_clock_cost
+from tlb.stats.hops import hop_quantile, smoothed_hop_times, with_median_clock_cost
 from tlb.stats.intervals import (
     UNKNOWN_INTERVAL,
     Interval,
@@ -50,28 +50,43 @@ class Quantities(quantities.Quantities):
     )
     hop_ns = QuantityDeclaration("a hop of the largest random walk, without blocks", "ns")
     block_bytes = QuantityDeclaration("largest blocks inside the TLB's reach", "bytes")
-    block_gain_few = QuantityDeclaration("gain in such blocks, stays of 1,024 hops", "times", 1)
-    block_gain = QuantityDeclaration("gain in such blocks, the longest stays", "times", 1)
+    block_gain_few = QuantityDeclaration(
+        "gain in the largest blocks inside the reach, stays of 1,024 hops", "times", 1
+    )
+    block_gain = QuantityDeclaration(
+        "gain in the largest blocks inside the reach, the longest stays", "times", 1
+    )
     block_gain_past = QuantityDeclaration("gain in blocks of twice the reach or more", "times", 1)
     page_each_ns = QuantityDeclaration("price of a page for each vertex, without blocks", "ns")
-    page_each_inside_ns = QuantityDeclaration("the same in blocks inside the reach", "ns", 1)
+    page_each_inside_ns = QuantityDeclaration(
+        "price of a page for each vertex, in blocks inside the reach", "ns", 1
+    )
     prefetch_ns = QuantityDeclaration("a hop prefetched at the best distance", "ns", 1)
-    prefetch_gain = QuantityDeclaration("gain by that prefetch", "times")
+    prefetch_gain = QuantityDeclaration("gain by a prefetch at the best distance", "times")
     prefetch_gain_next = QuantityDeclaration("gain by a prefetch one hop ahead", "times")
     plain_tail_ns = QuantityDeclaration("95th percentile of a hop in the largest graph", "ns")
-    stay_tail_ns = QuantityDeclaration("the same in one block of 256 MiB, never left", "ns")
+    stay_tail_ns = QuantityDeclaration(
+        "95th percentile of a hop in one block of 256 MiB, never left", "ns"
+    )
     join_ns = QuantityDeclaration("a row of a hash join without partitions", "ns", 1)
     join_gain = QuantityDeclaration("gain of the join by 256 partitions", "times", 1)
     scatter_ns = QuantityDeclaration("a row scattered into 4,096 partitions in one pass", "ns", 1)
-    scatter_twice_ns = QuantityDeclaration("the same in two passes", "ns", 1)
+    scatter_twice_ns = QuantityDeclaration(
+        "a row scattered into 4,096 partitions in two passes", "ns", 1
+    )
     stride_ns = QuantityDeclaration("a load at a stride of 4,096 bytes", "ns", 1)
     padded_ns = QuantityDeclaration("a load at a stride of 4,160 bytes", "ns", 1)
-    padding_saves_ns = QuantityDeclaration("what these 64 bytes save a load", "ns", 1)
-    padding_saves_8_kib_ns = QuantityDeclaration("what they save at a stride of 8 KiB", "ns", 1)
+    padded_gain = QuantityDeclaration(
+        "gain by 64 bytes more at a stride of 4,096 bytes", "times", 1
+    )
+    padding_saves_ns = QuantityDeclaration("what 64 bytes more save a load at 4,096 bytes", "ns", 1)
+    padding_saves_8_kib_ns = QuantityDeclaration("what 64 bytes more save a load at 8 KiB", "ns", 1)
     stride_walks = QuantityDeclaration("page walks a load at 4,096 bytes, as counted", "", 2)
     padded_walks = QuantityDeclaration("page walks a load at 4,160 bytes, as counted", "", 2)
     translation_most_ns = QuantityDeclaration("translation at 4,160 bytes, at most", "ns", 1)
-    shuffled_most_ns = QuantityDeclaration("the same in shuffled order", "ns", 1)
+    shuffled_most_ns = QuantityDeclaration(
+        "translation at 4,160 bytes in shuffled order, at most", "ns", 1
+    )
 
 
 # The remedies' names are those of data/literature/mitigations.csv.
@@ -378,7 +393,7 @@ class Analysis(analysis.Analysis):
     @property
     def near_ns(self) -> Interval:
         """A load of eight bytes in order from the first cache."""
-        rows = self._sums(mode="plain", bytes=BYTES_IN_FIRST_CACHE)
+        rows = self._sums(mode="plain", bytes=BYTES_WITHIN_L1_CACHE)
         return interval_of_rows(required(rows, "nothing was summed inside the first cache"))
 
     @cached_property
@@ -404,7 +419,7 @@ def _at_strides(
 ) -> dict[str, Curve]:
     """Return the time by stride for each page size measured. more_bytes: by which the loop's step
     is longer than the stride."""
-    return Curve.by(_under_stride(rows, strides, more_bytes), STRIDE_SUM_PAGES, x=STRIDE)
+    return Curve.by(_under_stride(rows, strides, more_bytes), STRIDE_SUM_PAGE_KINDS, x=STRIDE)
 
 
 def _under_stride(rows: pd.DataFrame, strides: Collection[int], more_bytes: int) -> pd.DataFrame:
@@ -447,7 +462,7 @@ def _remedy(
     row = {"remedy": remedy, "pages": pages, "vertices": vertices, "block_vertices": block}
     shares = list(_QUANTILES.values())
     each = np.array(
-        [hop_quantile(smoothed_hops(process), shares) for _, process in rows.iterrows()]
+        [hop_quantile(smoothed_hop_times(process), shares) for _, process in rows.iterrows()]
     )
     medians = {name: median_interval(ns) for name, ns in zip(_QUANTILES, each.T, strict=True)}
     for name, interval in medians.items():

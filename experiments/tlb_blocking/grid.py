@@ -35,8 +35,8 @@ NARROW_STRIDE, PAGE_STRIDE, TWO_PAGE_STRIDE, WIDEST_STRIDE = 512, 4 << 10, 8 << 
 # Those whose controls are measured.
 STRIDES_WITH_CONTROL = (NARROW_STRIDE, PAGE_STRIDE, TWO_PAGE_STRIDE, WIDEST_STRIDE)
 COARSE_STRIDES = (8, LINE_BYTES, *STRIDES_WITH_CONTROL)  # the published ones, and the widest
-BYTES_IN_FIRST_CACHE = 16 << 10  # in any first cache: eight loads of a line wait for nothing
-STRIDE_SUM_PAGES = (BASE, "thp", "2m")
+BYTES_WITHIN_L1_CACHE = 16 << 10  # in any first cache: eight loads of a line wait for nothing
+STRIDE_SUM_PAGE_KINDS = (BASE, "thp", "2m")
 
 
 def points(scope: Scope) -> list[Point]:
@@ -156,8 +156,10 @@ def strided_sums(scope: Scope) -> list[Point]:
     loops = [(array, stride) for stride in strides] + [
         staggered(stride) for stride in STRIDES_WITH_CONTROL
     ]
-    wanted = [(pages, "plain", "sequential", *loop) for pages in STRIDE_SUM_PAGES for loop in loops]
-    near = [(BYTES_IN_FIRST_CACHE, STRIDES[0]), *map(packed, STRIDES_WITH_CONTROL)]
+    wanted = [
+        (pages, "plain", "sequential", *loop) for pages in STRIDE_SUM_PAGE_KINDS for loop in loops
+    ]
+    near = [(BYTES_WITHIN_L1_CACHE, STRIDES[0]), *map(packed, STRIDES_WITH_CONTROL)]
     wanted += [(BASE, "plain", "sequential", *loop) for loop in near]
     # By a list in order, and by a shuffled one, which no prefetcher follows.
     wanted += [

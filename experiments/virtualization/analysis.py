@@ -30,39 +30,47 @@ class Quantities(quantities.Quantities):
     4 KiB pages of the machine; its 2 MiB pages are transparent ones. Prices are spread minus packed."""
 
     near_4k_on_4k_ns = QuantityDeclaration(
-        "guest's 4 KiB on 4 KiB: price between the levels", "ns", 1
+        "between the TLB's levels, guest's 4 KiB on the machine's 4 KiB: price", "ns", 1
     )
     near_2m_on_4k_ns = QuantityDeclaration(
-        "guest's 2 MiB on 4 KiB: price between the levels", "ns", 1
+        "between the TLB's levels, guest's 2 MiB on the machine's 4 KiB: price", "ns", 1
     )
     near_4k_on_2m_ns = QuantityDeclaration(
-        "guest's 4 KiB on 2 MiB: price between the levels", "ns", 1
+        "between the TLB's levels, guest's 4 KiB on the machine's 2 MiB: price", "ns", 1
     )
     near_2m_on_2m_ns = QuantityDeclaration(
-        "guest's 2 MiB on 2 MiB: price between the levels", "ns", 1
+        "between the TLB's levels, guest's 2 MiB on the machine's 2 MiB: price", "ns", 1
     )
     reach_2m_on_4k = QuantityDeclaration(
-        "the price of guest's 2 MiB on 4 KiB there, over 4 KiB on 4 KiB", "times", 2
+        "between the TLB's levels, guest's 2 MiB on 4 KiB: price over 4 KiB on 4 KiB", "times", 2
     )
-    reach_4k_on_2m = QuantityDeclaration("the same of 4 KiB on 2 MiB", "times", 2)
-    reach_2m_on_2m = QuantityDeclaration("the same of 2 MiB on 2 MiB", "times", 2)
+    reach_4k_on_2m = QuantityDeclaration(
+        "between the TLB's levels, guest's 4 KiB on 2 MiB: price over 4 KiB on 4 KiB", "times", 2
+    )
+    reach_2m_on_2m = QuantityDeclaration(
+        "between the TLB's levels, guest's 2 MiB on 2 MiB: price over 4 KiB on 4 KiB", "times", 2
+    )
     reach_process = QuantityDeclaration(
-        "the same of 2 MiB pages without a guest, over 4 KiB", "times", 2
+        "between the TLB's levels, a process on 2 MiB: price over one on 4 KiB", "times", 2
     )
     walk_2m_on_4k = QuantityDeclaration(
-        "price past both levels, guest's 2 MiB on 4 KiB, over 4 KiB on 4 KiB", "times", 2
+        "past both levels, guest's 2 MiB on 4 KiB: price over 4 KiB on 4 KiB", "times", 2
     )
-    walk_4k_on_2m = QuantityDeclaration("the same of 4 KiB on 2 MiB", "times", 2)
-    walk_2m_on_2m = QuantityDeclaration("the same of 2 MiB on 2 MiB", "times", 2)
+    walk_4k_on_2m = QuantityDeclaration(
+        "past both levels, guest's 4 KiB on 2 MiB: price over 4 KiB on 4 KiB", "times", 2
+    )
+    walk_2m_on_2m = QuantityDeclaration(
+        "past both levels, guest's 2 MiB on 2 MiB: price over 4 KiB on 4 KiB", "times", 2
+    )
     walk_process = QuantityDeclaration(
-        "the same of 2 MiB pages without a guest, over 4 KiB", "times", 2
+        "past both levels, a process on 2 MiB: price over one on 4 KiB", "times", 2
     )
     far_bytes = QuantityDeclaration("largest working set of all pairs of page sizes", "bytes")
     far_4k_ratio = QuantityDeclaration(
-        "a load there in a guest of 4 KiB on 4 KiB, over a process on 4 KiB", "times", 2
+        "in the largest, a load in a guest of 4 KiB on 4 KiB, over a process on 4 KiB", "times", 2
     )
     far_2m_ratio = QuantityDeclaration(
-        "a load there in a guest of 2 MiB on 4 KiB, over a process on 2 MiB", "times", 2
+        "in the largest, a load in a guest of 2 MiB on 4 KiB, over a process on 2 MiB", "times", 2
     )
     touch_least_ns = QuantityDeclaration(
         "first touch of 4 KiB with 4 KiB pages on a side, the least", "ns"

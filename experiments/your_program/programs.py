@@ -19,7 +19,7 @@ from tlb.machine import host, pools
 from tlb.measure import toolchains
 from tlb.measure.granted_pages import SurveyDocument, survey_header
 from tlb.measure.measuring_setup import usable_bytes
-from tlb.measure.record import Count, PositiveCount
+from tlb.measure.record import NonNegativeInt, PositiveInt
 from tlb.measure.toolchains import (
     Toolchain,
     cached_build,
@@ -27,9 +27,9 @@ from tlb.measure.toolchains import (
     fill_in_build_folder,
     run_tool,
 )
-from tlb.programs.levers import environment_lever, lever
+from tlb.programs.levers import environment_lever, lever_by_name
 from tlb.programs.runs import RunConditions, ServerDriver
-from tlb.programs.trial import Trial, TrialAim, Verdict, run_trial
+from tlb.programs.trial import Trial, TrialAim, TrialVerdict, run_trial
 from tlb.programs.trial_report import runs_summary
 from tlb.stats.intervals import Interval
 from tlb.system import procfs
@@ -52,9 +52,9 @@ class Side(BaseModel, extra="forbid", frozen=True, strict=True):
     """Medians of the runs without the lever, or of those with it; memory at its peak."""
 
     value: Annotated[float, Field(gt=0)]  # seconds, or the number that it prints
-    resident_bytes: Count
-    huge_bytes: Count
-    table_bytes: Count
+    resident_bytes: NonNegativeInt
+    huge_bytes: NonNegativeInt
+    table_bytes: NonNegativeInt
     minor_faults: Annotated[float, Field(ge=0)]
 
 
@@ -63,10 +63,10 @@ class ProgramResult(BaseModel, extra="forbid", frozen=True, strict=True):
 
     case: str
     version: Annotated[str, Field(min_length=1, max_length=120)]
-    verdict: Verdict
+    verdict: TrialVerdict
     # With the lever over without: the value, its interval and that one's coverage.
     ratio: Annotated[list[float], Field(min_length=4, max_length=4)]
-    pairs: PositiveCount
+    pairs: PositiveInt
     without: Side
     with_lever: Side
     alike: bool  # in what it wrote; where its number was compared, but for digits
@@ -82,8 +82,8 @@ class SampledProfile(BaseModel, extra="forbid", frozen=True, strict=True):
     """What profiled_chase prints: ticks of a sampling clock, and those at the commonest
     instruction."""
 
-    ticks: PositiveCount
-    most: PositiveCount
+    ticks: PositiveInt
+    most: PositiveInt
     last: Literal[1]
 
 
@@ -106,7 +106,7 @@ def make_programs_document(
     """Return the document of the named programs and, if these are all, of a profile. Each program
     gets its share of the minutes that are left; those for which no time is left are left out, as no-time. Raises
     Unavailable: not-linux, measuring-already."""
-    inspected = host.inspect()
+    inspected = host.inspect_machine()
     if inspected.os != "Linux":
         raise Unavailable("not-linux")
     tell(f"Measuring {len(names)} programs, in about {minutes:g} min.")
@@ -144,7 +144,7 @@ def measure(name: str, case: ProgramCase, minutes: float) -> ProgramResult:
     if case.lever == POOL_LEVER and (pool is None or pool.left * HUGE_PAGE < RULES_BYTES):
         raise Unavailable("pool-empty", f"{format_size(RULES_BYTES)} of 2 MiB pages are to be free")
     version, command, driver = ready(case)
-    change = environment_lever([case.lever]) if "=" in case.lever else lever(case.lever)
+    change = environment_lever([case.lever]) if "=" in case.lever else lever_by_name(case.lever)
     metric = re.compile(re.escape(case.metric) + r": ([0-9.]+)") if case.metric else None
     client = ServerDriver(driver) if driver else None
     aim = TrialAim(

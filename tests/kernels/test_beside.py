@@ -112,7 +112,10 @@ def test_a_new_process_has_no_faults_in_its_rounds_unless_its_pages_are_not_ther
     "load", [[], ["--stream_kib", 64], ["--walk_lines", 100], ["--discard_pages", 40]]
 )
 def test_a_thread_on_another_cpu_has_turns_while_the_chase_runs(load):
-    also = run("neighbour_chase", "--mode", "other", "--lines", 512, "--region-ms", 50, *load).also
+    for region_ms in (50, 500, 5000):  # a busy computer may keep the thread off its CPU for long
+        words = ["--mode", "other", "--lines", 512, "--region-ms", region_ms, *load]
+        if (also := run("neighbour_chase", *words).also)["turns"] > 0:
+            break
     assert also["turns"] > 0 and 0 < also["p50_ns"] <= also["p99_ns"] <= also["p999_ns"]
 
 
@@ -214,7 +217,7 @@ def test_each_call_takes_its_own_pages(mode, lines):
 @two_cpus
 def test_other_threads_are_interrupted_and_other_processes_are_not():
     seen = {"threads": 0.0, "processes": 0.0}
-    for _ in range(3):  # a busy computer may keep the other thread off its CPU all the while
+    for _ in range(100):  # a busy computer may keep the other thread off its CPU all the while
         beside = run("shootdown", "--mode", "unmap", "--lines", 1, "--threads", 1)
         apart = run("shootdown", "--mode", "unmap", "--lines", 1, "--threads", 1, "--apart", 1)
         assert (beside.also["flushes_asked"], apart.also["flushes_asked"]) == (beside.accesses, 0)
@@ -222,7 +225,9 @@ def test_other_threads_are_interrupted_and_other_processes_are_not():
             return
         seen["threads"] += beside.also["flushes_seen"] / beside.accesses
         seen["processes"] += apart.also["flushes_seen"] / apart.accesses
-    assert seen["threads"] > 2 * seen["processes"]  # other programs flush too
+        if seen["threads"] > 2 * seen["processes"]:  # other programs flush too
+            return
+    pytest.fail(f"as many flushes from processes as from threads: {seen}")
 
 
 def test_a_part_of_a_large_page_leaves_base_pages_and_a_collapse_makes_large_ones():

@@ -13,7 +13,7 @@ from support.stand_ins import PAGE
 from tlb.measure import build
 from tlb.measure.catalogue import BOOKKEEPING_BYTES_PER_LINE
 from tlb.measure.kernels import arena_bytes
-from tlb.measure.plan import seed_of
+from tlb.measure.plan import order_seed
 from tlb.measure.record import Record
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
@@ -41,7 +41,7 @@ def test_a_guest_visits_every_line_in_the_order_of_page_chase(kvm, mode, levels,
     point = guest(mode, lines=lines, layout=layout, options={"levels": levels})
     record = measured(point)
     assert record.point == point
-    assert record.checksum == checksum(visits("page_chase", "cycle", lines, seed_of(point, 0)))
+    assert record.checksum == checksum(visits("page_chase", "cycle", lines, order_seed(point, 0)))
     assert record.working_set_bytes == lines * (64 if layout == "packed" else 4096)
     assert (
         record.arena_bytes
@@ -110,7 +110,7 @@ def test_a_real_guest_visits_them_too(mode, pages):
     point = guest(mode, pages, 3000)
     record = real(point)
     assert record.point == point and record.backing == pages
-    assert record.checksum == checksum(visits("page_chase", "cycle", 3000, seed_of(point, 0)))
+    assert record.checksum == checksum(visits("page_chase", "cycle", 3000, order_seed(point, 0)))
     assert record.also["guest_table_bytes"] == 4096 * tables(record)
     assert record.ns_per_access <= 1.01 * record.also["outside_ns_per_access"]
     assert record.also.get("vcpu_exits", 0) >= 0 and record.also["first_touch_ns_per_access"] > 0

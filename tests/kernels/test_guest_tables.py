@@ -143,31 +143,3 @@ def test_every_page_is_mapped_once_at_its_level_for_the_user_and_nothing_else_is
         (virtual + size - 1) // span - virtual // span + 1 for span in spans
     )
     assert (built.words[built.used * 512 :] == CANARY).all()
-
-
-def test_the_program_stands_by_the_offsets_that_its_structure_has(tmp_path):
-    """The assembler's numbers and the compiler's: talk's fields, the port, where a processor looks
-    for the map of a TSS."""
-    fields = {
-        "start": 0,
-        "blocks": 8,
-        "singles": 16,
-        "begin": 24,
-        "end": 32,
-        "last": 40,
-        "next": 48,
-    }
-    checks = [
-        f'_Static_assert(offsetof(struct talk, {name}) == {at}, "");' for name, at in fields.items()
-    ]
-    checks += [
-        '_Static_assert(offsetof(struct talk, task.map_offset) - offsetof(struct talk, task) == 102, "");',
-        '_Static_assert(offsetof(struct talk, task.map) - offsetof(struct talk, task) == 104, "");',
-        '_Static_assert(sizeof(((struct talk *)0)->task.map) > DONE_PORT / 8 + 1, "a check reads two bytes");',
-    ]
-    (tmp_path / "offsets.c").write_text(
-        "\n".join(
-            ['#include "guest.h"', "#include <stddef.h>", *checks, "int main(void) { return 0; }\n"]
-        )
-    )
-    compiled(tmp_path / "offsets.c", tmp_path / "offsets", f"-I{build.KERNELS_FOLDER}")

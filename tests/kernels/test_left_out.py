@@ -79,6 +79,8 @@ def test_numba_notices_accesses_that_were_left_out(loop, fault):
         ("page_gather", "gather", 2),
         ("radix_partition", "scatter", 3),
         ("radix_partition", "join", 4),
+        ("graph_walk", "walk_on", 32 * 33 // 2),
+        ("graph_walk", "walk_ahead", 2),
     ],
 )
 def test_the_timed_loop_loads_and_neither_calls_nor_divides(kernel, symbol, loads):

@@ -5,7 +5,7 @@ import pytest
 from support.kernels import changed, checksum, measured, needs_c, run_program, visits
 
 from tlb.measure.catalogue import KERNEL_DECLARATIONS
-from tlb.measure.plan import seed_of
+from tlb.measure.plan import order_seed
 from tlb.measure.record import Point
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring, needs_c]
@@ -17,7 +17,7 @@ MODES = KERNEL_DECLARATIONS["page_store"].modes
 def test_each_mode_visits_every_line_in_the_order_of_page_gather(mode, layout):
     point = Point(kernel="page_store", mode=mode, layout=layout, lines=3000, region_ms=1)
     record = measured(point)
-    assert record.checksum == checksum(visits("page_gather", "cycle", 3000, seed_of(point, 0)))
+    assert record.checksum == checksum(visits("page_gather", "cycle", 3000, order_seed(point, 0)))
     assert record.accesses % 3000 == 0 and record.accesses >= 5 * 3000 and record.minor_faults == 0
 
 

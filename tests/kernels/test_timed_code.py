@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from support.common import needs_c
 
-from tlb.machine.compiler import compiler
-from tlb.measure import build, namespaces
+from tlb.machine.compiler import compiler_on_path
+from tlb.measure import build
 from tlb.measure.catalogue import KERNEL_DECLARATIONS
 from tlb.measure.record import Point
 
@@ -68,15 +68,9 @@ def test_a_session_times_the_machine_code_that_its_kernels_own_program_times(ker
     assert code_of(session, function) == code_of(alone, function)
 
 
-def test_a_mode_that_the_runner_plays_has_no_session():
-    assert not build.has_session(
-        Point(kernel="page_chase", lines=64, mode=namespaces.FRESH_NAMESPACES_MODE)
-    )
-
-
 def test_no_timed_code_changes_without_a_new_version():
     """By this compiler: another one makes other code of the same loop, which a row's key tells."""
-    made_by = f"{compiler().version} {platform.machine()}"
+    made_by = f"{compiler_on_path().version} {platform.machine()}"
     now = {
         f"{kernel} {build.declared_measures(kernel, 'c')} {function}": hashlib.sha256(
             repr(code_of(Path(build.kernel(kernel).command[0]), function)).encode()

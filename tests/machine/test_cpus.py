@@ -93,7 +93,7 @@ def test_of_a_hybrid_part_the_core_that_is_measured_is_described_and_asked_for_i
     tmp_path, usable, number, kind, kib, entries
 ):
     cpu = Hybrid()
-    found = host.inspect(
+    found = host.inspect_machine(
         plant(tmp_path, ALDER_LAKE),
         replace(HERE, usable_cpus=tuple(usable), cpuid=cpu.read, pinned=cpu.pinned),
     )
@@ -138,7 +138,7 @@ RK3588 = (
 
 
 def rockchip(root: Path, usable: range, files: dict[str, str] | None = None) -> Host:
-    return host.inspect(
+    return host.inspect_machine(
         plant(root, RK3588 | (files or {})), replace(ARM, usable_cpus=tuple(usable))
     )
 
@@ -184,7 +184,7 @@ def test_a_cpu_that_went_away_before_it_could_be_asked_is_no_other_cpu(tmp_path)
         yield
 
     with pytest.raises(Unavailable) as why:
-        host.inspect(plant(tmp_path, SERVER), replace(HERE, pinned=gone))
+        host.inspect_machine(plant(tmp_path, SERVER), replace(HERE, pinned=gone))
     assert why.value.code == "cpu-gone" and "CPU 3" in why.value.detail
 
 

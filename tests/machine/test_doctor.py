@@ -43,7 +43,9 @@ THP, POOLS = "sys/kernel/mm/transparent_hugepage", "sys/kernel/mm/hugepages"
 
 
 def test_a_kernel_without_transparent_pages_gets_no_command_for_absent_files(tmp_path):
-    found = host.inspect(plant(tmp_path, {k: v for k, v in SERVER.items() if THP not in k}), HERE)
+    found = host.inspect_machine(
+        plant(tmp_path, {k: v for k, v in SERVER.items() if THP not in k}), HERE
+    )
     assert topics(found) == {"THP"} and doctor.commands(doctor.advice(found)) == []
 
 
@@ -63,7 +65,7 @@ def test_no_command_undoes_another(tmp_path):
 
 def test_a_pool_that_the_kernel_lacks_is_not_to_be_reserved(tmp_path):
     files = {name: text for name, text in SERVER.items() if "1048576kB" not in name}
-    found = host.inspect(plant(tmp_path, files), HERE)
+    found = host.inspect_machine(plant(tmp_path, files), HERE)
     assert topics(found) == {"pool 1g"} and doctor.commands(doctor.advice(found)) == []
 
 

@@ -81,7 +81,7 @@ def test_a_server_is_read_field_by_field(tmp_path):
 
 
 def test_an_empty_root_is_a_host_that_knows_nothing(tmp_path):
-    found = host.inspect(tmp_path, replace(HERE, cpuid=None))
+    found = host.inspect_machine(tmp_path, replace(HERE, cpuid=None))
     assert (
         found.cpu_model
         == found.vendor
@@ -250,7 +250,7 @@ def test_huge_pages_follow_their_own_setting_and_then_everybodys(
     if everybody is None:
         (tmp_path / THP / "enabled").unlink()
     bare = {name: content for name, content in SERVER.items() if THP not in name}
-    assert host.inspect(plant(tmp_path, bare), HERE).thp_setting == setting
+    assert host.inspect_machine(plant(tmp_path, bare), HERE).thp_setting == setting
 
 
 # --- files that hold anything

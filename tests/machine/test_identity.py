@@ -7,7 +7,7 @@ from support.host import ARM, GRAVITON, inspect, topics
 
 from tlb.machine import host
 from tlb.measure.store import Store
-from tlb.programs.walk_price import surveyed_entries
+from tlb.programs.walk_price import surveyed_tlb_entries
 from tlb.system.reasons import Unavailable
 
 
@@ -69,7 +69,7 @@ def test_on_another_architecture_nothing_is_measured_and_no_guest_is_claimed(tmp
         host.machine_id(found)
     assert why.value.code == "other-arch"
     assert "virtual machine" not in topics(found)
-    assert surveyed_entries(found, Store(tmp_path / "data")) == ()
+    assert surveyed_tlb_entries(found, Store(tmp_path / "data")) == ()
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ from support.synthetic import Stated
 
 from tlb.machine import doctor, settings
 from tlb.machine.host import Host, machine_id, state_digest
-from tlb.machine.settings import Kvm
+from tlb.machine.settings import KvmSupport
 
 
-def stated(found: Kvm | None) -> Host:
+def stated(found: KvmSupport | None) -> Host:
     return Stated(changes={"kvm": found}).host()
 
 
-NPT = Kvm(device=True, module="kvm_amd", tables="NPT")
+NPT = KvmSupport(device=True, module="kvm_amd", tables="NPT")
 
 
 def planted(

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from support.common import ROOT
 from support.host import JUNK, SERVER, V2_MOUNT, plant, v2
 
-from tlb.machine.memory import Rlimits, usable_memory
+from tlb.machine.memory import ResourceLimits, cgroup_limits, usable_memory
 
 GIB = 2**30
 
@@ -19,7 +19,11 @@ V1_MOUNT = "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
 MEMINFO = {"proc/meminfo": SERVER["proc/meminfo"]}
 
 
-def usable(root: Path, files: dict[str, str], rlimits: Rlimits = Rlimits()) -> tuple[int, str]:  # noqa: B008
+def usable(
+    root: Path,
+    files: dict[str, str],
+    rlimits: ResourceLimits = ResourceLimits(),  # noqa: B008
+) -> tuple[int, str]:  # noqa: B008
     found = usable_memory(plant(root, MEMINFO | files), rlimits)
     return found.usable_bytes, found.limit_source
 
@@ -61,18 +65,22 @@ def test_a_v1_tree_is_walked_to_its_root(tmp_path):
         f"{base}/a/b/memory.limit_in_bytes": str(9 * GIB),
     }
     assert usable(tmp_path, files) == (5 * GIB // 2, "cgroup v1 memory.limit_in_bytes")
+    assert cgroup_limits(tmp_path, "memory") == {"memory.limit_in_bytes": 3 * GIB}
+    (tmp_path / base / "a/memory.limit_in_bytes").unlink()
+    (tmp_path / base / "a/b/memory.limit_in_bytes").unlink()
+    assert cgroup_limits(tmp_path, "memory") == {}, "the root's is none"
 
 
 @pytest.mark.parametrize(
     ("rlimits", "size", "source"),
     [
         (
-            Rlimits(3 * GIB, None, None),
+            ResourceLimits(3 * GIB, None, None),
             2 * GIB,
             "RLIMIT_AS",
         ),  # less the address space that a kernel aligns its arena in
-        (Rlimits(None, GIB, None), GIB, "RLIMIT_DATA"),
-        (Rlimits(3 * GIB, GIB, None), GIB, "RLIMIT_DATA"),
+        (ResourceLimits(None, GIB, None), GIB, "RLIMIT_DATA"),
+        (ResourceLimits(3 * GIB, GIB, None), GIB, "RLIMIT_DATA"),
     ],
 )
 def test_resource_limits_bind(tmp_path, rlimits, size, source):
@@ -108,6 +116,6 @@ def test_cgroup_files_of_any_bytes_give_an_amount_of_memory(cgroup, mountinfo, v
         }
         assert (
             0
-            <= usable_memory(plant(Path(folder), MEMINFO | files), Rlimits()).usable_bytes
+            <= usable_memory(plant(Path(folder), MEMINFO | files), ResourceLimits()).usable_bytes
             <= 16 * GIB
         )

@@ -2,25 +2,17 @@
 made-up root, never this computer's own."""
 
 import errno
-import json
 import multiprocessing
 import os
 import re
 import shlex
 import sys
-import tempfile
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tlb.cli import computer
 from tlb.machine import changed_settings, pools
-from tlb.machine.settings import Pool
 from tlb.system.reasons import Unavailable
 from tlb.system.units import parse_size
 
@@ -122,72 +114,6 @@ def test_a_kernel_that_gives_fewer_is_told_with_the_remedy_and_what_it_gave_stay
 # --- crashes
 
 
-class Crash(BaseException):
-    """What no code of ours catches, as a kill -9 is."""
-
-
-def crashing(step: int, patch: pytest.MonkeyPatch, kernel: Kernel) -> None:
-    """Lets the process end at the `step`-th of the moments before and after each write, to the
-    journal or to the pool."""
-    moments = iter(range(100))
-
-    def around(act: Callable[..., object]) -> Callable[..., object]:
-        def acting(*arguments: object) -> object:
-            if next(moments) == step:
-                raise Crash
-            done = act(*arguments)
-            if next(moments) == step:
-                raise Crash
-            return done
-
-        return acting
-
-    patch.setattr(changed_settings, "_set", around(kernel.set))
-    patch.setattr(changed_settings, "_write", around(changed_settings._write))
-
-
-def run(act: Callable[[], object], kernel: Kernel, step: int | None) -> bool:
-    """Whether it came to its end."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(changed_settings, "_set", kernel.set)
-        if step is not None:
-            crashing(step, patch, kernel)
-        try:
-            act()
-        except Crash:
-            return False
-    return True
-
-
-acts = st.tuples(
-    st.sampled_from(["reserve", "restore"]),
-    st.integers(1, 12),
-    st.none() | st.integers(0, 7),
-    st.integers(0, 12),
-)
-
-
-@pytest.mark.slow
-@settings(deadline=None, max_examples=50)
-@given(st.integers(0, 4), st.integers(0, 4), st.lists(acts, max_size=6))
-def test_whatever_is_reserved_restored_and_crashes_the_last_restore_brings_back_the_first_size(
-    used, free, steps
-):
-    with tempfile.TemporaryDirectory() as folder:
-        kernel = Kernel(Path(folder), p2m={"total": used + free, "free": free})
-        for name, count, step, most in steps:
-            kernel.most = most
-            act = (
-                partial(pools.reserve, "2m", count * 2 * MIB)
-                if name == "reserve"
-                else pools.restore
-            )
-            run(partial(act, root=kernel.root), kernel, step)
-        run(partial(pools.restore, kernel.root), kernel, None)
-        assert (kernel.get("2m"), kernel.get("2m", "surplus")) == (used + free, 0)
-        assert not (kernel.root / JOURNAL).exists()
-
-
 def test_the_journal_is_on_the_disk_before_the_pool_is_written(machine, monkeypatch):
     kernel, done = machine(), []
 
@@ -280,15 +206,6 @@ def test_pages_in_use_are_told_and_the_journal_stays_until_they_are_let_go(machi
     assert again.why == one.why
     kernel.put("2m", total=1, surplus=0)  # the programs end
     assert pools.restore(kernel.root) == [("2m", 1, 1, "")] and pools.changes(kernel.root) == {}
-
-
-def test_as_json_a_pool_has_the_bytes_of_all_its_pages(monkeypatch, capsys):
-    pool = Pool(page="2m", total=6, free=2, reserved=1, surplus=0)
-    monkeypatch.setattr(pools, "look", lambda: {"2m": pool})
-    monkeypatch.setattr(pools, "changes", dict)
-    computer.pools_now(SimpleNamespace(invoked_subcommand=None), as_json=True)
-    (shown,) = json.loads(capsys.readouterr().out)["pools"]
-    assert (shown["total"], shown["bytes"]) == (6, 12 * MIB)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from support.campaigns import MACHINE, NAME, POINTS, VICTIM, Scripted, put
 from support.common import fake_kernel, make_record
 
 from tlb.measure import build, plan
-from tlb.measure.campaign import Outcome
+from tlb.measure.campaign import CampaignOutcome
 from tlb.measure.record import Point
 from tlb.measure.row_database import DATABASE_FILE
 from tlb.measure.store import Store
@@ -32,7 +32,7 @@ def path(store) -> Path:
 
 
 @pytest.fixture
-def run(store, own_lock) -> Callable[..., Outcome]:
+def run(store, own_lock) -> Callable[..., CampaignOutcome]:
     """Runs a campaign of three small points, one process each; `how` as support.campaigns.run takes
     it."""
     return lambda points=POINTS, *repeats, **how: campaigns.run(store, points, *repeats, **how)

@@ -9,7 +9,7 @@ from support import fake_perf
 from support.fake_perf import asked, install
 
 from tlb.measure.events import Event
-from tlb.measure.perf_stat import EventPlan, counted
+from tlb.measure.perf_stat import EventPlan, count_process_events
 
 EVENTS = (
     Event("instructions", "instructions:u"),
@@ -40,7 +40,9 @@ def plan(folder: Path, answers: dict[str, object] = ANSWERS, **traps: object) ->
 
 def test_a_turn_counts_a_group_with_cycles_and_instructions(tmp_path):
     made = plan(tmp_path)
-    loads, fetches, again = (counted(made, os.getpid(), 0.01, turn) for turn in range(3))
+    loads, fetches, again = (
+        count_process_events(made, os.getpid(), 0.01, turn) for turn in range(3)
+    )
     assert {name: quantity.value for name, quantity in loads.items() if not quantity.reason} == {
         "instructions": 1000,
         "core_cycles": 2000,
@@ -69,7 +71,7 @@ def test_a_turn_counts_a_group_with_cycles_and_instructions(tmp_path):
     ],
 )
 def test_what_perf_refuses_has_its_reason(traps, reason, tmp_path):
-    counts = counted(plan(tmp_path, **traps), os.getpid(), 0.01)
+    counts = count_process_events(plan(tmp_path, **traps), os.getpid(), 0.01)
     assert {
         counts[name].reason for name in ("instructions", "core_cycles", "walk", "stlb_hit")
     } == {reason}

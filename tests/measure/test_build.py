@@ -38,7 +38,7 @@ def kernels(tmp_path, monkeypatch) -> Path:
 
 
 def use_compiler(monkeypatch, found: Compiler | None) -> None:
-    monkeypatch.setattr(build, "compiler", lambda: found)
+    monkeypatch.setattr(build, "compiler_or_prebuilt", lambda: found)
 
 
 def script(tmp_path, text: str) -> Compiler:

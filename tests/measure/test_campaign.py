@@ -9,11 +9,11 @@ from support.campaigns import MACHINE, NAME, STATE, Scripted, a_rig, run
 from support.common import fake_kernel, make_record
 
 from tlb.measure import build, perf
-from tlb.measure.campaign import Outcome
+from tlb.measure.campaign import CampaignOutcome
 from tlb.measure.events import Event
-from tlb.measure.outcome import SESSIONS_DOCUMENT, SessionCounts, remember_sessions
+from tlb.measure.outcome import SESSIONS_DOCUMENT, SessionCounts, store_session_counts
 from tlb.measure.plan import SessionRecord
-from tlb.measure.record import Point, Quantity, Record
+from tlb.measure.record import CounterReading, Point, Record
 from tlb.measure.store import Store
 from tlb.system.reasons import Unavailable
 
@@ -41,7 +41,7 @@ def go(
     points: list[Point] = POINTS,
     repeats: int | Callable[[Point], int] = 3,
     **how: object,
-) -> Outcome:
+) -> CampaignOutcome:
     return run(store, points, repeats, measure=faked, **how)
 
 
@@ -136,15 +136,15 @@ WALK = Event("walk", "some_event:u")
 COUNTING = perf.EventPlan("perf", (WALK,))
 
 
-def counted(plan: perf.EventPlan, **_: object) -> dict[str, Quantity]:
+def counted(plan: perf.EventPlan, **_: object) -> dict[str, CounterReading]:
     """What a row says of the walks."""
     if not plan.events:
-        return {name: Quantity(reason=reason) for name, reason in plan.lacking.items()}
-    return {event.quantity: Quantity(value=5e6, event=event.event) for event in plan.events}
+        return {name: CounterReading(reason=reason) for name, reason in plan.lacking.items()}
+    return {event.quantity: CounterReading(value=5e6, event=event.event) for event in plan.events}
 
 
 def take(
-    counts: Callable[..., dict[str, Quantity]], asked: list[Point], ns: float
+    counts: Callable[..., dict[str, CounterReading]], asked: list[Point], ns: float
 ) -> Callable[..., Record]:
     def measure(point: Point, repeat: int, *, state: str, **how: Any) -> Record:
         asked.append(point)
@@ -186,7 +186,9 @@ def test_rows_without_counts_are_measured_again_once_they_can_be_counted_and_the
 
 def test_what_was_counted_of_processes_is_added_up_by_program(store):
     def session(points: int, faults: float | None) -> SessionRecord:
-        counted = Quantity(reason="perf-failed") if faults is None else Quantity(value=faults)
+        counted = (
+            CounterReading(reason="perf-failed") if faults is None else CounterReading(value=faults)
+        )
         return SessionRecord(
             kernel="page_chase",
             engine="c",
@@ -200,8 +202,8 @@ def test_what_was_counted_of_processes_is_added_up_by_program(store):
         )
 
     rig = a_rig(store)
-    remember_sessions(rig, [session(3, 7.0), session(1, None)])
-    remember_sessions(rig, [session(2, 9.0)])
+    store_session_counts(rig, [session(3, 7.0), session(1, None)])
+    store_session_counts(rig, [session(2, 9.0)])
     (line,) = store.read_document(rig.machine, SESSIONS_DOCUMENT)["sessions"]
     counts = SessionCounts.model_validate(line)
     assert (counts.sessions, counts.points) == (3, 6)

@@ -9,8 +9,8 @@ from support.common import fake_kernel
 from support.synthetic import Stated
 
 from tlb.measure import build, campaign, kernels, outcome
-from tlb.measure.campaign import Outcome
-from tlb.measure.outcome import Progress
+from tlb.measure.campaign import CampaignOutcome
+from tlb.measure.outcome import CampaignProgress
 from tlb.measure.record import Point
 from tlb.measure.store import UNMEASURED_POINTS_DOCUMENT, Store
 from tlb.system.reasons import Unavailable
@@ -56,7 +56,7 @@ def go(
     grids: dict[str, list[Point]] = GRIDS,
     repeats: int = 5,
     **how: object,
-) -> Outcome:
+) -> CampaignOutcome:
     return campaign.run(
         a_rig(store, measure=one_by_one(processes)), grids, repeats, quiet=True, **how
     )
@@ -177,7 +177,7 @@ def test_an_estimate_is_right_within_a_fifth_once_one_round_of_five_is_measured(
             estimates.append((clock.now, bar.left_s))
 
     processes.trouble = passes
-    with Progress("test", quiet=True) as bar:
+    with CampaignProgress("test", quiet=True) as bar:
         go(processes, store, {"first": points}, progress=bar)
         end = clock.now
     assert len(estimates) == 4 * len(points)

@@ -7,7 +7,7 @@ import pytest
 from support.campaigns import MACHINE, NAME, put
 from support.common import make_record
 
-from tlb.measure.record import Quantity
+from tlb.measure.record import CounterReading
 
 
 def test_a_kernels_own_numbers_are_columns_and_nan_where_another_kernel_has_none(store):
@@ -40,7 +40,7 @@ def test_a_kernels_own_numbers_are_columns_and_nan_where_another_kernel_has_none
     [
         {"options": {"lines": 1}},
         {"also": {"experiments": 1.0}},
-        {"also": {"walk_per_access": 1.0}, "counters": {"walk": Quantity(value=1.0)}},
+        {"also": {"walk_per_access": 1.0}, "counters": {"walk": CounterReading(value=1.0)}},
     ],
 )
 def test_an_own_number_that_would_hide_a_column_is_refused(store, changes):
@@ -52,8 +52,8 @@ def test_an_own_number_that_would_hide_a_column_is_refused(store, changes):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"counters": {"ns": Quantity(value=1.0)}},
-        {"counters": {"<script>": Quantity(value=1.0)}},
+        {"counters": {"ns": CounterReading(value=1.0)}},
+        {"counters": {"<script>": CounterReading(value=1.0)}},
         {"accesses": 2**63},
     ],
 )

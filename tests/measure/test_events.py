@@ -8,7 +8,7 @@ import pytest
 from tlb.machine import microarchitecture
 from tlb.measure.events import TABLE, Event, hardware_events
 from tlb.measure.perf_stat import derive
-from tlb.measure.record import Quantity
+from tlb.measure.record import CounterReading
 
 NAMES = [f"{name} {unit}".strip() for name, unit in TABLE]
 
@@ -228,9 +228,9 @@ DIFFERENCE = Event("stlb_hit", None, derived=("l1_dtlb_miss", "-", "walk"))
 
 def test_a_part_larger_than_its_whole_is_a_contradiction_and_no_negative_count():
     counted = {
-        "l1_dtlb_miss": Quantity(value=10, running_percent=100),
-        "walk": Quantity(value=11, running_percent=100),
+        "l1_dtlb_miss": CounterReading(value=10, running_percent=100),
+        "walk": CounterReading(value=11, running_percent=100),
     }
     assert derive(counted, [DIFFERENCE])["stlb_hit"].reason == "not-counted"
-    counted["walk"] = Quantity(value=10, running_percent=100)
+    counted["walk"] = CounterReading(value=10, running_percent=100)
     assert derive(counted, [DIFFERENCE])["stlb_hit"].value == 0

@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.campaigns import MACHINE, NAME, assert_whole, mounted, put, says
-from support.common import make_record, needs_root
-from support.stand_ins import in_a_child
+from support.campaigns import MACHINE, NAME, put, says
+from support.common import make_record
 
 from experiments.stlb_cliff import grid
 from tlb.machine.compiler import Compiler
 from tlb.measure import build, states
-from tlb.measure.record import Point
 from tlb.measure.row_database import DATABASE_FILE
 from tlb.report import parameters
 from tlb.report.chapter import Chapter
@@ -83,7 +81,7 @@ def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what, 
     }[what]
     if what == "the build folder":
         monkeypatch.setenv("TLB_BUILD", str(folder))
-        monkeypatch.setattr(build, "compiler", lambda: Compiler(("cc",), "cc 1.0"))
+        monkeypatch.setattr(build, "compiler_or_prebuilt", lambda: Compiler(("cc",), "cc 1.0"))
     else:
         scripted()
     if what == "a published machine":
@@ -117,28 +115,8 @@ def test_a_compiler_that_cannot_write_is_a_full_disk_and_no_broken_compiler(
         f"#!/bin/sh\necho 'ld: final link failed: {os.strerror(number)}' >&2\nexit 1\n"
     )
     failing.chmod(0o755)
-    monkeypatch.setattr(build, "compiler", lambda: Compiler((str(failing),), "cc 1.0"))
+    monkeypatch.setattr(build, "compiler_or_prebuilt", lambda: Compiler((str(failing),), "cc 1.0"))
     with pytest.raises(Unavailable) as why:
         build.kernel("page_chase")
     says(why.value, code)
     assert list((tmp_path / "build/kernels").iterdir()) == []
-
-
-@needs_root
-def test_a_disk_that_really_is_full_keeps_every_row_that_was_finished(scripted, run, store):
-    scripted()
-    points = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in range(64, 264)]
-
-    def work() -> tuple[Unavailable] | None:
-        if not mounted(store.root, b"size=128k"):
-            return None
-        with pytest.raises(Unavailable) as why:
-            run(points)
-        assert_whole(store, finished := len(store.load(MACHINE, NAME)))
-        assert 0 < finished < len(points)
-        return (why.value,)
-
-    store.root.mkdir()
-    if (full := in_a_child(work)) is None:
-        pytest.skip("needs the right to mount, in a namespace")
-    says(full[0], "disk-refused")

@@ -11,7 +11,7 @@ from support.stand_ins import in_a_child, seccomp
 
 from tlb.measure import perf
 from tlb.measure.record import Record
-from tlb.system.reasons import explain
+from tlb.system.reasons import explain_reason
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
@@ -31,4 +31,4 @@ def test_a_real_seccomp_filter_denies_the_counters_and_not_the_times():
     record, plan = in_a_child(work)
     assert record.ns_per_access > 0 and record.counters["core_cycles"].reason == "perf-denied"
     assert plan.lacking["task_clock_ns"] == "perf-denied"
-    assert "in a container" in explain("perf-denied")
+    assert "in a container" in explain_reason("perf-denied")

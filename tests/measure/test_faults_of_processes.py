@@ -55,7 +55,7 @@ def test_a_cpu_that_is_taken_away_in_the_middle_ends_the_campaign_and_is_no_lack
             os.sched_setaffinity(0, set(allowed) - {how["cpu"]})
         return plan.measure(*asked, **how)
 
-    def work() -> tuple[Unavailable, int, campaign.Outcome]:
+    def work() -> tuple[Unavailable, int, campaign.CampaignOutcome]:
         with pytest.raises(Unavailable) as why:
             run(points, cpu=allowed[-1], measure=take_away)
         return why.value, len(taken), run(points, cpu=allowed[0])

@@ -4,7 +4,7 @@ measures."""
 import pandas as pd
 import pytest
 
-from tlb.measure.row_selection import last_campaign
+from tlb.measure.row_tables import rows_of_last_campaign
 
 COLUMNS = ["kernel", "engine", "state", "lines"]
 
@@ -27,11 +27,11 @@ def test_only_rows_of_the_last_state_are_kept_for_each_kernel_and_engine():
             ("page_chase", "c", "s2", 5),
         ]
     )
-    kept = last_campaign(measured)
+    kept = rows_of_last_campaign(measured)
     assert kept["lines"].tolist() == [2, 3, 4, 5]
     assert kept.index.tolist() == [0, 1, 2, 3]
     assert kept.columns.tolist() == measured.columns.tolist()
-    assert last_campaign(measured[:0]).empty
+    assert rows_of_last_campaign(measured[:0]).empty
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_only_rows_of_the_last_state_are_kept_for_each_kernel_and_engine():
 def test_only_a_campaign_of_the_experiment_itself_hides_an_older_one(lines, processes, is_kept):
     old = frame([("page_chase", "c", "old", line) for line in range(10) for _ in range(5)])
     new = frame([("page_chase", "c", "new", line) for line in lines for _ in range(processes)])
-    kept = last_campaign(both(old, new))
+    kept = rows_of_last_campaign(both(old, new))
     assert {*kept["state"]} == {"new" if is_kept else "old"}
     assert len(kept) == (len(new) if is_kept else len(old))
 
@@ -57,4 +57,4 @@ def test_rows_of_the_newest_measures_hide_all_others_however_few_they_are(points
     old = frame([("page_chase", "c", "s", line) for line in range(10)], measures=1)
     new = frame([("page_chase", "c", "s", line) for line in range(points)], measures=2)
     for mixed in (both(old, new), both(new, old)):
-        pd.testing.assert_frame_equal(last_campaign(mixed), new)
+        pd.testing.assert_frame_equal(rows_of_last_campaign(mixed), new)

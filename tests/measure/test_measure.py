@@ -54,8 +54,8 @@ def test_a_report_becomes_a_record_with_what_the_runner_knows(kernel):
 
 def test_a_kernel_gets_the_point_as_a_line_and_the_cpu_and_fifo_only_where_they_are_given(kernel):
     log = kernel(answer(REPORT))
-    cpu = str(max(session.CPUS_AT_START))
-    line = f"0 page_chase - spread cycle 4096 1 {plans.seed_of(POINT, 2)} 60"
+    cpu = str(max(session.CPUS_ALLOWED_AT_START))
+    line = f"0 page_chase - spread cycle 4096 1 {plans.order_seed(POINT, 2)} 60"
     for how, words in (({}, []), ({"cpu": int(cpu)}, ["--cpu", cpu]), ({"fifo": True}, ["--fifo"])):
         measured(repeat=2, **how)
         assert log.read_text().splitlines() == ["--pages", "4k", "--plan", *words, line]
@@ -97,7 +97,7 @@ def test_exit_3_gives_the_kernels_own_reason_and_detail(kernel, code):
 
 def test_a_cpu_that_never_was_ours_is_a_bad_parameter_and_one_that_was_is_gone(kernel):
     kernel(say(json.dumps({"reason": "cpu-gone", "detail": "CPU 99"}), 2) + "\nexit 3")
-    never, once = max(session.CPUS_AT_START) + 1, max(session.CPUS_AT_START)
+    never, once = max(session.CPUS_ALLOWED_AT_START) + 1, max(session.CPUS_ALLOWED_AT_START)
     assert [why(cpu=cpu).code for cpu in (never, once, None)] == [
         "bad-parameter",
         "cpu-gone",
@@ -123,6 +123,15 @@ def test_a_field_that_cannot_be_is_garbage_and_named(kernel, change):
     kernel(answer(REPORT | change))
     assert why().code == "kernel-failed"
     assert why().detail.startswith(next(iter(change)))
+
+
+def test_a_number_whose_pages_were_not_proved_at_the_end_is_never_taken(kernel):
+    for proved, code in ((0, "kernel-failed"), (1, "")):
+        kernel(f"{answer(REPORT)}\n{say(json.dumps({'end': 1, 'proved': proved}))}\nexit 0")
+        if code:
+            assert why().code == code
+        else:
+            assert measured().ns_per_access == REPORT["ns_per_access"]
 
 
 def test_a_number_on_another_page_size_is_never_taken(kernel):
@@ -185,5 +194,5 @@ points = st.builds(
 
 @given(points, points, st.integers(0, 1000), st.integers(0, 1000))
 def test_repeats_and_points_have_orders_of_their_own_which_a_kernel_takes(a, b, i, j):
-    assert (plans.seed_of(a, i) == plans.seed_of(b, j)) == (a == b and i == j)
-    assert 0 <= plans.seed_of(a, i) < 2**63
+    assert (plans.order_seed(a, i) == plans.order_seed(b, j)) == (a == b and i == j)
+    assert 0 <= plans.order_seed(a, i) < 2**63

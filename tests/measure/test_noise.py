@@ -6,7 +6,7 @@ import pytest
 from support.common import make_record
 
 from tlb.measure import noise
-from tlb.measure.record import Quantity, Record
+from tlb.measure.record import CounterReading, Record
 
 STAT = "cpu  9 0 9 9 0 0 0 70 0 0\ncpu0 4 0 4 4 0 0 0 30 0 0\ncpu1 5 0 5 5 0 0 0 40 0 0\n"
 STAT += "intr 12 0 3\nbtime 1\n"
@@ -46,7 +46,7 @@ def test_a_system_that_does_not_state_it_has_no_steal_and_not_none_of_it(tmp_pat
 
 
 def clocked(ran_ns: float | None, **changes: object) -> Record:
-    quantity = Quantity(reason="no-perf") if ran_ns is None else Quantity(value=ran_ns)
+    quantity = CounterReading(reason="no-perf") if ran_ns is None else CounterReading(value=ran_ns)
     return make_record(counters={"task_clock_ns": quantity}, elapsed_ns=1e8, **changes)
 
 

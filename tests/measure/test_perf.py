@@ -13,9 +13,9 @@ from support.kernels import compiled
 
 from tlb.measure import perf
 from tlb.measure.events import Event
-from tlb.measure.perf_stat import EventPlan, PerfGate, PointCounting, parse_perf_stat
+from tlb.measure.perf_stat import EventPlan, PerfGate, PointCounter, parse_perf_stat
 from tlb.measure.plan import SessionRecord, measure
-from tlb.measure.record import Point, Quantity
+from tlb.measure.record import CounterReading, Point
 from tlb.system.reasons import REASON_TEXTS
 
 FAULTS, CLOCK = perf.SOFTWARE_EVENTS
@@ -57,7 +57,7 @@ def line(
     )
 
 
-def one(text: str, event: Event = WALK) -> Quantity:
+def one(text: str, event: Event = WALK) -> CounterReading:
     return parse_perf_stat(text, [event])[event.quantity]
 
 
@@ -66,7 +66,7 @@ def one(text: str, event: Event = WALK) -> Quantity:
 
 def test_a_recorded_run_gives_its_counts_and_a_clock_in_nanoseconds():
     counted = parse_perf_stat(RECORDED, perf.SOFTWARE_EVENTS)
-    assert counted["minor_faults"] == Quantity(
+    assert counted["minor_faults"] == CounterReading(
         value=59, event="minor-faults:u", running_percent=100
     )
     assert counted["task_clock_ns"].value == pytest.approx(629_996)
@@ -91,10 +91,10 @@ def test_no_pmu_is_not_supported_although_runtime_is_0_and_100_percent_ran():
 
 @pytest.mark.parametrize("running", [0.01, 50.0, 99.99])
 def test_a_count_that_did_not_run_all_the_time_is_no_value(running):
-    assert one(line("1000", running=running)) == Quantity(
+    assert one(line("1000", running=running)) == CounterReading(
         reason="multiplexed", event=WALK.event, running_percent=running
     )
-    assert one(line("1000", running=100.0)) == Quantity(
+    assert one(line("1000", running=100.0)) == CounterReading(
         value=1000, event=WALK.event, running_percent=100
     )
 
@@ -165,7 +165,7 @@ rows = st.fixed_dictionaries(
 )
 
 
-def holds(counted: dict[str, Quantity], asked: list[Event]) -> bool:
+def holds(counted: dict[str, CounterReading], asked: list[Event]) -> bool:
     """Nothing, or for every event a count or a known reason."""
     known = all(q.value is not None or q.reason in REASON_TEXTS for q in counted.values())
     return not counted or (list(counted) == [event.quantity for event in asked] and known)
@@ -245,7 +245,7 @@ def test_perf_counts_exactly_the_faults_between_the_gates(tmp_path_factory, page
         how = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "pass_fds": gate.fds}
         with subprocess.Popen(words, text=True, **how) as child:
             child.stdout.readline()
-            counting = PointCounting(software_plan(), child.pid, gate, 0)
+            counting = PointCounter(software_plan(), child.pid, gate, 0)
             said, _ = child.communicate(f"0 gate_faults - spread cycle {pages} 1 1 1\n")
             counted = counting.end()
     assert (said, child.returncode, counted["minor_faults"].value) == ("done\n", 0, pages)

@@ -1,19 +1,22 @@
 """A perf of another vendor's computer, and a perf that fails: every trap ends in a count that is
 right or in a reason with its remedy."""
 
+from pathlib import Path
+
 import pytest
 from support.common import alive
-from support.counting import Counters, counted_run
-from support.fake_perf import asked, install
+from support.fake_perf import asked, install, workload
 
 from tlb.measure import build, perf, perf_stat
 from tlb.measure.build import Kernel
 from tlb.measure.events import SOFTWARE_EVENTS, hardware_events
 from tlb.measure.perf_stat import EventPlan
 from tlb.measure.plan import measure
-from tlb.measure.record import Point
-from tlb.system.reasons import REASON_TEXTS, Unavailable, explain
+from tlb.measure.record import CounterReading, Point
+from tlb.measure.session import Session
+from tlb.system.reasons import REASON_TEXTS, Unavailable, explain_reason
 
+Counters = dict[str, CounterReading]
 pytestmark = pytest.mark.slow  # a stand-in for perf is a process or ten
 
 VENDORS = {"Intel": "Ice Lake server", "AMD": "Zen 4", "Arm": "Neoverse N1"}
@@ -35,6 +38,14 @@ def answers(cpu: str, **changed: object) -> dict[str, object]:
     }
 
 
+def counted_run(plan: EventPlan, command: list[str] | None = None, repeat: int = 0) -> Counters:
+    """What is counted of a workload's point, by quantity."""
+    with Session(command or workload(), Path.cwd(), "4k", plan, repeat, 1) as session:
+        _, counters = session.ask("0", 1)
+        session.end(1)
+    return counters
+
+
 def counted(run: Counters) -> dict[str, float]:
     return {name: q.value for name, q in run.items() if q.value is not None}
 
@@ -42,7 +53,7 @@ def counted(run: Counters) -> dict[str, float]:
 def reasons(run: Counters) -> dict[str, str]:
     """quantity -> reason, each of which has its sentence and its remedy."""
     found = {name: q.reason for name, q in run.items() if q.reason}
-    assert all(REASON_TEXTS[reason].remedy in explain(reason) for reason in found.values())
+    assert all(REASON_TEXTS[reason].remedy in explain_reason(reason) for reason in found.values())
     return found
 
 
@@ -109,7 +120,7 @@ def test_events_that_a_hypervisor_filters_are_no_zeros(tmp_path, cpu):
     assert reasons(run)["walk"] == "not-counted" and counted(run).keys() == {
         event.quantity for event in plan.events
     }
-    assert "hypervisor" in explain("not-counted")
+    assert "hypervisor" in explain_reason("not-counted")
 
 
 @pytest.mark.parametrize(

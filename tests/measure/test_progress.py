@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from tlb.measure import outcome
-from tlb.measure.outcome import LOG_S, Progress
+from tlb.measure.outcome import LOG_S, CampaignProgress
 
 
 class Terminal(io.StringIO):
@@ -23,7 +23,7 @@ def clock(monkeypatch) -> list[float]:
 
 
 def run(clock: list[float], pieces: int, piece_s: float) -> None:
-    with Progress("chapter") as made:
+    with CampaignProgress("chapter") as made:
         made.expect({"kind": pieces * piece_s}, until=1e6)
         for number in range(pieces):
             assert made.begin("kind", piece_s, f"piece {number}")
@@ -52,14 +52,14 @@ def test_a_terminal_shows_one_line_that_fits_it(clock, monkeypatch):
 
 
 def test_a_quiet_run_writes_nothing(clock, capsys):
-    with Progress("chapter", quiet=True) as made:
+    with CampaignProgress("chapter", quiet=True) as made:
         made.expect({"kind": 10.0}, until=1e6)
         assert made.begin("kind", 10.0, "")
     assert capsys.readouterr().err == ""
 
 
 def test_what_comes_later_is_estimated_at_the_pace_of_the_first_of_its_kind(clock):
-    with Progress("book", quiet=True) as made:
+    with CampaignProgress("book", quiet=True) as made:
         made.later["site"] = 200.0
         assert made.left_s == pytest.approx(200)
         with made.doing("site", 100.0):

@@ -4,20 +4,25 @@ lost."""
 from support.campaigns import MACHINE, NAME, put, repeats, tree
 from support.common import make_record
 
-from tlb.measure.record import Quantity, Record
+from tlb.measure.record import CounterReading, Record
 from tlb.measure.states import publish
-from tlb.measure.store import PUBLISHED_ROWS, UNMEASURED_POINTS_DOCUMENT, Store, write_published
+from tlb.measure.store import (
+    PUBLISHED_ROWS,
+    UNMEASURED_POINTS_DOCUMENT,
+    Store,
+    write_published_rows,
+)
 
 OTHER = "hugepages"
 
 
 def published(store: Store) -> list[tuple[Record, list[str]]]:
     """Rows of two experiments, which are published already, and a document."""
-    uncounted = {"walk": Quantity(reason="no-perf")}
+    uncounted = {"walk": CounterReading(reason="no-perf")}
     rows = [(make_record(repeat=repeat, counters=uncounted), [NAME]) for repeat in range(3)]
     rows.append((make_record(kernel="page_gather"), [OTHER]))
     (store.root / MACHINE).mkdir(parents=True)
-    write_published(store.root / MACHINE / PUBLISHED_ROWS, rows)
+    write_published_rows(store.root / MACHINE / PUBLISHED_ROWS, rows)
     store.write_document(MACHINE, "jmh", {"scores": []})
     return rows
 
@@ -43,7 +48,7 @@ def test_after_one_chapters_run_publishing_keeps_the_rows_and_documents_of_all_o
 
 def test_a_row_of_both_is_there_once_with_the_experiments_and_counters_of_both(store):
     published(store)
-    counters = {"walk": Quantity(value=1e7, event="walks:u")}
+    counters = {"walk": CounterReading(value=1e7, event="walks:u")}
     own = [make_record(repeat=repeat, ns_per_access=9.0) for repeat in (1, 7)]  # not counted
     own.append(make_record(repeat=2, ns_per_access=9.0, counters=counters))
     put(store.own, MACHINE, OTHER, *own)

@@ -16,7 +16,7 @@ from support.common import make_record, needs_root
 from support.stand_ins import in_a_child
 
 from tlb.measure.measuring_setup import MeasuringSetup
-from tlb.measure.record import Point, Quantity
+from tlb.measure.record import CounterReading, Point
 from tlb.measure.row_database import RowDatabase
 from tlb.measure.store import Store
 from tlb.system.reasons import Unavailable
@@ -54,8 +54,8 @@ def test_the_same_lines_of_another_kernel_are_another_point(store):
 
 
 def test_a_second_result_that_counts_what_the_first_could_not_stands_in_its_place(store):
-    uncounted = {"walk": Quantity(reason="no-perf")}
-    counted = {"walk": Quantity(value=1e7, event="walks:u")}
+    uncounted = {"walk": CounterReading(reason="no-perf")}
+    counted = {"walk": CounterReading(value=1e7, event="walks:u")}
     for ns, counters in ((6.5, uncounted), (7.5, counted), (1.0, uncounted), (2.0, counted)):
         put(store, MACHINE, NAME, make_record(ns_per_access=ns, counters=counters))
     assert store.load(MACHINE, NAME)["ns_per_access"].tolist() == [7.5]
@@ -112,6 +112,21 @@ def ask_some(root: Path, writer: int) -> None:
     for lines in range(1, 11):
         point = Point(kernel=f"kernel-{writer}", lines=lines)
         Store(root).ask(MACHINE, f"chapter-{writer % 2}", [point])
+
+
+def test_a_writer_is_opened_once_and_by_a_forked_process_anew(store, monkeypatch):
+    """SQLite must not use a connection on both sides of a fork."""
+    opened, connect = [], sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: opened.append(a) or connect(*a, **k))
+
+    def append(repeat: int) -> int:
+        before = len(opened)
+        store.append(MACHINE, make_record(repeat=repeat))
+        return len(opened) - before
+
+    store.ask(MACHINE, NAME, [make_record().point])
+    assert (append(0), in_a_child(lambda: append(1)), append(2)) == (0, 1, 0)
+    assert repeats(store) == [0, 1, 2]
 
 
 def test_what_several_processes_ask_for_at_once_is_all_there(store):

@@ -4,7 +4,7 @@ engine."""
 import pandas as pd
 import pytest
 
-from tlb.measure import build, row_selection
+from tlb.measure import build, row_tables
 from tlb.measure.build import Kernel
 from tlb.measure.record import KernelBuild
 from tlb.system.reasons import Unavailable
@@ -42,14 +42,14 @@ def test_rows_of_another_state_version_or_compiler_are_left_out_in_their_order()
         ("graph_walk", "c", 1, "cc 12", "now"),
         *((name, "c", 1, "cc 12", "now") for name in GONE),
     )
-    kept = row_selection.current_rows(there, "now")
+    kept = row_tables.current_rows(there, "now")
     assert list(kept["number"]) == [0, 3, 5]
     assert list(kept.index) == [0, 1, 2] and list(kept) == list(there)
 
 
 def test_a_kernel_that_does_not_compile_is_no_kernel_that_is_gone():
     with pytest.raises(Unavailable, match="compile"):
-        row_selection.current_rows(frame(("shootdown", "c", 1, "cc 12", "now")), "now")
+        row_tables.current_rows(frame(("shootdown", "c", 1, "cc 12", "now")), "now")
 
 
 BOTH = frame(
@@ -74,7 +74,7 @@ BOTH = frame(
     ],
 )
 def test_no_median_mixes_two_engines(asked, engine, numbers):
-    kept = row_selection.rows_of_one_engine(BOTH, asked, engine)
+    kept = row_tables.rows_of_one_engine(BOTH, asked, engine)
     assert (
         list(kept["number"]) == numbers
         and list(kept.index) == [*range(len(numbers))]

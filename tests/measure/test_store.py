@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from support.campaigns import MACHINE, NAME, put, says
 from support.common import ROOT, make_record
 
-from tlb.measure.record import KernelBuild, Option, Quantity, Record, record_key
-from tlb.measure.store import PUBLISHED_ROWS, Store, write_published
+from tlb.measure.record import CounterReading, KernelBuild, Option, Record, record_key
+from tlb.measure.store import PUBLISHED_ROWS, Store, write_published_rows
 from tlb.system.reasons import Unavailable
 
 DATA = ROOT / "data"
@@ -27,9 +27,13 @@ positive = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
 finite = st.floats(allow_nan=False, allow_infinity=False)
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
 quantities = st.one_of(
-    st.builds(Quantity, value=finite, event=st.none() | texts, running_percent=st.none() | finite),
     st.builds(
-        Quantity, reason=st.from_regex(r"[a-z0-9_-]{1,64}", fullmatch=True), event=st.none() | texts
+        CounterReading, value=finite, event=st.none() | texts, running_percent=st.none() | finite
+    ),
+    st.builds(
+        CounterReading,
+        reason=st.from_regex(r"[a-z0-9_-]{1,64}", fullmatch=True),
+        event=st.none() | texts,
     ),
 )
 
@@ -107,7 +111,7 @@ def test_any_record_comes_back_as_it_went_in(made):
                     assert row[f"{name}_reason"] == ""
         published = [(record, [NAME]) for record in first.values()]
         (path := Path(folder) / "published" / PUBLISHED_ROWS).parent.mkdir()
-        write_published(path, published)
+        write_published_rows(path, published)
         assert Store(folder).published(path.parent.name) == published
         again = Store(folder).load(path.parent.name, NAME)
         by = ["kernel", *KEY]
@@ -176,7 +180,7 @@ def test_a_key_is_the_same_in_every_version_of_the_code(store):
 
 def test_a_published_file_that_is_damaged_is_one_sentence(store):
     (path := store.root / MACHINE / PUBLISHED_ROWS).parent.mkdir(parents=True)
-    write_published(path, [(make_record(), [NAME])])
+    write_published_rows(path, [(make_record(), [NAME])])
     assert len(store.load(MACHINE, NAME)) == 1
     content = bytearray(path.read_bytes())
     content[len(content) // 3] ^= 0xFF

@@ -8,7 +8,6 @@ from tlb.measure import survey
 from tlb.measure.record import Point
 from tlb.stats import geometry_curves
 from tlb.stats.intervals import LEAST_COVERAGE, median_interval
-from tlb.system.reasons import Unavailable
 
 
 @pytest.mark.slow
@@ -23,19 +22,6 @@ def test_rows_that_are_there_already_ask_for_the_same_points_again():
     frames = [survey.survey(watched, "4k", CACHES) for _ in range(2)]
     assert stages[:4] == stages[4:]
     assert frames[0].equals(frames[1])
-
-
-def test_a_reason_that_all_layouts_share_is_told_once():
-    layouts = ("alias", "packed", "spread")
-    lacking = {
-        Point(kernel="page_chase", layout=layout, lines=lines): Unavailable(
-            "pool-empty", f"{lines}"
-        )
-        for layout in layouts
-        for lines in (64, 128)
-    }
-    (note,) = survey._notes(lacking)
-    assert note.code == "pool-empty" and all(word in note.text.lower() for word in layouts)
 
 
 @pytest.mark.parametrize("entries", [1024, 3072])

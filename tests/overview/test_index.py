@@ -112,15 +112,6 @@ def test_the_slider_answers_for_each_half_octave_that_was_measured():
     assert not any("2 MiB pages" in text for text in answers.values())  # none were measured
 
 
-@pytest.mark.parametrize(
-    ("lines", "place"),
-    [(32, "the L1 TLB holds"), (1024, "the STLB holds"), (1 << 14, "times what the STLB")],
-)
-def test_an_answer_names_the_plateau(lines, place):
-    a = page({"stlb_cliff": CLIFF}, Stated().host())
-    assert place in index.working_set_answer(a, lines * a.base_page_bytes)
-
-
 def test_nothing_is_answered_outside_of_what_was_measured():
     curve = page({"stlb_cliff": CLIFF}).cliff.spread
     assert index.median_at(curve, curve.xs[-1] * 2) is None

@@ -108,7 +108,7 @@ def test_each_machine_has_a_row_its_marks_and_its_words(store, number):
 
 def test_this_computer_stands_first_with_rows_of_its_own(store, monkeypatch):
     host = Stated().host()
-    monkeypatch.setattr("tlb.machine.host.inspect", lambda: host)
+    monkeypatch.setattr("tlb.machine.host.inspect_machine", lambda: host)
     own = machines.replace(Chapter("machines", DEFAULTS | {"machine": "this"}, store))
     add(store, "a-machine-aaaaaaaa")
     add(store.own, own.machine)

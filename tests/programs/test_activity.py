@@ -12,15 +12,16 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.common import STRICT, SUPPORT, compiled, needs_c, needs_root
+from support.common import STRICT, SUPPORT, compiled, needs_c, needs_root, wait_until
 
 from tlb.programs import activity
 from tlb.programs.activity import sample, summed
 from tlb.system.reasons import Unavailable
-from tlb.system.smaps import Mapping
+from tlb.system.smaps import SmapsMapping
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 TWO_MIB, NOBODY = 2 << 20, 65534
@@ -33,9 +34,16 @@ def test_the_active_size_is_the_truth_within_two_per_cent(tmp_path):
     program = compiled(SUPPORT / "known_pages.c", tmp_path / "known_pages", *STRICT)
     command = [program, "0", str(pages), str(touched)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as child:
+
+        def until_it_ran(window_s: float) -> None:
+            """It touches all within milliseconds of its own time."""
+            process = psutil.Process(child.pid)
+            begin_s = process.cpu_times().user
+            assert wait_until(lambda: process.cpu_times().user > begin_s + 0.3)
+
         try:
             assert child.stdout.readline() == b"ready\n"
-            seen, read = sample([child.pid], 1.0, time.sleep)
+            seen, read = sample([child.pid], 1.0, until_it_ran)
             resident_bytes = activity.resident_bytes([child.pid, (1 << 22) + 1])
         finally:
             child.kill()
@@ -58,7 +66,9 @@ def test_what_is_touched_on_huge_pages_lies_between_bounds(drawn):
         resident = base_bytes + thp_bytes + pool_bytes
         touched = min(active_pages * 4096, base_bytes + thp_bytes)
         page = TWO_MIB if pool else 4096
-        parsed.append(Mapping(0, 1 << 40, True, page, resident, thp_bytes, pool_bytes, touched))
+        parsed.append(
+            SmapsMapping(0, 1 << 40, True, page, resident, thp_bytes, pool_bytes, touched)
+        )
     seen = summed([(parsed, 8192)], 1.0, 0.0)
     assert 0 <= seen.huge_least <= seen.huge_most <= min(seen.active_bytes, seen.mapped["thp"])
     assert seen.active_bytes - seen.huge_least <= seen.mapped["4k"]

@@ -17,7 +17,14 @@ from support.edits import NEUTRAL, REGRESSIONS, Edit, edited
 from tlb.cli.where import GREW, GateOptions
 from tlb.machine.host import Host, data_tlbs
 from tlb.programs.where import baseline, simulation, valgrind
-from tlb.programs.where.baseline import LEAST, MARGINS, METRICS, Baseline, Comparison, CountedPlace
+from tlb.programs.where.baseline import (
+    LEAST,
+    MARGINS,
+    METRICS,
+    Baseline,
+    BaselineComparison,
+    CountedPlace,
+)
 from tlb.programs.where.valgrind import Levels, SimulatedTlb
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable
@@ -119,8 +126,8 @@ def unchanged(tmp_path_factory) -> Baseline:
     return counted(edited((), tmp_path_factory.mktemp("unchanged")))
 
 
-def compared(before: Baseline, edit: Edit, folder: Path) -> Comparison:
-    return Comparison(before, counted(edited(edit, folder)), 0.01)
+def compared(before: Baseline, edit: Edit, folder: Path) -> BaselineComparison:
+    return BaselineComparison(before, counted(edited(edit, folder)), 0.01)
 
 
 @pytest.mark.needs("valgrind")
@@ -220,7 +227,7 @@ def test_the_command_saves_compares_and_ends_with_5(tmp_path, capsys):
     ],
 )  # fmt: skip
 def test_a_count_has_grown_if_it_is_above_what_is_allowed(before, now, grown):
-    assert Comparison(made(**before), made(**now), 0.01).grown == grown
+    assert BaselineComparison(made(**before), made(**now), 0.01).grown == grown
 
 
 def test_of_several_runs_the_medians_are_kept_and_how_far_they_lie_apart():
@@ -228,7 +235,7 @@ def test_of_several_runs_the_medians_are_kept_and_how_far_they_lie_apart():
     for walks in (1000, 1300, 1100):
         line = simulation.SourceLine("f", "/src/x.c", 1, "/bin/x")
         found.append(
-            simulation.Simulation(lines={line: simulation.WalkCounts(walks, walks, walks)})
+            simulation.SimulationResult(lines={line: simulation.WalkCounts(walks, walks, walks)})
         )
     kept = Baseline.of(COMMAND, "zen-4", ZEN_4, found)
     assert kept.totals["walks"] == 1100 and math.isclose(kept.spread["walks"], 0.3)
@@ -244,7 +251,7 @@ def test_functions_are_the_same_though_their_lines_moved_and_any_name_can_be_sho
             functions=[CountedPlace(name="f", place=f"x.c:{line}", walks=walks), odd], walks=walks
         )
 
-    done = Comparison(of(10, 1000), of(99, 2000), 0.01)
+    done = BaselineComparison(of(10, 1000), of(99, 2000), 0.01)
     assert {(pair[0].walks, pair[1].walks) for pair in done.changes("functions")} == {(1000, 2000)}
     rows = [line for line in done.markdown().splitlines() if line.startswith("|")]
     assert {row.replace("\\|", "").count("|") for row in rows} == {7, 4}

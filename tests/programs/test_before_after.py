@@ -13,8 +13,8 @@ from support.common import needs_c, needs_root, refusal, wait_until
 from support.programs import built, look, made
 
 from tlb.programs import before_after
-from tlb.programs.before_after import Comparison, check, compare, document, remarks, rows
-from tlb.programs.collapse import Collapsed
+from tlb.programs.before_after import BeforeAfterComparison, check, compare, document, remarks, rows
+from tlb.programs.collapse import CollapseResult
 from tlb.programs.levers import LEVERS
 from tlb.programs.runs import RunConditions
 from tlb.programs.trial import TrialAim
@@ -47,7 +47,7 @@ def test_a_process_s_memory_is_collapsed_between_the_windows(tmp_path):
             done = compare(
                 process.pid,
                 aim,
-                tell=lambda so_far: heard.append(len(so_far.before + so_far.after)),
+                tell=lambda so_far: heard.append(len(so_far.runs_before + so_far.runs_after)),
             )
         finally:
             process.kill()
@@ -55,7 +55,8 @@ def test_a_process_s_memory_is_collapsed_between_the_windows(tmp_path):
     assert (before.pages.huge_bytes, done.ended, heard) == (0, "", list(range(1, len(heard) + 1)))
     least = 0.8 * (MIB << 20)
     assert after.pages.huge_bytes > least and done.collapsed.bytes > least
-    assert done.ratio().value_and_bounds == (1.0, 1.0, 1.0) and done.drifts() == [1.0, 1.0]
+    assert done.measured.ratio.value_and_bounds == (1.0, 1.0, 1.0)
+    assert done.measured.drifts == [1.0, 1.0] and sum(done.cpu_time.before) < 1
     assert not done.thp_disabled
 
 
@@ -63,11 +64,11 @@ def test_a_process_s_memory_is_collapsed_between_the_windows(tmp_path):
 @needs_root
 @pytest.mark.parametrize("side", ["before", "after"])
 def test_a_process_that_ends_meanwhile_leaves_the_windows_before(side):
-    aim = TrialAim(["true"], LEVERS["collapse"], minutes=0.1)
+    aim = TrialAim(["true"], LEVERS["collapse"], minutes=20)
     with subprocess.Popen(["sleep", "99.75"]) as process:
 
-        def end(so_far: Comparison) -> None:
-            if len(getattr(so_far, side)) == 2:
+        def end(so_far: BeforeAfterComparison) -> None:
+            if len(getattr(so_far.measured, side)) == 2:
                 process.kill()
                 os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
 
@@ -75,21 +76,27 @@ def test_a_process_that_ends_meanwhile_leaves_the_windows_before(side):
             assert refusal(compare, process.pid, aim, None, end) == "process-gone"
             return
         done = compare(process.pid, aim, None, end)
-    assert done.before and len(done.after) == 2 and "meanwhile" in done.ended
-    assert rows(done)[1][2] == "ended" and done.ended in remarks(done)
+    assert done.runs_before and len(done.runs_after) == 2 and "meanwhile" in done.ended
+    assert rows(done)[2][2] == "ended" and done.ended in remarks(done)
     json.dumps(document(done))
 
 
 def test_a_change_no_larger_than_the_drift_is_reported_as_drift():
-    def comparison(before: list[float], after: list[float]) -> Comparison:
-        memory, collapsed = [look(), look(huge_mib=90)], Collapsed(1.0, 3.0, 1 << 30, ("EINVAL",))
+    def comparison(before: list[float], after: list[float]) -> BeforeAfterComparison:
+        memory, collapsed = (
+            [look(), look(huge_mib=90)],
+            CollapseResult(1.0, 3.0, 1 << 30, ("EINVAL",)),
+        )
         runs = [[made(elapsed_s) for elapsed_s in side] for side in (before, after)]
-        return Comparison(7, TrialAim(["x"], LEVERS["collapse"]), *runs, memory, collapsed)
+        return BeforeAfterComparison(
+            7, TrialAim(["x"], LEVERS["collapse"]), *runs, memory, collapsed
+        )
 
     drifting = comparison([1.0, 1.01, 1.02, 1.03, 1.04, 1.05], [1.03, 1.04, 1.05, 1.05, 1.06, 1.07])
     faster = comparison([1.0] * 6, [0.5] * 6)
-    assert drifting.drifts()[0] == pytest.approx(1.04 / 1.01) and faster.ratio().value == 0.5
+    assert drifting.measured.drifts[0] == pytest.approx(1.04 / 1.01)
+    assert faster.measured.ratio.value == 0.5
     found = [" ".join(remarks(each)) for each in (drifting, faster)]
     assert ["no more than the drift" in text for text in found] == [True, False]
     assert "0.500" in found[1] and "1 GiB" in found[1] and "EINVAL" in found[1]
-    assert "verdict" not in document(faster) and rows(faster)[1][1:] == ("0 B, 0%", "90 MiB, 90%")
+    assert "verdict" not in document(faster) and rows(faster)[2][1:] == ("0 B, 0%", "90 MiB, 90%")

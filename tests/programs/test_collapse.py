@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tlb.programs import collapse
 from tlb.programs.collapse import _growth, _runs, blocks_of, collapsible, forecast, free_blocks
 from tlb.system import procfs
-from tlb.system.smaps import Mapping, parse_rollup
+from tlb.system.smaps import SmapsMapping, parse_rollup
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 PAGE, HUGE = 4096, 2 << 20
@@ -22,7 +22,7 @@ PAGES = HUGE // PAGE
 PRESENT, SWAPPED = 1 << 63, 1 << 62
 
 
-def process(folder: Path, blocks: list[list[int]], start: int) -> Mapping:
+def process(folder: Path, blocks: list[list[int]], start: int) -> SmapsMapping:
     """Write the pagemap of process 7, whose only mapping has these entries from block `start` on."""
     (folder / "7").mkdir(exist_ok=True)
     entries = [entry for block in blocks for entry in block]
@@ -30,7 +30,7 @@ def process(folder: Path, blocks: list[list[int]], start: int) -> Mapping:
         file.seek(8 * start * PAGES)
         file.write(struct.pack(f"={len(entries)}Q", *entries))
     resident = sum(bool(entry & PRESENT) for entry in entries) * PAGE
-    return Mapping(start * HUGE, (start + len(blocks)) * HUGE, True, PAGE, resident, 0, 0)
+    return SmapsMapping(start * HUGE, (start + len(blocks)) * HUGE, True, PAGE, resident, 0, 0)
 
 
 @given(st.lists(st.tuples(st.integers(0, PAGES), st.integers(0, PAGES)), max_size=6))
@@ -59,7 +59,7 @@ def test_zero_pages_are_shown_as_present_and_grow_all_the_same(tmp_path):
 
 
 def test_a_collapse_reaches_private_anonymous_memory_that_does_not_refuse():
-    plain = Mapping(0, 4 * HUGE, True, PAGE, HUGE, 0, 0)
+    plain = SmapsMapping(0, 4 * HUGE, True, PAGE, HUGE, 0, 0)
     others = [
         plain._replace(private_anonymous=False),
         plain._replace(refuses_thp=True),

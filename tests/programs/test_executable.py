@@ -4,7 +4,7 @@ import pytest
 from support.common import needs_c
 from support.programs import built
 
-from tlb.programs.executable import is_static, why_no_preload
+from tlb.programs.executable import is_static, reason_against_preload
 
 
 @pytest.mark.measures
@@ -20,7 +20,7 @@ def test_a_static_program_is_told_by_its_file_and_so_is_the_interpreter_of_a_scr
     script = tmp_path / "script"
     script.write_bytes(b"#!" + bytes(program) + b" argument\n")
     assert is_static(program.read_bytes()) is static
-    assert [("statically" in why_no_preload(str(path))) for path in (program, script)] == [
+    assert [("statically" in reason_against_preload(str(path))) for path in (program, script)] == [
         static,
         static,
     ]

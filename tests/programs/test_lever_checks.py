@@ -1,16 +1,13 @@
 """What each lever needs of a computer, before anything runs: on computers that never were."""
 
-import signal
-import sys
 from pathlib import Path
 
 import pytest
 from support.common import refusal
 
 from experiments.hugepages import jmh
-from tlb.machine import pools, settings
-from tlb.measure import session
-from tlb.programs import collapse, levers
+from tlb.machine import settings
+from tlb.programs import levers
 from tlb.programs.levers import LEVERS
 
 THP = "sys/kernel/mm/transparent_hugepage/enabled"
@@ -71,39 +68,8 @@ def test_a_kernel_without_transparent_pages_gets_no_command_for_a_file_that_is_a
     files, code, tmp_path
 ):
     root = computer(tmp_path, files)
-    assert refusal(settings.check_thp, root) == code
+    assert refusal(settings.require_thp, root) == code
     assert refusal(jmh.check_heap, "thp", [1 << 20], root) == code
-
-
-def test_a_measuring_program_that_madvise_is_refused_is_on_such_a_kernel(monkeypatch):
-    refused = '{"reason": "thp-never", "detail": "madvise"}'
-    for has_thp, code in ((False, "linux-lacks"), (True, "thp-never")):
-        monkeypatch.setattr(settings, "has_thp", lambda has_thp=has_thp: has_thp)
-        assert session.lack_of_kernel(refused).code == code
-
-
-def test_a_measuring_program_that_a_cgroup_keeps_from_the_pool_has_a_limit_and_no_empty_pool(
-    monkeypatch,
-):
-    for limits, code in (("", "pool-empty"), ("hugetlb.2MB.max is 16 MiB", "pool-empty")):
-        monkeypatch.setattr(pools, "cgroup_limits_below", lambda *_, limits=limits: limits)
-        assert session.why_ended(-signal.SIGBUS, "", "2m").code == code
-
-
-def test_the_pool_of_a_jvm_is_under_the_limit_of_its_cgroup(tmp_path):
-    files = pages_of(2048, **{"2MB.max": "16777216"}) | pool(2048, 512)
-    assert refusal(jmh.check_heap, "2m", [1 << 20], computer(tmp_path, files)) == "pool-empty"
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="collapses in Linux")
-def test_who_may_not_collapse_is_told_before_anything_runs(monkeypatch):
-    for refused, code in (("EPERM", "not-permitted"), ("", "")):
-        monkeypatch.setattr(levers, "_thp_not_disabled", lambda: None)
-        monkeypatch.setattr(collapse, "check", lambda: None)
-        monkeypatch.setattr(collapse, "refusal", lambda pid, refused=refused: refused)
-        assert (
-            refusal(LEVERS["collapse"].check) if code else LEVERS["collapse"].check() or ""
-        ) == code
 
 
 def test_the_variable_of_jemalloc_has_the_prefix_that_a_program_has_built_in(monkeypatch):

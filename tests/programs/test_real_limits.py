@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from support.common import ROOT, needs_c, needs_root
-from support.programs import built
+from support.programs import TLB_SCRIPT, built
 from support.stand_ins import seccomp
 
 from tlb.machine import pools
@@ -29,18 +29,8 @@ pytestmark = [
     needs_root,
     needs_c,
 ]
-# With a lock of the test's own, since what is measured decides nothing.
-SCRIPT = """import sys
-from functools import partial
-from pathlib import Path
-from tlb import cli
-from tlb.cli import measure, trial
-from tlb.system import files
-lock = partial(files.measuring_lock, path=Path(sys.argv.pop(1)))
-trial.measuring_lock = measure.measuring_lock = lock
-cli.main()"""
 MIB, HERE = 1 << 20, Path("/")
-TRY = ("try", "--minutes", "0.1", "--within", "50")
+TRY = ("try", "--minutes", "1", "--within", "50")
 POINT = ("--pages", "4k", "--layout", "spread", "--order", "random", "--lines")
 PIDFD_OPEN, PROCESS_MADVISE = 434, 440  # asm-generic/unistd.h
 libc = ctypes.CDLL(None, use_errno=True)
@@ -72,7 +62,8 @@ FILTERS = {
 }
 # Of both versions: what a group may use.
 GROUPS = {
-    "cpu": {"cpu.max": "20000 100000", "cpu.cfs_quota_us": "20000"},
+    # less than a busy machine leaves it, so that it waits for its quota and not for a CPU
+    "cpu": {"cpu.max": "10000 100000", "cpu.cfs_quota_us": "10000"},
     "memory": {"memory.max": f"{256 * MIB}", "memory.limit_in_bytes": f"{256 * MIB}"},
     "hugetlb": {"hugetlb.2MB.max": "0", "hugetlb.2MB.limit_in_bytes": "0"},
     "cpuset": {"cpuset.mems": "0", "cpuset.cpus": "0"},
@@ -122,7 +113,7 @@ def under(tmp_path) -> Callable[..., tuple[int, str]]:
 
     def run(limit: str, *arguments: str) -> tuple[int, str]:
         with group(limit) if limit in GROUPS else contextlib.nullcontext() as start:
-            command = [sys.executable, "-c", SCRIPT, str(tmp_path / "lock"), *arguments]
+            command = [sys.executable, "-c", TLB_SCRIPT, str(tmp_path / "lock"), *arguments]
             done = subprocess.run(
                 [*(start or NAMESPACES.get(limit, [])), *command],
                 cwd=ROOT,
@@ -143,7 +134,7 @@ def under(tmp_path) -> Callable[..., tuple[int, str]]:
 @pytest.mark.parametrize(
     ("limit", "words"),
     [
-        ("cpu", "CPU quota is active (0.2 CPUs)"),
+        ("cpu", "CPU quota is active (0.1 CPUs)"),
         ("memory", "leaves"),
         ("hugetlb", "hugetlb cgroup is active"),
         ("pidfd", "refuses pidfd_open (EPERM)"),
@@ -197,9 +188,9 @@ def test_a_command_says_what_the_limit_refuses(limit, arguments, code, under, tm
 
 def test_what_waits_for_its_quota_is_reported(under, tmp_path):
     program = [str(built(tmp_path)), "mmap", "64"]
-    status, said = under("cpu", *TRY, "--minutes", "0.5", "--", *program, "4")
+    status, said = under("cpu", *TRY, "--", *program, "4")
     assert status == 0 and "used up its CPU quota" in said, said
-    status, said = under("cpu", "watch", "--seconds", "10", "--json", "--", *program, "999")
+    status, said = under("cpu", "watch", "--seconds", "20", "--json", "--", *program, "999")
     assert status == 0 and re.search(r'"throttled": [1-9]', said), said
 
 
@@ -241,7 +232,7 @@ def test_a_restricted_proc_shows_the_same_machine():
 
 def test_watching_fits_beside_a_program_where_reading_prices_does_not(under, tmp_path):
     program = [str(built(tmp_path)), "mmap", "160", "99"]
-    status, said = under("memory", "watch", "--seconds", "2", "--json", "--", *program)
+    status, said = under("memory", "watch", "--seconds", "10", "--json", "--", *program)
     assert status == 0 and re.search(r'"windows": \[\s*{', said), said
 
 

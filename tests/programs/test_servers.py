@@ -56,7 +56,10 @@ def address(tmp_path) -> str:
     return os.path.relpath(tmp_path / "s")  # a socket's whole path may be too long
 
 
-def server(address: str, first: str = "os.path.exists(path) and os.unlink(path)") -> list[str]:
+CLEAN = "os.path.exists(path) and os.unlink(path)"
+
+
+def server(address: str, first: str = CLEAN) -> list[str]:
     return [sys.executable, "-c", SERVER, address, first]
 
 
@@ -68,21 +71,27 @@ def driver(address: str, hold_s: float = 0.3, status: int = 0, ready: str = "") 
 
 
 def ran(
-    command: list[str], by: ServerDriver, using: str = "none", limit_s: float = 60.0, **how: object
+    command: list[str],
+    by: ServerDriver,
+    using: str = "none",
+    limit_s: float = LONG_S,
+    **how: object,
 ) -> ProgramRun:
     return run_program(command, LEVERS[using], driver=by, limit_s=limit_s, share=0.3, **how)
 
 
 @pytest.mark.parametrize("ready", ["", "rea.y"])
 def test_the_driver_is_measured_and_the_server_is_looked_at(address, ready):
-    begin = time.monotonic()
-    done = ran(
-        server(address, "time.sleep(0.5)"),
-        driver(address, status=3, ready=ready),
-        conditions=RunConditions(metric=re.compile("took (.*) s")),
-    )
-    whole_s = time.monotonic() - begin
-    most = at_peak(done.snapshots)
+    conditions = RunConditions(metric=re.compile("took (.*) s"))
+    for hold_s in (0.3, 3.0, 30.0):  # a busy machine takes snapshots late
+        begin = time.monotonic()
+        begins = f"time.sleep(0.5); {CLEAN}"
+        by = driver(address, hold_s=hold_s, status=3, ready=ready)
+        done = ran(server(address, begins), by, conditions=conditions)
+        whole_s = time.monotonic() - begin
+        most = at_peak(done.snapshots)
+        if most and most.pages.anonymous_bytes >= 40 << 20:
+            break
     assert (done.status, done.number.grouped, done.left, done.killed) == (3, 12.5, 0, False)
     assert 0.3 < done.elapsed_s < whole_s - 0.5 and done.written[0].size_bytes == len(
         "plain None took 12.5 s\n"
@@ -136,8 +145,9 @@ def test_a_server_that_a_look_misses_on_its_way_into_the_background_has_not_ende
     ],
 )
 def test_a_server_that_is_never_ready_is_one_reason(address, first, ready, code):
+    limit_s = 0.8 if code == "no-time" else LONG_S
     assert (
-        refusal(lambda: ran(server(address, first), driver(address, ready=ready), limit_s=0.8))
+        refusal(lambda: ran(server(address, first), driver(address, ready=ready), limit_s=limit_s))
         == code
         and alive("95.25") == []
     )
@@ -148,8 +158,8 @@ def test_a_server_that_fails_under_its_driver_has_measured_nothing(address):
         ran(
             server(
                 address,
-                "signal.signal(signal.SIGALRM, lambda *_: os._exit(7));"
-                "signal.setitimer(signal.ITIMER_REAL, 1)",
+                "import select; socket.socket.accept = "
+                "lambda self: select.select([self], [], []) and os._exit(7)",
             ),
             driver(address, hold_s=2.0),
         )

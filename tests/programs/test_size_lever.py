@@ -68,11 +68,6 @@ def test_other_settings_are_changed_meanwhile(root):
         assert refusal(levers.settings_lever, [wrong], root) == "bad-parameter"
 
 
-def test_a_kernel_without_the_size_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(levers, "_thp_allowed", lambda: None)
-    assert refusal(levers._size_allowed, tmp_path) == "page-size-unsupported"
-
-
 can_set = pytest.mark.skipif(
     64 not in changed_settings.sizes(HERE)
     or not os.access(HERE / changed_settings.sizes(HERE)[64], os.W_OK)

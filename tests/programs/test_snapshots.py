@@ -3,10 +3,10 @@
 import pytest
 from support.programs import look
 
-from tlb.programs.snapshots import Snapshot, at_peak, filled_s, typical
+from tlb.programs.snapshots import MemorySnapshot, at_peak, filled_s, typical
 
 
-def run(*sizes: tuple[float, int]) -> list[Snapshot]:
+def run(*sizes: tuple[float, int]) -> list[MemorySnapshot]:
     """Return snapshots by their times in s and resident sizes in MiB."""
     return [look(at_s, resident_mib=mib) for at_s, mib in sizes]
 

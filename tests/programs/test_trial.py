@@ -16,7 +16,7 @@ from tlb.programs.trial import (
     Trial,
     TrialAim,
     paired,
-    run_orders,
+    random_run_orders,
     run_trial,
     smallest_detectable_difference,
     verdict,
@@ -127,7 +127,7 @@ def two_quantities(seed: int, change: float) -> list[str]:
 def test_of_two_verdicts_one_is_wrong_in_one_trial_of_twenty_at_most():
     found = [two_quantities(seed, 1.0) for seed in range(100)]
     wrong = [any(word not in ("no difference", "cannot tell") for word in each) for each in found]
-    assert sum(wrong) <= 100 * trial.WRONG
+    assert sum(wrong) <= 100 * trial.MAX_WRONG_VERDICT_SHARE
 
 
 def test_cpu_time_decides_what_noisy_times_leave_open():
@@ -155,8 +155,8 @@ def test_an_effect_of_a_tenth_is_found_and_is_as_large_as_it_is(times, ratio, wo
 
 
 def test_of_every_two_pairs_the_lever_comes_first_in_one_which_one_is_drawn():
-    drawn = list(islice(run_orders(3), 40))
-    assert drawn == list(islice(run_orders(3), 40)) != list(islice(run_orders(4), 40))
+    drawn = list(islice(random_run_orders(3), 40))
+    assert drawn == list(islice(random_run_orders(3), 40)) != list(islice(random_run_orders(4), 40))
     assert all(first is not second for first, second in zip(drawn[::2], drawn[1::2], strict=True))
     assert 4 < sum(drawn[::2]) < 16
 
@@ -287,7 +287,7 @@ def test_a_failure_with_the_lever_alone_is_not_the_program_s(
         return this
 
     monkeypatch.setattr(trial, "run_program", run)
-    monkeypatch.setattr(trial, "pool_limits", lambda: limits)
+    monkeypatch.setattr(trial, "pool_limit_words", lambda: limits)
     with pytest.raises(Unavailable) as why:
         run_trial(TrialAim(["program"], LEVERS[lever]))
     assert why.value.code == code and (code != "pool-empty" or limits in why.value.detail)

@@ -28,7 +28,7 @@ class Rig:
             yield point, Unavailable("thp-never") if point.pages == self.refused else found
 
 
-HOST = hosts.inspect()
+HOST = hosts.inspect_machine()
 
 
 def timed(rig: Rig, thp: str = "madvise") -> WalkPrices:

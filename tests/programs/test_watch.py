@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from support.common import STRICT, SUPPORT, alive, compiled, needs_c, wait_until
 
-from tlb.measure.record import Quantity
+from tlb.measure.record import CounterReading
 from tlb.programs import activity, levers, watch, watch_report
 from tlb.programs.activity import ActivitySample, ProcessMappings, ProcessUsage, TouchedMapping
 from tlb.programs.collapse import CollapseForecast
 from tlb.programs.walk_price import PriceAtSize, WalkPrices
-from tlb.programs.watch import PRICE, WINDOWS_S, WatchedProgram, WatchState
+from tlb.programs.watch import SAMPLE_COST_FACTOR, WINDOWS_S, WatchedProgram, WatchState
 from tlb.programs.watch_report import WatchReport, hot_mappings, walk_rate_share
 from tlb.system.reasons import Unavailable
 
@@ -92,7 +92,9 @@ def test_samples_are_as_rare_as_asked_and_no_window_is_shorter_than_its_sample(
     assert watched.within_overhead is within and WatchReport(watched, PRICES).sentences()
     assert watched.elapsed_s <= seconds + took_s + 1e-9
     for n, (begun_s, _) in enumerate(clock.begun):
-        assert n == 0 or PRICE * (n + 1 / (2 * PRICE)) * took_s <= overhead * begun_s * (1 + 1e-9)
+        assert n == 0 or SAMPLE_COST_FACTOR * (
+            n + 1 / (2 * SAMPLE_COST_FACTOR)
+        ) * took_s <= overhead * begun_s * (1 + 1e-9)
     if seconds == 3600:
         fitting = [window_s for window_s in WINDOWS_S if window_s >= took_s]
         first = [window_s for _, window_s in clock.begun[: len(fitting) + 2]]
@@ -256,7 +258,10 @@ def test_pages_that_the_tlb_holds_are_walked_to_twice_a_window_at_most():
 
 
 def test_counted_walk_cycles_are_a_bound_where_they_are_fewer():
-    counts = [{"walk_cycles": Quantity(value=5.0), "core_cycles": Quantity(value=100.0)}, {}]
+    counts = [
+        {"walk_cycles": CounterReading(value=5.0), "core_cycles": CounterReading(value=100.0)},
+        {},
+    ]
     report = WatchReport(watched(sample(mib=64)), PRICES, counts)
     assert report.bound.share == pytest.approx(0.05, abs=1e-4)
 
@@ -302,14 +307,6 @@ def test_a_server_with_one_hot_mapping_is_tried_on_it_alone():
     assert WatchReport(server, PRICES).line == f"tlb try --pid 1 {only} --driver CLIENT"
 
 
-@pytest.mark.parametrize(("free", "available"), [(5, 1 << 30), (1, 1 << 30), (5, 1)])
-def test_a_forecast_says_what_stands_in_its_way(free, available):
-    made = CollapseForecast(2, 2 * MIB, 3 * MIB, free, available)
-    text = watch_report.forecast_words(made, PRICES)
-    assert "2 huge pages in about 2 ms" in text and "3 MiB" in text
-    assert ("move other pages" in text) is (free == 1) and ("has only" in text) is (available == 1)
-
-
 # --- a command that starts a program again
 
 SLEEP = "/bin/sleep"
@@ -339,11 +336,11 @@ def test_a_command_line_that_a_program_has_overwritten_is_replaced_by_its_file(
     words, again, tmp_path
 ):
     linked(tmp_path, words)
-    assert watch.command_again(7, tmp_path) == (again, "/")
+    assert watch.restart_command(7, tmp_path) == (again, "/")
 
 
 @linux
 def test_a_file_of_another_container_is_reached_by_the_process(tmp_path):
     linked(tmp_path, ["program", "9"], file=str(tmp_path / "elsewhere"))
-    assert watch.command_again(7, tmp_path) == ([str(tmp_path / "7/exe"), "9"], "/")
-    assert watch.command_again(8, tmp_path)[0] == []
+    assert watch.restart_command(7, tmp_path) == ([str(tmp_path / "7/exe"), "9"], "/")
+    assert watch.restart_command(8, tmp_path)[0] == []

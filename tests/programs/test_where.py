@@ -23,13 +23,13 @@ from tlb.programs.reports import flame_graph
 from tlb.programs.runs import run_program
 from tlb.programs.snapshots import at_peak
 from tlb.programs.where import proof, report, sampling, simulation, valgrind
-from tlb.programs.where.report import FAULT_NS, Verdict, most_faults_s
-from tlb.programs.where.sampling import LINUX_CODE
+from tlb.programs.where.report import FAULT_NS, HugePagesVerdict, most_faults_s
+from tlb.programs.where.sampling import LOCATION_IN_LINUX
 from tlb.programs.where.simulation import (
     HEAP,
-    OTHER_CODE,
+    UNATTRIBUTED_CODE,
     AllocationSite,
-    Simulation,
+    SimulationResult,
     SourceLine,
     WalkCounts,
 )
@@ -50,7 +50,7 @@ needs_thp = pytest.mark.skipif(
 def test_each_walk_is_at_its_line_and_allocation(known_walks):
     pages, passes = 4 * SECOND, 20
     found = simulation.simulate(
-        [known_walks, "chase", str(pages), str(passes)], GEOMETRY.option, 120
+        [known_walks, "chase", str(pages), str(passes)], GEOMETRY.option, LONG_S
     )
     at = {
         line.line: (line, counts)
@@ -91,7 +91,7 @@ def test_each_walk_is_at_its_line_and_allocation(known_walks):
 def test_exposed_walks_choose_the_allocations_and_all_walks_where_none_is_exposed(
     known_walks, mode, chosen
 ):
-    found = simulation.simulate([known_walks, mode, str(2 * SECOND), "20"], GEOMETRY.option, 120)
+    found = simulation.simulate([known_walks, mode, str(2 * SECOND), "20"], GEOMETRY.option, LONG_S)
     made = report.WhereReport(["x"], GEOMETRY, found, 1.0, 30.0)
     assert "gathered" in max(made.sites, key=lambda site: site.counts.walks).origin
     assert {re.search(r"allocate_(\w+)", site.origin)[1] for site in made.largest()} == chosen
@@ -101,7 +101,7 @@ def test_exposed_walks_choose_the_allocations_and_all_walks_where_none_is_expose
 @pytest.mark.endurance
 def test_memory_lives_on_in_a_child_and_without_a_part(known_walks):
     found = simulation.simulate(
-        [known_walks, "forked", str(2 * SECOND), "20"], GEOMETRY.option, 120
+        [known_walks, "forked", str(2 * SECOND), "20"], GEOMETRY.option, LONG_S
     )
     (site,) = (site for site in found.sites.values() if "trimmed" in site.origin)
     assert site.counts.walks > 2 * SECOND * 20 and 0.9 < site.lived <= 1
@@ -114,7 +114,7 @@ def test_huge_pages_add_what_is_not_touched_of_whole_blocks(known_walks):
     blocks, added = 8, {}
     for mode in ("sparse", "gather"):
         arguments = [known_walks, mode, str(512 * blocks), "1"]
-        found = simulation.simulate(arguments, GEOMETRY.option, 120)
+        found = simulation.simulate(arguments, GEOMETRY.option, LONG_S)
         (site,) = (site for site in found.sites.values() if "gathered" in site.origin)
         added[mode] = site.added
     # One page in 16 is touched; the array may begin and end within a block.
@@ -127,7 +127,7 @@ def test_huge_pages_add_what_is_not_touched_of_whole_blocks(known_walks):
 def test_small_objects_are_the_heap_s(known_walks):
     pages, passes = 2 * SECOND, 20
     found = simulation.simulate(
-        [known_walks, "small", str(pages), str(passes)], GEOMETRY.option, 120
+        [known_walks, "small", str(pages), str(passes)], GEOMETRY.option, LONG_S
     )
     ((line, counts),) = [
         (k, c) for k, c in found.lines.items() if k.function == "follow" and c.walks > 100
@@ -139,17 +139,17 @@ def test_small_objects_are_the_heap_s(known_walks):
 @pytest.mark.needs("valgrind")
 @pytest.mark.endurance
 def test_a_program_that_reads_in_order_has_nothing_to_gain(known_walks):
-    found = simulation.simulate([known_walks, "stream", "2000", "20"], GEOMETRY.option, 120)
+    found = simulation.simulate([known_walks, "stream", "2000", "20"], GEOMETRY.option, LONG_S)
     assert found.total.walks < 0.03 * found.total.misses * 64
     made = report.WhereReport(["x"], GEOMETRY, found, 1.0, 30.0)
-    assert made.verdict is Verdict.NO_GAIN and not [*made.commands()]
+    assert made.verdict is HugePagesVerdict.NO_GAIN and not [*made.commands()]
 
 
 @pytest.mark.needs("valgrind")
 @pytest.mark.endurance
 def test_a_site_is_the_same_in_each_run_and_can_be_advised_alone(known_walks):
     arguments = [known_walks, "chase", "2048", "5"]
-    first, again = (simulation.simulate(arguments, GEOMETRY.option, 120) for _ in range(2))
+    first, again = (simulation.simulate(arguments, GEOMETRY.option, LONG_S) for _ in range(2))
     ids = [
         {
             site
@@ -166,12 +166,14 @@ def test_a_site_is_the_same_in_each_run_and_can_be_advised_alone(known_walks):
 @needs_thp
 def test_the_chosen_allocation_alone_lies_on_huge_pages(known_walks):
     arguments = [known_walks, "chase", str(1 << 14), "200"]  # two arrays of 64 MiB
-    found = simulation.simulate([*arguments[:3], "1"], GEOMETRY.option, 120)
+    found = simulation.simulate([*arguments[:3], "1"], GEOMETRY.option, LONG_S)
     sites = [site for site, each in found.sites.items() if each.bytes == 1 << 26 and each.how]
     chosen = next(s for s in sites if "chased" in simulation.resolved(found.sites[s].stack[0]))
     huge = {
         each: at_peak(
-            run_program(arguments, levers.sites_lever(each), limit_s=LONG_S, share=0.2).snapshots
+            run_program(
+                arguments, levers.allocation_sites_lever(each), limit_s=LONG_S, share=0.2
+            ).snapshots
         )
         for each in (proof.NO_SITES, (chosen,), proof.ALL_SITES)
     }
@@ -208,9 +210,9 @@ def test_the_smallest_set_that_keeps_the_gain_is_found(monkeypatch):
 @pytest.mark.parametrize(
     ("walks", "spread", "verdict"),
     [
-        (10**8, 0.01, Verdict.NO_GAIN_SHOWN),
-        (10**8, 0.5, Verdict.UNDECIDED),
-        (1000, 0.5, Verdict.NO_GAIN),  # the walks bound what noise leaves open
+        (10**8, 0.01, HugePagesVerdict.NO_GAIN_SHOWN),
+        (10**8, 0.5, HugePagesVerdict.UNDECIDED),
+        (1000, 0.5, HugePagesVerdict.NO_GAIN),  # the walks bound what noise leaves open
     ],
 )
 def test_runs_that_differ_too_much_leave_the_gain_open(walks, spread, verdict):
@@ -222,7 +224,7 @@ def test_runs_that_differ_too_much_leave_the_gain_open(walks, spread, verdict):
         }
         for _ in range(8)
     ]
-    found = Simulation(
+    found = SimulationResult(
         lines={SourceLine("f", "x.c", 1, "x"): WalkCounts(misses=walks, walks=walks)}
     )
     made = report.WhereReport(
@@ -235,16 +237,21 @@ def test_runs_that_differ_too_much_leave_the_gain_open(walks, spread, verdict):
 @pytest.mark.parametrize(
     ("prices", "is_cut", "verdict", "saved_s"),
     [
-        ({"walk_ns": 30.0}, False, Verdict.NO_GAIN, 0.003),
-        ({"walk_ns": 30.0, "hit_ns": 2.5}, False, Verdict.POSSIBLE, 0.253),
-        ({"walk_ns": 30.0, "faults_s": 0.7}, False, Verdict.POSSIBLE, 0.703),
-        ({"walk_ns": 30.0, "faults_s": 7.0}, False, Verdict.POSSIBLE, 1.0),  # the whole run
-        ({"walk_ns": 30.0}, True, Verdict.NOT_ENDED, 0.003),
+        ({"walk_ns": 30.0}, False, HugePagesVerdict.NO_GAIN, 0.003),
+        ({"walk_ns": 30.0, "hit_ns": 2.5}, False, HugePagesVerdict.POSSIBLE, 0.253),
+        ({"walk_ns": 30.0, "faults_s": 0.7}, False, HugePagesVerdict.POSSIBLE, 0.703),
+        (
+            {"walk_ns": 30.0, "faults_s": 7.0},
+            False,
+            HugePagesVerdict.POSSIBLE,
+            1.0,
+        ),  # the whole run
+        ({"walk_ns": 30.0}, True, HugePagesVerdict.NOT_ENDED, 0.003),
     ],
 )
 def test_what_huge_pages_may_save_has_faults_and_all_misses(prices, is_cut, verdict, saved_s):
     counts = WalkCounts(misses=10**8 + 10**5, walks=10**5)
-    found = Simulation(lines={SourceLine("f", "x.c", 1, "x"): counts}, is_cut=is_cut)
+    found = SimulationResult(lines={SourceLine("f", "x.c", 1, "x"): counts}, is_cut=is_cut)
     made = report.WhereReport(["x"], GEOMETRY, found, 1.0, **prices)
     assert made.verdict is verdict and made.most_saved_s == pytest.approx(saved_s)
     assert "nothing" in made.sentences()[0].lower() or is_cut
@@ -257,7 +264,7 @@ def test_page_faults_cost_at_most_linux_s_time_and_at_most_a_generous_price():
         "import os; f = os.open('/dev/zero', os.O_RDONLY); [os.read(f, 1 << 23) for _ in range(99)]"
     )
     touched, read = (
-        run_program([sys.executable, "-c", code], lever, limit_s=60, share=0.01)
+        run_program([sys.executable, "-c", code], lever, limit_s=LONG_S, share=0.01)
         for code in (touching, reading)
     )
     assert touched.minor_faults > 1 << 14 and 0 < touched.system_s <= touched.cpu_s
@@ -301,14 +308,11 @@ def test_a_site_inside_an_interpreter_is_said_to_stand_for_many():
         ),
     }
     lines = {SourceLine("f", "x.c", 1, "x"): WalkCounts(14, 14, 14)}
-    made = report.WhereReport(["x"], GEOMETRY, Simulation(lines=lines, sites=sites), 1.0, 30.0)
+    made = report.WhereReport(
+        ["x"], GEOMETRY, SimulationResult(lines=lines, sites=sites), 1.0, 30.0
+    )
     assert [*made.interpreted()] == [("A", "python")]
     assert any("python" in sentence for sentence in made.sentences())
-
-
-def test_counts_add_up():
-    assert WalkCounts(1, 2, 3, 4, 5) + WalkCounts(1, 1, 1, 1, 1) == WalkCounts(2, 3, 4, 5, 6)
-    assert WalkCounts(9, 9, 2, 3, 0).exposed == 5
 
 
 # --- samples and pages
@@ -331,13 +335,13 @@ def test_a_sample_after_a_load_that_walked_is_of_the_load():
     seconds, found = sampling.parse(RECORDED)
     first, second = ("/tmp/a program", 0x1010), ("/tmp/a program", 0x1014)
     assert seconds == 1.0
-    assert found == {first: 1, second: 1, LINUX_CODE: 1, ("?", 0): 1}
+    assert found == {first: 1, second: 1, LOCATION_IN_LINUX: 1, ("?", 0): 1}
     load = SourceLine("follow", "x.c", 7, "/tmp/a program")
-    made = Simulation()
+    made = SimulationResult()
     where = f"1\t{first[1]}\t4\t{first[0]}\tfollow\tx.c\t7"
     simulation.add_tool_counts(made, ["R\t1\t0\t8\t1\t0\t0", f"P\t{where}\t1\t1\t0\t1\t0"])
     times = made.milliseconds(found)
-    assert times[load] == 2 * times[OTHER_CODE] == sampling.SAMPLING_PERIOD_NS * 2e-6
+    assert times[load] == 2 * times[UNATTRIBUTED_CODE] == sampling.SAMPLING_PERIOD_NS * 2e-6
 
 
 @pytest.fixture
@@ -350,7 +354,7 @@ def perf_map():
 
 
 def test_walks_of_a_trampoline_are_of_its_python_function(perf_map):
-    made = Simulation()
+    made = SimulationResult()
     counts = "\t\t0\t1\t1\t0\t1\t0"
     records = [f"P\t1\t0\t0\t\t0x{address}{counts}" for address in ("7f00", "7f16")]
     simulation.add_tool_counts(made, [f"N\t{os.getpid()}", "R\t1\t0\t8\t1\t0\t0", *records])
@@ -396,7 +400,7 @@ def test_the_function_of_python_that_walks_is_named(tmp_path):
         pytest.skip("CPython names its functions from 3.12 on")
     script = tmp_path / "look_up.py"
     script.write_text(LOOK_UP)
-    made = simulation.simulate([python, "-S", str(script)], GEOMETRY.option, 300.0)
+    made = simulation.simulate([python, "-S", str(script)], GEOMETRY.option, LONG_S)
     most = max(made.lines, key=lambda line: made.lines[line].exposed)
     assert (most.function, most.place) == ("look_up", "look_up.py")
     assert made.lines[most].exposed > made.total.exposed / 2

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.common import SUPPORT, compiled, lacking, needs_c
+from support.common import LONG_S, SUPPORT, compiled, lacking, needs_c
 from support.where import GEOMETRY
 
 from tlb.programs import levers
@@ -17,7 +17,7 @@ from tlb.programs.levers import LEVERS, Lever, LeverVariable
 from tlb.programs.runs import ProgramRun, RunConditions, run_program
 from tlb.programs.where import advice, simulation
 from tlb.programs.where.report import WhereReport
-from tlb.programs.where.simulation import REFUSED, AllocationSite, Simulation, WalkCounts
+from tlb.programs.where.simulation import REFUSED, AllocationSite, SimulationResult, WalkCounts
 from tlb.system.reasons import Unavailable
 
 HEAPS = "small", "thread"  # kinds of small objects
@@ -108,7 +108,7 @@ def allocations(tmp_path_factory) -> Path:
 
 
 def ran(command: list[str], lever: Lever = LEVERS["none"]) -> ProgramRun:
-    done = run_program(command, lever, limit_s=100, share=0.05, conditions=PRINTED)
+    done = run_program(command, lever, limit_s=LONG_S, share=0.05, conditions=PRINTED)
     assert done.status == 0, done.last_lines
     return done
 
@@ -116,8 +116,8 @@ def ran(command: list[str], lever: Lever = LEVERS["none"]) -> ProgramRun:
 def report_of(command: list[str], folder: Path, of_heaps: bool) -> WhereReport:
     """A report that finds as many walks in each of a program's heaps, or else in each of its other
     allocations."""
-    found = Simulation()
-    _, named = simulation.run_naming_sites(command, str(folder), 100)
+    found = SimulationResult()
+    _, named = simulation.run_naming_sites(command, str(folder), LONG_S)
     for site in named.sites.values():
         if site.id != REFUSED and site.is_heap == of_heaps:
             found.sites[site.id] = site
@@ -132,7 +132,11 @@ def followed(line: str, command: list[str]) -> Lever | None:
     if words[:2] == ["tlb", "try"]:
         option, value = words[2:4]
         assert words[4:] == ["--", *command]
-        return LEVERS[value] if option == "--lever" else levers.sites_lever(value.split(","))
+        return (
+            LEVERS[value]
+            if option == "--lever"
+            else levers.allocation_sites_lever(value.split(","))
+        )
     if line.startswith("in "):
         return None
     assignments = words[: -len(command)]
@@ -245,7 +249,7 @@ def test_advice_for_go_is_to_collapse(tmp_path):
         lever.check()
     except Unavailable as why:
         pytest.skip(str(why))
-    done = run_program([str(target)], lever, limit_s=100, share=0.05, after_s=2)
+    done = run_program([str(target)], lever, limit_s=LONG_S, share=0.05, after_s=2)
     assert done.collapsed.bytes >= LEAST_KB << 10
 
 
@@ -261,7 +265,7 @@ def test_nothing_is_advised_without_huge_pages_or_for_mappings_that_hold_none(mo
 def test_a_heap_that_fills_no_huge_page_has_no_advice(touched, is_advised):
     counts = WalkCounts(walks=10**8, alone=10**8)
     site = AllocationSite(simulation.HEAP, "malloc", [], touched=touched, counts=counts)
-    found = Simulation(
+    found = SimulationResult(
         sites={site.id: site}, lines={simulation.SourceLine("f", "x.c", 1, "x"): counts}
     )
     assert bool([*WhereReport(["x"], GEOMETRY, found, 100.0, 30.0).commands()]) == is_advised

@@ -5,11 +5,11 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from support.common import SUPPORT, compiled, needs_c
+from support.common import LONG_S, SUPPORT, compiled, needs_c
 from support.where import GEOMETRY, SECOND
 
 from tlb.programs.where import simulation
-from tlb.programs.where.simulation import HEAP, Simulation, WalkCounts
+from tlb.programs.where.simulation import HEAP, SimulationResult, WalkCounts
 
 pytestmark = [
     needs_c,
@@ -36,11 +36,11 @@ def structures(tmp_path_factory) -> dict[str, str]:
     }
 
 
-def simulated(*command: str) -> Simulation:
-    return simulation.simulate([*command], GEOMETRY.option, 120)
+def simulated(*command: str) -> SimulationResult:
+    return simulation.simulate([*command], GEOMETRY.option, LONG_S)
 
 
-def by_function(found: Simulation) -> dict[str, WalkCounts]:
+def by_function(found: SimulationResult) -> dict[str, WalkCounts]:
     made: dict[str, WalkCounts] = defaultdict(WalkCounts)
     for line, counts in found.lines.items():
         made[line.function] += counts

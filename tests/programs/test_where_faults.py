@@ -12,7 +12,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support.common import ROOT, descendants_with, living, needs_c, needs_root, wait_until
+from support.common import LONG_S, ROOT, descendants_with, living, needs_c, needs_root, wait_until
+from support.programs import TLB_SCRIPT
 from support.where import GEOMETRY, SOURCE, built
 
 from tlb.programs.where import sampling, simulation, valgrind
@@ -24,23 +25,13 @@ pytestmark = [
 ]
 x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="programs of 32 bits are x86's")
 
-# With a lock of the test's own, as in test_trial_command.py.
-SCRIPT = """import sys
-from pathlib import Path
-from tlb import cli
-from tlb.cli import trial
-from tlb.system import files
-lock = Path(sys.argv.pop(1))
-trial.measuring_lock = lambda wait: files.measuring_lock(path=lock)
-cli.main()"""
-
 
 def begun(folder: Path, *arguments: str) -> subprocess.Popen:
     """`tlb where` without a ledger, whose temporary files are in a folder of their own."""
     environment = {"TMPDIR": str(folder / "tmp"), "TLB_DATA": str(folder / "data")}
     (folder / "tmp").mkdir()
     return subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, str(folder / "lock"), "where", *arguments],
+        [sys.executable, "-c", TLB_SCRIPT, str(folder / "lock"), "where", *arguments],
         cwd=ROOT,
         env=os.environ | environment,
         stdout=subprocess.PIPE,
@@ -135,7 +126,7 @@ def test_an_instruction_that_valgrind_does_not_know_is_said(tmp_path):
     undefined = "udf #0" if platform.machine() == "aarch64" else "ud2"
     source.write_text(f'int main(void) {{ __asm__("{undefined}"); return 0; }}\n')
     with pytest.raises(Unavailable) as why:
-        simulation.simulate([built(tmp_path, source)], GEOMETRY.option, 60)
+        simulation.simulate([built(tmp_path, source)], GEOMETRY.option, LONG_S)
     assert why.value.code == "program-unfit"
 
 

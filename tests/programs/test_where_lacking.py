@@ -3,14 +3,12 @@
 import json
 import re
 import sys
-from pathlib import Path
 
 import pytest
-from support.common import needs_c
+from support.common import LONG_S, needs_c
 from support.where import GEOMETRY, SECOND, line_of
 
 from tlb.cli import where as command
-from tlb.programs import levers
 from tlb.programs.reports import where_page
 from tlb.programs.where import proof, simulation, valgrind
 from tlb.programs.where.valgrind import Levels, SimulatedTlb
@@ -36,7 +34,7 @@ def test_what_cannot_be_simulated_is_timed(code, module, function, known_walks, 
         monkeypatch.setattr(command.shutil, "which", lambda name: None)  # nor Cachegrind
     monkeypatch.setattr(command, "_extra_ns", lambda rig, lines: 30.0)
     monkeypatch.setattr(proof, "MOST_ROUNDS", 2)
-    arguments = [known_walks, "chase", "2048", "1"], 60, 5.0, False
+    arguments = [known_walks, "chase", "2048", "1"], LONG_S, 5.0, False
     made = command.simulate_or_time(*arguments, False)
     origins = {re.search(r"allocate_\w+|small", site.origin)[0] for site in made.sites}
     assert origins >= {"allocate_chased", "allocate_gathered", "small"}
@@ -61,7 +59,7 @@ def test_without_the_tool_cachegrind_counts_the_walks_of_lines(known_walks, monk
     monkeypatch.setattr(command, "_extra_ns", lambda rig, lines: 30.0)
     monkeypatch.setattr(proof, "MOST_ROUNDS", 2)
     pages, passes = 4 * SECOND, 20
-    arguments = [known_walks, "chase", str(pages), str(passes)], 60, 5.0
+    arguments = [known_walks, "chase", str(pages), str(passes)], LONG_S, 5.0
     found = command.simulate_or_time(*arguments, False, False)
     walks = {line.line: found.found.lines[line].walks for line in found.lines}
     assert abs(walks[line_of("CHASED")] / (pages * passes) - 1) < 0.005
@@ -81,18 +79,3 @@ def test_cachegrind_s_caches_have_a_power_of_two_of_sets(second, ways, simulated
     )
     *_, last = simulation.cachegrind_options(geometry)
     assert last == f"--LL={simulated * 4096},{ways},4096"
-
-
-def test_without_a_compiler_all_allocations_are_those_of_malloc(monkeypatch):
-    def lacking(source: Path) -> None:
-        raise Unavailable("no-compiler")
-
-    monkeypatch.setattr(levers, "preload_library", lacking)
-    none, every = (
-        levers.sites_lever(sites).variables[0].value for sites in (proof.NO_SITES, proof.ALL_SITES)
-    )
-    assert (
-        "hugetlb=1" in every
-        and "hugetlb" not in none
-        and not levers.sites_lever(proof.ALL_SITES).preload
-    )

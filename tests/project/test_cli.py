@@ -41,7 +41,7 @@ def test_doctor_gives_each_finding_its_remedy():
         line.startswith("    ") for line in remedies
     )
     told = {line.partition(". ")[0] for line in findings}
-    wanted = {f"{each.severity}: {each.topic}" for each in doctor.advice(host.inspect())}
+    wanted = {f"{each.severity}: {each.topic}" for each in doctor.advice(host.inspect_machine())}
     assert wanted - {"warning: load"} <= told  # which comes and goes
 
 
@@ -58,43 +58,6 @@ def test_measure_prints_one_record_as_json(engine):
     assert point == ("page_chase", "4k", "spread", 256)
     assert record.engine in ({engine} if engine != "auto" else {"c", "numba"})
     assert {"walk", "core_cycles"} <= record.counters.keys()  # a value or a reason, each
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["frobnicate"],
-        ["measure"],
-        ["measure", "nope"],
-        ["measure", "page_chase", "--lines", "0"],
-        ["geometry", "--pages", "thp"],
-        ["measure", "prefault", "--threads"],
-        ["run", "stlb_cliff", "-p"],
-        ["book", "--profile", "x"],
-    ],
-    ids=lambda words: " ".join(words)[:60],
-)
-def test_a_wrong_argument_is_one_line_on_stderr_and_exit_2(arguments, monkeypatch, capsys):
-    status, said = ended(monkeypatch, *arguments), capsys.readouterr()
-    assert (status, said.out) == (2, ""), said.err
-    assert len(said.err.splitlines()) == 1 and len(said.err) > 20
-    assert said.err.endswith(".\n") and "?." not in said.err
-
-
-@pytest.mark.slow
-def test_a_process_ends_as_the_command_does():
-    done = tlb("frobnicate")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "No such command 'frobnicate'. `tlb --help` lists all commands.\n"
-
-
-@pytest.mark.measures
-@pytest.mark.measuring
-@needs_c
-def test_more_than_the_memory_is_refused_with_a_remedy():
-    done = tlb("measure", "page_chase", "--lines", str(2**32))
-    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
-    assert done.stderr.startswith("There is not enough memory for this working set (")
 
 
 @pytest.mark.measures

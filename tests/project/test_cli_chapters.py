@@ -8,10 +8,10 @@ from support.campaigns import put
 from support.common import ROOT, ended, make_record
 from support.synthetic import Stated
 
-from experiments.overview import campaign, profile
+from experiments.overview import campaign
 from tlb.machine import host
-from tlb.measure.store import PUBLISHED_ROWS, Store, write_published
-from tlb.report import parameters, publish
+from tlb.measure.store import PUBLISHED_ROWS, Store, write_published_rows
+from tlb.report import publish
 from tlb.report.card import card
 from tlb.system import files
 from tlb.system.units import DAY_MINUTES
@@ -47,33 +47,15 @@ def test_a_pair_is_read_in_either_form_and_has_the_type_that_the_chapter_declare
 # --- committed chapters
 
 
-@pytest.mark.parametrize("arguments", [[], ["index", "hugepages"], ["scorecard"]])
-def test_refresh_executes_the_chapters_named_or_all_in_their_order(arguments, monkeypatch, capsys):
-    refreshed: list[str] = []
-    monkeypatch.setattr(
-        publish, "refresh", lambda name: refreshed.append(name) or parameters.BOOK / f"{name}.ipynb"
-    )
-    monkeypatch.setattr(profile, "refresh", lambda: refreshed.append("profiles") or [])
-    assert ended(monkeypatch, "refresh", *arguments) == 0
-    pages = [name for name in refreshed if name != "profiles"]
-    derived = ["profiles"] * (profile.PAGE in pages)
-    assert refreshed == derived + pages  # they stand before the pages that show them
-    refreshed = pages
-    assert refreshed == (arguments or parameters.table_of_contents())
-    assert capsys.readouterr().out.splitlines() == [
-        str(parameters.BOOK / f"{name}.ipynb") for name in refreshed
-    ]
-
-
 def test_bundle_add_adds_own_rows_to_published_ones_and_writes_the_card_anew(
     tmp_path, monkeypatch, capsys, own_lock
 ):
     monkeypatch.setenv("TLB_DATA", str(tmp_path))
     monkeypatch.setattr(publish, "measuring_lock", lambda: files.measuring_lock(path=own_lock))
-    monkeypatch.setattr(host, "inspect", Stated().host)
+    monkeypatch.setattr(host, "inspect_machine", Stated().host)
     store, name = Store(tmp_path), host.machine_id(Stated().host())
     (tmp_path / name).mkdir()
-    write_published(tmp_path / name / PUBLISHED_ROWS, [(make_record(lines=16), ["walks"])])
+    write_published_rows(tmp_path / name / PUBLISHED_ROWS, [(make_record(lines=16), ["walks"])])
     put(store.own, name, "walks", make_record(lines=32))
     store.own.write_machine(name, Stated().host().model_dump(mode="json"))
     for _ in range(2):

@@ -10,15 +10,15 @@ from support.synthetic import Stated, tlbs
 from tlb.machine import host
 from tlb.measure import survey
 from tlb.stats.geometry import Geometry
-from tlb.system.reasons import Note
+from tlb.system.reasons import UnmeasuredNote
 
 
 def test_geometry_as_json_is_the_geometry_and_nothing_else(monkeypatch, tmp_path, capsys):
     (first, _), (last, _) = STEPS
     guest = Stated(tlb=tlbs((first, last)), hypervisor="kvm").host()
-    notes = [Note('Alias chases: a "note".')]
+    notes = [UnmeasuredNote('Alias chases: a "note".')]
     monkeypatch.setattr(survey, "measured", lambda rig, pages: (measured(), notes))
-    monkeypatch.setattr(host, "inspect", lambda *_: guest)
+    monkeypatch.setattr(host, "inspect_machine", lambda *_: guest)
     monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
     assert ended(monkeypatch, "geometry", "--json") == 0
     said = capsys.readouterr()

@@ -102,16 +102,6 @@ def test_make_book_passes_its_parameters_on(checkout):
     assert not (checkout / "owned").exists()
 
 
-def test_tests_run_in_one_pytest_of_two_processes_after_lint(checkout):
-    make(checkout, "test", f"PYTHON={fake_python(checkout, 'python-new')}")
-    *_, tests = made = log(checkout)
-    assert [line for line in made if line in LINT] == LINT
-    assert tests.startswith("python -m pytest --numprocesses 2 --dist loadfile") and tests.endswith(
-        " -m not endurance"
-    )
-    assert "book --nbval" in tests and "--nbval-sanitize-with tests/nbval_sanitize.cfg" in tests
-
-
 def test_a_release_is_of_a_commit_with_notes_and_the_same_bytes_again(checkout):
     python = f"PYTHON={fake_python(checkout, 'python-new')}"
     site = checkout / "_build" / "site" / "_build" / "html" / "index.html"

@@ -90,7 +90,7 @@ def data(tmp_path, monkeypatch) -> Path:
 def world(data, monkeypatch) -> dict[str, Any]:
     """This computer is what `host` says, and has no counters."""
     stated: dict[str, Any] = {"host": Stated().host()}
-    monkeypatch.setattr(chapters.hosts, "inspect", lambda: stated["host"])
+    monkeypatch.setattr(chapters.hosts, "inspect_machine", lambda: stated["host"])
     monkeypatch.setattr(
         "tlb.measure.measuring_setup.perf.plan",
         lambda *_, **__: replace(NO_COUNTERS, lacking={"core_cycles": "no-pmu"}),

@@ -9,7 +9,7 @@ from support.common import ROOT
 
 from tlb.report.answers import ANSWERS_DOCUMENT, StoredAnswer, StoredEffect
 from tlb.report.claims import statements
-from tlb.system.reasons import REASON_TEXTS, UNDECIDED
+from tlb.system.reasons import REASON_TEXTS, UNDECIDED_TEXTS
 
 KEPT = {
     path.parent.name: {
@@ -38,7 +38,7 @@ def test_a_claim_holds_inside_its_band_fails_outside_and_else_says_why_it_is_ope
         by_rule = {
             "holds": answer.holds is True or (places and {*places} == {"inside"}),
             "fails": answer.holds is False or "outside" in places,
-            "cannot tell": found.reason in UNDECIDED or found.reason in REASON_TEXTS,
+            "cannot tell": found.reason in UNDECIDED_TEXTS or found.reason in REASON_TEXTS,
             "not testable here": found.reason in REASON_TEXTS,
         }
         is_plain = found.reason not in ("few", "widened", "")

@@ -128,19 +128,6 @@ def test_back_in_an_earlier_state_all_its_rows_are_there_and_none_is_measured(
     assert asked == [] and len(whole) == 6
 
 
-def test_rows_of_two_engines_are_never_shown_together(measuring, monkeypatch):
-    numba = [point.model_copy(update={"engine": "numba"}) for point in POINTS]
-    monkeypatch.setattr(build, "engine_for", lambda *_: "numba")
-    first, _ = measuring(repeats=2)
-    assert set(first.measure(numba)["engine"]) == set(first.kept(CHAPTER)["engine"]) == {"numba"}
-    monkeypatch.setattr(build, "engine_for", lambda *_: "c")  # a compiler was installed
-    second, asked = measuring(repeats=2)
-    assert set(second.measure(POINTS)["engine"]) == set(second.kept(CHAPTER)["engine"]) == {"c"}
-    assert len(asked) == 4
-    both, asked = measuring(repeats=2)  # a grid may ask for both
-    assert set(both.measure(POINTS + numba)["engine"]) == {"c", "numba"} and asked == []
-
-
 def test_only_linux_measures(world):
     world["host"] = Stated(changes={"os": "Darwin"}).host()
     assert (

@@ -11,7 +11,7 @@ from support.synthetic import Stated
 from support.verdict_rows import rows
 
 from tlb.report.analysis import Analysis
-from tlb.report.answers import Bounds, StoredAnswer
+from tlb.report.answers import EffectBounds, StoredAnswer
 from tlb.report.claims import Answer, Claim
 from tlb.report.verdicts import decided, judge, verdict_table
 from tlb.stats.effects import Effect, inside
@@ -51,10 +51,12 @@ def test_what_is_printed_of_a_verdict_does_not_contradict_it(compared):
     kept = StoredAnswer.model_validate_json(json.dumps(verdict.answer.kept)).decide()
     assert (kept.verdict, kept.reason) == (verdict.verdict, verdict.reason)
     assert truth == kept.verdict
-    before = [Bounds(*one.interval.value_and_bounds[1:], one.least, one.most) for one in compared]
+    before = [
+        EffectBounds(*one.interval.value_and_bounds[1:], one.least, one.most) for one in compared
+    ]
     assert [*map(decide_by, kept.bounds)] == [*map(decide_by, before)]
 
 
-def decide_by(bounds: Bounds) -> tuple[bool, ...]:
+def decide_by(bounds: EffectBounds) -> tuple[bool, ...]:
     low, high, least, most = bounds
     return low < least, low == least, high < least, low > most, high == most, high > most

@@ -133,7 +133,7 @@ def test_the_table_has_a_row_a_quantity_and_two_columns_a_machine():
 def test_this_computer_is_compared_by_the_quantities_of_its_own_book(tmp_path, monkeypatch):
     monkeypatch.setenv("TLB_DATA", str(tmp_path))
     published = Store(ROOT / "data")
-    this = hosts.machine_id(hosts.inspect())
+    this = hosts.machine_id(hosts.inspect_machine())
     own, data = Store(tmp_path).own, Store(tmp_path)
     for store, name, source in ((own, this, B), (data, A, A)):
         for document in ("machine", "quantities"):

@@ -55,7 +55,7 @@ def test_a_machine_s_folder_is_packed_to_the_same_bytes_without_what_was_set_asi
 
 def test_this_computer_is_not_called_by_the_id_that_a_published_one_may_have(tmp_path, monkeypatch):
     monkeypatch.setenv("TLB_DATA", str(tmp_path))
-    files, id = extension("tlb_files"), host.machine_id(host.inspect())
+    files, id = extension("tlb_files"), host.machine_id(host.inspect_machine())
     for store in (Store(tmp_path), Store(tmp_path).own):
         store.write_machine(id, {})
     called = {}

@@ -57,29 +57,6 @@ int never_ended;
 listing = extension("tlb_listing")
 
 
-@pytest.mark.parametrize(
-    ("name", "line", "begins", "ends"),
-    [
-        ("LIMIT", 5, "LIMIT = 5  # of something", "LIMIT = 5  # of something"),
-        ("first", 8, "@decorated", "    return a < LIMIT"),
-        ("Thing.first", 22, "    @property", '        return "the thing\'s"'),
-    ],
-)
-def test_a_part_of_python_is_all_of_it_and_has_its_own_line(name, line, begins, ends):
-    first, lines = listing.python_part(PYTHON, name)
-    assert (first, lines[0], lines[-1]) == (line, begins, ends)
-    assert PYTHON.splitlines()[first - 1 : first - 1 + len(lines)] == lines
-
-
-@pytest.mark.parametrize(
-    ("name", "line", "begins", "ends"),
-    [("plain", 8, "static int turn", "}"), ("plainer", 14, "int never_ended;", "int never_ended;")],
-)
-def test_a_timed_part_of_c_is_what_stands_between_the_marks(name, line, begins, ends):
-    first, lines = listing.timed_part(C, name)
-    assert first == line and lines[0].startswith(begins) and lines[-1].startswith(ends)
-
-
 def build(folder: Path, text: str) -> tuple[BeautifulSoup, str]:
     """Return the page of a book of one page, and what the build warned of it."""
     source = folder / "source"

@@ -13,16 +13,6 @@ def store(tmp_path) -> Store:
     return Store(tmp_path)
 
 
-def test_a_machine_is_named_by_what_it_is(store):
-    store.write_machine("zen-4-00000001", ZEN)
-    store.write_machine(
-        "zen-5-00000002", ZEN | {"microarchitecture": "Zen 5", "hypervisor": "none"}
-    )
-    store.write_machine("odd-00000003", {"microarchitecture": "unknown"})
-    names = [machine_name(store, name) for name in store.machines()]
-    assert names == ["odd-00000003", "Zen 4, EPYC guest", "Zen 5, EPYC"]
-
-
 def test_two_machines_of_one_kind_do_not_share_a_name(store):
     for name in ("zen-4-00000001", "zen-4-00000002"):
         store.write_machine(name, ZEN)

@@ -64,20 +64,6 @@ def test_the_reference_s_medians_are_drawn_in_grey_under_the_own_ones():
     assert made.label in made.html() and MUTED_COLOUR in made.svg()
 
 
-def test_series_that_colours_told_apart_stay_apart_in_grey():
-    lines = [one for one in encodings(shown().spec()) if "detail" in one]
-    assert lines and all({"field": "layout", "type": "nominal"} in one["detail"] for one in lines)
-
-
-def test_the_axis_has_ticks_for_the_reference_s_numbers_too():
-    def ticks(figure: Figure) -> set[float]:
-        axes = [one.get("y", {}).get("axis") or {} for one in encodings(figure.spec())]
-        return {tick for axis in axes for tick in axis.get("values", ())}
-
-    own = Figure(draw(OWN), "A cliff.", OWN, "cliff")
-    assert max(ticks(shown(loads(Truth(), times=50)))) > max(ticks(own))
-
-
 def test_the_name_of_a_series_stands_at_the_last_point_of_its_curve():
     texts = [one for one in layers(draw(OWN).to_dict()) if one["mark"]["type"] == "text"]
     datasets = draw(OWN).to_dict()["datasets"]

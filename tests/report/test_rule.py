@@ -4,14 +4,14 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import ndtri
 from support.common import ROOT
-from support.resampled import drawn_again
 
 from experiments.overview import method
 from experiments.overview.method import Processes, lognormal_times, measured_ratio
-from tlb.measure.row_selection import last_campaign
+from tlb.measure.row_tables import rows_of_last_campaign
 from tlb.measure.store import Store
 from tlb.report.verdicts import WRONG_BY_CHANCE, decided
 from tlb.stats.effects import inside
@@ -61,10 +61,28 @@ def test_a_fifth_beyond_the_band_is_decided(true, band):
     assert found.decided >= 0.90 and found.wrong <= WRONG_BY_CHANCE
 
 
+LEAST_MAPPINGS = 4  # mappings of a point: the median of fewer has too large an error
+
+
+def drawn_again(frame: pd.DataFrame, by: list[str]) -> Processes:
+    """Return a sampler, with replacement, of measured times over their own point's median.
+
+    A median of few has an error itself, so the spread is corrected by n/(n-1).
+    """
+    points = [
+        np.log(times / np.median(times)) * np.sqrt(len(times) / (len(times) - 1))
+        for _, group in frame.groupby(by)
+        if len(times := group["ns_per_access"].to_numpy()) >= LEAST_MAPPINGS
+    ]
+    rest = np.concatenate(points)
+    rest -= np.median(rest)
+    return lambda random, n: np.exp(random.choice(rest, n))
+
+
 @pytest.mark.parametrize("n", PROCESSES)
 @pytest.mark.parametrize("machine", ["zen-4-b312e3a0", "zen-3-a9ae1af8"])
 def test_measured_processes_drawn_again_and_compared_with_themselves_differ_seldom(n, machine):
-    frame = last_campaign(Store(ROOT / "data").load(machine, "stlb_cliff"))
+    frame = rows_of_last_campaign(Store(ROOT / "data").load(machine, "stlb_cliff"))
     frame = frame[frame["kernel"] == "page_chase"]
     processes = drawn_again(frame, ["layout", "order", "lines"])
     for band in ((1.0, np.inf), (-np.inf, 1.0)):

@@ -6,23 +6,19 @@ import re
 import nbformat
 import pandas as pd
 import pytest
-from support.common import About, make_record
-from support.synthetic import Stated
+from support.common import make_record
 
-from tlb.measure import build, columns
-from tlb.measure.outcome import SessionCounts
-from tlb.measure.record import Quantity
+from tlb.measure import build, row_tables
 from tlb.report import parameters, publish, setting
-from tlb.report.analysis import Analysis
 from tlb.system.files import ROOT
 from tlb.system.reasons import REASON_TEXTS, Unavailable
 
 
 def rows(*changes: dict) -> pd.DataFrame:
     laid_out = [
-        columns.flat_row(make_record(**change).model_dump(mode="json")) for change in changes
+        row_tables.flat_row(make_record(**change).model_dump(mode="json")) for change in changes
     ]
-    return columns.rows_frame(pd.DataFrame(laid_out))
+    return row_tables.rows_frame(pd.DataFrame(laid_out))
 
 
 GIB = 1 << 30
@@ -53,14 +49,6 @@ def test_rows_of_an_earlier_version_of_a_kernel_say_so_at_the_head_of_their_page
     )
 
 
-def test_all_pages_that_are_no_base_pages_are_named_as_given():
-    given = [{"pages": pages, "backing": pages} for pages in ("4k", "64k", "thp", "2m")]
-    text = setting.set_up(Analysis(rows(*given), About(Stated().host())))
-    (large,) = [line for line in text.split("\n") if "Huge pages" in line]
-    assert all(words in large for words in ("64 KiB", "transparent 2 MiB", "of the pool"))
-    assert "base pages" not in large
-
-
 def test_a_page_shows_the_parameters_that_it_was_run_with(tmp_path):
     path = tmp_path / "hugepages.ipynb"
     notebook = nbformat.read(ROOT / "book" / "hugepages.ipynb", 4)
@@ -88,19 +76,3 @@ def test_each_reason_for_which_a_kernel_refuses_a_page_size_is_on_the_page():
     page = setting.about_pages(Unavailable(code, code).note for code in [*codes, "no-perf"])
     assert len(codes) > 3 and all(REASON_TEXTS[code].sentence in page for code in codes)
     assert REASON_TEXTS["no-perf"].sentence not in page and len(page.splitlines()) == 1
-
-
-def test_what_was_counted_of_a_chapter_s_processes_is_in_its_settings():
-    def counted(kernel: str, faults: int) -> SessionCounts:
-        totals = {"page_faults": Quantity(value=faults)}
-        return SessionCounts(
-            kernel=kernel, engine="c", pages="4k", sessions=2, points=4, totals=totals, most=totals
-        )
-
-    class Counted(About):
-        def counted_sessions(self) -> list[SessionCounts]:
-            return [counted("page_chase", 1234), counted("another", 5)]
-
-    a = Analysis(rows({"kernel": "page_chase"}), Counted(Stated().host()))
-    assert "1,234 page faults" in setting.set_up(a) and "2 processes" in setting.set_up(a)
-    assert "page faults" not in setting.set_up(Analysis(a.frame, About(Stated().host())))

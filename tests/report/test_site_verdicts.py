@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from bs4 import BeautifulSoup
 from support.site import soup
 from support.verdict_rows import Row, rows
 
@@ -98,38 +97,3 @@ def test_no_sentence_contradicts_the_verdict_that_it_speaks_of(site, line):
     assert not {*impossible.split(", ")} & {row.verdict, row.reason}, (
         f"{', '.join(saying)}: the claim's verdict is {row.verdict!r} ({row.reason})"
     )
-
-
-def shown(verdict: str, reason: str, interval: str, ends: tuple[str, str, str, str]) -> Row:
-    attributes = " ".join(
-        f'data-{name}="{end}"'
-        for name, end in zip(("low", "high", "least", "most"), ends, strict=True)
-    )
-    page = (
-        '<table class="tlb-verdicts"><tr id="claim-a"><td>'
-        f'<span class="tlb-verdict" data-reason="{reason}">{verdict}</span><small>'
-        f'Interval <span class="tlb-effect" {attributes}>{interval}</span>. Not decided: so.'
-        "</small></td></tr></table>"
-    )
-    return rows(BeautifulSoup(page, "html.parser"))[0]
-
-
-@pytest.mark.parametrize(
-    ("verdict", "reason", "ends", "is_sound"),
-    [
-        ("holds", "", ("1.5", "1.6", "1", "2"), True),
-        ("holds", "", ("1.5", "2.1", "1", "2"), False),
-        ("fails", "", ("2.1", "2.2", "1", "2"), True),
-        ("fails", "", ("1.9", "2.2", "1", "2"), False),
-        ("cannot tell", "crosses", ("1.9", "2.2", "1", "2"), True),
-        ("cannot tell", "", ("1.9", "2.2", "1", "2"), False),
-        ("cannot tell", "crosses", ("2.1", "2.2", "1", "2"), False),
-        ("cannot tell", "few", ("2.1", "2.2", "1", "2"), True),
-        ("cannot tell", "bistable", ("1.5", "1.6", "1", ""), False),
-        ("cannot tell", "widened", ("1.5", "1.6", "1", ""), True),
-    ],
-)
-def test_a_contradiction_is_found(verdict, reason, ends, is_sound):
-    assert (
-        shown(verdict, reason, f"{ends[0]} to {ends[1]}", ends).contradictions() == []
-    ) is is_sound

@@ -195,6 +195,12 @@ def test_flatness_covers_as_often_as_it_says(truth, noise):
     assert hits >= least_expected(trials, 0.96875)
 
 
+def test_flatness_takes_two_points():
+    grid = measured({64: [1.0] * 5, 128: [1.0] * 5})
+    assert grid.flatness(64, 128).value == 1
+    assert refusal(grid.flatness, 64, 64) == refusal(grid.flatness, 65, 127) == "too-few-points"
+
+
 def test_of_a_point_with_two_modes_the_single_processes_stay_at_hand_and_what_follows_says_so():
     times = measured({64: [1.0] * 5, 128: [38, 38.5, 169, 170, 171], 256: [170.0] * 5})
     assert sorted(times.processes["median"]) == [38, 38.5, 169, 170, 171] and set(

@@ -9,7 +9,7 @@ from support.geometry import CACHES, SHARP, Made, at_random, inferred, lru, rows
 from tlb.measure import survey
 from tlb.stats import geometry, geometry_curves
 from tlb.stats.fits import Knee
-from tlb.stats.geometry_curves import base_stride, base_stride_of
+from tlb.stats.geometry_curves import base_page_stride, base_stride
 
 
 def test_sharp_steps_are_found_to_the_page_or_within_a_percent():
@@ -139,17 +139,6 @@ def test_a_process_that_is_disturbed_moves_no_level():
     ] == pytest.approx([72, 3072], rel=0.03)
 
 
-def test_a_level_that_cpuid_states_and_no_chase_shows_is_named():
-    made = inferred(Made(lru(72), lambda order, pages, stride: 0.0), stated=(72, 3072))
-    assert [level.stated for level in made.levels] == [72]
-    assert [
-        note
-        for note in made.notes
-        if "CPUID states a level of 3,072 entries that no chase shows" in note
-    ]
-    assert inferred(SHARP, stated=(64, 1536)).notes == []
-
-
 def test_a_machine_without_a_step_says_no_step():
     assert refusal(lambda: inferred(Made(lambda *_: 0.0, lambda *_: 0.0))) == "no-step"
 
@@ -218,7 +207,7 @@ def test_a_curve_has_the_median_of_its_processes_and_the_least_disturbed_one():
 def test_the_stride_of_a_page_size_is_counted_in_base_pages_of_the_machine(pages, base, stride):
     assert base_stride(pages, base) == stride
     of_two = pd.DataFrame({"pages": [pages], "stride_bytes": [base * 8], "stride_pages": [8]})
-    assert base_stride_of(of_two) == stride
+    assert base_page_stride(of_two) == stride
 
 
 # --- intervals over mappings

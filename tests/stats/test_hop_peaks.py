@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tlb.stats.hops import MemoryPeaks, latency_peaks_beyond_caches
+from tlb.stats.hops import MemoryLatencyPeaks, latency_peaks_beyond_caches
 
 CACHED_NS, MEMORY_NS = 40.0, 100.0
 
@@ -29,7 +29,9 @@ def hops(
     )
 
 
-def found(shares_of: dict[float, float], processes: int = 5, moved: float = 0.0) -> MemoryPeaks:
+def found(
+    shares_of: dict[float, float], processes: int = 5, moved: float = 0.0
+) -> MemoryLatencyPeaks:
     """moved: how far each process lies from the one before, as a share."""
     parts = [
         hops({ns * (1 + moved * k): share for ns, share in shares_of.items()}, k)

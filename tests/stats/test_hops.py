@@ -30,14 +30,14 @@ def test_quantiles_of_a_smooth_distribution_come_back_within_a_fraction_of_the_c
     ns = law.ppf((np.arange(200_000) + 0.5) / 200_000)
     asked = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
     found = hops.hop_quantile(
-        hops.smoothed_hops(read(np.random.default_rng(1).permutation(ns), step, 22.2)), asked
+        hops.smoothed_hop_times(read(np.random.default_rng(1).permutation(ns), step, 22.2)), asked
     )
     bins = 0.008 * (law.ppf(asked) + 22.2)  # what a bin of the histogram is wide
     assert (np.abs(found - law.ppf(asked)) < 0.15 * step + bins + 0.3).all(), found - law.ppf(asked)
 
 
 def test_every_reading_lies_in_the_distribution_once_and_shares_add_up():
-    spread = hops.smoothed_hops(read(np.linspace(5, 3000, 5000), 10.0, 22.0))
+    spread = hops.smoothed_hop_times(read(np.linspace(5, 3000, 5000), 10.0, 22.0))
     assert (
         spread["share"].sum() == pytest.approx(1) and (spread["high_ns"] > spread["low_ns"]).all()
     )
@@ -53,7 +53,7 @@ def test_the_modes_are_where_the_distribution_has_them_and_ripples_of_the_clock_
     ns = np.concatenate(
         [draw.normal(75, 5, 40_000), draw.normal(150, 9, 20_000), draw.normal(300, 5, 600)]
     )
-    assert hops.hop_modes(hops.smoothed_hops(read(ns, step, 22.0)), step) == pytest.approx(
+    assert hops.hop_modes(hops.smoothed_hop_times(read(ns, step, 22.0)), step) == pytest.approx(
         [75, 150], abs=8
     )
 
@@ -64,5 +64,5 @@ def test_the_modes_are_where_the_distribution_has_them_and_ripples_of_the_clock_
 )
 def test_a_bin_stands_for_all_readings_that_the_kernel_puts_into_it(least, ends):
     row = {"histogram": [[float(least), 9]], "tsc_ghz": 1.0, "clock_ns": 0.0, "clock_step_ns": 1.0}
-    (spread,) = hops.smoothed_hops(pd.Series(row)).itertuples(index=False)
+    (spread,) = hops.smoothed_hop_times(pd.Series(row)).itertuples(index=False)
     assert (spread.low_ns, spread.high_ns) == ends

@@ -20,7 +20,7 @@ from tlb.stats.intervals import (
     median_interval,
     summarise,
 )
-from tlb.stats.scatter import log_trend_per_repeat, median_rank, outliers
+from tlb.stats.scatter import log_trend_per_repeat, median_interval_rank, outliers
 from tlb.system.reasons import Unavailable
 
 values = st.floats(0.1, 1e6)
@@ -70,7 +70,7 @@ def test_the_interval_of_a_median_covers_as_often_as_it_says(n):
 @pytest.mark.parametrize("n", [*range(6, 16), 30])
 def test_the_ranks_are_those_of_scipy_s_quantile_test(n, confidence):
     oracle = stats.quantile_test(np.arange(1, n + 1), q=0, p=0.5).confidence_interval(confidence)
-    rank, _ = median_rank(n, confidence)
+    rank, _ = median_interval_rank(n, confidence)
     assert (rank, n + 1 - rank) == (oracle.low, oracle.high)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tlb.stats.intervals import Interval, Repeats, median_interval
+from tlb.stats.intervals import Interval, ValuesByRepeat, median_interval
 
 pytestmark = pytest.mark.endurance
 
@@ -53,7 +53,7 @@ def skewed(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
 
 
 def of_mappings(times: np.ndarray) -> Interval:
-    return replace(median_interval(times), repeats=Repeats(dict(enumerate(times.tolist()))))
+    return replace(median_interval(times), repeats=ValuesByRepeat(dict(enumerate(times.tolist()))))
 
 
 OWN = [(heavy_tailed, heavy_tailed), (bistable, normal), (skewed, nothing)]

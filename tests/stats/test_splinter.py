@@ -88,6 +88,15 @@ def test_transparent_pages_serve_where_the_pool_has_none(splintered):
     )
 
 
+@pytest.mark.parametrize("above", [0, Paged().entries[1]])
+def test_mappings_that_disagree_about_either_level_leave_the_verdict_open(above):
+    """Small pages back every other mapping, or its part past the second level's entries."""
+    whole, small = rows(Paged()), rows(Paged(splintered=True))
+    is_small = (whole["repeat"] % 2 == 1) & (whole["lines"] > above)
+    mixed = pd.concat([whole[~is_small], small[is_small]])
+    assert splinter.judge_page_backing(mixed, "kvm").verdict == OPEN
+
+
 @pytest.mark.parametrize(
     ("frame", "code"),
     [

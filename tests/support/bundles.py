@@ -19,7 +19,7 @@ from support.synthetic import Stated
 from tlb.fleet import bundle
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
-from tlb.measure.plan import seed_of
+from tlb.measure.plan import order_seed
 from tlb.measure.record import Point, Record
 from tlb.measure.store import Store
 
@@ -43,7 +43,7 @@ def row(lines_count: int = 64, layout: str = "spread", repeat: int = 0, **change
     )
     began = f"2025-01-31T12:{lines_count % 60:02d}:{30 * (layout == 'packed') + repeat:02d}Z"
     fields = {
-        "seed": seed_of(point, repeat),
+        "seed": order_seed(point, repeat),
         "state": STATE,
         "page_table_bytes": 4096 * 8,
         "batch_ns_per_access": [6.4, 6.5, 6.6],

@@ -2,8 +2,6 @@
 lines of a store, and what breaks them."""
 
 import ctypes
-import hashlib
-import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -54,7 +52,7 @@ def run(
     seed: int = 0,
     quiet: bool = True,
     **rig: Any,
-) -> campaign.Outcome:
+) -> campaign.CampaignOutcome:
     """A campaign of these points; `rig`: fields of its rig, `measure` a function of one point."""
     if "measure" in rig:
         rig["measure"] = one_by_one(rig["measure"])
@@ -111,17 +109,6 @@ class Scripted:
 
 
 # --- lines of a store
-
-
-def sign(content: dict) -> bytes:
-    """A line with the digest that its content asks for: written out again from the format's
-    description."""
-
-    def canonical(value: dict) -> bytes:
-        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
-
-    digest = hashlib.sha256(canonical(content)).hexdigest()[:16]
-    return canonical(content | {"digest": digest}) + b"\n"
 
 
 def put(store: Store, machine: str, experiment: str, *records: Record) -> list[str]:

@@ -120,8 +120,3 @@ def analysis(
 
 
 NOTHING = rows().query("kernel == 'none'")
-MACHINES = {
-    "base pages alone": lambda: rows().query("pages == '4k'"),
-    "drawn jumps alone": lambda: rows().query("order == 'random'"),
-    "nothing": lambda: NOTHING,
-}

@@ -21,13 +21,13 @@ import pandas as pd
 import psutil
 import pytest
 
-from tlb.machine.compiler import compiler
+from tlb.machine.compiler import compiler_on_path
 from tlb.machine.host import Host
 from tlb.measure import perf
 from tlb.measure.build import Kernel
 from tlb.measure.record import KernelBuild, Record
 from tlb.system.files import ROOT
-from tlb.system.reasons import Note, Unavailable
+from tlb.system.reasons import Unavailable, UnmeasuredNote
 
 SUPPORT = Path(__file__).parent
 # What a test waits for takes seconds, and on a busy machine minutes; after so long it never comes.
@@ -113,7 +113,7 @@ STRICT = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror")
 
 def compiled(source: Path, target: Path, *flags: str) -> Path:
     """Compile a program, or with -shared a library."""
-    subprocess.run([*compiler().command, *flags, "-o", target, source, "-ldl"], check=True)
+    subprocess.run([*compiler_on_path().command, *flags, "-o", target, source, "-ldl"], check=True)
     return target
 
 
@@ -181,7 +181,7 @@ class About:
 
     host: Host
     machine: str = "made-up"
-    notes: list[Note] = field(default_factory=list)
+    notes: list[UnmeasuredNote] = field(default_factory=list)
     left_out: dict[str, tuple[int, int]] = field(default_factory=dict)
     rows: dict[str, pd.DataFrame] = field(default_factory=dict)
     documents: dict[str, dict[str, Any]] = field(default_factory=dict)

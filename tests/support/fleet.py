@@ -25,7 +25,7 @@ from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.measure import build, campaign
 from tlb.measure.measuring_setup import MeasuringSetup
-from tlb.measure.plan import seed_of
+from tlb.measure.plan import order_seed
 from tlb.measure.record import Point, Record
 from tlb.measure.store import Store
 from tlb.system import files
@@ -70,7 +70,7 @@ def made_up(name: str) -> Callable[..., Record]:
             state=state,
             ns_per_access=6.5,
             wall_ns=1.2e8 + rng.randrange(10**8),
-            checksum=f"{seed_of(point, repeat):016x}"[:16],
+            checksum=f"{order_seed(point, repeat):016x}"[:16],
             started_at=f"2025-01-31T12:{repeat:02}:00Z",
             arena_bytes=4096 * point.lines,
             page_table_bytes=8 * 4096,
@@ -117,7 +117,7 @@ def work(name: str, address: str, root: Path, alike: str = "", spoil: str = "") 
     os.environ["TLB_DATA"] = str(root)
     worker.EVENT_S = 0.0
     rig = a_rig(alike or name, root)
-    hosts.inspect = lambda *_, **__: rig.host
+    hosts.inspect_machine = lambda *_, **__: rig.host
     MeasuringSetup.of = classmethod(lambda cls, *given: rig)
     compressed = worker.bundle.Contents.compressed
     if spoil == "a flipped bit":

@@ -16,7 +16,7 @@ from support.common import About
 from support.synthetic import GIB, PAGE_BYTES, Stated, lru, processes
 from support.synthetic import median as median
 from tlb.machine.host import Host
-from tlb.machine.settings import Kvm
+from tlb.machine.settings import KvmSupport
 from tlb.measure.record import Point
 from tlb.system.page_sizes import mapped_page_size
 
@@ -148,10 +148,10 @@ MACHINES: dict[str, Callable[[], pd.DataFrame]] = {
     "far alone": lambda: rows(Guests()).query("kernel != 'numa_chase' or mode != 'local-local'"),
     "nothing": lambda: rows()[:0],
 }
-KVM: dict[str, Kvm] = {
-    "npt": Kvm(device=True, module="kvm_amd", tables="NPT"),
-    "shadow": Kvm(device=True, module="kvm_pvm", tables="shadow"),
-    "hidden": Kvm(device=False, module="kvm_amd", tables="NPT"),
+KVM: dict[str, KvmSupport] = {
+    "npt": KvmSupport(device=True, module="kvm_amd", tables="NPT"),
+    "shadow": KvmSupport(device=True, module="kvm_pvm", tables="shadow"),
+    "hidden": KvmSupport(device=False, module="kvm_amd", tables="NPT"),
 }
 
 
@@ -168,8 +168,3 @@ def analysis(frame: pd.DataFrame, host: Host | None = None, **about: object) -> 
 def of(name: str = "bare metal") -> Analysis:
     """The Analysis of one of MACHINES; tests share it, so none assigns to it."""
     return analysis(MACHINES[name]())
-
-
-def chased(frame: pd.DataFrame, guest: str, host: str, lines: int, layout: str = "spread") -> float:
-    kernel = "guest_chase" if guest else "page_chase"
-    return median(frame, kernel=kernel, mode=guest, pages=host, layout=layout, lines=lines)

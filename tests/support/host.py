@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tlb.machine import cpuid, doctor, host
 from tlb.machine.cpuid import Registers
-from tlb.machine.memory import Rlimits
+from tlb.machine.memory import ResourceLimits
 from tlb.system.reasons import if_available
 
 _XEON = """processor\t: {}
@@ -100,7 +100,7 @@ HERE = host.Platform(
     kernel_release="6.12.1",
     base_page_bytes=4096,
     usable_cpus=(2, 3),
-    rlimits=Rlimits(),
+    rlimits=ResourceLimits(),
     cpuid=cpuid_of_a_server,
     pinned=lambda cpu: nullcontext(),  # this computer may have no such CPU
     probe_pmu=lambda: ("counters", None),
@@ -120,7 +120,7 @@ def plant(root: Path, files: dict[str, str | bytes]) -> Path:
 def inspect(
     root: Path, files: dict[str, str | bytes] | None = None, here: host.Platform = HERE
 ) -> host.Host:
-    return host.inspect(plant(root, SERVER | (files or {})), here)
+    return host.inspect_machine(plant(root, SERVER | (files or {})), here)
 
 
 # --- arm64

@@ -5,12 +5,23 @@ from pathlib import Path
 
 from support.common import STRICT, SUPPORT, compiled
 from tlb.programs.children import OutputDigest, PrintedNumber
-from tlb.programs.collapse import Collapsed
+from tlb.programs.collapse import CollapseResult
 from tlb.programs.levers import LEVERS
 from tlb.programs.runs import ProgramRun
-from tlb.programs.snapshots import Snapshot
+from tlb.programs.snapshots import MemorySnapshot
 from tlb.programs.trial import Trial, TrialAim
 from tlb.system.smaps import SmapsRollup
+
+# `tlb` with a measuring lock of the test's own, the first argument: what is measured decides nothing.
+TLB_SCRIPT = """import sys
+from functools import partial
+from pathlib import Path
+from tlb import cli
+from tlb.cli import measure, trial
+from tlb.system import files
+lock = partial(files.measuring_lock, path=Path(sys.argv.pop(1)))
+trial.measuring_lock = measure.measuring_lock = lock
+cli.main()"""
 
 
 def built(folder: Path, *flags: str) -> Path:
@@ -29,9 +40,9 @@ def look(
     resident_mib: int = 100,
     reached: int = 0,
     without_thp: int = 0,
-) -> Snapshot:
+) -> MemorySnapshot:
     pages = SmapsRollup(resident_mib << 20, resident_mib << 20, huge_mib << 20, 0)
-    return Snapshot(at_s, 1, reached, pages, 1 << 16, without_thp)
+    return MemorySnapshot(at_s, 1, reached, pages, 1 << 16, without_thp)
 
 
 def made(
@@ -41,8 +52,8 @@ def made(
     out: str = "same",
     err: str = "",
     left: int = 0,
-    looks: tuple[Snapshot, ...] = (look(),),
-    collapsed: Collapsed | None = None,
+    looks: tuple[MemorySnapshot, ...] = (look(),),
+    collapsed: CollapseResult | None = None,
     cpu_s: float | None = None,
 ) -> ProgramRun:
     """Return a run that never was; out and err stand for its outputs."""

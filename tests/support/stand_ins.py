@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from support.common import preloadable
-from tlb.machine.compiler import compiler
+from support.common import LONG_S, preloadable
+from tlb.machine.compiler import compiler_on_path
 from tlb.measure import build, toolchains
 
 PAGE = {"4k": 2**12, "64k": 2**16, "thp": 2**21, "2m": 2**21, "1g": 2**30}
@@ -79,7 +79,7 @@ def no_tools(tmp_path, monkeypatch) -> Path:
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
     monkeypatch.delenv("CC", raising=False)
-    monkeypatch.setattr(toolchains, "compiler", compiler.__wrapped__)
+    monkeypatch.setattr(toolchains, "compiler_on_path", compiler_on_path.__wrapped__)
     monkeypatch.setenv("TLB_BUILD", str(tmp_path / "built"))
     return folder
 
@@ -165,7 +165,7 @@ def in_a_child(work: Callable[[], Any]) -> Any:
 
     child = context.Process(target=target)
     child.start()
-    answer = here.recv() if here.poll(120) else TimeoutError("no answer in two minutes")
+    answer = here.recv() if here.poll(LONG_S) else TimeoutError("no answer")
     child.kill()
     child.join()
     if isinstance(answer, BaseException):

@@ -36,7 +36,7 @@ class Machine:
     def ns(self, point: Point) -> float:
         own = dict(point.options)
         step, size, took = own["step_bytes"], own["bytes"], self.element_ns
-        if size <= grid.BYTES_IN_FIRST_CACHE:
+        if size <= grid.BYTES_WITHIN_L1_CACHE:
             return took
         took += self.line_ns * min(1.0, step / LINE_BYTES)
         far = min(1.0, step / PAGE) if size >= grid.ARRAY_BYTES and step > LINE_BYTES else 0.0
@@ -80,8 +80,3 @@ def analysis(frame: pd.DataFrame | None = None, splintered: bool = False) -> Ana
 
 
 NOTHING = rows().query("kernel == 'none'")
-MACHINES = {
-    "base pages alone": lambda: rows().query("pages == '4k'"),
-    "lists alone": lambda: rows().query("mode == 'listed'"),
-    "nothing": lambda: NOTHING,
-}

@@ -9,7 +9,7 @@ from support.synthetic import Stated
 from tlb.machine.host import Host
 from tlb.stats.geometry import Geometry, TlbLevel
 from tlb.stats.geometry_curves import Estimate, WalkPrice
-from tlb.system.reasons import explain
+from tlb.system.reasons import explain_reason
 
 # --- what a machine states
 
@@ -81,11 +81,11 @@ WALKS = [
     )
     for place, pages, stride, size, cost, why in (
         ("L2", 16384, 1, 131072, estimate(20, 19.8, 20.1), None),
-        ("L3", 65536, 8, 4 << 20, None, explain("no-data")),
+        ("L3", 65536, 8, 4 << 20, None, explain_reason("no-data")),
         ("memory", 1 << 20, 8, 64 << 20, estimate(300, 250, 410), None),
     )
 ]
-NO_WAYS = {"ways": None, "ways_reason": explain("no-step", "16 pages cost no more than two")}
+NO_WAYS = {"ways": None, "ways_reason": explain_reason("no-step", "16 pages cost no more than two")}
 UNKNOWN = level(1, estimate(64), stated=None, **NO_WAYS)
 BARE = level(2, estimate(1500), opinions={"alias": estimate(1500)}, stated=None, hit_cost=None)
 IN_NS = {"unit": "ns", "core_ghz": None}

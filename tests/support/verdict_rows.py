@@ -5,7 +5,7 @@ from math import inf
 
 from bs4 import BeautifulSoup, Tag
 
-from tlb.system.reasons import REASON_TEXTS, UNDECIDED
+from tlb.system.reasons import REASON_TEXTS, UNDECIDED_TEXTS
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Row:
         if self.verdict != "cannot tell":
             return found
         said = (
-            UNDECIDED.get(self.reason)
+            UNDECIDED_TEXTS.get(self.reason)
             or REASON_TEXTS.get(self.reason)
             and REASON_TEXTS[self.reason].sentence.rstrip(".")
         )

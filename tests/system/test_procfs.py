@@ -52,13 +52,15 @@ def test_lines_are_read_beyond_any_size_and_end_at_line_feeds_alone(tmp_path):
         ("/", "ext4"),
         ("/with space/x", "tmpfs"),
         ("/mnt/deep/file", "btrfs"),
+        ("/cut/file", "jfs"),
+        ("/short/file", "ext4"),
     ],
 )
 def test_a_path_lies_on_the_file_system_of_the_longest_mount_point_above_it(tmp_path, path, kind):
     mounts = tmp_path / "mounts"
     mounts.write_text(
         "/dev/a / ext4 rw 0 0\n/dev/b /srv xfs rw 0 0\nnone /with\\040space tmpfs rw 0 0\n"
-        "/dev/c /mnt/deep btrfs rw 0 0\n"
+        "/dev/c /mnt/deep btrfs rw 0 0\n/dev/d /cut jfs\n/dev/e /short\n"
     )
     assert procfs.file_system(Path(path), mounts) == kind
     assert procfs.file_system(Path(path), tmp_path / "none") == "unknown"

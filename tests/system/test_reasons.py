@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.common import ROOT
 
-from tlb.system import reasons
-from tlb.system.reasons import REASON_TEXTS, Unavailable, explain, if_available
+from tlb.system.reasons import REASON_TEXTS, Unavailable, if_available
 
 
 def codes_in_python(path: Path) -> set[str]:
@@ -88,16 +87,3 @@ def test_what_is_unavailable_is_none_and_an_error_stays_one():
     assert [if_available(needs, number) for number in (3, -1)] == [4, None]
     with pytest.raises(ZeroDivisionError):
         if_available(needs, 0)
-
-
-def test_an_unknown_code_fails_where_it_is_raised():
-    with pytest.raises(KeyError):
-        Unavailable("no-such-reason")
-    with pytest.raises(KeyError):
-        explain("no-such-reason")
-
-
-@pytest.mark.parametrize("line", ["no-cc: There is no C compiler.", "    Install one.", "No cc: a"])
-def test_a_line_that_is_no_reason_is_refused(line):
-    with pytest.raises(ValueError, match="no reason"):
-        reasons.parsed(f"no-cc: There is no C compiler.\n    Install one.\n\n{line}\n")

@@ -97,10 +97,10 @@ def test_large_pages_of_a_file_count_as_large():
 def test_mappings_that_touch_an_array_at_its_ends_are_no_part_of_it():
     array, large = 0x10000000, 2 << 20
     mapped = [
-        smaps.Mapping(start, start + large, True, 4096, large, thp_bytes, 0)
+        smaps.SmapsMapping(start, start + large, True, 4096, large, thp_bytes, 0)
         for start, thp_bytes in ((array - large, large), (array, 0), (array + large, large))
     ]
-    assert smaps.pages(mapped, array, large)[:2] == (large, 0)
+    assert smaps.measure_pages_of_array(mapped, array, large)[:2] == (large, 0)
 
 
 # Fields of a mapping of 208 KiB in the order of Linux 6; an older one lacks some.
@@ -140,7 +140,9 @@ def printed(*other: str, lacks: tuple[str, ...] = (), head: str = HEAD) -> str:
     ],
 )
 def test_what_kernels_print_is_one_mapping(text):
-    whole = smaps.Mapping(0x7F0000000000, 0x7F0000034000, True, 4096, 208 << 10, 0, 0, 200 << 10)
+    whole = smaps.SmapsMapping(
+        0x7F0000000000, 0x7F0000034000, True, 4096, 208 << 10, 0, 0, 200 << 10
+    )
     if "KernelPageSize" not in text:
         whole = whole._replace(page_bytes=mmap.PAGESIZE)
     assert parse_mappings(text) == parse_mappings(text.splitlines(keepends=True)) == [whole]

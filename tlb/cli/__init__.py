@@ -18,7 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from tlb.system.files import IS_CLONE
 from tlb.system.processes import restore_signals_for_children
-from tlb.system.reasons import Unavailable, missing_package, no_book
+from tlb.system.reasons import Unavailable, book_unavailable, missing_package
 
 # What follows a program's name is the program's, also without a --; a kernel has its own options.
 _PROGRAM = {"allow_interspersed_args": False}
@@ -193,7 +193,7 @@ class Grouped(TyperGroup):
         if entry and entry.is_refused:
             if context.resilient_parsing:  # a completion, which has nobody to read a refusal
                 return entry.name, entry.unloaded(), words[1:]
-            raise no_book(f"tlb {entry.name}")
+            raise book_unavailable(f"tlb {entry.name}")
         return super().resolve_command(context, words)
 
 

@@ -21,13 +21,13 @@ from tlb.system.units import format_size, parse_size
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tlb.stats.geometry import Geometry, PageBacking, TlbLevel
+    from tlb.stats.geometry import EntryPageBacking, Geometry, TlbLevel
     from tlb.stats.geometry_curves import Estimate
 
 
 def inspect(as_json: terminal.Json = False) -> None:
     """Show CPU, caches, TLBs, page sizes, counters and limits."""
-    host = hosts.inspect()
+    host = hosts.inspect_machine()
     if as_json:
         print(json.dumps(host.model_dump(mode="json"), indent=1))
         return
@@ -55,7 +55,7 @@ def doctor(
     from tlb.programs import reports
 
     terminal.check_files(html=html)
-    host = hosts.inspect()
+    host = hosts.inspect_machine()
     advice = doctors.advice(host)
     kind = host.core.kind if host.core else ""
     if host.pmu.tier == "counters" and not events.are_known(host.microarchitecture, kind):
@@ -89,7 +89,7 @@ def geometry(
     """Infer the TLB's entries, ways and costs in half a minute."""
     if pages not in (BASE, "2m"):
         raise Unavailable("bad-parameter", f"--pages is 4k or 2m, not '{pages}'")
-    host, backing = hosts.inspect(), None
+    host, backing = hosts.inspect_machine(), None
     if pages != BASE:
         pools.check(pages)
     from tlb.measure import survey
@@ -226,7 +226,7 @@ def geometry_sentences(geometry: Geometry) -> list[str]:
     )
 
 
-def backing_sentence(backing: PageBacking) -> str:
+def backing_sentence(backing: EntryPageBacking) -> str:
     return f"Large pages: {backing.verdict}. {backing.evidence}"
 
 

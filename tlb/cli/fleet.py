@@ -15,7 +15,7 @@ from tlb.cli import terminal
 from tlb.machine import doctor
 from tlb.machine import host as hosts
 from tlb.measure import grid
-from tlb.measure.store import OWN_PREFIX, Store, data_root
+from tlb.measure.store import OWN_MACHINE_PREFIX, Store, data_root
 from tlb.report import discovery
 from tlb.system.files import ROOT, disk_errors, replace_file
 from tlb.system.reasons import Unavailable
@@ -127,7 +127,7 @@ def _into_folder(folder: Path) -> Callable[[Bundle], int]:
 
     def keep(read: Bundle) -> int:
         folder.mkdir(parents=True, exist_ok=True)
-        replace_file(folder / f"{read.machine}{bundle.SUFFIX}", read.content)
+        replace_file(folder / f"{read.machine}{bundle.BUNDLE_SUFFIX}", read.content)
         return len(read.rows)
 
     return keep
@@ -163,14 +163,17 @@ def make_bundle(
     terminal.check_output(output)
     if output and output.is_dir():
         raise Unavailable("bad-parameter", f"--output is a file, not the folder {output}")
-    data, this = Store(data_root()), hosts.machine_id(hosts.inspect()) if machine == "this" else ""
-    asked = machine.removeprefix(OWN_PREFIX)
-    is_own = this or machine.startswith(OWN_PREFIX) or machine in data.own.machines()
+    data, this = (
+        Store(data_root()),
+        hosts.machine_id(hosts.inspect_machine()) if machine == "this" else "",
+    )
+    asked = machine.removeprefix(OWN_MACHINE_PREFIX)
+    is_own = this or machine.startswith(OWN_MACHINE_PREFIX) or machine in data.own.machines()
     store = data.own if is_own else data
     contents = bundle.collect(store, store.resolve(asked, this))
     content = bundle.pack(contents)
     made = bundle.read(content)
-    path = output or Path(f"{made.machine}{bundle.SUFFIX}")
+    path = output or Path(f"{made.machine}{bundle.BUNDLE_SUFFIX}")
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, content)
@@ -255,13 +258,15 @@ def _finish(machines: Iterable[str], quantities: bool) -> None:
 
 def _files(source: Path) -> list[Path]:
     """Return a bundle, or those of a folder. Raises Unavailable("bundle-refused") for an empty one."""
-    from tlb.fleet.bundle import NO_FILE, SUFFIX
+    from tlb.fleet.bundle import BUNDLE_SUFFIX, NAME_BUNDLE_FILE_REMEDY
 
     if not source.is_dir():
         return [source]
-    found = sorted(source.glob(f"*{SUFFIX}"))
+    found = sorted(source.glob(f"*{BUNDLE_SUFFIX}"))
     if not found:
-        raise Unavailable("bundle-refused", f"{source} has no *{SUFFIX}", NO_FILE)
+        raise Unavailable(
+            "bundle-refused", f"{source} has no *{BUNDLE_SUFFIX}", NAME_BUNDLE_FILE_REMEDY
+        )
     return found
 
 

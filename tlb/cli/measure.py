@@ -79,7 +79,7 @@ def measure(
     _check_mode(kernel, "--guest-pages" if guest_pages else "--mode", mode or guest_pages)
     mode = mode or guest_pages or kernels.first_mode(kernel)
     point = _point(kernel, engine, mode, _own_options(kernel, context.args), given)
-    rig = MeasuringSetup.of(hosts.inspect(cpu=cpu), Store(data_root()).own)
+    rig = MeasuringSetup.of(hosts.inspect_machine(cpu=cpu), Store(data_root()).own)
     with measuring_lock():
         record = rig.take(point, repeat)
     print(record.model_dump_json())

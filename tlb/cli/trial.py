@@ -20,13 +20,13 @@ from tlb.machine import changed_settings
 from tlb.machine import host as hosts
 from tlb.programs import executable, levers, trial
 from tlb.programs.runs import RunConditions, ServerDriver
-from tlb.programs.trial import MAX_INTERVAL_PERCENT, WRONG, Trial, TrialAim
+from tlb.programs.trial import MAX_INTERVAL_PERCENT, MAX_WRONG_VERDICT_SHARE, Trial, TrialAim
 from tlb.system.files import measuring_lock
 from tlb.system.reasons import Unavailable
 from tlb.system.units import DAY_MINUTES, DAY_S, format_ns
 
 if TYPE_CHECKING:
-    from tlb.programs.before_after import Comparison
+    from tlb.programs.before_after import BeforeAfterComparison
 
 INTERRUPTED = 130  # the exit code
 PID_MAX = 1 << 22  # of Linux (PID_MAX_LIMIT)
@@ -171,7 +171,7 @@ def _template(
         conditions=conditions,
         warmup=warmup,
         ignore_failure=ignore_failure,
-        against=levers.lever(against, "--against"),
+        against=levers.lever_by_name(against, "--against"),
     )
 
 
@@ -190,7 +190,7 @@ def _changed(
         return levers.environment_lever(env)
     if settings:
         return levers.settings_lever(settings)
-    return _sites_lever(only) if only else levers.lever(name or DEFAULT_LEVER)
+    return _sites_lever(only) if only else levers.lever_by_name(name or DEFAULT_LEVER)
 
 
 def _sites_lever(only: str) -> levers.Lever:
@@ -198,7 +198,7 @@ def _sites_lever(only: str) -> levers.Lever:
     sites = only.split(",")
     if not all(re.fullmatch("[0-9a-f]{16}|all", site) for site in sites):
         raise Unavailable("bad-parameter", f"--only takes sites of `tlb where`, not '{only}'")
-    return levers.sites_lever(sites)
+    return levers.allocation_sites_lever(sites)
 
 
 def _check_files(
@@ -257,7 +257,7 @@ def _paired(
     if sys.stderr.isatty():
         print(file=sys.stderr)
     if as_json:
-        host = hosts.inspect()
+        host = hosts.inspect_machine()
         documents = [reports.document("try", trial_report.document(done), host) for done in trials]
         print(json.dumps(documents[0] if len(aims) == 1 else documents, indent=1))
     elif len(aims) > 1:
@@ -270,7 +270,7 @@ def _paired(
         terminal.table(("", *done.aim.sides), trial_report.trial_table_rows(done))
         took = f"It took {format_ns(done.spent_s * 1e9)}."
         if done.has_verdict:
-            took += f" Where nothing differs, one of the verdicts is wrong in at most {WRONG:.0%} of trials."
+            took += f" Where nothing differs, one of the verdicts is wrong in at most {MAX_WRONG_VERDICT_SHARE:.0%} of trials."
         terminal.parts(
             [*trial_report.verdict_sentences(done), *trial_report.trial_remarks(done), took]
         )
@@ -293,7 +293,7 @@ def _before_after(pid: int, aim: TrialAim, only: str, as_json: bool, wait: float
     with holding_measuring_lock(interrupted, wait):
         done = before_after.compare(pid, aim, addresses, _show_windows)
     if as_json:
-        found = reports.document("try-pid", before_after.document(done), hosts.inspect())
+        found = reports.document("try-pid", before_after.document(done), hosts.inspect_machine())
         print(json.dumps(found, indent=1))
     else:
         terminal.table(("", "before", "after collapsing"), before_after.rows(done))
@@ -367,6 +367,7 @@ def _progress(trial: Trial) -> None:
     terminal.stage(f"A pair takes {pair}; pairs are made for {minutes:g} minutes at most{short}.")
 
 
-def _show_windows(done: Comparison) -> None:
+def _show_windows(done: BeforeAfterComparison) -> None:
     """Show in a terminal how many windows there are."""
-    terminal.progress(f"{len(done.before)} windows before, {len(done.after)} after collapsing")
+    before, after = len(done.runs_before), len(done.runs_after)
+    terminal.progress(f"{before} windows before, {after} after collapsing")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from tlb.measure.perf_stat import EventPlan
-    from tlb.measure.record import Quantity
+    from tlb.measure.record import CounterReading
     from tlb.programs.reports import ReportName
     from tlb.programs.walk_price import WalkPrices
     from tlb.programs.watch import WatchedProgram, WatchState
@@ -104,11 +104,11 @@ def _watch_all(seconds: float, as_json: bool, html: Path | None) -> None:
 
 
 def _show(report: WatchReport, as_json: bool, html: Path | None) -> None:
-    from tlb.programs.watch_report import MAPPINGS_HEAD, watch_document
+    from tlb.programs.watch_report import MAPPINGS_TABLE_HEAD, watch_document
 
     tables: dict[str, TextTable] = {
         "Its memory": (("", ""), report.page_rows()),
-        "Its mappings": (MAPPINGS_HEAD, report.mapping_rows()),
+        "Its mappings": (MAPPINGS_TABLE_HEAD, report.mapping_rows()),
     }
     _print("watch", watch_document(report), report.sentences(), tables, as_json, html)
 
@@ -126,7 +126,7 @@ def _print(
     from tlb.programs import reports
 
     if as_json:
-        print(json.dumps(reports.document(kind, document, hosts.inspect()), indent=1))
+        print(json.dumps(reports.document(kind, document, hosts.inspect_machine()), indent=1))
     else:
         for head, rows in tables.values():
             terminal.table(head, rows)
@@ -145,7 +145,7 @@ class _Counting:
     def __init__(self, program: WatchedProgram) -> None:
         self._pid = program.pid
         self._plan: EventPlan | None = None
-        self._turns: list[dict[str, Quantity]] = []
+        self._turns: list[dict[str, CounterReading]] = []
 
     def pause(self, seconds: float) -> bool:
         """Count for so many seconds. Return False at once if page walks cannot be counted."""
@@ -153,13 +153,13 @@ class _Counting:
             self._plan = _event_plan()
         if not _counts_walks(self._plan):
             return False
-        from tlb.measure.perf_stat import counted
+        from tlb.measure.perf_stat import count_process_events
 
-        self._turns.append(counted(self._plan, self._pid, seconds, len(self._turns)))
+        self._turns.append(count_process_events(self._plan, self._pid, seconds, len(self._turns)))
         return True
 
     @property
-    def counts(self) -> list[dict[str, Quantity]] | str:
+    def counts(self) -> list[dict[str, CounterReading]] | str:
         if self._plan is None:
             return "no-time"
         lacking = self._plan.lacking.get("walk", "no-perf")
@@ -170,7 +170,7 @@ def _event_plan() -> EventPlan:
     from tlb.machine import host as hosts
     from tlb.measure import perf
 
-    return perf.plan(hosts.inspect().microarchitecture)
+    return perf.plan(hosts.inspect_machine().microarchitecture)
 
 
 def _counts_walks(plan: EventPlan) -> bool:

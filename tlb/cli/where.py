@@ -21,14 +21,14 @@ from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.record import LineLayout, Point
 from tlb.measure.store import Store, data_root
 from tlb.programs import executable, reports
-from tlb.programs.executable import why_no_preload
+from tlb.programs.executable import reason_against_preload
 from tlb.programs.guard import guard_running
 from tlb.programs.levers import LEVERS
 from tlb.programs.runs import ProgramRun
 from tlb.programs.trial import TrialAim
-from tlb.programs.walk_price import surveyed_entries
+from tlb.programs.walk_price import surveyed_tlb_entries
 from tlb.programs.where import baseline, proof, report, simulation, valgrind
-from tlb.programs.where.baseline import Baseline, Comparison
+from tlb.programs.where.baseline import Baseline, BaselineComparison
 from tlb.programs.where.valgrind import SimulatedTlb
 from tlb.system.page_sizes import BASE
 from tlb.system.reasons import Unavailable
@@ -130,7 +130,11 @@ def _show_report(
 
 def _print(made: report.WhereReport, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(reports.document("where", made.document(), hosts.inspect()), indent=1))
+        print(
+            json.dumps(
+                reports.document("where", made.document(), hosts.inspect_machine()), indent=1
+            )
+        )
         return
     for head, rows in made.tables().values():
         terminal.table(head, rows)
@@ -155,7 +159,7 @@ def simulate_or_time(
         TrialAim(command, LEVERS["none"], ignore_failure=ignore_failure).checked(alone)
     if prove and alone is None:
         raise Unavailable("no-time", "--prove runs it to its end")
-    if prove and (why := why_no_preload(command[0])):
+    if prove and (why := reason_against_preload(command[0])):
         raise Unavailable(
             "program-unfit",
             f"the lever had no effect in any of its processes: {why}",
@@ -213,8 +217,8 @@ def _simulated(command: list[str], seconds: float, alone: ProgramRun | None) -> 
         if not shutil.which("valgrind"):
             raise
         lacking = why
-    host, store = hosts.inspect(), Store(data_root())
-    geometry = valgrind.geometry(host, surveyed_entries(host, store))
+    host, store = hosts.inspect_machine(), Store(data_root())
+    geometry = valgrind.geometry(host, surveyed_tlb_entries(host, store))
     rig, second = MeasuringSetup.of(host, store.own, counters=False), geometry.base.second
     walk_ns, hit_ns = _extra_ns(rig, TIMES_THE_ENTRIES * second), _extra_ns(rig, second // 2)
     native_s, status = (alone.elapsed_s, alone.status) if alone else (None, 0)
@@ -288,7 +292,7 @@ class GateOptions:
         name, geometry = self._geometry(before)
         fixed = baseline.fixed_environment(command, _variables(self.env))
         now = self._simulated(command, name, geometry, fixed, seconds, ignore_failure, before)
-        comparison = Comparison(before, now, fail_above) if before else None
+        comparison = BaselineComparison(before, now, fail_above) if before else None
         self._write(now, comparison)
         _print_counts(now, comparison, as_json)
         if comparison and comparison.grown:
@@ -303,7 +307,7 @@ class GateOptions:
             return name, valgrind.named_geometry(self.machine)
         if before:
             return before.machine, SimulatedTlb.of_document(before.geometry)
-        return THIS, valgrind.geometry(hosts.inspect())
+        return THIS, valgrind.geometry(hosts.inspect_machine())
 
     def _simulated(
         self,
@@ -351,7 +355,7 @@ class GateOptions:
         seconds: float,
         status: int,
         number: int,
-    ) -> simulation.Simulation:
+    ) -> simulation.SimulationResult:
         """Return what one run counts. Raises Unavailable: program-unfit, no-time."""
         terminal.progress(f"run {number + 1} of {self.runs}")
         made = simulation.simulate(command, geometry.option, seconds, status, fixed)
@@ -363,7 +367,7 @@ class GateOptions:
             )
         return made
 
-    def _write(self, now: Baseline, comparison: Comparison | None) -> None:
+    def _write(self, now: Baseline, comparison: BaselineComparison | None) -> None:
         texts = {self.save: lambda: now.model_dump_json(indent=1) + "\n"}
         if comparison:
             texts |= {self.markdown: comparison.markdown, self.junit: comparison.junit}
@@ -378,7 +382,7 @@ def _refuse(options: dict[str, object], why: str) -> None:
         raise Unavailable("bad-parameter", f"--{given[0]} {why}")
 
 
-def _print_counts(now: Baseline, comparison: Comparison | None, as_json: bool) -> None:
+def _print_counts(now: Baseline, comparison: BaselineComparison | None, as_json: bool) -> None:
     if as_json:
         document = comparison.document() if comparison else now.model_dump(mode="json")
         print(json.dumps(document, indent=1))

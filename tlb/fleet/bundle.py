@@ -26,28 +26,33 @@ from pydantic import BaseModel, ValidationError
 
 from tlb.fleet import public_text
 from tlb.fleet.bundle_rows import (
-    IMPOSSIBLE,
-    MOST_UNPACKED_BYTES,
-    OTHER_VERSION,
-    REPACKED,
+    IMPOSSIBLE_ROW_REMEDY,
+    MAX_UNPACKED_BYTES,
+    REPACKED_BUNDLE_REMEDY,
     ROWS,
-    escaped,
-    read_rows,
+    UPDATE_BOTH_REMEDY,
+    escape_untrusted_text,
+    read_bundle_rows,
 )
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.machine.stated_facts import FlushesDocument, JavaFlagsDocument
-from tlb.measure import columns, states
+from tlb.measure import row_tables, states
 from tlb.measure.outcome import SESSIONS_DOCUMENT
 from tlb.measure.states import RequestedRecord, merge_rows
-from tlb.measure.store import PUBLISHED_ROWS, UNMEASURED_POINTS_DOCUMENT, Store, write_published
-from tlb.system.files import IS_CLONE, new_folder, sync_folder
+from tlb.measure.store import (
+    PUBLISHED_ROWS,
+    UNMEASURED_POINTS_DOCUMENT,
+    Store,
+    write_published_rows,
+)
+from tlb.system.files import IS_CLONE, replaced_folder, sync_folder
 from tlb.system.reasons import Unavailable, if_available
 
 Model = TypeVar("Model", bound=BaseModel)
 
-NO_FILE = "Name a file that `tlb bundle make` wrote, and no link to it."
-SUFFIX = ".tlb.zip"
+NAME_BUNDLE_FILE_REMEDY = "Name a file that `tlb bundle make` wrote, and no link to it."
+BUNDLE_SUFFIX = ".tlb.zip"
 MACHINE = "machine.json"
 MOST_MEMBERS = 64
 MOST_FILE_BYTES = 64 << 20  # the largest published machine has 2 MB
@@ -98,12 +103,12 @@ class Contents(BaseModel):
         """Raises Unavailable("bundle-refused") for anything but `compressed` contents of a bundle's
         size."""
         try:
-            text = zlib.decompressobj().decompress(sent, MOST_UNPACKED_BYTES)
+            text = zlib.decompressobj().decompress(sent, MAX_UNPACKED_BYTES)
             return cls.model_validate_json(text)
         except (zlib.error, ValueError, TypeError) as error:
-            why = escaped(str(error).splitlines()[0])
+            why = escape_untrusted_text(str(error).splitlines()[0])
             raise Unavailable(
-                "bundle-refused", f"what was sent is no bundle: {why}", REPACKED
+                "bundle-refused", f"what was sent is no bundle: {why}", REPACKED_BUNDLE_REMEDY
             ) from None
 
 
@@ -157,7 +162,7 @@ def _public_rows(store: Store, machine: str, renamed: dict[str, str]) -> list[Re
 def pack(contents: Contents) -> bytes:
     """Return the file: the same bytes of the same contents."""
     rows, file = io.BytesIO(), io.BytesIO()
-    write_published(rows, contents.rows)
+    write_published_rows(rows, contents.rows)
     files = contents.files | {ROWS: rows.getvalue()}
     with zipfile.ZipFile(file, "w") as archive:
         for name in sorted(files):
@@ -177,11 +182,15 @@ def read_file(path: Path) -> Bundle:
     """Return the bundle in a file. Raises Unavailable("bundle-refused")."""
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
-            raise Unavailable("bundle-refused", f"{path} is no regular file", NO_FILE)
+            raise Unavailable(
+                "bundle-refused", f"{path} is no regular file", NAME_BUNDLE_FILE_REMEDY
+            )
         with path.open("rb") as file:
             content = file.read(MOST_FILE_BYTES + 1)
     except OSError as error:
-        raise Unavailable("bundle-refused", f"{path}: {error.strerror}", NO_FILE) from None
+        raise Unavailable(
+            "bundle-refused", f"{path}: {error.strerror}", NAME_BUNDLE_FILE_REMEDY
+        ) from None
     return read(content)
 
 
@@ -194,11 +203,13 @@ def read(content: bytes, now: datetime | None = None) -> Bundle:
     """
     files = _members(content)
     if lacking := {ROWS, MACHINE} - files.keys():
-        raise Unavailable("bundle-refused", f"it has no {min(lacking)}", OTHER_VERSION)
+        raise Unavailable("bundle-refused", f"it has no {min(lacking)}", UPDATE_BOTH_REMEDY)
     host = _description(MACHINE, files[MACHINE])
     machine = if_available(hosts.machine_id, host)
     if machine is None:
-        raise Unavailable("bundle-refused", f"{MACHINE} describes no computer", IMPOSSIBLE)
+        raise Unavailable(
+            "bundle-refused", f"{MACHINE} describes no computer", IMPOSSIBLE_ROW_REMEDY
+        )
     by_state, documents = {hosts.state_digest(host): host}, {}
     for name, member in files.items():
         stem = Path(name).stem
@@ -206,12 +217,14 @@ def read(content: bytes, now: datetime | None = None) -> Bundle:
             other = _description(name, member)
             state = hosts.state_digest(other)
             if if_available(hosts.machine_id, other) != machine or stem != f"machine-{state}":
-                raise Unavailable("bundle-refused", f"{name} describes something else", IMPOSSIBLE)
+                raise Unavailable(
+                    "bundle-refused", f"{name} describes something else", IMPOSSIBLE_ROW_REMEDY
+                )
             by_state[state] = other
         elif name.startswith("documents/"):
             documents[stem] = _document(name, member)
             _check_document(name, stem, documents[stem])
-    rows = list(read_rows(files[ROWS], host, by_state, now or datetime.now(UTC)))
+    rows = list(read_bundle_rows(files[ROWS], host, by_state, now or datetime.now(UTC)))
     return Bundle(machine, host, by_state, rows, content, documents)
 
 
@@ -219,7 +232,9 @@ def _members(content: bytes) -> dict[str, bytes]:
     """Return the members by name, each of them within its limit."""
     if len(content) > MOST_FILE_BYTES:
         raise Unavailable(
-            "bundle-refused", f"it has more than {MOST_FILE_BYTES >> 20} MiB", REPACKED
+            "bundle-refused",
+            f"it has more than {MOST_FILE_BYTES >> 20} MiB",
+            REPACKED_BUNDLE_REMEDY,
         )
     files: dict[str, bytes] = {}
     try:
@@ -227,7 +242,9 @@ def _members(content: bytes) -> dict[str, bytes]:
             entries = archive.infolist()
             if len(entries) > MOST_MEMBERS:
                 raise Unavailable(
-                    "bundle-refused", f"it has more than {MOST_MEMBERS} members", REPACKED
+                    "bundle-refused",
+                    f"it has more than {MOST_MEMBERS} members",
+                    REPACKED_BUNDLE_REMEDY,
                 )
             for entry in entries:
                 _check_entry(entry, files)
@@ -235,8 +252,8 @@ def _members(content: bytes) -> dict[str, bytes]:
                     files[entry.filename] = member.read(entry.file_size + 1)
     # What zipfile raises for damaged headers and content
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError) as error:
-        why = f"it cannot be unpacked: {escaped(str(error))}"
-        raise Unavailable("bundle-refused", why, REPACKED) from None
+        why = f"it cannot be unpacked: {escape_untrusted_text(str(error))}"
+        raise Unavailable("bundle-refused", why, REPACKED_BUNDLE_REMEDY) from None
     return files
 
 
@@ -245,7 +262,7 @@ def _check_entry(entry: zipfile.ZipInfo, files: dict[str, bytes]) -> None:
     kind = stat.S_IFMT(entry.external_attr >> 16)
     most = MOST_FILE_BYTES if name == ROWS else MOST_DOCUMENT_BYTES
     if not _MEMBER.fullmatch(name) or kind not in (0, stat.S_IFREG):
-        why = f"it has a member {escaped(name)}, which no bundle has"
+        why = f"it has a member {escape_untrusted_text(name)}, which no bundle has"
     elif name in files:
         why = f"it has two members {name}"
     elif entry.file_size > most:
@@ -257,7 +274,7 @@ def _check_entry(entry: zipfile.ZipInfo, files: dict[str, bytes]) -> None:
         why = f"{name} is encrypted, or compressed by another method"
     else:
         return
-    raise Unavailable("bundle-refused", why, REPACKED)
+    raise Unavailable("bundle-refused", why, REPACKED_BUNDLE_REMEDY)
 
 
 def _document(name: str, content: bytes) -> dict[str, Any]:
@@ -276,16 +293,18 @@ def _document(name: str, content: bytes) -> dict[str, Any]:
         is_object = isinstance(document, dict)
     except (ValueError, RecursionError) as error:
         raise Unavailable(
-            "bundle-refused", f"{name}: {escaped(str(error))}", OTHER_VERSION
+            "bundle-refused", f"{name}: {escape_untrusted_text(str(error))}", UPDATE_BOTH_REMEDY
         ) from None
     if not is_object:
-        raise Unavailable("bundle-refused", f"{name} is no object of JSON", OTHER_VERSION)
+        raise Unavailable("bundle-refused", f"{name} is no object of JSON", UPDATE_BOTH_REMEDY)
     for leaf in _leaves(document):
         if isinstance(leaf, str) and not _PLAIN.fullmatch(leaf):
-            why = f"{name}: a text is too long, or has markup: {escaped(leaf)}"
-            raise Unavailable("bundle-refused", why, OTHER_VERSION)
-        if isinstance(leaf, (int, float)) and not abs(leaf) <= columns.INT64_MAX:
-            raise Unavailable("bundle-refused", f"{name}: a number is beyond 64 bits", IMPOSSIBLE)
+            why = f"{name}: a text is too long, or has markup: {escape_untrusted_text(leaf)}"
+            raise Unavailable("bundle-refused", why, UPDATE_BOTH_REMEDY)
+        if isinstance(leaf, (int, float)) and not abs(leaf) <= row_tables.INT64_MAX:
+            raise Unavailable(
+                "bundle-refused", f"{name}: a number is beyond 64 bits", IMPOSSIBLE_ROW_REMEDY
+            )
     return document
 
 
@@ -305,7 +324,9 @@ def _description(name: str, content: bytes) -> Host:
     host = _modelled(name, _document(name, content), Host)
     is_possible = host.memory.total_bytes > 0 and 1 <= host.logical_cpus <= MOST_CPUS
     if not is_possible or host.base_page_bytes not in BASE_PAGES:
-        raise Unavailable("bundle-refused", f"{name} describes no possible computer", IMPOSSIBLE)
+        raise Unavailable(
+            "bundle-refused", f"{name} describes no possible computer", IMPOSSIBLE_ROW_REMEDY
+        )
     _check_texts(name, host.model_dump(mode="json"), public_text.schema_texts(Host))
     return host
 
@@ -316,7 +337,7 @@ def _check_texts(name: str, document: Any, allowed: Collection[str]) -> None:
     if public != document:
         pairs = zip_longest(_leaves(document), _leaves(public))
         text = next(str(ours) for ours, theirs in pairs if ours != theirs)
-        why = f"it has a text that may name somebody: {name}: {escaped(text)}"
+        why = f"it has a text that may name somebody: {name}: {escape_untrusted_text(text)}"
         raise Unavailable("bundle-refused", why)
 
 
@@ -327,10 +348,12 @@ def _modelled(name: str, document: dict[str, Any], kind: type[Model]) -> Model:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        why = f"{name}: {escaped(place)}: {escaped(first['msg'])}"
-        raise Unavailable("bundle-refused", why, OTHER_VERSION) from None
+        why = f"{name}: {escape_untrusted_text(place)}: {escape_untrusted_text(first['msg'])}"
+        raise Unavailable("bundle-refused", why, UPDATE_BOTH_REMEDY) from None
     if made.model_dump(mode="json", exclude_unset=True) != document:
-        raise Unavailable("bundle-refused", f"{name}: a field is of another type", OTHER_VERSION)
+        raise Unavailable(
+            "bundle-refused", f"{name}: a field is of another type", UPDATE_BOTH_REMEDY
+        )
     return made
 
 
@@ -355,12 +378,16 @@ def document_schemas() -> dict[str, tuple[type[BaseModel], frozenset[str]]]:
 def _check_document(name: str, stem: str, document: dict[str, Any]) -> None:
     """Raise Unavailable("bundle-refused") for a document that no chapter keeps."""
     if stem not in document_schemas():
-        raise Unavailable("bundle-refused", f"{name} is no document of a machine", OTHER_VERSION)
+        raise Unavailable(
+            "bundle-refused", f"{name} is no document of a machine", UPDATE_BOTH_REMEDY
+        )
     kind, texts = document_schemas()[stem]
     _modelled(name, {key: value for key, value in document.items() if key != _MEANS}, kind)
     means = document.get(_MEANS, [])
     if not isinstance(means, list) or not all(isinstance(one, str) for one in means):
-        raise Unavailable("bundle-refused", f"{name}: {_MEANS} is no list of texts", OTHER_VERSION)
+        raise Unavailable(
+            "bundle-refused", f"{name}: {_MEANS} is no list of texts", UPDATE_BOTH_REMEDY
+        )
     _check_texts(name, document, texts)
 
 
@@ -384,7 +411,7 @@ def add(data: Store, bundle: Bundle) -> Added:
     published = if_available(states.latest_description, data, machine)
     if published and hosts.identity_facts(published) != hosts.identity_facts(bundle.host):
         why = f"{machine} in data/ is another computer: {published.cpu_model}"
-        raise Unavailable("bundle-refused", why, IMPOSSIBLE)
+        raise Unavailable("bundle-refused", why, IMPOSSIBLE_ROW_REMEDY)
     there = data.records(machine)
     new = [
         (record, asked)
@@ -392,7 +419,7 @@ def add(data: Store, bundle: Bundle) -> Added:
         if record.key not in there or record.counts_more_than(there[record.key])
     ]
     target = data.root / machine
-    with new_folder(target) as made:
+    with replaced_folder(target) as made:
         if new:
             _write(made, data, bundle, published is None)
     return Added(target, len(new), len(bundle.rows) - len(new))
@@ -423,7 +450,7 @@ def _write(made: Path, data: Store, bundle: Bundle, is_first: bool) -> None:
         states.write_description(store, machine, host)
         if before and not is_newer:
             states.write_description(store, machine, before)
-    write_published(made / PUBLISHED_ROWS, merge_rows(published, bundle.rows))
+    write_published_rows(made / PUBLISHED_ROWS, merge_rows(published, bundle.rows))
     from tlb.report import card  # with pandas, which a worker lacks
 
     card.write(store, machine, states.latest_description(store, machine))

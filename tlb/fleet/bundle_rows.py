@@ -20,10 +20,10 @@ from pydantic import ValidationError
 
 from tlb.fleet import public_text
 from tlb.machine.host import Host
-from tlb.measure import build, columns, kernels
-from tlb.measure.columns import INT64_MAX
-from tlb.measure.plan import seed_of
+from tlb.measure import build, kernels, row_tables
+from tlb.measure.plan import order_seed
 from tlb.measure.record import Record
+from tlb.measure.row_tables import INT64_MAX
 from tlb.measure.states import RequestedRecord
 from tlb.system.page_sizes import BASE, TABLE_ENTRY_BYTES, page_bytes
 from tlb.system.reasons import REASON_TEXTS, LazyModule, Unavailable
@@ -35,18 +35,20 @@ else:
     pa, parquet = LazyModule("pyarrow"), LazyModule("pyarrow.parquet")
 
 # Remedies for a bundle that is refused
-REPACKED = "Use the file as `tlb bundle make` wrote it, not one that was repacked or extended."
-OTHER_VERSION = (
+REPACKED_BUNDLE_REMEDY = (
+    "Use the file as `tlb bundle make` wrote it, not one that was repacked or extended."
+)
+UPDATE_BOTH_REMEDY = (
     "Update both checkouts to the same version, and make it again where it was measured."
 )
-IMPOSSIBLE = (
+IMPOSSIBLE_ROW_REMEDY = (
     "No kernel and no computer can print that: accept nothing of it, and ask its sender to measure "
     "again with an unchanged checkout."
 )
 ROWS = "rows.parquet"
 MAX_ROWS = 100_000  # the largest published machine has 16,817
 MAX_ROW_VALUES = 512  # in all lists of a row's column, on average
-MOST_UNPACKED_BYTES = 256 << 20  # of all columns
+MAX_UNPACKED_BYTES = 256 << 20  # of all columns
 BATCH_ROWS, MOST_BATCH_BYTES = 1024, 64 << 20  # that are read at once
 MOST_READING_BYTES = 400 << 20  # memory, beyond what the process has
 
@@ -63,7 +65,7 @@ GONE_TWINS = {"graph_walk", "radix_partition", "random_touch", "stride_sum"}
 Rules = Iterator[tuple[bool, str]]  # whether a rule holds, and what is wrong otherwise
 
 
-def read_rows(
+def read_bundle_rows(
     content: bytes, host: Host, by_state: dict[str, Host], now: datetime
 ) -> Iterator[RequestedRecord]:
     """Yield the rows of a Parquet file, each with the experiments that asked for its point. host: of
@@ -72,20 +74,22 @@ def read_rows(
     for number, row in enumerate(_columns_of(content), 1):
         place = f"{ROWS}, row {number}"
         try:
-            asked = row[columns.EXPERIMENTS_COLUMN]
-            record = columns.record_of(row)
-            columns.check_record(record)
+            asked = row[row_tables.EXPERIMENTS_COLUMN]
+            record = row_tables.record_of(row)
+            row_tables.check_record(record)
         except (ValueError, TypeError, KeyError, OverflowError, AttributeError) as error:
-            why = f"{place}: {escaped(str(error).splitlines()[0])}: {escaped(_input(error))}"
-            raise Unavailable("bundle-refused", why, IMPOSSIBLE) from None
+            why = f"{place}: {escape_untrusted_text(str(error).splitlines()[0])}: {escape_untrusted_text(_input(error))}"
+            raise Unavailable("bundle-refused", why, IMPOSSIBLE_ROW_REMEDY) from None
         if not asked or None in asked or not known.issuperset(asked):
-            raise Unavailable("bundle-refused", f"{place}: no chapter asked for it", OTHER_VERSION)
+            raise Unavailable(
+                "bundle-refused", f"{place}: no chapter asked for it", UPDATE_BOTH_REMEDY
+            )
         if record.key in seen:
-            raise Unavailable("bundle-refused", f"{place} is there twice", IMPOSSIBLE)
+            raise Unavailable("bundle-refused", f"{place} is there twice", IMPOSSIBLE_ROW_REMEDY)
         seen.add(record.key)
         described = by_state.get(record.state, host)
         if why := breach(record, described, now):
-            raise Unavailable("bundle-refused", f"{place}: {why}", IMPOSSIBLE)
+            raise Unavailable("bundle-refused", f"{place}: {why}", IMPOSSIBLE_ROW_REMEDY)
         yield record, sorted({*asked})
 
 
@@ -124,15 +128,17 @@ def _columns_of(content: bytes) -> Iterator[dict[str, Any]]:
                 batch = next(batches, None)
                 if batch is not None and batch.nbytes > MOST_BATCH_BYTES:
                     raise Unavailable(
-                        "bundle-refused", f"{ROWS} has rows that are too long", REPACKED
+                        "bundle-refused",
+                        f"{ROWS} has rows that are too long",
+                        REPACKED_BUNDLE_REMEDY,
                     )
                 rows = batch.to_pylist() if batch is not None else []
             more = batch is not None
             yield from rows
     # pyarrow's own are of these kinds
     except (OSError, ValueError, NotImplementedError, KeyError, MemoryError) as error:
-        why = f"{ROWS} cannot be read: {escaped(str(error).splitlines()[0] if str(error) else '')}"
-        raise Unavailable("bundle-refused", why, REPACKED) from None
+        why = f"{ROWS} cannot be read: {escape_untrusted_text(str(error).splitlines()[0] if str(error) else '')}"
+        raise Unavailable("bundle-refused", why, REPACKED_BUNDLE_REMEDY) from None
 
 
 def _check_file(file: parquet.ParquetFile) -> None:
@@ -140,25 +146,31 @@ def _check_file(file: parquet.ParquetFile) -> None:
     about = file.metadata
     if not 1 <= about.num_rows <= MAX_ROWS or about.num_columns > MAX_ROW_VALUES:
         raise Unavailable(
-            "bundle-refused", f"{ROWS} has no rows, or more than {MAX_ROWS:,}", REPACKED
+            "bundle-refused",
+            f"{ROWS} has no rows, or more than {MAX_ROWS:,}",
+            REPACKED_BUNDLE_REMEDY,
         )
     groups = [about.row_group(number) for number in range(about.num_row_groups)]
     if (
         len(groups) > MAX_ROWS
-        or sum(group.total_byte_size for group in groups) > MOST_UNPACKED_BYTES
+        or sum(group.total_byte_size for group in groups) > MAX_UNPACKED_BYTES
     ):
         raise Unavailable(
-            "bundle-refused", f"{ROWS} has more than {MOST_UNPACKED_BYTES >> 20} MiB", REPACKED
+            "bundle-refused",
+            f"{ROWS} has more than {MAX_UNPACKED_BYTES >> 20} MiB",
+            REPACKED_BUNDLE_REMEDY,
         )
     values = [group.column(at).num_values for group in groups for at in range(about.num_columns)]
     if max(values) > MAX_ROWS * MAX_ROW_VALUES:
-        raise Unavailable("bundle-refused", f"{ROWS} has lists that are too long", REPACKED)
+        raise Unavailable(
+            "bundle-refused", f"{ROWS} has lists that are too long", REPACKED_BUNDLE_REMEDY
+        )
     schema = file.schema_arrow
-    own = {*schema.names} - columns.shared_names()
-    is_known = len(own) <= MAX_ROW_VALUES and schema.equals(columns.arrow_schema(sorted(own)))
+    own = {*schema.names} - row_tables.shared_names()
+    is_known = len(own) <= MAX_ROW_VALUES and schema.equals(row_tables.arrow_schema(sorted(own)))
     if not is_known or {*(about.metadata or {})} - {b"ARROW:schema"}:
         raise Unavailable(
-            "bundle-refused", f"{ROWS} has other columns than rows have", OTHER_VERSION
+            "bundle-refused", f"{ROWS} has other columns than rows have", UPDATE_BOTH_REMEDY
         )
 
 
@@ -186,7 +198,7 @@ def _limited_memory() -> Iterator[None]:
         pa.set_memory_pool(pool)
 
 
-def escaped(text: str) -> str:
+def escape_untrusted_text(text: str) -> str:
     """Return the beginning of a stranger's text so that it can be printed."""
     return ascii(text[:80])[1:-1]
 
@@ -227,7 +239,7 @@ def _point(record: Record) -> Rules:
     is_known = len(record.also) <= MOST_RESULTS and results <= _words()
     yield is_known, "its kernel has no such result"
     try:
-        seed = seed_of(record.point, record.repeat)
+        seed = order_seed(record.point, record.repeat)
     except ValueError:
         yield False, "no grid can contain its point"
     else:

@@ -190,7 +190,7 @@ _PARSED: dict[str, Callable[[str], str]] = {
     "kernel_release": linux_release,
     "measured_at": lambda text: text if _TIME.fullmatch(text) else UNKNOWN,
     "microarchitecture": lambda text: (
-        text if text in microarchitecture.names() else microarchitecture.UNKNOWN_CORE
+        text if text in microarchitecture.names() else microarchitecture.UNKNOWN_MICROARCHITECTURE
     ),
     **dict.fromkeys(_VULNERABILITIES, mitigation),
 }

@@ -23,9 +23,9 @@ from tlb.machine.cpus import measuring_cpu
 from tlb.machine.host import Host
 from tlb.measure import campaign, states
 from tlb.measure.measuring_setup import MeasuringSetup
-from tlb.measure.outcome import Outcome, Progress
+from tlb.measure.outcome import CampaignOutcome, CampaignProgress
 from tlb.measure.record import Point
-from tlb.measure.session import CPUS_AT_START
+from tlb.measure.session import CPUS_ALLOWED_AT_START
 from tlb.measure.store import Store, data_root
 from tlb.system.reasons import Unavailable
 
@@ -57,15 +57,15 @@ class Measured(BaseModel):
 
 def describe() -> Host:
     """Return what this computer is."""
-    return hosts.inspect()
+    return hosts.inspect_machine()
 
 
 def measure(task: Task) -> Measured:
     """Run a campaign on this computer and return all that its ledger has. What fails for a reason is
     in the result, so that Dask does not try it again."""
-    with _others_kept_off(measuring_cpu(Path("/"), tuple(sorted(CPUS_AT_START)))):
-        host, store = hosts.inspect(), Store(data_root()).own
-        measured, outcome = Measured(), Outcome()
+    with _others_kept_off(measuring_cpu(Path("/"), tuple(sorted(CPUS_ALLOWED_AT_START)))):
+        host, store = hosts.inspect_machine(), Store(data_root()).own
+        measured, outcome = Measured(), CampaignOutcome()
         try:
             rig = MeasuringSetup.of(host, store)
             states.write_description(store, rig.machine, host)
@@ -82,7 +82,7 @@ def measure(task: Task) -> Measured:
     return measured
 
 
-def _run(rig: MeasuringSetup, task: Task) -> Outcome:
+def _run(rig: MeasuringSetup, task: Task) -> CampaignOutcome:
     compared = task.compared
     return campaign.run(
         rig,
@@ -95,7 +95,7 @@ def _run(rig: MeasuringSetup, task: Task) -> Outcome:
     )
 
 
-class EventProgress(Progress):
+class EventProgress(CampaignProgress):
     """Progress that a worker's events show to the client."""
 
     def __init__(self, machine: str) -> None:
@@ -116,7 +116,7 @@ class EventProgress(Progress):
 def _others_kept_off(cpu: int | None) -> Iterator[None]:
     """Keep the other threads of this process, as Dask's event loop, off the CPU that measures if
     there is another one."""
-    others = CPUS_AT_START - {cpu}
+    others = CPUS_ALLOWED_AT_START - {cpu}
     own = threading.get_native_id()
     threads = [int(path.name) for path in Path("/proc/self/task").glob("*")]
     moved = [thread for thread in threads if thread != own] if cpu is not None and others else []
@@ -126,7 +126,7 @@ def _others_kept_off(cpu: int | None) -> Iterator[None]:
         yield
     finally:
         for thread in moved:
-            _allow(thread, CPUS_AT_START)
+            _allow(thread, CPUS_ALLOWED_AT_START)
 
 
 def _allow(thread: int, cpus: set[int] | frozenset[int]) -> None:

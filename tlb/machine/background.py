@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tlb.machine import memory, settings
 from tlb.system import processes, procfs
-from tlb.system.units import format_size, list_in_words, page_name
+from tlb.system.units import format_size, list_in_words, page_size_name
 
 _HERE, _MM = Path("/"), Path("sys/kernel/mm")
 # each starts a monitor of its own
@@ -72,7 +72,7 @@ def _khugepaged(root: Path) -> str:
     if thp.enabled == "absent":
         return ""
     # before Linux 6.8 the largest has no setting of its own
-    largest = sizes.pop(page_name(thp.page_bytes or 2 << 20), "inherit")
+    largest = sizes.pop(page_size_name(thp.page_bytes or 2 << 20), "inherit")
     for_all = {thp.enabled if words == "inherit" else words for words in (largest, *sizes.values())}
     pages, sleep, untouched = (
         thp.khugepaged.get(name, "unknown")
@@ -159,7 +159,7 @@ def _seccomp(root: Path) -> str:
     status = procfs.fields(procfs.text(root / "proc/self/status"))
     if root != _HERE or status.get("Seccomp", "").strip() != "2":
         return "none" if status else ""
-    refused = [f"{call} ({error})" for call, error in processes.refused_calls().items()]
+    refused = [f"{call} ({error})" for call, error in processes.refused_system_calls().items()]
     return (
         f"on: refuses {list_in_words(refused)}" if refused else "none of the calls that are needed"
     )

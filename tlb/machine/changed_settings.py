@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tlb.machine import background
 from tlb.system import files, procfs
-from tlb.system.reasons import Unavailable, explain
+from tlb.system.reasons import Unavailable, explain_reason
 
 _MM = Path("sys/kernel/mm")
 _POOL = re.compile(r"sys/kernel/mm/hugepages/hugepages-[0-9]{1,9}kB/nr_hugepages")
@@ -177,14 +177,14 @@ def restore(root: Path, owner: Owner) -> list[RestoredSetting]:
             if not changed.holds(found):
                 # The entry goes: kept, it would undo their value on the day that it equals ours.
                 theirs = f"/{name} has {found or 'nothing'}, {changed.before} before"
-                why = explain(
+                why = explain_reason(
                     "setting-refused",
                     f"it was changed again meanwhile: {theirs}",
                     "Write the value that it should have; our change is no longer recorded.",
                 )
                 del own[name]
             elif held := _put_back(root, name, changed.before, found):
-                why = explain("setting-refused", f"/{name}: {held}", _HELD_REMEDY)
+                why = explain_reason("setting-refused", f"/{name}: {held}", _HELD_REMEDY)
                 own[name] = SettingChange(before=changed.before, written=[value(name, root)])
             else:
                 del own[name]
@@ -229,7 +229,7 @@ def may_write(root: Path, name: str) -> None:
             "Run the command on the host, outside the namespace.",
         )
     try:
-        os.close(os.open(root / name, os.O_WRONLY | files.OPEN_FLAGS))
+        os.close(os.open(root / name, os.O_WRONLY | files.SAFE_OPEN_FLAGS))
     except OSError as error:
         raise Unavailable("setting-refused", f"/{name}: {error.strerror}") from error
 
@@ -238,7 +238,7 @@ def may_write(root: Path, name: str) -> None:
 def alone(root: Path) -> Iterator[None]:
     """Wait until no other process changes settings. The lock is on a folder of sysfs, so no file of
     it can be left behind."""
-    fd = os.open(root / _MM, os.O_RDONLY | files.OPEN_FLAGS)
+    fd = os.open(root / _MM, os.O_RDONLY | files.SAFE_OPEN_FLAGS)
     try:
         files.lock_file(fd)
         yield
@@ -252,7 +252,7 @@ def _set(root: Path, name: str, wanted: str) -> None:
     Of a pool the file for all nodes: a chapter's process may run on any node, and one number can be
     put back. Linux spreads what it adds over the nodes with memory.
     """
-    fd = os.open(root / name, os.O_WRONLY | files.OPEN_FLAGS)
+    fd = os.open(root / name, os.O_WRONLY | files.SAFE_OPEN_FLAGS)
     try:
         os.write(fd, wanted.encode())
     finally:
@@ -271,7 +271,7 @@ def _journal_error(why: str) -> Unavailable:
 def _read(root: Path) -> dict[Owner, dict[str, SettingChange]]:
     path = root / files.SETTINGS_JOURNAL
     try:
-        fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | files.OPEN_FLAGS)
+        fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | files.SAFE_OPEN_FLAGS)
         try:
             content = os.read(fd, _MOST_BYTES)
         finally:

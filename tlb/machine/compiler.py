@@ -27,7 +27,7 @@ class Compiler:
 
 
 @cache
-def compiler() -> Compiler | None:
+def compiler_on_path() -> Compiler | None:
     """$CC, else the first of cc, gcc, clang that answers --version; None where there is none."""
     for candidate in (os.environ.get("CC", ""), "cc", "gcc", "clang"):
         try:

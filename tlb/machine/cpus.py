@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tlb.machine import FrozenModel, cpuid, microarchitecture, pmu
 from tlb.machine.cpuid import Cache, CacheKind, CpuidReader
-from tlb.machine.microarchitecture import ARM_IMPLEMENTERS, UNKNOWN_CORE
+from tlb.machine.microarchitecture import ARM_IMPLEMENTERS, UNKNOWN_MICROARCHITECTURE
 from tlb.system import procfs
 
 # Cores of one kind differ by a tenth in their highest clock at most (favoured cores, two CCDs of
@@ -147,14 +147,14 @@ def cpuinfo_block(cpuinfo: str, cpu: int) -> dict[str, str]:
 
 def x86_identity(info: Mapping[str, str]) -> dict[str, object]:
     """The fields of a Host that name its CPU, from a block of cpuinfo."""
-    vendor = procfs.label(info.get("vendor_id", "")) or UNKNOWN_CORE
+    vendor = procfs.label(info.get("vendor_id", "")) or UNKNOWN_MICROARCHITECTURE
     family, model, stepping = (
         procfs.leading_number(info.get(key, "")) for key in ("cpu family", "model", "stepping")
     )
     # other architectures than x86-64 have other words: riscv64 uarch, ppc64 cpu
     names = (procfs.label(info.get(key, "")) for key in ("model name", "uarch", "cpu"))
     return {
-        "cpu_model": next(filter(None, names), UNKNOWN_CORE),
+        "cpu_model": next(filter(None, names), UNKNOWN_MICROARCHITECTURE),
         "vendor": vendor,
         "family": family,
         "model": model,
@@ -170,12 +170,16 @@ def arm_identity(info: Mapping[str, str]) -> dict[str, object]:
         _hex(info.get(f"CPU {key}")) for key in ("implementer", "part", "variant")
     )
     revision = procfs.leading_number(info.get("CPU revision", ""))
-    maker = UNKNOWN_CORE if implementer is None else ARM_IMPLEMENTERS.get(implementer, UNKNOWN_CORE)
+    maker = (
+        UNKNOWN_MICROARCHITECTURE
+        if implementer is None
+        else ARM_IMPLEMENTERS.get(implementer, UNKNOWN_MICROARCHITECTURE)
+    )
     name = microarchitecture.arm_name(implementer, part)
-    model = UNKNOWN_CORE
+    model = UNKNOWN_MICROARCHITECTURE
     if implementer is not None and part is not None:
-        who = f"implementer {implementer:#x}" if maker == UNKNOWN_CORE else maker
-        core = f"part {part:#x}" if name == UNKNOWN_CORE else name
+        who = f"implementer {implementer:#x}" if maker == UNKNOWN_MICROARCHITECTURE else maker
+        core = f"part {part:#x}" if name == UNKNOWN_MICROARCHITECTURE else name
         model = f"{who} {core} r{variant or 0}p{revision or 0}"
     return {
         "cpu_model": model,

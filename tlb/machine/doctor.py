@@ -11,9 +11,9 @@ from tlb.machine import background, settings
 from tlb.machine.cpuid import Tlb
 from tlb.machine.cpus import Core
 from tlb.machine.host import Host
-from tlb.system.files import PREBUILT
-from tlb.system.reasons import REASON_TEXTS, explain
-from tlb.system.units import format_size, page_name, parse_size
+from tlb.system.files import PREBUILT_ARCHIVE
+from tlb.system.reasons import REASON_TEXTS, explain_reason
+from tlb.system.units import format_size, page_size_name, parse_size
 
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)  # the worst first
@@ -102,7 +102,7 @@ def no_events(host: Host) -> Advice:
 
 
 def _tools(host: Host) -> Iterator[Advice]:
-    if host.c_compiler is None and not PREBUILT.is_file():
+    if host.c_compiler is None and not PREBUILT_ARCHIVE.is_file():
         yield Advice("compiler", *REASON_TEXTS["no-compiler"])
 
 
@@ -156,7 +156,7 @@ _BETWEEN = 64 << 10  # the size between base and huge page that the chapters mea
 
 def _between(host: Host) -> Iterator[Advice]:
     """Of transparent pages between the base page and the huge page."""
-    own = host.mthp.get(page_name(_BETWEEN)) or "never"
+    own = host.mthp.get(page_size_name(_BETWEEN)) or "never"
     if host.base_page_bytes >= _BETWEEN or host.thp_setting == "absent":
         return
     if not host.mthp:
@@ -232,7 +232,7 @@ def _cpu(host: Host) -> list[tuple[str, str]]:
         ),
         *caches,
         *((f"TLB level {tlb.level}, {tlb.kind}", _tlb(tlb)) for tlb in host.tlb),
-        *([("TLB", explain(host.tlb_reason))] if host.tlb_reason else []),
+        *([("TLB", explain_reason(host.tlb_reason))] if host.tlb_reason else []),
     ]
 
 
@@ -250,7 +250,7 @@ def _pages(host: Host) -> list[tuple[str, str]]:
     memory, levels = host.memory, host.page_table_levels
     spare = "; this CPU could walk five" if host.la57 and levels == 4 else ""
     sizes = ", ".join(f"{page} {setting}" for page, setting in host.mthp.items())
-    why = f": {explain(host.pmu.reason)}" if host.pmu.reason else ""
+    why = f": {explain_reason(host.pmu.reason)}" if host.pmu.reason else ""
     total, usable = format_size(memory.total_bytes), format_size(memory.usable_bytes)
     return [
         ("page table", "unknown" if levels is None else f"{levels} levels{spare}"),
@@ -286,7 +286,7 @@ def _system(host: Host) -> list[tuple[str, str]]:
         ("turbo", "not shown" if noise.turbo is None else "on" if noise.turbo else "off"),
         ("SMT", noise.smt),
         ("load, one minute", "unknown" if noise.load1 is None else f"{noise.load1:g}"),
-        ("C compiler", host.c_compiler or explain("no-compiler")),
+        ("C compiler", host.c_compiler or explain_reason("no-compiler")),
         ("system", f"{host.os} {host.kernel_release}, {host.arch}"),
         *([("booted with", " ".join(host.boot))] if host.boot else []),
         *([("boot id", host.boot_id)] if host.boot_id else []),

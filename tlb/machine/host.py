@@ -22,17 +22,17 @@ from pathlib import Path
 from typing import Any
 
 from tlb.machine import FrozenModel, background, cpuid, cpus, pmu, settings
-from tlb.machine.compiler import compiler
+from tlb.machine.compiler import compiler_on_path
 from tlb.machine.cpuid import Cache, CpuidReader, Tlb, tlbs_of_cpuid
 from tlb.machine.cpus import Core, measuring_cpu
-from tlb.machine.memory import Memory, Rlimits, usable_memory
-from tlb.machine.microarchitecture import ARM_IMPLEMENTERS, UNKNOWN_CORE, VENDORS
+from tlb.machine.memory import Memory, ResourceLimits, usable_memory
+from tlb.machine.microarchitecture import ARM_IMPLEMENTERS, UNKNOWN_MICROARCHITECTURE, VENDORS
 from tlb.machine.pmu import Pmu
-from tlb.machine.settings import Kvm, NoiseSources, Pool, Thp
+from tlb.machine.settings import HugePagePool, KvmSupport, NoiseSources, ThpSettings
 from tlb.system import procfs
 from tlb.system.processes import pinned_to_cpu
 from tlb.system.reasons import Unavailable
-from tlb.system.units import page_name
+from tlb.system.units import page_size_name
 
 
 class Host(FrozenModel):
@@ -56,9 +56,9 @@ class Host(FrozenModel):
     la57: bool | None  # whether the CPU could walk five
     gigabyte_pages: bool | None
     base_page_bytes: int
-    thp: Thp
+    thp: ThpSettings
     mthp: dict[str, str]  # page size -> always, inherit, madvise, never; empty before Linux 6.8
-    pools: tuple[Pool, ...]
+    pools: tuple[HugePagePool, ...]
     hypervisor: str
     pmu: Pmu
     memory: Memory
@@ -69,7 +69,7 @@ class Host(FrozenModel):
     c_compiler: str | None
     installation: str  # keyed hash of /etc/machine-id; "" without one
     # Descriptions that older versions wrote lack these.
-    kvm: Kvm | None = None
+    kvm: KvmSupport | None = None
     core: Core | None = None  # the CPU that is measured, whose caches, TLBs and clock these are
     mitigations: dict[str, str] = {}
     numa_balancing: int | None = None
@@ -106,7 +106,7 @@ class Host(FrozenModel):
         Since Linux 6.8 the setting of their own size, unless it says `inherit`, as it does from
         boot on.
         """
-        own = self.mthp.get(page_name(self.thp.page_bytes or 2 << 20))
+        own = self.mthp.get(page_size_name(self.thp.page_bytes or 2 << 20))
         return own if own in ("always", "madvise", "never") else self.thp.enabled
 
 
@@ -122,7 +122,7 @@ def _usable_cpus() -> tuple[int, ...]:
 
 
 def _compiler() -> str | None:
-    cc = compiler()
+    cc = compiler_on_path()
     return cc.label if cc else None
 
 
@@ -135,7 +135,7 @@ class Platform:
     kernel_release: str = field(default_factory=platform.release)
     base_page_bytes: int = field(default_factory=base_page_bytes)
     usable_cpus: tuple[int, ...] = field(default_factory=_usable_cpus)
-    rlimits: Rlimits = field(default_factory=Rlimits.here)
+    rlimits: ResourceLimits = field(default_factory=ResourceLimits.here)
     # of the CPU that runs
     cpuid: CpuidReader | None = field(
         default_factory=lambda: cpuid.read if cpuid.available() else None
@@ -146,7 +146,7 @@ class Platform:
     may_use_fifo: Callable[[], bool] = cpus.may_use_fifo
 
 
-def inspect(
+def inspect_machine(
     root: Path = Path("/"), computer: Platform | None = None, cpu: int | None = None
 ) -> Host:
     """Return the computer whose /proc and /sys lie under `root`, in a fraction of a second.
@@ -251,14 +251,16 @@ def machine_id(host: Host) -> str:
             f"the kernels are written for x86-64 and arm64, not for {host.arch}",
             "Measure on one of those; `tlb watch` and the published results work here.",
         )
-    if host.os == "Linux" and (host.cpu_model == UNKNOWN_CORE or not host.memory.total_bytes):
+    if host.os == "Linux" and (
+        host.cpu_model == UNKNOWN_MICROARCHITECTURE or not host.memory.total_bytes
+    ):
         raise Unavailable(
             "linux-lacks",
             "it states neither the CPU nor the memory of this computer, which cannot be identified",
             "In a container, mount /proc without subset=pid; elsewhere report what /proc/cpuinfo says.",
         )
     name = host.microarchitecture
-    if name == UNKNOWN_CORE:
+    if name == UNKNOWN_MICROARCHITECTURE:
         name = (VENDORS | {maker: maker for maker in ARM_IMPLEMENTERS.values()}).get(
             host.vendor, "cpu"
         )

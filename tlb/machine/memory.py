@@ -14,7 +14,7 @@ from tlb.machine import FrozenModel
 from tlb.system import procfs
 
 
-class Rlimits(NamedTuple):
+class ResourceLimits(NamedTuple):
     """The soft limits of this process in bytes; None is unlimited, or a system without them."""
 
     address_space_bytes: int | None = None
@@ -22,7 +22,7 @@ class Rlimits(NamedTuple):
     memlock_bytes: int | None = None
 
     @classmethod
-    def here(cls) -> Rlimits:
+    def here(cls) -> ResourceLimits:
         try:
             import resource
         except ImportError:  # Windows reads the site; it has no such limits
@@ -55,10 +55,10 @@ class Memory(FrozenModel):
     address_space_bytes: int | None = None  # what RLIMIT_AS and RLIMIT_DATA leave for an arena
 
 
-def usable_memory(root: Path = Path("/"), rlimits: Rlimits | None = None) -> Memory:
+def usable_memory(root: Path = Path("/"), rlimits: ResourceLimits | None = None) -> Memory:
     """The memory that /proc and /sys under `root` show, limited by cgroups and `rlimits` (default:
     ours)."""
-    rlimits = rlimits or Rlimits.here()
+    rlimits = rlimits or ResourceLimits.here()
     meminfo = procfs.fields(procfs.text(root / "proc/meminfo"))
     available, source = procfs.kib(meminfo.get("MemAvailable", "")), "MemAvailable"
     if available is None:  # Linux before 3.14 has no estimate; what is free errs on the safe side

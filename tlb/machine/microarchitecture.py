@@ -3,7 +3,7 @@ number. A name may lack events: tlb/measure/events.py has those of fewer CPUs.""
 
 from __future__ import annotations
 
-UNKNOWN_CORE = "unknown"
+UNKNOWN_MICROARCHITECTURE = "unknown"
 
 # Intel by family and model: Linux, arch/x86/include/asm/intel-family.h, where the parts that share
 # the Skylake core (Kaby, Coffee, Comet Lake) are marked as such; for newer parts, mapfile.csv of
@@ -76,7 +76,7 @@ HYGON_FAMILY = 0x18  # Dhyana, made under licence from AMD: Linux, arch/x86/kern
 
 # arm64 by implementer and part of MIDR_EL1: Linux, arch/arm64/include/asm/cputype.h; Cortex-A34,
 # A65 and Neoverse E1: tools/perf/pmu-events/arch/arm64/mapfile.csv.
-_ARM: dict[tuple[int, int], str] = {
+_ARM: dict[tuple[int | None, int | None], str] = {
     (0x41, 0xD0C): "Neoverse N1",
     (0x41, 0xD40): "Neoverse V1",
     (0x41, 0xD49): "Neoverse N2",
@@ -176,29 +176,27 @@ def x86_name(vendor: str, family: int | None, model: int | None, stepping: int |
     A hypervisor may state another CPU than the one underneath; then this names the one stated.
     """
     if family is None or model is None:
-        return UNKNOWN_CORE
+        return UNKNOWN_MICROARCHITECTURE
     if vendor == "AuthenticAMD":
         return next(
             (name for f, low, high, name in _AMD if f == family and low <= model <= high),
-            UNKNOWN_CORE,
+            UNKNOWN_MICROARCHITECTURE,
         )
     if vendor == "HygonGenuine":
-        return "Dhyana" if family == HYGON_FAMILY else UNKNOWN_CORE
+        return "Dhyana" if family == HYGON_FAMILY else UNKNOWN_MICROARCHITECTURE
     if vendor != "GenuineIntel":
-        return UNKNOWN_CORE
+        return UNKNOWN_MICROARCHITECTURE
     if (family, model) == (6, 0x55) and stepping is not None and stepping >= 5:
         # Linux, tools/perf/pmu-events/arch/x86/mapfile.csv splits at 5; intel-family.h names 7 and
         # 11.
         return "Cooper Lake" if stepping >= 10 else "Cascade Lake"
-    return _INTEL.get((family, model), UNKNOWN_CORE)
+    return _INTEL.get((family, model), UNKNOWN_MICROARCHITECTURE)
 
 
 def arm_name(implementer: int | None, part: int | None) -> str:
     """The microarchitecture of an arm64 CPU, from "CPU implementer" and "CPU part" of
     /proc/cpuinfo."""
-    if implementer is None or part is None:
-        return UNKNOWN_CORE
-    return _ARM.get((implementer, part), UNKNOWN_CORE)
+    return _ARM.get((implementer, part), UNKNOWN_MICROARCHITECTURE)
 
 
 ARM_NAMES = frozenset(_ARM.values())
@@ -208,4 +206,4 @@ def names() -> set[str]:
     """Every name that there is."""
     amd = {row[-1] for row in _AMD}
     intel = {*_INTEL.values(), "Cooper Lake", "Cascade Lake"}
-    return {*amd, *intel, *ARM_NAMES, "Dhyana", UNKNOWN_CORE}
+    return {*amd, *intel, *ARM_NAMES, "Dhyana", UNKNOWN_MICROARCHITECTURE}

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from tlb.machine import background, changed_settings, memory, settings
 from tlb.machine.changed_settings import SettingChange
-from tlb.machine.settings import Pool
+from tlb.machine.settings import HugePagePool
 from tlb.system import procfs
-from tlb.system.reasons import Unavailable, explain
-from tlb.system.units import format_size, page_name, parse_size
+from tlb.system.reasons import Unavailable, explain_reason
+from tlb.system.units import format_size, page_size_name, parse_size
 
 _POOLS = "sys/kernel/mm/hugepages"
 _SHORT_REMEDY = (
@@ -45,7 +45,7 @@ class RestoredPool(NamedTuple):
     why: str
 
 
-def look(root: Path = Path("/")) -> dict[str, Pool]:
+def look(root: Path = Path("/")) -> dict[str, HugePagePool]:
     """Return the pools by page size ("2m", "1g"), the smallest first."""
     return {pool.page: pool for pool in settings.pools(root)}
 
@@ -86,7 +86,7 @@ def reserve(page: str, size_bytes: int, root: Path = Path("/")) -> Reserved:
             free = _pool(root, page).left
             if free < wanted:
                 got = [f"{free} of {wanted} pages of {page} are free", refused]
-                why = explain("pool-empty", "; ".join(filter(None, got)), _SHORT_REMEDY)
+                why = explain_reason("pool-empty", "; ".join(filter(None, got)), _SHORT_REMEDY)
         pool = _pool(root, page)
     why = why or _limited(root, page, size_bytes)
     return Reserved(page, wanted, pool.left, pool.total, pool.total - total, why)
@@ -123,7 +123,7 @@ def default_page(root: Path = Path("/")) -> str:
     pools: 2m, unless Linux was booted with default_hugepagesz."""
     meminfo = procfs.fields(procfs.text(root / "proc/meminfo"))
     size_bytes = procfs.kib(meminfo.get("Hugepagesize", ""))
-    return page_name(size_bytes) if size_bytes else ""
+    return page_size_name(size_bytes) if size_bytes else ""
 
 
 def available(page: str, root: Path = Path("/")) -> int:
@@ -159,10 +159,10 @@ def _name(page: str) -> str:
 def _page(name: str) -> str:
     found = re.search(r"hugepages-([0-9]+)kB", name)
     assert found, name
-    return page_name(int(found[1]) * 1024)
+    return page_size_name(int(found[1]) * 1024)
 
 
-def _pool(root: Path, page: str) -> Pool:
+def _pool(root: Path, page: str) -> HugePagePool:
     cpu = procfs.fields(procfs.text(root / "proc/cpuinfo"))
     flags = cpu.get("flags", "").split()  # arm64 has none of that name
     if page == "1g" and flags and "pdpe1gb" not in flags:

@@ -11,13 +11,13 @@ from typing import Literal
 from tlb.machine import FrozenModel
 from tlb.system import procfs
 from tlb.system.reasons import Unavailable
-from tlb.system.units import page_name
+from tlb.system.units import page_size_name
 
 _MM = Path("sys/kernel/mm")
 _CPU = Path("sys/devices/system/cpu")
 
 
-class Thp(FrozenModel):
+class ThpSettings(FrozenModel):
     """Transparent huge pages: the words in brackets of the settings for all sizes, khugepaged's
     settings, and how large the page is that a whole table maps."""
 
@@ -28,7 +28,7 @@ class Thp(FrozenModel):
     page_bytes: int | None = None
 
 
-class Pool(FrozenModel):
+class HugePagePool(FrozenModel):
     """The pool of one huge page size, in pages."""
 
     page: str
@@ -65,10 +65,10 @@ _KHUGEPAGED = (
 )
 
 
-def thp(root: Path) -> Thp:
+def thp(root: Path) -> ThpSettings:
     folder = root / _MM / "transparent_hugepage"
     settings = {name: procfs.number(folder / "khugepaged" / name) for name in _KHUGEPAGED}
-    return Thp(
+    return ThpSettings(
         enabled=procfs.chosen(folder / "enabled"),
         defrag=procfs.chosen(folder / "defrag"),
         khugepaged={name: value for name, value in settings.items() if value is not None},
@@ -81,7 +81,7 @@ def has_thp(root: Path = Path("/")) -> bool:
     return procfs.chosen(root / _MM / "transparent_hugepage/enabled") != "absent"
 
 
-def check_thp(root: Path = Path("/")) -> None:
+def require_thp(root: Path = Path("/")) -> None:
     """Raise Unavailable unless a program gets transparent huge pages where it asks for them:
     linux-lacks, thp-never."""
     path = root / _MM / "transparent_hugepage/enabled"
@@ -95,7 +95,7 @@ def mthp(root: Path) -> dict[str, str]:
     """Page size -> the setting of that size alone (Linux 6.8), of which `inherit` means that of all
     sizes."""
     sizes = procfs.numbered(root / _MM / "transparent_hugepage", r"hugepages-([0-9]{1,9})kB")
-    settings = {page_name(kib * 1024): procfs.chosen(path / "enabled") for kib, path in sizes}
+    settings = {page_size_name(kib * 1024): procfs.chosen(path / "enabled") for kib, path in sizes}
     # Sizes without the file are for shared memory only.
     return {page: setting for page, setting in settings.items() if setting != "absent"}
 
@@ -104,10 +104,10 @@ def mthp(root: Path) -> dict[str, str]:
 POOL_FILES = {"total": "nr", "free": "free", "reserved": "resv", "surplus": "surplus"}
 
 
-def pools(root: Path) -> tuple[Pool, ...]:
+def pools(root: Path) -> tuple[HugePagePool, ...]:
     return tuple(
-        Pool(
-            page=page_name(kib * 1024),
+        HugePagePool(
+            page=page_size_name(kib * 1024),
             **{
                 name: procfs.number(path / f"{file}_hugepages") or 0
                 for name, file in POOL_FILES.items()
@@ -167,7 +167,7 @@ def mitigations(root: Path) -> dict[str, str]:
     more of the TLB than "Not affected".
 
     itlb_multihit is left out, for it changes with whether a guest runs; what it would say is
-    `Kvm.nx_huge_pages`.
+    `KvmSupport.nx_huge_pages`.
     """
     folder = root / _CPU / "vulnerabilities"
     words = {
@@ -195,7 +195,7 @@ _SHADOWING = "kvm_pvm"
 _YES, _NO = ("Y", "1"), ("N", "0")  # a bool; npt was an int in older kernels (arch/x86/kvm/svm.c)
 
 
-class Kvm(FrozenModel):
+class KvmSupport(FrozenModel):
     """KVM here. tables: those of a second dimension that the CPU walks; "shadow", one dimension
     that KVM writes itself; "unknown" of a module that does not say; "none" without a module."""
 
@@ -207,13 +207,13 @@ class Kvm(FrozenModel):
     nx_huge_pages: bool | None = None
 
 
-def kvm_here(root: Path, flags: Collection[str]) -> Kvm:
+def kvm_here(root: Path, flags: Collection[str]) -> KvmSupport:
     """KVM of the system under `root`, on a CPU with these flags of cpuinfo."""
     modules = [name for name in procfs.names(root / "sys/module") if name.startswith("kvm_")]
     serving = [name for name in modules if name not in _HARDWARE or _HARDWARE[name][0] in flags]
     module = procfs.label(serving[0]) if serving else ""
     pieces = procfs.word(root / "sys/module/kvm/parameters/nx_huge_pages")  # Y, N, or never
-    return Kvm(
+    return KvmSupport(
         device=(root / "dev/kvm").exists(),
         module=module,
         tables=_tables(root, module),
@@ -229,7 +229,7 @@ def _tables(root: Path, module: str) -> Tables:
     return name if setting in _YES else "shadow" if setting in _NO else "unknown"
 
 
-def kvm_in_words(state: Kvm) -> str:
+def kvm_in_words(state: KvmSupport) -> str:
     """One line for people: "kvm_amd with NPT"."""
     if not state.module:
         return "no module" + ("" if state.device else ", no /dev/kvm")

@@ -39,7 +39,7 @@ class FlushesDocument(BaseModel, extra="forbid", frozen=True):
 
 def make_flushes(profile: str) -> dict[str, Any]:
     """The document, whatever the profile. Raises Unavailable("not-linux")."""
-    inspected = host.inspect()
+    inspected = host.inspect_machine()
     return ask_flushes(
         host.state_digest(inspected),
         host.is_arm(inspected),
@@ -101,7 +101,7 @@ class JavaFlagsDocument(BaseModel, extra="forbid", frozen=True):
 
 def make_flags(profile: str) -> dict[str, Any]:
     """The document, whatever the profile. Raises Unavailable("not-linux")."""
-    return ask_flags(host.state_digest(host.inspect())).model_dump(mode="json")
+    return ask_flags(host.state_digest(host.inspect_machine())).model_dump(mode="json")
 
 
 def ask_flags(

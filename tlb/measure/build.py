@@ -20,8 +20,8 @@ from pathlib import Path
 
 from tlb.machine.compiler import Compiler
 from tlb.measure import compiling, kernels
-from tlb.measure.compiling import compiler
-from tlb.measure.record import KernelBuild, KernelEngine, Point, plain_text
+from tlb.measure.compiling import compiler_or_prebuilt
+from tlb.measure.record import KernelBuild, KernelEngine, Point, printable_ascii
 from tlb.system import files
 from tlb.system.files import disk_errors
 from tlb.system.reasons import Unavailable
@@ -74,7 +74,7 @@ def engine_for(asked: str) -> KernelEngine:
     `c` without a compiler."""
     if asked == "numpy":
         return "numpy"
-    if compiler():
+    if compiler_or_prebuilt():
         return "numba" if asked == "numba" else "c"
     if asked == "c":
         raise Unavailable("no-compiler")
@@ -96,7 +96,7 @@ def kernel(name: str, engine: KernelEngine = "c") -> Kernel:
         code = "no-compiler" if engine == "numba" else "engine-lacks"
         raise Unavailable(code, f"{engine} does not measure {name}")
     if engine == "c":
-        if (cc := compiler()) is None:
+        if (cc := compiler_or_prebuilt()) is None:
             raise Unavailable("no-compiler")
         binary, digest = _built(cc, module, COMPILER_FLAGS)
         command: tuple[str, ...] = (str(binary),)
@@ -110,7 +110,7 @@ def kernel(name: str, engine: KernelEngine = "c") -> Kernel:
         digest, made_by = compiling.digest(compiling.closure(module), words), ", ".join(words)
         command = session("", engine)
     measures = declared_measures(name, engine)
-    build = KernelBuild(measures, plain_text(made_by), source_digest(name, engine))
+    build = KernelBuild(measures, printable_ascii(made_by), source_digest(name, engine))
     return Kernel(name, engine, command, digest, build)
 
 
@@ -170,12 +170,12 @@ def compile_all(points: Iterable[Point]) -> None:
 
 def program(main: Path) -> Path:
     """Compile a C file that is no kernel; return the program's path. Raises as `kernel` does."""
-    return _compiled(main, compiler(), COMPILER_FLAGS)
+    return _compiled(main, compiler_or_prebuilt(), COMPILER_FLAGS)
 
 
 def preload_library(main: Path) -> Path:
     """Compile a C file as a library for LD_PRELOAD; return its path. Raises as `kernel` does."""
-    return _compiled(main, compiler(library=True), LIBRARY)
+    return _compiled(main, compiler_or_prebuilt(library=True), LIBRARY)
 
 
 def _compiled(main: Path, cc: Compiler | None, flags: Sequence[str]) -> Path:
@@ -191,7 +191,7 @@ def _built(cc: Compiler, main: Path, flags: Sequence[str]) -> tuple[Path, str]:
         compiling.closure(main), [*flags, *cc.command, cc.version], compiling.bare
     )
     binary = build_folder() / f"{main.stem}-{digest}"
-    if cc.command[0] == "zig" and files.PREBUILT.is_file():
+    if cc.command[0] == "zig" and files.PREBUILT_ARCHIVE.is_file():
         compiling.unpack(binary)
         compiling.unpack(_object_of(binary))
     elif not (binary.exists() and _object_of(binary).exists()):

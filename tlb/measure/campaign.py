@@ -30,24 +30,24 @@ from tlb.measure import build
 from tlb.measure.mapping import (
     MAX_RETRY_SHARE,
     PointGroup,
+    duration_estimate_key,
     expected_seconds,
-    pace_key,
     point_groups,
     program_of,
 )
 from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.outcome import (
-    Outcome,
-    Progress,
-    remember_lacking_points,
-    remember_sessions,
+    CampaignOutcome,
+    CampaignProgress,
     settled_lacks,
+    store_session_counts,
+    store_unmeasured_points,
 )
 from tlb.measure.record import Point, Record, record_key
 from tlb.stats.intervals import median_interval
 from tlb.system.files import measuring_lock
 from tlb.system.page_sizes import PAGE_KINDS
-from tlb.system.reasons import Unavailable, explain
+from tlb.system.reasons import Unavailable, explain_reason
 
 # Half an interval's width over its median. The ratio of two such points is known to 1.4 %, and what
 # claims ask of a ratio is 5 % and more but for one.
@@ -86,12 +86,12 @@ def run(
     seconds: float = inf,
     compared: Callable[[Point], bool] = lambda point: True,
     rounds: float = inf,
-    progress: Progress | None = None,
+    progress: CampaignProgress | None = None,
     quiet: bool = False,
     seed: int = 0,
     retry_share: float = MAX_RETRY_SHARE,
     waits: bool = False,
-) -> Outcome:
+) -> CampaignOutcome:
     """Measure what is not yet stored of the points that each grid asks for, by its name.
 
     repeats: mappings per point. most: of a point whose interval stays wide, once all rounds are
@@ -103,15 +103,15 @@ def run(
     time now that was lacking the last time. Ctrl-C loses only what is not proved. Raises
     Unavailable: measuring-already, state-changed, cpu-gone, and what the store raises.
     """
-    outcome, begin = Outcome(), time.monotonic()
+    outcome, begin = CampaignOutcome(), time.monotonic()
     todo = _missing_of(rig, grids, repeats, most, outcome, compared)
     due, tried = todo.due(), set[tuple[Point, int]]()
     if due and seconds > 0:
-        own_bar = nullcontext(progress) if progress else Progress(" ".join(grids), quiet)
+        own_bar = nullcontext(progress) if progress else CampaignProgress(" ".join(grids), quiet)
         with measuring_lock(seconds if waits else False), own_bar as bar:
             campaign = _Campaign(rig, todo, bar, outcome, random.Random(seed), retry_share, tried)
             campaign.measure(begin + seconds, rounds)
-    remember_lacking_points(rig, {p for p, _ in due}, {p for p, _ in tried}, outcome)
+    store_unmeasured_points(rig, {p for p, _ in due}, {p for p, _ in tried}, outcome)
     left = [p for p, repeat in due if repeat < rounds and (p, repeat) not in tried]
     outcome.left = Counter(p for p in left if p not in outcome.lacking)
     outcome.elapsed_s = time.monotonic() - begin
@@ -124,8 +124,8 @@ class _Campaign:
 
     rig: MeasuringSetup
     missing: _Missing
-    bar: Progress
-    outcome: Outcome
+    bar: CampaignProgress
+    outcome: CampaignOutcome
     shuffle: random.Random
     retry_share: float
     tried: set[tuple[Point, int]]
@@ -134,7 +134,7 @@ class _Campaign:
         """Measure round by round until a monotonic time, or the end of this many rounds."""
         sessions_before = len(self.rig.sessions)
         if why := self.rig.plan.lacks_perf:
-            print(f"No perf stat: {explain(why)}", file=sys.stderr)
+            print(f"No perf stat: {explain_reason(why)}", file=sys.stderr)
         every = sorted({repeat for _, repeat in self.missing.due()})
         self.bar.measured, self.bar.to_measure = 0, len(self.missing.due())
         extra_share = EXTRA_SHARE * self.missing.may_add
@@ -144,7 +144,7 @@ class _Campaign:
             if rounds == inf and self.missing.may_add and self.outcome.measured:
                 self._narrow()
         finally:
-            remember_sessions(self.rig, self.rig.sessions[sessions_before:])
+            store_session_counts(self.rig, self.rig.sessions[sessions_before:])
 
     def _measure_rounds(self, later: list[int], rounds: float) -> None:
         """Measure the first round of all points and the later ones, by their numbers."""
@@ -184,7 +184,7 @@ class _Campaign:
 
         def begin(point: Point) -> bool:
             words = f"{round_words} {point.kernel} on {point.pages}"
-            return self.bar.begin(pace_key(point), group.cost_s(point), words)
+            return self.bar.begin(duration_estimate_key(point), group.cost_s(point), words)
 
         pages = group.points[0].pages
         if group.shares and not self.bar.begin(*group.start, f"{round_words} memory on {pages}"):
@@ -257,7 +257,7 @@ class _Missing:
         """Whether mappings may follow the rounds."""
         return self.most > self.most_wanted
 
-    def widest(self, bar: Progress) -> list[Point]:
+    def widest(self, bar: CampaignProgress) -> list[Point]:
         """Return the compared points that get all mappings up to `most`, the widest first, as long
         as there is time for them and for mapping their memory. As intervals of five to eight
         mappings only grow, one choice does for all of them."""
@@ -275,7 +275,7 @@ class _Missing:
             (group,) = point_groups([point], random.Random(0))
             kind, start_s = group.start if group.shares else ("", 0.0)
             start_s = max(bar.pace(kind) * start_s, mapping_s[program_of(point)])
-            once_s = bar.pace(pace_key(point)) * group.cost_s(point)
+            once_s = bar.pace(duration_estimate_key(point)) * group.cost_s(point)
             once_s += start_s - mapping_s[program_of(point)]
             takes_s = once_s * sum(repeat >= self.wanted[point] for repeat in self.repeats[point])
             if takes_s <= left_s:
@@ -290,7 +290,7 @@ def _missing_of(
     grids: Mapping[str, Collection[Point]],
     repeats: int | Callable[[Point], int],
     most: int,
-    outcome: Outcome,
+    outcome: CampaignOutcome,
     compared: Callable[[Point], bool],
 ) -> _Missing:
     """Return what is not stored, whichever grid asked for it. Points without a kernel of their

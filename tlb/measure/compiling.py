@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tlb.machine import compiler as installed
 from tlb.machine.compiler import Compiler
-from tlb.system.files import PREBUILT, disk_errors
+from tlb.system.files import PREBUILT_ARCHIVE, disk_errors
 from tlb.system.reasons import Unavailable
 
 _LITERAL = r"(\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*')"
@@ -154,15 +154,19 @@ def zig(machine: str, *, library: bool = False) -> Compiler:
     return Compiler(("zig", "cc", "-target", target, "-g0"), f"zig cc {ZIG}")
 
 
-def compiler(*, library: bool = False) -> Compiler | None:
+def compiler_or_prebuilt(*, library: bool = False) -> Compiler | None:
     """Return the compiler of this computer, else the one whose work the wheel brings; None where
     there is neither."""
-    found = installed.compiler()
-    return zig(PREBUILT.name.partition(".")[0], library=library) if not found and _has() else found
+    found = installed.compiler_on_path()
+    return (
+        zig(PREBUILT_ARCHIVE.name.partition(".")[0], library=library)
+        if not found and _has()
+        else found
+    )
 
 
 def _has() -> bool:
-    return PREBUILT.is_file()
+    return PREBUILT_ARCHIVE.is_file()
 
 
 def unpack(binary: Path) -> None:
@@ -196,10 +200,12 @@ def unpack(binary: Path) -> None:
 def _archive() -> dict[str, bytes]:
     """Return the files of the archive by name. Raises Unavailable("file-damaged")."""
     try:
-        with tarfile.open(PREBUILT) as archive:
+        with tarfile.open(PREBUILT_ARCHIVE) as archive:
             members = {entry.name: archive.extractfile(entry) for entry in archive}
             return {name: file.read() for name, file in members.items() if file}
     except (OSError, EOFError, lzma.LZMAError, tarfile.TarError) as error:
         raise Unavailable(
-            "file-damaged", f"{PREBUILT}: {error}", "Install `tlb` again, or install a C compiler."
+            "file-damaged",
+            f"{PREBUILT_ARCHIVE}: {error}",
+            "Install `tlb` again, or install a C compiler.",
         ) from None

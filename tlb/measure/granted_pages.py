@@ -19,32 +19,37 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 from tlb.machine import host
 from tlb.machine.host import Host
 from tlb.measure.build import build_folder
-from tlb.measure.record import Count, PositiveCount, utc_now
+from tlb.measure.record import NonNegativeInt, PositiveInt, utc_now
 from tlb.measure.toolchains import RUNTIME_SOURCES, clean_environment
 from tlb.system import procfs
 from tlb.system.files import ROOT
 from tlb.system.reasons import REASON_TEXTS, Unavailable, current_reason_code
-from tlb.system.smaps import Pages, pages, parse_mappings, unknown_smaps
+from tlb.system.smaps import (
+    PagesOfArray,
+    measure_pages_of_array,
+    parse_mappings,
+    unknown_smaps_format,
+)
 
-Answer = TypeVar("Answer", bound=BaseModel)
+ProgramAnswer = TypeVar("ProgramAnswer", bound=BaseModel)
 Granted = TypeVar("Granted")
 # a program takes a second or two; under load ten times more; beyond that it hangs
 TIME_LIMIT_S = 120.0
 # the exit status of a program that the kernel refuses what it asks for; programs may have more such
-EXIT_REFUSED = 3
+EXIT_STATUS_REFUSED = 3
 
 
 # --- documents
 
 
-class ArrayPages(BaseModel, extra="forbid", frozen=True, strict=True):
+class ArrayMemory(BaseModel, extra="forbid", frozen=True, strict=True):
     """Bytes by smaps. resident and huge (THP or pool) are of the mappings that hold the array;
     rest_huge of all others of the process."""
 
-    array_bytes: PositiveCount
-    resident_bytes: PositiveCount
-    huge_bytes: Count
-    rest_huge_bytes: Count
+    array_bytes: PositiveInt
+    resident_bytes: PositiveInt
+    huge_bytes: NonNegativeInt
+    rest_huge_bytes: NonNegativeInt
 
     @property
     def huge_share(self) -> float:
@@ -52,7 +57,7 @@ class ArrayPages(BaseModel, extra="forbid", frozen=True, strict=True):
         return self.huge_bytes / self.resident_bytes
 
     @model_validator(mode="after")
-    def _parts_of_wholes(self) -> ArrayPages:
+    def _parts_of_wholes(self) -> ArrayMemory:
         if not self.huge_bytes <= self.resident_bytes >= self.array_bytes:
             raise ValueError("what was written and its huge pages are parts of what is resident")
         return self
@@ -85,7 +90,7 @@ def survey_header(inspected: Host) -> dict[str, Any]:
     }
 
 
-class RequestWay(NamedTuple):
+class MemoryRequest(NamedTuple):
     """A way of requesting memory, and the reason code if Linux refuses it."""
 
     asked: str
@@ -93,11 +98,11 @@ class RequestWay(NamedTuple):
     refused: str = "memory-short"
 
 
-class WaysDocument(SurveyDocument, frozen=True):
+class MemoryRequestsDocument(SurveyDocument, frozen=True):
     """A survey of all ways. A subclass has `got`, of those that succeeded; `lacking` has the
     others' reason codes."""
 
-    all: ClassVar[Mapping[str, RequestWay]] = {}
+    all: ClassVar[Mapping[str, MemoryRequest]] = {}
     what: ClassVar[str] = ""  # is asked for, in a phrase
     file_system: Annotated[str, Field(pattern=r"^[a-z0-9._-]{1,32}$")]  # of the file on a disk
     got: list[Any]
@@ -121,7 +126,7 @@ class WaysDocument(SurveyDocument, frozen=True):
 def inspect_for_ways() -> Host:
     """Return this computer. Raises Unavailable: not-linux; page-size-unsupported unless large pages
     are 2 MiB."""
-    inspected = host.inspect()
+    inspected = host.inspect_machine()
     if inspected.os != "Linux":
         raise Unavailable("not-linux")
     if inspected.base_page_bytes != 4096:
@@ -157,14 +162,14 @@ class WayAnswer(BaseModel, extra="forbid", frozen=True, strict=True):
     """What the program prints: address and bytes of the requested part, bytes mapped."""
 
     way: str
-    address: PositiveCount
-    array_bytes: PositiveCount
-    mapped_bytes: PositiveCount
+    address: PositiveInt
+    array_bytes: PositiveInt
+    mapped_bytes: PositiveInt
 
 
 def run_way(
     program: str, way: str, size_bytes: int, refused: Mapping[int, str]
-) -> tuple[WayAnswer, Pages]:
+) -> tuple[WayAnswer, PagesOfArray]:
     """Run a program of kernels/runtimes in one way; return its answer and what smaps says.
 
     refused: reason codes by exit status. Raises Unavailable for those, and for a program that
@@ -174,13 +179,13 @@ def run_way(
         [sys.executable, str(RUNTIME_SOURCES / program), way, str(size_bytes), str(build_folder())],
         refused,
     )
-    answer = parse_answer(line, WayAnswer)
+    answer = parse_program_answer(line, WayAnswer)
     if answer.way != way:
         raise Unavailable("kernel-failed", f"asked for {way}, got another")
-    return answer, array_pages(smaps, answer.address, answer.array_bytes)
+    return answer, pages_of_array(smaps, answer.address, answer.array_bytes)
 
 
-def parse_answer(line: bytes | str, kind: type[Answer]) -> Answer:
+def parse_program_answer(line: bytes | str, kind: type[ProgramAnswer]) -> ProgramAnswer:
     """Validate a program's line. Raises Unavailable("kernel-failed")."""
     try:
         return kind.model_validate_json(line)
@@ -191,13 +196,13 @@ def parse_answer(line: bytes | str, kind: type[Answer]) -> Answer:
         ) from None
 
 
-def array_pages(smaps: str, address: int | None, array_bytes: int) -> Pages:
+def pages_of_array(smaps: str, address: int | None, array_bytes: int) -> PagesOfArray:
     """Return what holds an array, by smaps. Raises Unavailable: linux-lacks, and what `pages`
     raises."""
     try:
-        return pages(parse_mappings(smaps), address, array_bytes)
+        return measure_pages_of_array(parse_mappings(smaps), address, array_bytes)
     except ValueError as error:
-        raise unknown_smaps(str(error)) from None
+        raise unknown_smaps_format(str(error)) from None
 
 
 class ObservedRun(NamedTuple):

@@ -120,7 +120,7 @@ def shared_bytes(points: Iterable[Point]) -> int:
     )
 
 
-def pace_key(point: Point) -> str:
+def duration_estimate_key(point: Point) -> str:
     """What its pace is learned with."""
     return f"{point.kernel} {point.engine} {point.pages}"
 
@@ -133,7 +133,7 @@ def expected_seconds(made: Iterable[PointGroup]) -> dict[str, float]:
             kind, seconds = group.start
             costs[kind] += seconds
         for point in group.points:
-            costs[pace_key(point)] += group.cost_s(point)
+            costs[duration_estimate_key(point)] += group.cost_s(point)
     return costs
 
 

@@ -36,7 +36,7 @@ UNSHARE = (
 # What unshare of util-linux 2.38 says of a child that SIGKILL ended, and exits with 1: it ends
 # itself as its child ended, and resets that signal first, which SIGKILL does not allow. Newer ones
 # leave that out. (In the C locale, in which kernels run.)
-UNSHARE_WAS_KILLED = "unshare: sigprocmask unblock failed"
+UNSHARE_KILLED_MESSAGE = "unshare: sigprocmask unblock failed"
 
 _REMEDY = (
     "It needs user, mount, pid and network namespaces: install unshare (apt install util-linux) "

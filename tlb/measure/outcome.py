@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.plan import SessionRecord
-from tlb.measure.record import Count, KernelEngine, Point, Quantity, Record, Slug
+from tlb.measure.record import CounterReading, KernelEngine, NonNegativeInt, Point, Record, Slug
 from tlb.measure.store import UNMEASURED_POINTS_DOCUMENT
 from tlb.system.page_sizes import PageKind
 from tlb.system.reasons import Unavailable
@@ -25,7 +25,7 @@ SESSIONS_DOCUMENT = "sessions"  # the document of what was counted of processes
 
 
 @dataclass
-class Outcome:
+class CampaignOutcome:
     """What a run did. `timed_s` lies inside timed regions, `elapsed_s` is the whole; both cover
     this run only."""
 
@@ -93,8 +93,8 @@ def settled_lacks(rig: MeasuringSetup) -> dict[Point, Unavailable]:
     return {point: why for point, why in known.items() if is_same and why.code in _SETTLED_REASONS}
 
 
-def remember_lacking_points(
-    rig: MeasuringSetup, due: set[Point], tried: set[Point], outcome: Outcome
+def store_unmeasured_points(
+    rig: MeasuringSetup, due: set[Point], tried: set[Point], outcome: CampaignOutcome
 ) -> None:
     """Add to `outcome` what points lacked the last time that were not tried now, and store what is
     lacking now beside the rows."""
@@ -128,10 +128,12 @@ class SessionCounts(BaseModel):
     kernel: Slug  # of a process's first point
     engine: KernelEngine
     pages: PageKind
-    sessions: Count
-    points: Count
-    totals: dict[str, Quantity]  # page_faults, context_switches, cpu_migrations, task_clock_ns
-    most: dict[str, Quantity]  # of one session
+    sessions: NonNegativeInt
+    points: NonNegativeInt
+    totals: dict[
+        str, CounterReading
+    ]  # page_faults, context_switches, cpu_migrations, task_clock_ns
+    most: dict[str, CounterReading]  # of one session
 
     @classmethod
     def of(cls, session: SessionRecord) -> SessionCounts:
@@ -163,10 +165,10 @@ class SessionCounts(BaseModel):
 
 def _merged(
     merge: Callable[[list[float]], float],
-    ours: dict[str, Quantity],
-    theirs: dict[str, Quantity],
+    ours: dict[str, CounterReading],
+    theirs: dict[str, CounterReading],
     name: str,
-) -> Quantity:
+) -> CounterReading:
     """Return the sum or maximum of what was counted, or the reason for none."""
     both = [side[name] for side in (ours, theirs) if name in side]
     values = [quantity.value for quantity in both if quantity.value is not None]
@@ -175,7 +177,7 @@ def _merged(
     )
 
 
-def remember_sessions(rig: MeasuringSetup, sessions: Iterable[SessionRecord]) -> None:
+def store_session_counts(rig: MeasuringSetup, sessions: Iterable[SessionRecord]) -> None:
     """Add what was counted of these processes to what is stored of this state."""
     try:
         document = rig.store.read_document(rig.machine, SESSIONS_DOCUMENT)
@@ -200,7 +202,7 @@ SCREEN_S, LOG_S = 1.0, 60.0  # between two texts
 _BAR_CELLS = 20
 
 
-class Progress:
+class CampaignProgress:
     """Seconds as they pass, and as many as are to come. What was expected of a piece of work is a
     guess, whose pace is learned for each kind of work as it is done. later: of what follows beside
     that, by kind."""
@@ -217,7 +219,7 @@ class Progress:
         self.measured = self.to_measure = 0  # mappings of points, in the part that is at work
         self.ready = ""  # where a finished page can be opened
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> CampaignProgress:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -21,12 +21,12 @@ from tlb.measure.events import (
 from tlb.measure.perf_stat import NO_COUNTERS as NO_COUNTERS
 from tlb.measure.perf_stat import (
     EventPlan,
+    command_killed_with_parent,
     environment_in_c_locale,
-    killed_with_this_process,
     parse_perf_stat,
     perf_stat_command,
 )
-from tlb.measure.record import Quantity
+from tlb.measure.record import CounterReading
 from tlb.system.processes import PROBE_TIMEOUT_S, run_in_own_session
 
 
@@ -145,14 +145,14 @@ def _counted_together(command: Sequence[str], plan: EventPlan) -> EventPlan:
     )
 
 
-def _canary(command: Sequence[str], group: Sequence[Event]) -> dict[str, Quantity]:
+def _canary(command: Sequence[str], group: Sequence[Event]) -> dict[str, CounterReading]:
     """Return what each of these counts together while the canary runs."""
     answer = _ask(perf_stat_command(command, group, "--", sys.executable, "-ISc", _CANARY))
     counted = parse_perf_stat(answer[1], group) if not isinstance(answer, str) else {}
     hardware = [event for event in group if event not in SOFTWARE_EVENTS]
     return {
         event.quantity: counted.get(
-            event.quantity, Quantity(reason="perf-failed", event=event.event)
+            event.quantity, CounterReading(reason="perf-failed", event=event.event)
         )
         for event in hardware
     }
@@ -188,7 +188,7 @@ def _ask(command: list[str]) -> str | tuple[int, str]:
     """Return exit status and stderr of a short perf, or the reason if it is missing or hangs."""
     try:
         done = run_in_own_session(
-            killed_with_this_process(command),
+            command_killed_with_parent(command),
             timeout=PROBE_TIMEOUT_S,
             env=environment_in_c_locale(),
         )

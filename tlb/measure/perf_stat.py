@@ -22,13 +22,13 @@ from typing import IO, Any
 
 from tlb.machine import pmu
 from tlb.measure.events import PROGRAMMABLE_COUNTERS, SOFTWARE_EVENTS, Event
-from tlb.measure.record import Quantity
+from tlb.measure.record import CounterReading
 from tlb.system.processes import PROBE_TIMEOUT_S, run_in_own_session, wait_or_kill
 
 # ---- perf's JSON lines
 
 
-def parse_perf_stat(text: str, events: Sequence[Event]) -> dict[str, Quantity]:
+def parse_perf_stat(text: str, events: Sequence[Event]) -> dict[str, CounterReading]:
     """Return a quantity for each event, matched by position because perf alters names.
 
     Value, event-runtime and pcnt-running are judged in that order: `<not supported>` comes with
@@ -57,7 +57,7 @@ def _name_on_any_pmu(row: Mapping) -> str:
     return f"{found[1]}:{found[2]}".removesuffix(":") if found else name
 
 
-def _of_all_pmus(answers: Sequence[Quantity]) -> Quantity:
+def _of_all_pmus(answers: Sequence[CounterReading]) -> CounterReading:
     """Return what counted, of the answers of several PMUs to one event.
 
     On a computer with several kinds of cores perf 6.5 and later opens an event that names no PMU on
@@ -68,13 +68,13 @@ def _of_all_pmus(answers: Sequence[Quantity]) -> Quantity:
     if len(counted) < 2:
         return (counted or answers)[0]
     running = min(answer.running_percent or 0.0 for answer in counted)
-    return Quantity(reason="multiplexed", event=counted[0].event, running_percent=running)
+    return CounterReading(reason="multiplexed", event=counted[0].event, running_percent=running)
 
 
-def _quantity(row: dict, event: Event) -> Quantity:
+def _quantity(row: dict, event: Event) -> CounterReading:
     text = str(row["counter-value"])
     if text.startswith("<"):
-        return Quantity(
+        return CounterReading(
             reason="event-unknown" if "supported" in text else "not-counted", event=event.event
         )
     try:
@@ -84,36 +84,38 @@ def _quantity(row: dict, event: Event) -> Quantity:
             float(row.get("event-runtime", 0)),
         )
     except (TypeError, ValueError, OverflowError):  # a decimal comma, or no number at all
-        return Quantity(reason="perf-failed", event=event.event)
+        return CounterReading(reason="perf-failed", event=event.event)
     if not 0 <= running <= 100:  # NaN is not either
-        return Quantity(reason="perf-failed", event=event.event)
+        return CounterReading(reason="perf-failed", event=event.event)
     if not 0 <= value < 2**64 or not runtime > 0:  # a counter has 64 bits
-        return Quantity(reason="not-counted", event=event.event)
+        return CounterReading(reason="not-counted", event=event.event)
     if event.quantity == "task_clock_ns" and str(row.get("unit")) == "msec":
         value *= 1e6  # perf prints the task clock in milliseconds
     # perf shared counters out, and its scaling is a guess about the time that it did not see
     if running < 100:
-        return Quantity(reason="multiplexed", event=event.event, running_percent=running)
-    return Quantity(value=value, event=event.event, running_percent=running)
+        return CounterReading(reason="multiplexed", event=event.event, running_percent=running)
+    return CounterReading(value=value, event=event.event, running_percent=running)
 
 
-def derive(counted: Mapping[str, Quantity], events: Sequence[Event]) -> dict[str, Quantity]:
+def derive(
+    counted: Mapping[str, CounterReading], events: Sequence[Event]
+) -> dict[str, CounterReading]:
     """Return sums and differences of counted quantities, or the reason of the first lacking one."""
     result = {}
     for event in events:
         first, sign, second = event.derived or ("", "", "")
         text = f"derived: {first} {sign} {second}"
-        none = Quantity(reason="no-events")
+        none = CounterReading(reason="no-events")
         one, other = counted.get(first, none), counted.get(second, none)
         if one.value is None or other.value is None:
-            result[event.quantity] = Quantity(reason=one.reason or other.reason, event=text)
+            result[event.quantity] = CounterReading(reason=one.reason or other.reason, event=text)
             continue
         value = one.value + (other.value if sign == "+" else -other.value)
         running = min(one.running_percent or 0.0, other.running_percent or 0.0)
         result[event.quantity] = (
-            Quantity(value=value, event=text, running_percent=running)
+            CounterReading(value=value, event=text, running_percent=running)
             if value >= 0
-            else Quantity(reason="not-counted", event=text, running_percent=running)
+            else CounterReading(reason="not-counted", event=text, running_percent=running)
         )
     return result
 
@@ -176,22 +178,25 @@ class EventPlan:
         return groups[repeat % len(groups)]
 
     def quantities(
-        self, counted: Mapping[str, Quantity], group: Sequence[Event], reason: str = "perf-failed"
-    ) -> dict[str, Quantity]:
+        self,
+        counted: Mapping[str, CounterReading],
+        group: Sequence[Event],
+        reason: str = "perf-failed",
+    ) -> dict[str, CounterReading]:
         """Return all quantities of a repeat: a count, or why there is none. reason: why nothing was
         counted."""
         own = dict(counted) or {
-            event.quantity: Quantity(reason=reason, event=event.event) for event in group
+            event.quantity: CounterReading(reason=reason, event=event.event) for event in group
         }
         own |= {
-            event.quantity: Quantity(reason="other-repeat", event=event.event)
+            event.quantity: CounterReading(reason="other-repeat", event=event.event)
             for event in self.events
             if event not in group
         }
         return (
             own
             | derive(own, self.derived)
-            | {name: Quantity(reason=code) for name, code in self.lacking.items()}
+            | {name: CounterReading(reason=code) for name, code in self.lacking.items()}
         )
 
     def in_guest(self) -> EventPlan:
@@ -274,7 +279,7 @@ def environment_in_c_locale() -> dict[str, str]:
     return os.environ | {"LC_ALL": "C"}  # elsewhere perf may print decimal commas
 
 
-def killed_with_this_process(command: list[str]) -> list[str]:
+def command_killed_with_parent(command: list[str]) -> list[str]:
     """Return the command, to be killed when this process ends: perf would outlive a killed
     runner."""
     return (
@@ -304,7 +309,7 @@ class Attached:
         command += ["--delay=-1"] if closed else []
         command += ["-o", f"/proc/self/fd/{self._output.fileno()}"]
         self._perf = subprocess.Popen(
-            killed_with_this_process(command),
+            command_killed_with_parent(command),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
@@ -314,11 +319,11 @@ class Attached:
         )
         self.is_on = gate.is_heard(self._perf, PROBE_TIMEOUT_S)
 
-    def end(self) -> tuple[dict[str, Quantity], str]:
+    def end(self) -> tuple[dict[str, CounterReading], str]:
         """Detach; return what it counted, and the reason code if that is nothing."""
         if self.is_on:
             self._perf.send_signal(signal.SIGINT)  # upon which it prints
-        status = exit_status(self._perf, PROBE_TIMEOUT_S)
+        status = wait_for_exit_status(self._perf, PROBE_TIMEOUT_S)
         with self._output as output, self._errors as errors:
             output.seek(0)
             errors.seek(0)
@@ -326,7 +331,7 @@ class Attached:
             return counts, refusal(status, errors.read())
 
 
-class PointCounting:
+class PointCounter:
     """Counts of one point: a repeat's group while the process has opened its gate.
 
     Attached anew for each point: enabling one perf again and again loses counts. If it refuses (not
@@ -338,7 +343,7 @@ class PointCounting:
         self._perf = Attached(plan.perf or "perf", self._group, pid, gate, closed=True)
         self.is_on = self._perf.is_on
 
-    def end(self) -> dict[str, Quantity]:
+    def end(self) -> dict[str, CounterReading]:
         """Detach; return the counted quantities."""
         counts, reason = self._perf.end()
         return self._plan.quantities(counts, self._group, reason)
@@ -362,7 +367,7 @@ def wait_for_end(pid: int, seconds: float) -> None:
         os.close(descriptor)
 
 
-def exit_status(child: subprocess.Popen[Any], seconds: float) -> int:
+def wait_for_exit_status(child: subprocess.Popen[Any], seconds: float) -> int:
     """Return a child's exit status as `wait_or_kill` does, at once when it has ended."""
     wait_for_end(child.pid, seconds)
     return wait_or_kill(child, seconds)
@@ -375,12 +380,14 @@ def refusal(status: int, stderr: str) -> str:
     )
 
 
-def counted(plan: EventPlan, pid: int, seconds: float, repeat: int = 0) -> dict[str, Quantity]:
+def count_process_events(
+    plan: EventPlan, pid: int, seconds: float, repeat: int = 0
+) -> dict[str, CounterReading]:
     """Return what a process and its threads count in so many seconds, or why not.
 
     repeat: selects the plan's group; other groups are left out. New threads count too.
     """
-    lacking = {quantity: Quantity(reason=reason) for quantity, reason in plan.lacking.items()}
+    lacking = {quantity: CounterReading(reason=reason) for quantity, reason in plan.lacking.items()}
     group = plan.group(repeat)
     if not group or plan.perf is None:
         return lacking
@@ -392,11 +399,14 @@ def counted(plan: EventPlan, pid: int, seconds: float, repeat: int = 0) -> dict[
         )
     except (OSError, subprocess.TimeoutExpired):
         return lacking | {
-            event.quantity: Quantity(reason="perf-failed", event=event.event) for event in group
+            event.quantity: CounterReading(reason="perf-failed", event=event.event)
+            for event in group
         }
     counts = parse_perf_stat(done.stderr, group)
     if done.returncode or not counts:
         reason = "perf-denied" if pmu.denied(done.stderr) else "perf-failed"
-        counts = {event.quantity: Quantity(reason=reason, event=event.event) for event in group}
+        counts = {
+            event.quantity: CounterReading(reason=reason, event=event.event) for event in group
+        }
     parts = [event for event in plan.derived if {*event.parts} <= counts.keys()]
     return lacking | counts | derive(counts, parts)

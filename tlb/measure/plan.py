@@ -13,20 +13,20 @@ from pydantic import BaseModel, ConfigDict
 
 from tlb.machine.cpus import boot_id
 from tlb.measure import build, kernels, noise, perf_stat
-from tlb.measure.granted_pages import parse_answer
+from tlb.measure.granted_pages import parse_program_answer
 from tlb.measure.record import (
-    Count,
+    CounterReading,
     KernelBuild,
     KernelEngine,
     KernelOutput,
+    NonNegativeInt,
     Point,
     PositiveNs,
-    Quantity,
     Record,
     Slug,
     utc_now,
 )
-from tlb.measure.session import CPUS_AT_START, Session, lack_of_kernel
+from tlb.measure.session import CPUS_ALLOWED_AT_START, Session, reason_from_kernel
 from tlb.system.page_sizes import PageKind
 from tlb.system.reasons import Unavailable
 
@@ -46,12 +46,12 @@ class SessionRecord(BaseModel):
     kernel: Slug  # the first point's
     engine: KernelEngine
     pages: PageKind
-    repeat: Count
-    points: Count  # answered
-    mapped_bytes: Count  # of the arena that they shared
+    repeat: NonNegativeInt
+    points: NonNegativeInt  # answered
+    mapped_bytes: NonNegativeInt  # of the arena that they shared
     started_at: str  # UTC
     wall_ns: PositiveNs
-    counters: dict[str, Quantity]  # by perf stat: page_faults, context_switches, ...
+    counters: dict[str, CounterReading]  # by perf stat: page_faults, context_switches, ...
 
 
 class MeasuringConditions(NamedTuple):
@@ -69,7 +69,7 @@ class MeasuringConditions(NamedTuple):
     sessions: list[SessionRecord] | None = None
 
 
-def seed_of(point: Point, repeat: int) -> int:
+def order_seed(point: Point, repeat: int) -> int:
     """Return the order's seed. Layout, pages and engine are left out: spread and packed, C and numba walk
     the same order."""
     kernel = kernels.declaration(point.kernel).order_of or point.kernel
@@ -96,7 +96,7 @@ def reason_to_skip(point: Point, setting: MeasuringConditions) -> Unavailable | 
     if (needed := kernels.memory_bytes(point)) > setting.usable_bytes:
         what = f"{needed >> 20} MiB needed, {setting.usable_bytes >> 20} MiB may be used"
         return Unavailable("memory-short", what)
-    if setting.cpu is not None and setting.cpu not in CPUS_AT_START:
+    if setting.cpu is not None and setting.cpu not in CPUS_ALLOWED_AT_START:
         return Unavailable("bad-parameter", f"CPU {setting.cpu} is not one this process may use")
     if _has_stride(point) and point.engine != "c":
         what = f"layout {point.layout}, stride_pages {point.stride_pages}"
@@ -144,7 +144,7 @@ class KernelProcess:
         proved = self._proved(answer, "id", self._answers)
         self._answers += 1
         if "reason" in answer:
-            return lack_of_kernel(json.dumps(answer)), proved
+            return reason_from_kernel(json.dumps(answer)), proved
         fields = {name: value for name, value in answer.items() if name not in ("id", "proved")}
         try:
             report = _checked(json.dumps(fields), point)
@@ -167,7 +167,7 @@ class KernelProcess:
         """Return the line of a plan that asks for a point: kernels/plan.h."""
         is_played = point.mode in kernels.declaration(point.kernel).played
         mode = "-" if is_played else point.mode or "-"
-        seed = seed_of(point, self._repeat)
+        seed = order_seed(point, self._repeat)
         words = [self._answers, point.kernel, mode, point.layout, point.order]
         words += [point.lines, point.stride_pages, seed, point.region_ms]
         words += [word for name, value in point.options for word in (f"--{name}", value)]
@@ -292,7 +292,7 @@ class SleepingProcesses(ProcessPerPoint):
 
 def _checked(text: str, point: Point) -> KernelOutput:
     """Return a kernel's report. Raises Unavailable where it is none, or of another point."""
-    report = parse_answer(text, KernelOutput)
+    report = parse_program_answer(text, KernelOutput)
     if point.mode in kernels.declaration(point.kernel).played and not report.mode:
         report = report.model_copy(update={"mode": point.mode})
     asked = {name: getattr(point, name) for name in set(Point.model_fields) - {"region_ms"}}

@@ -34,8 +34,8 @@ Disturbance = Literal["", "migrated", "faulted", "spilled", "stolen", "switched"
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,64}$")]
 Variant = Annotated[str, Field(pattern=r"^[a-z0-9_-]{0,64}$")]
 Column = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
-Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
-PositiveCount = Annotated[int, Field(ge=1, le=2**63 - 1)]
+NonNegativeInt = Annotated[int, Field(ge=0, le=2**63 - 1)]
+PositiveInt = Annotated[int, Field(ge=1, le=2**63 - 1)]
 PositiveNs = Annotated[FiniteFloat, Field(gt=0)]
 
 
@@ -98,7 +98,7 @@ class Bin(NamedTuple):
     """Some of a histogram's readings: from `least_ns` up to the next bin's."""
 
     least_ns: FiniteFloat
-    hops: PositiveCount
+    hops: PositiveInt
 
 
 def _bins(given: object) -> object:
@@ -126,7 +126,7 @@ class KernelBuild(NamedTuple):
     source: str = ""  # digest of the kernel's file and what it includes, 16 hex digits
 
 
-def plain_text(text: str) -> str:
+def printable_ascii(text: str) -> str:
     """Return a compiler's description as a row has it: printable ASCII without markup."""
     return re.sub(f"[^{_PLAIN}]", "?", text)[:200]
 
@@ -168,20 +168,18 @@ class KernelOutput(_Strict):
     backing: PageKind
     layout: LineLayout
     order: VisitingOrder
-    lines: PositiveCount
-    stride_pages: PositiveCount = 1
+    lines: PositiveInt
+    stride_pages: PositiveInt = 1
     mode: Variant = ""
     options: Options = ()
-    stride_bytes: (
-        PositiveCount  # distance between pages touched: 4096 on x86-64, times stride_pages
-    )
-    working_set_bytes: PositiveCount  # lines x stride for spread and alias, lines x 64 for packed
-    arena_bytes: PositiveCount  # what was mapped and faulted in
+    stride_bytes: PositiveInt  # distance between pages touched: 4096 on x86-64, times stride_pages
+    working_set_bytes: PositiveInt  # lines x stride for spread and alias, lines x 64 for packed
+    arena_bytes: PositiveInt  # what was mapped and faulted in
     # of the process, once all is faulted in; None: a row from before it was asked for
-    page_table_bytes: Count | None = None
-    seed: Count
-    cpu: Count
-    accesses: PositiveCount  # in the timed region
+    page_table_bytes: NonNegativeInt | None = None
+    seed: NonNegativeInt
+    cpu: NonNegativeInt
+    accesses: PositiveInt  # in the timed region
     elapsed_ns: PositiveNs  # of the timed batches together
     ns_per_access: PositiveNs  # median over the batches
     batch_ns_per_access: Annotated[list[PositiveNs], Field(min_length=1)]
@@ -189,19 +187,19 @@ class KernelOutput(_Strict):
     # engine has none.
     core_ghz: Annotated[FiniteFloat, Field(ge=0)]
     prepare_ns: PositiveNs  # map, fault in, place the chase, verify, warm up
-    minor_faults: Count  # in the timed region, from getrusage
-    major_faults: Count
-    voluntary_switches: Count
-    involuntary_switches: Count
-    migrations: Count
+    minor_faults: NonNegativeInt  # in the timed region, from getrusage
+    major_faults: NonNegativeInt
+    voluntary_switches: NonNegativeInt
+    involuntary_switches: NonNegativeInt
+    migrations: NonNegativeInt
     # of the lines visited, in their order
     checksum: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
     # What this kernel alone measures, its unit in the name: {"generator_ns_per_access": 1.9}.
     also: dict[Column, FiniteFloat] = {}
     # Of a process that measures many points: this one's number in it, and the bytes of the mapping
     # that held its lines.
-    position: Count | None = None
-    mapping_bytes: PositiveCount | None = None
+    position: NonNegativeInt | None = None
+    mapping_bytes: PositiveInt | None = None
     cpu_ns: Annotated[FiniteFloat, Field(ge=0)] | None = (
         None  # CPU time of the process in the timed region
     )
@@ -219,7 +217,7 @@ class KernelOutput(_Strict):
         return self
 
 
-class Quantity(_Strict):
+class CounterReading(_Strict):
     """One counter quantity of the timed region: a value, or the reason for none."""
 
     value: FiniteFloat | None = None  # counts, already scaled by perf; not per access
@@ -228,7 +226,7 @@ class Quantity(_Strict):
     running_percent: FiniteFloat | None = None  # under 100: perf multiplexed and scaled
 
     @model_validator(mode="after")
-    def _value_or_reason(self) -> Quantity:
+    def _value_or_reason(self) -> CounterReading:
         if (self.value is None) == (self.reason is None):
             raise ValueError("a quantity has a value or a reason, not both and not neither")
         return self
@@ -246,9 +244,9 @@ class Record(KernelOutput):
     compiler: Annotated[str, Field(pattern=rf"^[{_PLAIN}]{{0,200}}$")] = (
         ""  # that built it, or the interpreter that ran it
     )
-    repeat: Count  # the number of the mapping that it was measured in
+    repeat: NonNegativeInt  # the number of the mapping that it was measured in
     region_ms: Annotated[int, Field(ge=1)]
-    counters: dict[str, Quantity] = {}
+    counters: dict[str, CounterReading] = {}
     wall_ns: PositiveNs  # the whole process, perf included
     started_at: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]  # UTC
     # of the computer's settings and versions: host.state_digest()

@@ -23,16 +23,16 @@ from typing import IO, Any
 
 from tlb.machine import pools, settings
 from tlb.measure.events import SOFTWARE_EVENTS
-from tlb.measure.namespaces import UNSHARE_WAS_KILLED
+from tlb.measure.namespaces import UNSHARE_KILLED_MESSAGE
 from tlb.measure.perf_stat import (
     EventPlan,
     PerfGate,
-    PointCounting,
+    PointCounter,
+    command_killed_with_parent,
     environment_in_c_locale,
-    killed_with_this_process,
     wait_for_end,
 )
-from tlb.measure.record import Quantity
+from tlb.measure.record import CounterReading
 from tlb.system.page_sizes import PAGE_KINDS
 from tlb.system.processes import wait_or_kill
 from tlb.system.reasons import REASON_TEXTS, Unavailable
@@ -44,7 +44,7 @@ _SOFTWARE = {event.quantity for event in SOFTWARE_EVENTS}  # which a session's k
 _MOST_BYTES = 1 << 20  # of an answer; the largest, with a histogram, have some ten kilobytes
 
 # To tell a CPU that went away from one that never was ours.
-CPUS_AT_START = (
+CPUS_ALLOWED_AT_START = (
     frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else frozenset()
 )
 
@@ -72,11 +72,11 @@ class Session:
     ):
         self._pages, self._plan, self._repeat, self._buffer = pages, plan, repeat, b""
         self._uncounted = {
-            name: Quantity(reason=code)
+            name: CounterReading(reason=code)
             for name, code in plan.lacking.items()
             if name not in _SOFTWARE
         }
-        self.process: dict[str, Quantity] = {}
+        self.process: dict[str, CounterReading] = {}
         with contextlib.ExitStack() as stack:
             self._gate = stack.enter_context(PerfGate()) if plan.counts_hardware else None
             self._errors = stack.enter_context(tempfile.TemporaryFile())
@@ -86,7 +86,7 @@ class Session:
             self._stack = stack.pop_all()
 
     def _started(self, command: Sequence[str], cwd: Path) -> subprocess.Popen[bytes]:
-        words = killed_with_this_process(
+        words = command_killed_with_parent(
             [*command, *(self._gate.kernel_words if self._gate else ())]
         )
         try:
@@ -111,10 +111,10 @@ class Session:
         with contextlib.suppress(BrokenPipeError):  # it has ended, which reading shows
             self._child.stdin.write(line.encode() + b"\n")
 
-    def ask(self, line: str, expected_s: float) -> tuple[dict[str, Any], dict[str, Quantity]]:
+    def ask(self, line: str, expected_s: float) -> tuple[dict[str, Any], dict[str, CounterReading]]:
         """Return the answer to a line, and what was counted meanwhile."""
         pid = _last_child(self._child.pid) if self._gate else 0
-        counting = PointCounting(self._plan, pid, self._gate, self._repeat) if self._gate else None
+        counting = PointCounter(self._plan, pid, self._gate, self._repeat) if self._gate else None
         self._send(line)
         try:
             answer = self._read(limit_s(expected_s), counts=counting is not None and counting.is_on)
@@ -182,14 +182,16 @@ class Session:
         return why_ended(status, stderr, self._pages)
 
 
-def _counts(usage: resource.struct_rusage) -> dict[str, Quantity]:
+def _counts(usage: resource.struct_rusage) -> dict[str, CounterReading]:
     """Return what Linux counted of a process and of what it waited for."""
     totals = {
         "page_faults": usage.ru_minflt + usage.ru_majflt,
         "context_switches": usage.ru_nvcsw + usage.ru_nivcsw,
         "task_clock_ns": (usage.ru_utime + usage.ru_stime) * 1e9,
     }
-    return {name: Quantity(value=float(total), event="wait4") for name, total in totals.items()}
+    return {
+        name: CounterReading(value=float(total), event="wait4") for name, total in totals.items()
+    }
 
 
 def _last_child(pid: int) -> int:
@@ -204,7 +206,7 @@ def why_ended(status: int, stderr: str, pages: str) -> Unavailable:
     """Return why a kernel's process ended before its plan did. status: negative for a signal."""
     last = (stderr.strip().splitlines() or [""])[-1]
     if status == 3:
-        return lack_of_kernel(last)
+        return reason_from_kernel(last)
     if status == 2:
         return Unavailable("bad-parameter", last[:300])
     killed = _signal_of(status, last)
@@ -221,7 +223,7 @@ def why_ended(status: int, stderr: str, pages: str) -> Unavailable:
     return Unavailable("kernel-failed", f"{how}; {last[:200]}" if last else how)
 
 
-def lack_of_kernel(text: str) -> Unavailable:
+def reason_from_kernel(text: str) -> Unavailable:
     """Return what a kernel says that it lacks: {"reason": CODE, "detail": TEXT}."""
     try:
         said = json.loads(text)
@@ -239,6 +241,6 @@ def _signal_of(status: int, last: str) -> int:
     """Return the signal that ended the kernel, 0 for none. unshare states it as a shell does."""
     if status < 0 or 128 < status < 128 + signal.NSIG:
         return -status if status < 0 else status - 128
-    if status == 1 and last.startswith(UNSHARE_WAS_KILLED):
+    if status == 1 and last.startswith(UNSHARE_KILLED_MESSAGE):
         return signal.SIGKILL
     return 0

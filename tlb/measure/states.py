@@ -6,7 +6,7 @@ describes the others. A state is called by the first digits of its id, its Linux
 command line (`settings.BOOT_WORDS`): zen-5-b15e0e32@no5lvl.
 
 `publish` adds what was measured here to what data/ has of a machine, and drops nothing. Pages show
-the newest campaign of each experiment (row_selection.last_campaign). To begin anew, delete the
+the newest campaign of each experiment (row_tables.rows_of_last_campaign). To begin anew, delete the
 machine's folder.
 """
 
@@ -22,8 +22,13 @@ from pydantic import ValidationError
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.measure.record import Record
-from tlb.measure.store import PUBLISHED_ROWS, UNMEASURED_POINTS_DOCUMENT, Store, write_published
-from tlb.system.files import new_folder, replace_file
+from tlb.measure.store import (
+    PUBLISHED_ROWS,
+    UNMEASURED_POINTS_DOCUMENT,
+    Store,
+    write_published_rows,
+)
+from tlb.system.files import replace_file, replaced_folder
 from tlb.system.reasons import Unavailable, if_available
 from tlb.system.units import list_in_words
 
@@ -128,13 +133,13 @@ def publish(store: Store, machine: str) -> Path:
     measured = [(record, asked) for record, asked in store.own.asked_rows(machine) if asked]
     if not measured:
         raise Unavailable("no-data", f"nothing was measured of {machine} here")
-    with new_folder(target) as made:
+    with replaced_folder(target) as made:
         made.mkdir()
         rows = merge_rows(store.published(machine), measured)
         for name, content in _files_beside(store, machine, rows).items():
             (made / name).parent.mkdir(exist_ok=True)
             replace_file(made / name, content)
-        write_published(made / PUBLISHED_ROWS, rows)
+        write_published_rows(made / PUBLISHED_ROWS, rows)
     return target
 
 

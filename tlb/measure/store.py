@@ -17,12 +17,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from tlb.measure import columns, row_database
-from tlb.measure.columns import EXPERIMENTS_COLUMN
+from tlb.measure import row_database, row_tables
 from tlb.measure.record import NAME_PATTERN, Point, Record, point_id
 from tlb.measure.row_database import DATABASE_FILE, DATABASE_LOGS, MeasuredValue, RowDatabase
+from tlb.measure.row_tables import EXPERIMENTS_COLUMN
 from tlb.system import files
-from tlb.system.files import OPEN_FLAGS, disk_errors, lock_file
+from tlb.system.files import SAFE_OPEN_FLAGS, disk_errors, lock_file
 from tlb.system.reasons import LazyModule, Unavailable
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ else:
     pd, pa, parquet = LazyModule("pandas"), LazyModule("pyarrow"), LazyModule("pyarrow.parquet")
 
 MACHINE_ID_PATTERN = re.compile(r"[a-z0-9-]{1,64}")
-OWN_PREFIX = "own/"  # before a machine's id: of the rows measured here, as `tlb compare` names them
+OWN_MACHINE_PREFIX = (
+    "own/"  # before a machine's id: of the rows measured here, as `tlb compare` names them
+)
 RESERVED_IDS = {"this", "reference", "literature", "own"}  # cannot be a machine's id
 UNMEASURED_POINTS_DOCUMENT = (
     "lacking"  # the document of what this computer could not do; not published
@@ -46,7 +48,7 @@ _BESIDE_ROWS = re.compile(r"(machine|quantities)(-[0-9a-f]{12})?|translation|cla
 
 def data_root() -> Path:
     """Return TLB_DATA, else data/ of this clone, else the user's folder."""
-    return Path(os.environ.get("TLB_DATA") or files.data_root())
+    return Path(os.environ.get("TLB_DATA") or files.default_data_root())
 
 
 # A page reads the rows of a few machines up to ten times, and the next page most of them again.
@@ -69,29 +71,29 @@ def _published_kernels(path: Path, modified_ns: int, size: int) -> set[tuple[str
 
 @lru_cache(maxsize=12)
 def _published_rows(path: Path, modified_ns: int, size: int, experiment: str) -> pd.DataFrame:
-    """Return `columns.rows_of` an experiment's rows, or of all, which nothing may change."""
+    """Return `row_tables.rows_of` an experiment's rows, or of all, which nothing may change."""
     table = _read_published(path, modified_ns, size)
     if experiment:
         is_asked = [experiment in asked for asked in table[EXPERIMENTS_COLUMN].to_pylist()]
         table = table.filter(pa.array(is_asked, pa.bool_()))
-    return columns.rows_of(table)
+    return row_tables.rows_of(table)
 
 
 def _own_rows(database: RowDatabase, experiment: str) -> pd.DataFrame:
-    return pd.DataFrame([columns.flat_row(row) for row in database.rows(experiment)])
+    return pd.DataFrame([row_tables.flat_row(row) for row in database.rows(experiment)])
 
 
 @lru_cache(maxsize=12)
 def _own_frame(path: Path, _version: tuple[int, ...], experiment: str) -> pd.DataFrame:
-    """Return `columns.rows_frame` of an experiment's own rows, or of all, which nothing may
+    """Return `row_tables.rows_frame` of an experiment's own rows, or of all, which nothing may
     change."""
-    return columns.rows_frame(_own_rows(RowDatabase(path), experiment))
+    return row_tables.rows_frame(_own_rows(RowDatabase(path), experiment))
 
 
-def write_published(file: Path | IO[bytes], rows: Iterable[tuple[Record, list[str]]]) -> None:
+def write_published_rows(file: Path | IO[bytes], rows: Iterable[tuple[Record, list[str]]]) -> None:
     """Write records, each with the experiments that asked for its point, as a published file."""
     parquet.write_table(
-        columns.arrow_table(rows),
+        row_tables.arrow_table(rows),
         file,
         compression="zstd",
         compression_level=19,  # written once, read often
@@ -129,22 +131,22 @@ class Store:
     def append(self, machine: str, record: Record) -> str:
         """Add a row, on disk when this returns; return its key. Raises ValueError for a record that
         fits no column."""
-        columns.check_record(record)
+        row_tables.check_record(record)
         self._database(machine).append(record)
         return record.key
 
     def load(self, machine: str, experiment: str = "") -> pd.DataFrame:
-        """Return `columns.rows_frame` of the rows of an experiment's points, also if another
+        """Return `row_tables.rows_frame` of the rows of an experiment's points, also if another
         experiment had them measured, or of all points: by kernel, in the order of appending. Empty where nothing was measured."""
         database = self._database(machine)
         if (file := self._published_file(machine)) is None:
             if version := database.version:
                 return _own_frame(database.path, version, experiment).copy(deep=False)
-            return columns.rows_frame(_own_rows(database, experiment))
+            return row_tables.rows_frame(_own_rows(database, experiment))
         own = _own_rows(database, experiment)
         published = _published_rows(*file, experiment)
         parts = [part for part in (published, own) if len(part)] or [published]
-        return columns.rows_frame(pd.concat(parts, ignore_index=True))
+        return row_tables.rows_frame(pd.concat(parts, ignore_index=True))
 
     def measured(self, machine: str, kernels: Collection[str]) -> dict[str, MeasuredValue]:
         """Return what each record of some kernels says of its point, by key."""
@@ -172,7 +174,7 @@ class Store:
         """Return the records of a published file and the experiments that asked for each."""
         file = self._published_file(machine)
         return [
-            (columns.record_of(row), row[EXPERIMENTS_COLUMN])
+            (row_tables.record_of(row), row[EXPERIMENTS_COLUMN])
             for row in (_read_published(*file).to_pylist() if file else ())
             if kernels is None or row["kernel"] in kernels
         ]
@@ -277,7 +279,7 @@ class Store:
         path = self.document_path(machine, name)
         with disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            folder = os.open(path.parent, os.O_RDONLY | OPEN_FLAGS)
+            folder = os.open(path.parent, os.O_RDONLY | SAFE_OPEN_FLAGS)
             try:
                 lock_file(folder)
                 text = json.dumps(content, indent=2, sort_keys=True, allow_nan=False) + "\n"

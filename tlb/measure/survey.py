@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 from tlb.machine.host import base_page_bytes, data_caches
-from tlb.measure import campaign, kernels, row_selection
-from tlb.measure.compiling import compiler
+from tlb.measure import campaign, kernels, row_tables
+from tlb.measure.compiling import compiler_or_prebuilt
 from tlb.measure.grid import octaves
 from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.perf_stat import NO_COUNTERS
@@ -24,7 +24,7 @@ from tlb.measure.record import LineLayout, Point, VisitingOrder
 from tlb.stats import geometry, geometry_curves
 from tlb.stats.fits import Knee
 from tlb.system.page_sizes import BASE, PageKind
-from tlb.system.reasons import Note, Unavailable
+from tlb.system.reasons import Unavailable, UnmeasuredNote
 from tlb.system.units import list_in_words
 
 NAME = "geometry"  # of the experiment
@@ -61,7 +61,7 @@ def measured(
     most_bytes: int | None = None,
     first: Sequence[Point] = (),
     seconds: float = inf,
-) -> tuple[pd.DataFrame, list[Note]]:
+) -> tuple[pd.DataFrame, list[UnmeasuredNote]]:
     """Survey this computer into the rig's store, what is there already not again: (all rows, a note
     for each reason of a lack).
 
@@ -104,7 +104,7 @@ def pieces(rig: MeasuringSetup, pages: PageKind) -> pd.DataFrame:
 
 
 def _takes_c() -> None:
-    if compiler() is None:
+    if compiler_or_prebuilt() is None:
         raise Unavailable("engine-lacks")
 
 
@@ -120,18 +120,20 @@ def _run(
         retry_share=0,
         seconds=seconds,
     )
-    frame = row_selection.current_rows(rig.store.load(rig.machine, name), rig.state)
+    frame = row_tables.current_rows(rig.store.load(rig.machine, name), rig.state)
     return frame, outcome.lacking
 
 
-def _notes(lacking: Mapping[Point, Unavailable]) -> list[Note]:
+def _notes(lacking: Mapping[Point, Unavailable]) -> list[UnmeasuredNote]:
     """Return a note for each reason, with all layouts that it concerns."""
     by_code: dict[str, list[str]] = {}
     for point, why in lacking.items():
         by_code.setdefault(why.code, []).append(point.layout)
     last = {why.code: why for why in lacking.values()}
     return [
-        Note(f"{list_in_words(sorted({*layouts})).capitalize()} chases: {last[code]}", code)
+        UnmeasuredNote(
+            f"{list_in_words(sorted({*layouts})).capitalize()} chases: {last[code]}", code
+        )
         for code, layouts in sorted(by_code.items())
     ]
 

@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from tlb.machine.compiler import compiler
+from tlb.machine.compiler import compiler_on_path
 from tlb.measure.build import COMPILER_FLAGS, KERNELS_FOLDER, build_folder
 from tlb.system import procfs
 from tlb.system.files import disk_errors
@@ -181,7 +181,7 @@ def compile_program(tool: Toolchain, source: Path, name: str) -> tuple[str, Path
     necessary. Raises Unavailable: no-toolchain, disk-refused."""
     if tool.version:
         line, words = procfs.label(run_tool(tool, tool.version, 60)) or tool.title, tool.compile
-    elif (cc := compiler()) is None:
+    elif (cc := compiler_on_path()) is None:
         raise Unavailable("no-toolchain", tool.lacking("a C compiler"))
     else:
         line, words = procfs.label(cc.version), (*cc.command, *tool.compile)

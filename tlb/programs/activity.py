@@ -21,8 +21,8 @@ from typing import NamedTuple, TypeVar
 from tlb.system import procfs
 from tlb.system.page_sizes import BASE
 from tlb.system.reasons import Unavailable
-from tlb.system.smaps import Mapping, mappings_of_process, unreadable_process
-from tlb.system.units import page_name
+from tlb.system.smaps import SmapsMapping, mappings_of_process, unreadable_process
+from tlb.system.units import page_size_name
 
 PROC = Path("/proc")
 _ALL_PAGES = b"1"  # for clear_refs: Documentation/filesystems/proc.rst
@@ -30,7 +30,7 @@ _KERNEL_THREAD = 0x00200000  # PF_KTHREAD, linux/sched.h
 _HOTTEST = 12  # mappings that a sample keeps; a report names fewer
 
 Found = TypeVar("Found")
-ProcessMappings = list[tuple[int, list[Mapping]]]  # PIDs with their mappings
+ProcessMappings = list[tuple[int, list[SmapsMapping]]]  # PIDs with their mappings
 
 
 class ProcessUsage(NamedTuple):
@@ -115,6 +115,14 @@ def used(pid: int, proc: Path = PROC) -> ProcessUsage:
     stat = _stat(pid, proc)
     tick_s = 1 / os.sysconf("SC_CLK_TCK")
     return ProcessUsage(int(stat[7]), int(stat[9]), int(stat[11]) * tick_s, int(stat[12]) * tick_s)
+
+
+def used_with_children_s(pid: int, proc: Path = PROC) -> float:
+    """Return the CPU time in s that a process and the children that it waited for have used so
+    far; 0 for one that has ended."""
+    with contextlib.suppress(Unavailable):
+        return sum(map(int, _stat(pid, proc)[11:15])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
 
 
 def run_time(pid: int, proc: Path = PROC) -> tuple[float, int]:
@@ -212,7 +220,7 @@ def reading_s(pids: Iterable[int], proc: Path = PROC) -> float:
 
 
 def summed(
-    read: list[tuple[list[Mapping], int]],
+    read: list[tuple[list[SmapsMapping], int]],
     window_s: float,
     took_s: float,
     unread: dict[str, int] | None = None,
@@ -224,7 +232,7 @@ def summed(
     mapped = {BASE: sum(base.values()), "thp": sum(m.thp_bytes for m in every)}
     for m in every:
         if m.pool_bytes:
-            name = page_name(m.page_bytes)
+            name = page_size_name(m.page_bytes)
             mapped[name] = mapped.get(name, 0) + m.pool_bytes
     return ActivitySample(
         window_s,

@@ -14,17 +14,17 @@ from functools import partial
 from math import log
 from statistics import median
 from threading import Event
-from typing import Any
+from typing import Any, NamedTuple
 
-from tlb.programs import collapse, snapshots
-from tlb.programs.collapse import AddressRange, Collapsed
+from tlb.programs import activity, collapse, snapshots
+from tlb.programs.collapse import AddressRange, CollapseResult
 from tlb.programs.guard import guard_running
 from tlb.programs.levers import LEVERS
 from tlb.programs.runs import ProgramRun, run_program
-from tlb.programs.snapshots import Snapshot
+from tlb.programs.snapshots import MemorySnapshot
 from tlb.programs.text import render_sentences
-from tlb.programs.trial import MIN_RUN_TIMEOUT_S, SNAPSHOT_SHARE, TrialAim
-from tlb.programs.trial_report import huge_share_words, pages_document
+from tlb.programs.trial import MIN_RUN_TIMEOUT_S, SNAPSHOT_TIME_SHARE, TrialAim, format_seconds
+from tlb.programs.trial_report import huge_share_words, snapshot_document
 from tlb.programs.watch import WatchedProgram, attached_program
 from tlb.stats.intervals import Interval, median_interval
 from tlb.system.processes import descendants
@@ -34,37 +34,66 @@ from tlb.system.units import format_size
 MOST_WINDOWS = 12  # a side; from six on, a median's interval covers 95 %
 
 
+class WindowValues(NamedTuple):
+    """A quantity of the windows before and after. name: as a report has it."""
+
+    name: str
+    before: list[float]
+    after: list[float]
+
+    @property
+    def ratio(self) -> Interval | None:
+        """The median after over the median before; None without a window on each side, or where
+        a median is 0."""
+        if not all(side and median(side) for side in (self.before, self.after)):
+            return None
+        return median_interval(self.after) / median_interval(self.before)
+
+    @property
+    def drifts(self) -> list[float]:
+        """For each side the median of its second half over that of its first."""
+        sides = [(side, len(side) // 2) for side in (self.before, self.after) if len(side) > 1]
+        halves = [(median(side[:half]), median(side[-half:])) for side, half in sides]
+        return [second / first for first, second in halves if first]
+
+    @property
+    def is_drift(self) -> bool:
+        """Whether the change is no more than the drift."""
+        ratio = self.ratio
+        drifts = [abs(log(drift)) for drift in self.drifts if drift]
+        if ratio is None or not drifts:
+            return False
+        return abs(log(ratio.value)) <= max(drifts)
+
+
 @dataclass
-class Comparison:
-    """aim: its command runs in each window, before and after, once a window. memory: snapshots before collapsing
-    and after the last window. ended: why it stopped early, or ""."""
+class BeforeAfterComparison:
+    """aim: its command runs in each window, before and after, once a window; the CPU time of these
+    runs is that of the process. memory: snapshots before collapsing and after the last window.
+    ended: why it stopped early, or ""."""
 
     pid: int
     aim: TrialAim
     runs_before: list[ProgramRun] = field(default_factory=list)
     runs_after: list[ProgramRun] = field(default_factory=list)
-    memory: list[Snapshot] = field(default_factory=list)
-    collapsed: Collapsed | None = None
+    memory: list[MemorySnapshot] = field(default_factory=list)
+    collapsed: CollapseResult | None = None
     thp_disabled: bool = False
     ended: str = ""
     is_interrupted: bool = False
 
     @property
-    def before(self) -> list[float]:
-        return self.aim.values([*self.runs_before, *self.runs_after])[: len(self.runs_before)]
+    def measured(self) -> WindowValues:
+        """What the aim compares: time, or the printed number."""
+        values = self.aim.values([*self.runs_before, *self.runs_after])
+        number = len(self.runs_before)
+        return WindowValues(self.aim.value_name, values[:number], values[number:])
 
     @property
-    def after(self) -> list[float]:
-        return self.aim.values([*self.runs_before, *self.runs_after])[len(self.runs_before) :]
-
-    def ratio(self) -> Interval:
-        """Return the median after over the median before."""
-        return median_interval(self.after) / median_interval(self.before)
-
-    def drifts(self) -> list[float]:
-        """Return for each side the median of its second half over that of its first."""
-        sides = [(side, len(side) // 2) for side in (self.before, self.after) if len(side) > 1]
-        return [median(side[-half:]) / median(side[:half]) for side, half in sides]
+    def cpu_time(self) -> WindowValues:
+        """The CPU time of the process in s, which other programs on the computer change less."""
+        sides = ([run.cpu_s for run in side] for side in (self.runs_before, self.runs_after))
+        return WindowValues("CPU time of the process", *sides)
 
 
 def check(pid: int) -> None:
@@ -86,8 +115,8 @@ def compare(
     pid: int,
     aim: TrialAim,
     only: AddressRange | None = None,
-    tell: Callable[[Comparison], None] = lambda comparison: None,
-) -> Comparison:
+    tell: Callable[[BeforeAfterComparison], None] = lambda comparison: None,
+) -> BeforeAfterComparison:
     """Measure a process before and after collapsing; `tell` is called after each window. only: no
     memory but that of these addresses. If the
     process ends after collapsing, or the time is over, or Ctrl-C is pressed after the first window,
@@ -95,11 +124,11 @@ def compare(
 
     Raises Unavailable: what `check`, `run_program` and `Aim.checked` raise."""
     check(pid)
-    comparison = Comparison(pid, aim, thp_disabled=snapshots.process_has_no_thp(pid))
+    comparison = BeforeAfterComparison(pid, aim, thp_disabled=snapshots.process_has_no_thp(pid))
     begin = time.monotonic()
     end_s = begin + aim.minutes * 60
     with guard_running(), attached_program(pid) as target:
-        _window(aim, end_s)  # does not count: the command itself is still read from a disk
+        _window(comparison, end_s)  # does not count: the command itself is still read from a disk
         half_s = (time.monotonic() + end_s) / 2
         try:
             _fill(comparison, comparison.runs_before, half_s, end_s, target, tell)
@@ -114,7 +143,7 @@ def compare(
                 raise
             comparison.ended = why.text
         except KeyboardInterrupt:
-            if not comparison.before:
+            if not comparison.runs_before:
                 raise
             comparison.ended, comparison.is_interrupted = "It was interrupted.", True
         comparison.memory.append(snapshot(pid, begin))
@@ -122,18 +151,18 @@ def compare(
 
 
 def _fill(
-    comparison: Comparison,
+    comparison: BeforeAfterComparison,
     side: list[ProgramRun],
     until_s: float,
     end_s: float,
     target: WatchedProgram,
-    tell: Callable[[Comparison], None],
+    tell: Callable[[BeforeAfterComparison], None],
 ) -> None:
     """Measure one window at least, none that would end after until_s of the monotonic clock, and at
     most those that count. end_s: when a window that runs is ended."""
     took_s = 0.0
     while not side or (len(side) < MOST_WINDOWS and time.monotonic() + took_s < until_s):
-        window = _window(comparison.aim, end_s)
+        window = _window(comparison, end_s)
         _check_runs(target)  # a process that ended meanwhile was not measured
         took_s = window.elapsed_s
         side.append(window)
@@ -145,15 +174,22 @@ def _check_runs(target: WatchedProgram) -> None:
         raise Unavailable("process-gone", f"process {target.pid} ended meanwhile")
 
 
-def _window(aim: TrialAim, end_s: float) -> ProgramRun:
+def _window(comparison: BeforeAfterComparison, end_s: float) -> ProgramRun:
+    """Run the driver. Return its run, with the CPU time that the process took meanwhile."""
+    aim, begun_s = comparison.aim, _cpu_s(comparison.pid)
     done = run_program(
         aim.command,
         LEVERS["none"],
         limit_s=max(end_s - time.monotonic(), MIN_RUN_TIMEOUT_S),
-        share=SNAPSHOT_SHARE,
+        share=SNAPSHOT_TIME_SHARE,
         conditions=aim.conditions,
     )
-    return aim.checked(done)
+    return aim.checked(done)._replace(cpu_s=max(_cpu_s(comparison.pid) - begun_s, 0.0))
+
+
+def _cpu_s(pid: int) -> float:
+    """Return the CPU time in s of a process and all that it has started, ended ones included."""
+    return sum(activity.used_with_children_s(each) for each in family(pid))
 
 
 def family(pid: int) -> dict[int, bool]:
@@ -161,58 +197,66 @@ def family(pid: int) -> dict[int, bool]:
     return {pid: True, **descendants(pid)}
 
 
-def snapshot(pid: int, start_s: float) -> Snapshot:
+def snapshot(pid: int, start_s: float) -> MemorySnapshot:
     return snapshots.take(family(pid), lambda pid: False, start_s)
 
 
-def remarks(comparison: Comparison) -> list[str]:
+def remarks(comparison: BeforeAfterComparison) -> list[str]:
     """Return the result in sentences: the change, then the drift, then what was collapsed."""
-    collapsed, drifts = comparison.collapsed, comparison.drifts()
-    is_whole = bool(comparison.before and comparison.after)
-    ratio = comparison.ratio() if is_whole else None
+    collapsed = comparison.collapsed
     return render_sentences(
         "before_after",
         comparison=comparison,
-        ratio=ratio,
-        drifts=drifts,
-        is_drift=ratio and abs(log(ratio.value)) <= max(abs(log(drift)) for drift in drifts or [1]),
+        quantities=[comparison.measured, comparison.cpu_time],
         collapsed=collapsed,
         errors=collapsed.errors if collapsed else (),
     )
 
 
-def rows(comparison: Comparison) -> list[tuple[str, str, str]]:
+def rows(comparison: BeforeAfterComparison) -> list[tuple[str, str, str]]:
     """Return the rows of a table: quantity, before, after."""
     aim, memory = comparison.aim, [each for each in comparison.memory if each.processes]
-    medians = [median(side) for side in (comparison.before, comparison.after) if side]
+    measured, cpu_time = comparison.measured, comparison.cpu_time
 
     def row(name: str, show: Callable[[Any], str], given: list) -> tuple[str, str, str]:
         before, after = [*map(show, given), "ended", "ended"][:2]
         return name, before, after
 
+    def medians(values: WindowValues) -> list[float]:
+        return [median(side) for side in (values.before, values.after) if side]
+
     return [
-        row(aim.value_name, aim.format, medians),
+        row(measured.name, aim.format, medians(measured)),
+        row(cpu_time.name, format_seconds, medians(cpu_time)),
         row("on huge pages", huge_share_words, memory),
         row("resident", lambda each: format_size(each.pages.resident_bytes), memory),
         row("page tables", lambda each: format_size(each.table_bytes), memory),
     ]
 
 
-def document(comparison: Comparison) -> dict[str, Any]:
+def document(comparison: BeforeAfterComparison) -> dict[str, Any]:
     """Return everything as JSON has it: bytes, seconds, and the ratio of after to before."""
-    is_whole = bool(comparison.before and comparison.after)
+    measured = comparison.measured
     return {
         "pid": comparison.pid,
         "command": comparison.aim.command,
         "lever": "collapse",
         "quantity": comparison.aim.quantity,
-        "ratio": comparison.ratio().as_dict() if is_whole else None,
-        "drifts": comparison.drifts(),
-        "before": comparison.before,
-        "after": comparison.after,
+        **_values_document(measured),
+        "cpu_time": _values_document(comparison.cpu_time),
         "pages": [
-            {"processes": each.processes, **pages_document(each)} for each in comparison.memory
+            {"processes": each.processes, **snapshot_document(each)} for each in comparison.memory
         ],
         "collapsed": comparison.collapsed and comparison.collapsed._asdict(),
         "remarks": remarks(comparison),
+    }
+
+
+def _values_document(values: WindowValues) -> dict[str, Any]:
+    ratio = values.ratio
+    return {
+        "ratio": ratio and ratio.as_dict(),
+        "drifts": values.drifts,
+        "before": values.before,
+        "after": values.after,
     }

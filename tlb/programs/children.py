@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tlb.machine.memory import cgroup_limits
-from tlb.programs.executable import why_no_start
-from tlb.programs.guard import watched_by_guard
+from tlb.programs.executable import reason_against_start
+from tlb.programs.guard import killed_by_guard_if_orphaned
 from tlb.system import processes
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_size
@@ -159,11 +159,11 @@ def started(
                 env=os.environ | environment,
             )
     except (OSError, ValueError) as error:  # ValueError: a word with a NUL in it
-        why = why_no_start(command[0]) or getattr(error, "strerror", None) or error
+        why = reason_against_start(command[0]) or getattr(error, "strerror", None) or error
         raise Unavailable("program-missing", f"{command[0]}: {why}") from None
     processes.end_first(child.pid)  # and not the command that reports it
     try:
-        with watched_by_guard(child.pid):
+        with killed_by_guard_if_orphaned(child.pid):
             yield child
     finally:
         for pipe in filter(None, (child.stdout, child.stderr)):

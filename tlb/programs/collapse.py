@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from tlb.programs import children
 from tlb.system import procfs
-from tlb.system.processes import collapse_range, error_name, refused_calls
+from tlb.system.processes import collapse_range, errno_name, refused_system_calls
 from tlb.system.reasons import Unavailable
-from tlb.system.smaps import Mapping, mappings_of_process, unreadable_process
+from tlb.system.smaps import SmapsMapping, mappings_of_process, unreadable_process
 
 _PROC = Path("/proc")
 _HUGE = Path("/sys/kernel/mm/transparent_hugepage")
@@ -41,7 +41,7 @@ def parsed_range(text: str) -> AddressRange:
     return start, end
 
 
-class Collapsed(NamedTuple):
+class CollapseResult(NamedTuple):
     """What one collapse did. bytes: growth of AnonHugePages; errors: names, such as EINVAL, or why
     the process's memory could not be read."""
 
@@ -71,7 +71,7 @@ def check() -> None:
     huge pages or pidfd_open, no-collapse without process_madvise, not-permitted."""
     if huge_page_bytes() is None:
         raise Unavailable("linux-lacks", f"there is no {_HUGE}")
-    refused = refused_calls()
+    refused = refused_system_calls()
     if "pidfd_open" in refused:
         raise children.no_pidfd(refused["pidfd_open"])
     if (why := refused.get("process_madvise")) == "ENOSYS":
@@ -86,7 +86,7 @@ def collapse_all(
     after_s: float,
     stop: Event,
     only: AddressRange | None = None,
-) -> Collapsed:
+) -> CollapseResult:
     """Collapse the memory of all processes that run after_s after start_s (monotonic clock). only:
     no memory but that of these addresses."""
     stop.wait(max(start_s + after_s - time.monotonic(), 0))
@@ -96,7 +96,9 @@ def collapse_all(
         if runs and huge_bytes and not stop.is_set():
             more, failed = collapse(pid, huge_bytes, stop, only)
             size_bytes, errors = size_bytes + more, errors | failed
-    return Collapsed(begin - start_s, time.monotonic() - begin, size_bytes, tuple(sorted(errors)))
+    return CollapseResult(
+        begin - start_s, time.monotonic() - begin, size_bytes, tuple(sorted(errors))
+    )
 
 
 def collapse(
@@ -105,7 +107,7 @@ def collapse(
     """Collapse the private anonymous memory of a process, where a whole huge page fits and holds a
     page already.
 
-    Return the growth of its AnonHugePages in bytes, and errors as in `Collapsed`."""
+    Return the growth of its AnonHugePages in bytes, and errors as in `CollapseResult`."""
     errors = set[str]()
     try:
         pidfd = os.pidfd_open(pid)
@@ -147,7 +149,7 @@ def refusal(pid: int) -> str:
     try:
         pidfd = os.pidfd_open(pid)
     except OSError as error:
-        return error_name(error)
+        return errno_name(error)
     try:
         return collapse_range(pidfd, 0, 0)
     finally:
@@ -182,7 +184,9 @@ class CollapseForecast(NamedTuple):
         return self.blocks <= self.free_blocks
 
 
-def collapsible(mappings: Iterable[Mapping], only: AddressRange | None = None) -> Iterator[Mapping]:
+def collapsible(
+    mappings: Iterable[SmapsMapping], only: AddressRange | None = None
+) -> Iterator[SmapsMapping]:
     """Yield the mappings that a collapse reaches, cut to a range of addresses."""
     for mapping in mappings:
         start, end = only or (mapping.start, mapping.end)
@@ -197,7 +201,7 @@ def collapsible(mappings: Iterable[Mapping], only: AddressRange | None = None) -
 
 
 def blocks_of(
-    pid: int, mapping: Mapping, huge_bytes: int, proc: Path = _PROC, page_bytes: int = 0
+    pid: int, mapping: SmapsMapping, huge_bytes: int, proc: Path = _PROC, page_bytes: int = 0
 ) -> Iterator[Block]:
     """Yield the blocks of a mapping in which something is there, also in swap. Raises Unavailable:
     process-gone, not-permitted, linux-lacks."""
@@ -256,7 +260,7 @@ def forecast(
 
 
 def _growth(
-    mapping: Mapping, blocks: list[Block], huge_bytes: int, page_bytes: int
+    mapping: SmapsMapping, blocks: list[Block], huge_bytes: int, page_bytes: int
 ) -> tuple[int, int]:
     """Return how many huge pages a mapping gets, and by how much its resident memory grows.
 

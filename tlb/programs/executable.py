@@ -31,11 +31,11 @@ _GO = b"\xff Go buildinf:"  # begins what `go version FILE` reads (src/debug/bui
 def check(command: list[str], option: str = "") -> None:
     """Raise Unavailable("program-missing") if Linux could not start a command. option: that names
     the command."""
-    if why := why_no_start(command[0]):
+    if why := reason_against_start(command[0]):
         raise Unavailable("program-missing", f"{option} {shlex.quote(command[0])}: {why}".lstrip())
 
 
-def why_no_start(name: str) -> str:
+def reason_against_start(name: str) -> str:
     """Why Linux cannot start a program, for a reason's detail; "" where nothing speaks against
     it."""
     path = name if "/" in name else shutil.which(name)
@@ -78,7 +78,7 @@ def _why_no_interpreter(head: bytes) -> str:
     return ""
 
 
-def why_no_preload(command: str) -> str:
+def reason_against_preload(command: str) -> str:
     """Why no library is loaded before a command's own, for a reason's detail; "" where that is not
     seen in its file."""
     path = _program(shutil.which(command) or command)
@@ -101,7 +101,7 @@ def sanitizer_of(command: str) -> str:
     return next((name for symbol, name in _SANITIZERS.items() if symbol in names), "")
 
 
-def is_go(command: str) -> bool:
+def is_go_program(command: str) -> bool:
     """Whether a command is built by Go, whose runtime maps its memory itself."""
     path = _program(shutil.which(command) or command)
     with suppress(OSError):

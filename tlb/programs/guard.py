@@ -52,7 +52,7 @@ def guard_running() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def watched_by_guard(pid: int) -> Iterator[None]:
+def killed_by_guard_if_orphaned(pid: int) -> Iterator[None]:
     """Have the guard, where there is one, kill a program that was started with a session of its
     own."""
     _tell(f"+{pid}")

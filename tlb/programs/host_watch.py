@@ -18,8 +18,8 @@ from tlb.programs.levers import Lever
 from tlb.programs.runs import listening_ports
 from tlb.programs.snapshots import process_has_no_thp
 from tlb.programs.walk_price import WalkPrices
-from tlb.programs.watch import PRICE, WatchedProgram, WatchState, command_again
-from tlb.programs.watch_report import GainBound, WatchReport, size_words
+from tlb.programs.watch import SAMPLE_COST_FACTOR, WatchedProgram, WatchState, restart_command
+from tlb.programs.watch_report import HugePageGainBound, WatchReport, size_words
 from tlb.system import procfs
 from tlb.system.reasons import Unavailable
 
@@ -45,7 +45,7 @@ class RankedProcess(NamedTuple):
     def share(self) -> float | None:
         """The part of its CPU time that huge pages save at most; None if it is unknown."""
         bound = self.report.bound
-        return bound.share if isinstance(bound, GainBound) else None
+        return bound.share if isinstance(bound, HugePageGainBound) else None
 
     @property
     def saved_cpus(self) -> float:
@@ -126,12 +126,12 @@ def _report(
 ) -> WatchReport | Unavailable:
     """Return what is seen of a process in some short windows and a long one, or why it cannot be
     read. One so large that these would cost too much of its time has the long one alone."""
-    command, cwd = command_again(pid)
+    command, cwd = restart_command(pid)
     target = WatchedProgram(pid, lambda: [pid], lambda seconds: False, command, cwd=cwd)
     watched = WatchState(target, OVERHEAD, usage={pid: usage}, elapsed_s=elapsed_s)
     try:
         reading_s = activity.reading_s([pid])
-        many = PRICE * 2 * reading_s * (SHORT_SAMPLES + 1) <= OVERHEAD * seconds
+        many = SAMPLE_COST_FACTOR * 2 * reading_s * (SHORT_SAMPLES + 1) <= OVERHEAD * seconds
         for window_s in [SHORT_S] * SHORT_SAMPLES * many + [LONG_S]:
             sample, _ = activity.sample([pid], window_s, wait)
             watched.samples = [*watched.samples, sample]

@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Event
 
 from tlb.machine import changed_settings, pools
-from tlb.machine.settings import check_thp
+from tlb.machine.settings import require_thp
 from tlb.measure.build import preload_library
 from tlb.programs import collapse, snapshots
 from tlb.system import procfs
@@ -81,7 +81,7 @@ class Lever:
     setting: Callable[[], AbstractContextManager[object]] = nullcontext
     given_bytes: Callable[[], int] = lambda: 0
     takes_pool: bool = False
-    acts: Callable[[collapse.Processes, float, float, Event], collapse.Collapsed] | None = None
+    acts: Callable[[collapse.Processes, float, float, Event], collapse.CollapseResult] | None = None
     has_reached: Callable[[int], bool] | None = None
 
     @contextmanager
@@ -141,7 +141,7 @@ def _collapse_allowed() -> None:
 
 def _thp_allowed() -> None:
     _thp_not_disabled()
-    check_thp()
+    require_thp()
 
 
 def _pool_filled(root: Path = Path("/")) -> None:
@@ -154,7 +154,7 @@ def _pool_filled(root: Path = Path("/")) -> None:
         raise pools.limited(limits)
 
 
-def pool_limits() -> str:
+def pool_limit_words() -> str:
     """Return in words what the cgroup allows a program that takes pages of the pool, "" without
     limits."""
     return pools.cgroup_limits_below(pools.default_page(), inf)
@@ -329,7 +329,7 @@ def settings_lever(texts: list[str], root: Path = Path("/")) -> Lever:
     return Lever(" ".join(texts), "other settings of Linux", setting=changed)
 
 
-def lever(name: str, option: str = "--lever") -> Lever:
+def lever_by_name(name: str, option: str = "--lever") -> Lever:
     """Return a lever by its name. option: that gives the name. Raises Unavailable: bad-parameter, or
     what the lever's check raises."""
     if name not in LEVERS:
@@ -338,7 +338,7 @@ def lever(name: str, option: str = "--lever") -> Lever:
     return LEVERS[name]
 
 
-def sites_lever(sites: Iterable[str]) -> Lever:
+def allocation_sites_lever(sites: Iterable[str]) -> Lever:
     """Return a lever that puts the allocations of these sites on huge pages, and no others. Heaps
     grow in the steps that a huge page needs, whatever is chosen. Without a compiler for the library
     that does so, all are those of glibc's malloc."""

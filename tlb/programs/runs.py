@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tlb.programs import children, snapshots
 from tlb.programs.children import OutputDigest, PrintedNumber, ProgramOutput
-from tlb.programs.collapse import Collapsed, free_huge_bytes
+from tlb.programs.collapse import CollapseResult, free_huge_bytes
 from tlb.programs.levers import Lever
-from tlb.programs.snapshots import Snapshot
+from tlb.programs.snapshots import MemorySnapshot
 from tlb.system import processes, procfs
 from tlb.system.reasons import Unavailable
 
@@ -68,9 +68,9 @@ class ProgramRun(NamedTuple):
     minor_faults: int
     major_faults: int
     cpu_s: float
-    snapshots: tuple[Snapshot, ...]
+    snapshots: tuple[MemorySnapshot, ...]
     left: int
-    collapsed: Collapsed | None
+    collapsed: CollapseResult | None
     killed: bool = False
     given_bytes: int = 0
     system_s: float = 0.0
@@ -95,7 +95,7 @@ def run_program(
     padding_bytes: of the environment, which moves the stack. Raises Unavailable: program-missing,
     no-time and no-time after limit_s, program-killed, prepare-failed."""
     limit_s -= _prepare(conditions.prepare, limit_s)
-    mine, seen, collapsed = ServerProcesses(), list[Snapshot](), list[Collapsed]()
+    mine, seen, collapsed = ServerProcesses(), list[MemorySnapshot](), list[CollapseResult]()
     old, place = lever.given_bytes(), RunPlace(free_huge_bytes())
     with processes.adopting(), lever.environment() as environment:
         start_s = time.monotonic()
@@ -139,7 +139,7 @@ def _run_of(
     output: list[children.ProgramOutput],
     conditions: RunConditions,
     usage: resource.struct_rusage,
-    of_memory: tuple[tuple[Snapshot, ...], int, Collapsed | None, bool, int],
+    of_memory: tuple[tuple[MemorySnapshot, ...], int, CollapseResult | None, bool, int],
     place: RunPlace,
 ) -> ProgramRun:
     """Return a run. of_memory: its fields from snapshots to given_bytes."""
@@ -202,8 +202,8 @@ def _number(
 def _observed(
     lever: Lever,
     mine: ServerProcesses,
-    seen: list[Snapshot],
-    collapsed: list[Collapsed],
+    seen: list[MemorySnapshot],
+    collapsed: list[CollapseResult],
     start_s: float,
     share: float,
     after_s: float,

@@ -29,7 +29,7 @@ _LEAST_PAUSE_S = 0.002  # as long as a snapshot of a small process takes
 HasLever = Callable[[int], bool]  # whether a lever has reached a process, by its PID
 
 
-class Snapshot(NamedTuple):
+class MemorySnapshot(NamedTuple):
     """A program's memory at one time. at_s: since its start. reached: processes with the lever.
     without_thp: processes for which prctl has disabled transparent huge pages."""
 
@@ -54,7 +54,7 @@ def process_has_no_thp(pid: int, proc: Path = Path("/proc")) -> bool:
 
 def take(
     pids: Iterable[int], has_lever: HasLever, start_s: float, proc: Path = Path("/proc")
-) -> Snapshot:
+) -> MemorySnapshot:
     """Return a snapshot of these processes, without those that ended or may not be read.
 
     start_s: the program's start by the monotonic clock."""
@@ -71,17 +71,19 @@ def take(
         table_bytes += procfs.kib(status.get("VmPTE", "")) or 0
         reached += is_reached
         without_thp += has_no_thp(status)
-    return Snapshot(time.monotonic() - start_s, seen, reached, pages, table_bytes, without_thp)
+    return MemorySnapshot(
+        time.monotonic() - start_s, seen, reached, pages, table_bytes, without_thp
+    )
 
 
-def at_peak(snapshots: Iterable[Snapshot]) -> Snapshot | None:
+def at_peak(snapshots: Iterable[MemorySnapshot]) -> MemorySnapshot | None:
     """Return the last snapshot of a run near the largest resident size that lasted; None without
     any."""
     near = _near(snapshots, _FULL)
     return near[-1] if near else None
 
 
-def typical(peaks: Iterable[Snapshot]) -> Snapshot | None:
+def typical(peaks: Iterable[MemorySnapshot]) -> MemorySnapshot | None:
     """Return the peak of several runs with the median amount of huge pages, of those that are no
     smaller than others; None without any."""
     peaks = list(peaks)
@@ -91,12 +93,12 @@ def typical(peaks: Iterable[Snapshot]) -> Snapshot | None:
     return full[len(full) // 2] if full else None
 
 
-def filled_s(snapshots: Iterable[Snapshot]) -> float:
+def filled_s(snapshots: Iterable[MemorySnapshot]) -> float:
     """Return when the size that lasted was first nearly there; 0 without a snapshot."""
     return next((each.at_s for each in _near(snapshots, _FILLED)), 0.0)
 
 
-def _near(snapshots: Iterable[Snapshot], part: float) -> list[Snapshot]:
+def _near(snapshots: Iterable[MemorySnapshot], part: float) -> list[MemorySnapshot]:
     """Return the snapshots of a run whose resident size is so near to the largest that lasted."""
     snapshots = list(snapshots)
     level = _lasting_bytes(snapshots)
@@ -107,7 +109,7 @@ def _near(snapshots: Iterable[Snapshot], part: float) -> list[Snapshot]:
     ]
 
 
-def _lasting_bytes(snapshots: Sequence[Snapshot]) -> int:
+def _lasting_bytes(snapshots: Sequence[MemorySnapshot]) -> int:
     """Return the largest resident size that was there, or more, for a tenth of the time."""
     ends = [later.at_s for later in snapshots[1:]] + [each.at_s for each in snapshots[-1:]]
     held = [
@@ -128,7 +130,7 @@ def new_descendants(before: set[int]) -> dict[int, bool]:
 
 
 def record(
-    snapshots: list[Snapshot],
+    snapshots: list[MemorySnapshot],
     processes: Callable[[], dict[int, bool]],
     has_lever: HasLever,
     start_s: float,

@@ -18,22 +18,22 @@ from typing import Literal
 from tlb.machine import background, pools
 from tlb.programs import collapse, snapshots
 from tlb.programs.children import PrintedNumber, signal_words
-from tlb.programs.executable import why_no_preload
+from tlb.programs.executable import reason_against_preload
 from tlb.programs.guard import guard_running
-from tlb.programs.levers import LEVERS, Lever, pool_limits
+from tlb.programs.levers import LEVERS, Lever, pool_limit_words
 from tlb.programs.runs import ProgramRun, RunConditions, ServerDriver, run_program
-from tlb.stats.effects import Effect, is_interim_look, paired_ratio
+from tlb.stats.effects import Effect, is_interim_analysis, paired_ratio
 from tlb.stats.intervals import Interval
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_ns
 
 # Snapshots take a hundredth of the time of a run that counts, and a tenth of the first two, which
 # do not count: those catch the peaks of short programs.
-SNAPSHOT_SHARE, REHEARSAL_SHARE = 0.01, 0.1
+SNAPSHOT_TIME_SHARE, REHEARSAL_SHARE = 0.01, 0.1
 # Time and CPU time have a verdict each. Seven pairs all go one way by chance once in 64 times, so one
 # in twenty trials or fewer says a difference of either where there is none, as with six pairs and one
 # verdict (tests/programs/test_trial.py).
-LEAST_PAIRS, WRONG = 7, 0.05
+LEAST_PAIRS, MAX_WRONG_VERDICT_SHARE = 7, 0.05
 # What a lever adds at most to a program's start: a library to load, a variable to read. It must not
 # exceed the difference that is looked for.
 STARTING_S = 1e-3
@@ -151,7 +151,7 @@ class ComparedQuantity:
         return paired_ratio(self.with_lever, self.without) if values and min(values) > 0 else None
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> TrialVerdict:
         """The verdict. Programs that exit differently did different work: times decide nothing."""
         if self.ratio is None or not self.is_same_work:
             return "cannot tell"
@@ -230,7 +230,7 @@ class Trial:
         return len(self.pairs) >= LEAST_PAIRS
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> TrialVerdict:
         """The verdict about time, or the printed number."""
         return self.quantities[0].verdict
 
@@ -260,7 +260,7 @@ def _attempt(aim: TrialAim, tell: Callable[[Trial], None]) -> Trial:
     paddings = _paddings(seed)
 
     def one(lever: bool) -> ProgramRun:
-        return aim.checked(take(lever, SNAPSHOT_SHARE, after_s, next(paddings)))
+        return aim.checked(take(lever, SNAPSHOT_TIME_SHARE, after_s, next(paddings)))
 
     left_s, clock = end_s - time.monotonic(), time.monotonic
     try:
@@ -307,7 +307,7 @@ def _rehearsed(
     """Make the runs that do not count: warm-ups, one without the lever and one with it. Return
     these two, and when a lever that acts from outside is to act."""
     for _ in range(aim.warmup):
-        aim.checked(take(False, share=SNAPSHOT_SHARE))
+        aim.checked(take(False, share=SNAPSHOT_TIME_SHARE))
     plain = aim.checked(take(False, share=REHEARSAL_SHARE))
     _check_lever(aim, aim.against, plain)
     if aim.metric is None and plain.elapsed_s * aim.within < STARTING_S:
@@ -335,7 +335,7 @@ def failure_with_lever(lever: Lever, why: Unavailable) -> Unavailable:
     what says nothing of the program."""
     if why.code not in _FAILURES:
         return why
-    if limits := pool_limits() if lever.takes_pool else "":
+    if limits := pool_limit_words() if lever.takes_pool else "":
         failed = pools.limited(limits)
     else:
         failed = Unavailable("lever-failed", why.detail or "it prints no number above zero")
@@ -359,7 +359,7 @@ def _check_lever(aim: TrialAim, lever: Lever, run: ProgramRun) -> None:
     if lever.has_reached and run.snapshots and not any(each.reached for each in seen):
         raise Unavailable(
             "program-unfit",
-            f"the lever had no effect in any of its processes: {why_no_preload(aim.command[0])}",
+            f"the lever had no effect in any of its processes: {reason_against_preload(aim.command[0])}",
             "Use a lever that needs no cooperation, such as --lever collapse.",
         )
     if run.collapsed and "EPERM" in run.collapsed.errors and not run.collapsed.bytes:
@@ -368,11 +368,13 @@ def _check_lever(aim: TrialAim, lever: Lever, run: ProgramRun) -> None:
 
 # --- the rule: the order of runs, when their pairs are enough, and what their ratio means
 
-Verdict = Literal["helps", "hurts", "differs, by less than asked", "no difference", "cannot tell"]
+TrialVerdict = Literal[
+    "helps", "hurts", "differs, by less than asked", "no difference", "cannot tell"
+]
 MAX_INTERVAL_PERCENT = 50  # %: a ratio that is known less well says nothing
 
 
-def verdict(ratio: Interval, pairs: int, within: float, higher: bool = False) -> Verdict:
+def verdict(ratio: Interval, pairs: int, within: float, higher: bool = False) -> TrialVerdict:
     """Return what a ratio of with to without means.
 
     An interval inside 1 ± within is "no difference" if it contains 1, and "differs, by less than
@@ -397,7 +399,7 @@ def is_narrow(ratio: Interval, within: float) -> bool:
     return is_decided or max(high, -low) <= log1p(within)
 
 
-def run_orders(seed: int) -> Iterator[bool]:
+def random_run_orders(seed: int) -> Iterator[bool]:
     """Yield for each pair whether the lever runs first: in one of every two pairs, which one is
     random. So the cost of running second is added to both sides alike."""
     drawn = random.Random(seed)
@@ -418,12 +420,12 @@ def paired(
     """Yield pairs of what `take` returns without and with a lever, until LEAST_PAIRS or more have a
     ratio that is narrow enough, or the next pair would end after limit_s. seed: of `orders`."""
     start, pairs = clock(), []
-    for first in run_orders(seed):
+    for first in random_run_orders(seed):
         begin = clock()
         taken = {lever: take(lever) for lever in (first, not first)}
         pairs.append((taken[False], taken[True]))
         yield pairs[-1]
-        if is_interim_look(len(pairs), LEAST_PAIRS):
+        if is_interim_analysis(len(pairs), LEAST_PAIRS):
             compared = values([run for pair in pairs for run in pair])
             if is_narrow(paired_ratio(compared[1::2], compared[::2]), within):
                 return

@@ -10,22 +10,22 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from tlb.programs import snapshots
-from tlb.programs.collapse import Collapsed
+from tlb.programs.collapse import CollapseResult
 from tlb.programs.runs import ProgramRun
-from tlb.programs.snapshots import Snapshot
+from tlb.programs.snapshots import MemorySnapshot
 from tlb.programs.text import render_sentences
 from tlb.programs.trial import (
     LEAST_PAIRS,
-    WRONG,
+    MAX_WRONG_VERDICT_SHARE,
     ComparedQuantity,
     Trial,
     format_seconds,
-    run_orders,
+    random_run_orders,
     smallest_detectable_difference,
 )
 from tlb.stats.effects import paired_ratio
 from tlb.stats.intervals import Interval, median_interval
-from tlb.stats.scatter import group_effect
+from tlb.stats.scatter import largest_group_ratio
 from tlb.system import procfs
 from tlb.system.units import format_size
 
@@ -42,7 +42,7 @@ class Side(NamedTuple):
     snapshot at the largest resident size; None if the runs ended before a snapshot."""
 
     value: Interval
-    peak: Snapshot | None
+    peak: MemorySnapshot | None
     minor_faults: float
     major_faults: float
     cpu_s: float
@@ -173,16 +173,16 @@ def stack_effects(trial: Trial) -> tuple[float, float]:
 def _stack_effect(trial: Trial, lever: bool) -> float:
     runs = [run for run in trial.runs(lever)[1:] if run.place.stack_offset_bytes is not None]
     places = [(run.place.stack_offset_bytes or 0) % _CACHE_LINE_BYTES for run in runs]
-    return group_effect([run.cpu_s for run in runs], places)
+    return largest_group_ratio([run.cpu_s for run in runs], places)
 
 
-def _has_moved(before: Snapshot, after: Snapshot) -> bool:
+def _has_moved(before: MemorySnapshot, after: MemorySnapshot) -> bool:
     """Return whether the lever changed how much memory is on huge pages."""
     least = _MOVED * max(before.pages.resident_bytes, after.pages.resident_bytes)
     return abs(after.pages.huge_bytes - before.pages.huge_bytes) > least
 
 
-def _collapses(trial: Trial) -> list[Collapsed]:
+def _collapses(trial: Trial) -> list[CollapseResult]:
     return [run.collapsed for run in trial.runs(True) if run.collapsed]
 
 
@@ -198,7 +198,7 @@ def _net_ratio(trial: Trial) -> Interval | None:
     return paired_ratio(with_lever, without) if is_known else None
 
 
-def huge_share_words(snapshot: Snapshot) -> str:
+def huge_share_words(snapshot: MemorySnapshot) -> str:
     pages = snapshot.pages
     share = pages.huge_bytes / max(pages.resident_bytes, 1)
     return f"{format_size(pages.huge_bytes)}, {share:.0%}"
@@ -211,7 +211,7 @@ def trial_table_rows(trial: Trial) -> list[tuple[str, str, str]]:
     def row(name: str, show: Callable[[Side], str]) -> tuple[str, str, str]:
         return name, show(without), show(with_lever)
 
-    def at_peak(name: str, show: Callable[[Snapshot], str]) -> tuple[str, str, str]:
+    def at_peak(name: str, show: Callable[[MemorySnapshot], str]) -> tuple[str, str, str]:
         return row(name, lambda each: show(each.peak) if each.peak else "ended too soon")
 
     return [
@@ -262,7 +262,7 @@ def document(trial: Trial) -> dict[str, Any]:
         "driver": aim.driver.command if aim.driver else [],
         "within": aim.within,
         "pairs": len(trial.pairs),
-        "wrong_at_most": WRONG,
+        "wrong_at_most": MAX_WRONG_VERDICT_SHARE,
         "quantities": [_quantity_document(each) for each in trial.quantities],
         "seed": trial.seed,
         "remarks": trial_remarks(trial),
@@ -286,7 +286,7 @@ def _quantity_document(quantity: ComparedQuantity) -> dict[str, Any]:
 
 def _run_documents(trial: Trial) -> Iterator[dict[str, Any]]:
     """Yield each run: pair 0 is the rehearsal, which does not count, and the second side is 1."""
-    firsts = run_orders(trial.seed)
+    firsts = random_run_orders(trial.seed)
     for number, pair in enumerate((trial.rehearsal, *trial.pairs)):
         is_lever_first = number > 0 and next(firsts)
         for side, (run, value) in enumerate(zip(pair, trial.aim.values(pair), strict=True)):
@@ -318,7 +318,7 @@ def _side_document(trial: Trial, lever: bool) -> dict[str, Any]:
         and {
             "processes": found.peak.processes,
             "reached": found.peak.reached if is_seen else None,
-            **pages_document(found.peak),
+            **snapshot_document(found.peak),
         },
         "minor_faults": found.minor_faults,
         "major_faults": found.major_faults,
@@ -328,6 +328,6 @@ def _side_document(trial: Trial, lever: bool) -> dict[str, Any]:
     }
 
 
-def pages_document(snapshot: Snapshot) -> dict[str, int]:
+def snapshot_document(snapshot: MemorySnapshot) -> dict[str, int]:
     pages = snapshot.pages
     return {**pages._asdict(), "huge_bytes": pages.huge_bytes, "table_bytes": snapshot.table_bytes}

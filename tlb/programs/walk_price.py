@@ -108,7 +108,7 @@ def kept_or_timed(stage: Callable[[str], None]) -> WalkPrices:
     from tlb.measure.store import Store, data_root
 
     stage("Timing page walks on this computer, once in a boot.")
-    host, store = hosts.inspect(), Store(data_root())
+    host, store = hosts.inspect_machine(), Store(data_root())
     with files.measuring_lock():
         rig = MeasuringSetup.of(host, store.own, counters=False)
         prices = timed(rig, host)
@@ -233,7 +233,7 @@ def collapse_s(huge_bytes: int) -> float:
 # --- entries that a survey found, for whoever simulates the TLB
 
 
-def surveyed_entries(host: Host, store: Store) -> tuple[int, ...]:
+def surveyed_tlb_entries(host: Host, store: Store) -> tuple[int, ...]:
     """Return the entries for base pages that this computer's own rows, else its published rows, of
     `tlb geometry` show; () without any, or if they show a single level, which may be either."""
     from tlb.machine import host as hosts
@@ -265,14 +265,14 @@ def _entries_of(source: Store, machine: str, host: Host) -> tuple[int, ...]:
 
 def _inferred_apart(source: Store, machine: str, host: Host) -> tuple[int, ...]:
     from tlb.machine.host import data_caches
-    from tlb.measure import kernels, row_selection
+    from tlb.measure import kernels, row_tables
     from tlb.stats import geometry
     from tlb.system import processes
 
     processes.end_first(os.getpid())
     frame = source.load(machine, _SURVEY)
     rows = kernels.with_defaults(
-        row_selection.rows_of_one_profile(row_selection.last_campaign(frame))
+        row_tables.rows_of_one_profile(row_tables.rows_of_last_campaign(frame))
     )
     levels = geometry.infer_geometry(rows, (), data_caches(host)).levels
     if any(level.is_alone for level in levels):

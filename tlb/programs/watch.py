@@ -26,7 +26,7 @@ WINDOWS_S = (0.01, 0.1, 1.0)
 _SHORT_SAMPLES = 3  # of the shortest window, for one of each other: these show what is hot
 # What a sample costs a program, in times of taking it: afterwards each page is walked to again to
 # set its bit. Under a hypervisor that takes about as long as the sample (`make bench TABLE=overhead`).
-PRICE = 2.0
+SAMPLE_COST_FACTOR = 2.0
 # A program that starts up changes its memory by more than a tenth in a third of a second; one that
 # never stops doing so is watched all the same.
 _RESIZED, _STILL_S, _MOST_START_S, _LOOK_S = 0.1, 0.3, 10.0, 0.05
@@ -65,12 +65,12 @@ class WatchState:
     @property
     def cost(self) -> float:
         """The share of the program's time that sampling has cost."""
-        return PRICE * self.sampling_s / self.elapsed_s if self.elapsed_s else 0.0
+        return SAMPLE_COST_FACTOR * self.sampling_s / self.elapsed_s if self.elapsed_s else 0.0
 
     @property
     def due_s(self) -> float:
         """How long to watch until the samples cost no more than the share allowed."""
-        return PRICE * self.sampling_s / self.overhead
+        return SAMPLE_COST_FACTOR * self.sampling_s / self.overhead
 
     @property
     def within_overhead(self) -> bool:
@@ -126,7 +126,7 @@ def watch(
         # Reading alone clears no bits, so none has to be set again.
         begun_s = time.thread_time()
         activity.reading_s(target.pids())
-        watched.sampling_s = (time.thread_time() - begun_s) / PRICE
+        watched.sampling_s = (time.thread_time() - begun_s) / SAMPLE_COST_FACTOR
         while window_s := _next_s(watched, begin + seconds - time.monotonic(), seconds):
             _sample(watched, window_s, begin, first)
             # a process that has ended is in no cgroup, and what was counted stays
@@ -203,14 +203,17 @@ def _next_s(watched: WatchState, left_s: float, seconds: float) -> float | None:
     The first sample is always taken."""
     # Before the first: two readings, because clearing visits the same pages.
     expected = [sample.took_s for sample in watched.samples_after_start] or [
-        2 * PRICE * watched.sampling_s
+        2 * SAMPLE_COST_FACTOR * watched.sampling_s
     ]
     sample_s = max(expected)
     fitting = [window_s for window_s in WINDOWS_S if sample_s <= window_s <= left_s]
     watched.left_out_s = tuple(sorted({*WINDOWS_S} - {*fitting} - {*watched.windows_s}))
     if not watched.samples:
         return fitting[0] if fitting else max(sample_s, WINDOWS_S[0])
-    if not fitting or PRICE * (watched.sampling_s + sample_s) > watched.overhead * seconds:
+    if (
+        not fitting
+        or SAMPLE_COST_FACTOR * (watched.sampling_s + sample_s) > watched.overhead * seconds
+    ):
         return None
 
     def turns(window_s: float) -> int:
@@ -267,7 +270,7 @@ def attached_program(pid: int, proc: Path = activity.PROC) -> Iterator[WatchedPr
         raise Unavailable("process-gone", f"process {pid}") from None
     try:
         activity.check(pid, proc)
-        command, cwd = command_again(pid, proc)
+        command, cwd = restart_command(pid, proc)
 
         def ended(wait_s: float) -> bool:
             return bool(select.select([fd], [], [], wait_s)[0])
@@ -281,7 +284,7 @@ def attached_program(pid: int, proc: Path = activity.PROC) -> Iterator[WatchedPr
         os.close(fd)
 
 
-def command_again(pid: int, proc: Path = activity.PROC) -> tuple[list[str], str]:
+def restart_command(pid: int, proc: Path = activity.PROC) -> tuple[list[str], str]:
     """Return a command that starts a process's program again, and the folder to start it in; [] if
     that is not known, as of another user's.
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tlb.programs import collapse, levers
 from tlb.programs.activity import ActivitySample, ProcessUsage, windows_of_other_phases
-from tlb.programs.executable import why_no_preload
+from tlb.programs.executable import reason_against_preload
 from tlb.programs.levers import Lever
 from tlb.programs.walk_price import WalkPrices
 from tlb.programs.watch import WatchState
@@ -23,7 +23,7 @@ from tlb.system.reasons import Unavailable
 from tlb.system.units import format_ns, format_size
 
 if TYPE_CHECKING:
-    from tlb.measure.record import Quantity
+    from tlb.measure.record import CounterReading
     from tlb.programs.collapse import CollapseForecast
 
 IDLE = 0.01  # CPU time, as a part of the time that it was watched
@@ -33,7 +33,13 @@ FEWEST_SAMPLES = 3  # from which the rate of page walks is taken
 # A page is walked to again if other programs had the CPU meanwhile and took its entry: most windows
 # of a hundredth of a second see no more than one such change.
 _WALKS_A_PAGE = 2
-MAPPINGS_HEAD = ("mapping", "addresses", "resident", "on huge pages", "of touches on base pages")
+MAPPINGS_TABLE_HEAD = (
+    "mapping",
+    "addresses",
+    "resident",
+    "on huge pages",
+    "of touches on base pages",
+)
 _HOT_MAPPINGS = 3  # rows of the table
 _HOT_SHARE = 0.9  # of what is touched: from then on one mapping is worth a trial of its own
 
@@ -48,7 +54,7 @@ _CLIENTS = {
 }
 
 
-class GainBound(NamedTuple):
+class HugePageGainBound(NamedTuple):
     """The most that huge pages can gain a program. share: of its CPU time. evidence: what sets the
     bound. pages: base pages that it touches in window_s; walk_ns: what a walk costs then."""
 
@@ -115,7 +121,7 @@ class WatchReport:
 
     watched: WatchState
     prices: WalkPrices | Unavailable
-    counts: Sequence[Mapping[str, Quantity]] | str = "no-time"
+    counts: Sequence[Mapping[str, CounterReading]] | str = "no-time"
     forecast: CollapseForecast | None = None
 
     @property
@@ -162,7 +168,7 @@ class WatchReport:
         return huge_bytes >= MOSTLY * last.resident_bytes and is_touched
 
     @cached_property
-    def bound(self) -> GainBound | Unavailable:
+    def bound(self) -> HugePageGainBound | Unavailable:
         """The most that huge pages can gain it, page faults included; or why that is unknown."""
         prices = self.prices
         if isinstance(prices, Unavailable):
@@ -177,7 +183,7 @@ class WatchReport:
         known = {evidence: share for evidence, share in shares.items() if share is not None}
         evidence = min(known, key=known.__getitem__)
         share = min(known[evidence] + self.fault_share, 1.0)
-        return GainBound(share, evidence, pages, sample.window_s, prices.walk_ns(pages))
+        return HugePageGainBound(share, evidence, pages, sample.window_s, prices.walk_ns(pages))
 
     def _walk_rate_share(self, prices: WalkPrices) -> float | None:
         """Return the least that windows of one length show; None if none decides."""
@@ -203,7 +209,7 @@ class WatchReport:
     @property
     def is_small(self) -> bool:
         """Whether the gain would not show."""
-        return isinstance(self.bound, GainBound) and self.bound.share < WORTH
+        return isinstance(self.bound, HugePageGainBound) and self.bound.share < WORTH
 
     # --- what to try
 
@@ -344,7 +350,7 @@ class WatchReport:
             whole = size_words(last.resident_bytes)
             return f"Nothing to gain: {huge} of its {whole} are on huge pages already."
         bound = self.bound
-        assert isinstance(bound, GainBound)  # else why_unknown says why not
+        assert isinstance(bound, HugePageGainBound)  # else why_unknown says why not
         if self.is_small:
             return f"Nothing to gain: huge pages save it at most {bound.share:.1%} of its CPU time."
         return f"Huge pages save it up to {bound.share:.0%} of its CPU time."
@@ -361,7 +367,7 @@ class WatchReport:
 
     def _details(self) -> list[str]:
         bound, found = self.bound, list[str]()
-        if isinstance(bound, GainBound) and not self.is_idle and not self.is_huge:
+        if isinstance(bound, HugePageGainBound) and not self.is_idle and not self.is_huge:
             found.append(_bound_words(bound, self))
             if self.fault_share >= WORTH:
                 found.append(f"Page faults take at most {self.fault_share:.0%} of it.")
@@ -394,7 +400,7 @@ class WatchReport:
         return f"Try it{client if 'CLIENT' in self.line else ''}"
 
 
-def _bound_words(bound: GainBound, report: WatchReport) -> str:
+def _bound_words(bound: HugePageGainBound, report: WatchReport) -> str:
     touched = size_words(bound.pages * os.sysconf("SC_PAGE_SIZE"))
     window, walk = duration_words(bound.window_s), f"{bound.walk_ns:.0f} ns"
     if bound.evidence == "rate of page walks":
@@ -480,14 +486,14 @@ def _nothing_to_collapse() -> Unavailable:
 @cache
 def _usable(name: str) -> Lever | Unavailable:
     """Return a lever, or why it cannot be used here; it is found out once."""
-    return _value(lambda: levers.lever(name))
+    return _value(lambda: levers.lever_by_name(name))
 
 
 def lever_for(program: str) -> Lever | Unavailable:
     """Return the lever that reaches a program: advise if a library can be preloaded, else collapse;
     or why that cannot be used here."""
     advise = _usable("advise")
-    is_reached = isinstance(advise, Lever) and not why_no_preload(program)
+    is_reached = isinstance(advise, Lever) and not reason_against_preload(program)
     return advise if is_reached else _usable("collapse")
 
 
@@ -558,7 +564,7 @@ def _window(samples: Sequence[ActivitySample]) -> dict[str, Any]:
     }
 
 
-def _quantities(turn: Mapping[str, Quantity]) -> dict[str, Any]:
+def _quantities(turn: Mapping[str, CounterReading]) -> dict[str, Any]:
     return {
         name: quantity.value if quantity.reason is None else {"reason": quantity.reason}
         for name, quantity in turn.items()

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from tlb.machine import host as hosts
 from tlb.measure.store import Store, data_root
 from tlb.report import page as pages
-from tlb.report.answers import ANSWERS_DOCUMENT, Decision, StoredAnswer
+from tlb.report.answers import ANSWERS_DOCUMENT, ClaimDecision, StoredAnswer
 from tlb.report.chapter import Chapter
 from tlb.report.claims import Statement, statements
 from tlb.report.names import THIS_COMPUTER, short_machine_names
@@ -205,7 +205,7 @@ def answers_by_machine() -> dict[str, dict[str, StoredAnswer]]:
     names = published_names(store)
     found = {name: _kept_answers(store, machine) for machine, name in names.items()}
     if pages.current_page().is_this:
-        own = _kept_answers(Store(data_root()).own, hosts.machine_id(hosts.inspect()))
+        own = _kept_answers(Store(data_root()).own, hosts.machine_id(hosts.inspect_machine()))
         found |= {THIS_COMPUTER: own} if own else {}
     return found
 
@@ -245,7 +245,7 @@ def reason_words(code: str) -> str:
     return _REASON_WORDS.get(code, code.replace("-", " "))
 
 
-def number_words(statement: Statement, found: Decision) -> str:
+def number_words(statement: Statement, found: ClaimDecision) -> str:
     """Return the estimate that decides a verdict, with its interval if that is of mappings enough:
     of several, the first that has the answer of all; "" if nothing was compared."""
     if not found.effects:

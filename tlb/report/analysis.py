@@ -17,7 +17,7 @@ from tlb.stats import curves, geometry, splinter
 from tlb.stats.curves import Curve, select_rows
 from tlb.stats.intervals import Interval, median_interval
 from tlb.system.page_sizes import page_labels
-from tlb.system.reasons import Note, Unavailable, if_available, required
+from tlb.system.reasons import Unavailable, UnmeasuredNote, if_available, required
 
 Document = TypeVar("Document", bound=BaseModel)
 SIMULATED = "simulated-"  # begins the id of a machine whose rows were computed, and no other id
@@ -53,7 +53,7 @@ class Analysis:
         return self.about.host
 
     @property
-    def notes(self) -> Sequence[Note]:
+    def notes(self) -> Sequence[UnmeasuredNote]:
         return self.about.notes
 
     @property

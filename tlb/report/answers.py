@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict
 
 from tlb.stats.effects import Effect, why_effects_are_undecided
 from tlb.stats.intervals import Interval
-from tlb.system.reasons import REASON_TEXTS, UNDECIDED, explain
-from tlb.system.units import digits_apart, rounded_to_digits, significant_digits
+from tlb.system.reasons import REASON_TEXTS, UNDECIDED_TEXTS, explain_reason
+from tlb.system.units import digits_to_separate, rounded_to_digits, significant_digits
 
 ANSWERS_DOCUMENT = "claims"  # the document that keeps them, and their key in a notebook's outputs
 DIGITS = 6  # what is beyond them depends on the CPU that computed it
@@ -32,7 +32,7 @@ _CODES = """
 OBSTACLES = frozenset(_CODES.split())
 
 
-class Bounds(NamedTuple):
+class EffectBounds(NamedTuple):
     """The ends of an interval and of the band that it must lie in; infinite if they are open."""
 
     low: float
@@ -46,8 +46,8 @@ class Bounds(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Decision:
-    """A verdict with its evidence. reason: why it is open, as a code of UNDECIDED or REASON_TEXTS. why:
+class ClaimDecision:
+    """A verdict with its evidence. reason: why it is open, as a code of UNDECIDED_TEXTS or REASON_TEXTS. why:
     the same as a sentence; empty if the evidence says it."""
 
     verdict: VerdictWord
@@ -57,10 +57,10 @@ class Decision:
     why: str = ""
 
     @property
-    def bounds(self) -> list[Bounds]:
+    def bounds(self) -> list[EffectBounds]:
         """What was compared, interval by interval."""
         return [
-            Bounds(effect.interval.low, effect.interval.high, effect.least, effect.most)
+            EffectBounds(effect.interval.low, effect.interval.high, effect.least, effect.most)
             for effect in self.effects
         ]
 
@@ -91,7 +91,7 @@ class StoredEffect(_Strict):
         """Round to the digits that are the same on all CPUs; to more where an end would touch its
         band."""
         value, low, high = effect.interval.value_and_bounds
-        digits = digits_apart((low, high), (effect.least, effect.most), DIGITS)
+        digits = digits_to_separate((low, high), (effect.least, effect.most), DIGITS)
 
         def end(number: float) -> float | None:
             return (
@@ -130,7 +130,7 @@ def _end(kept: float | None, otherwise: float) -> float:
 class StoredAnswer(_Strict):
     """What one machine's rows say to a claim: effects with their bands, or a fact, or a reason.
 
-    holds: of a fact. reason: a code of UNDECIDED, or of REASON_TEXTS where there is nothing to compare.
+    holds: of a fact. reason: a code of UNDECIDED_TEXTS, or of REASON_TEXTS where there is nothing to compare.
     detail: of that reason. evidence: the answer in a sentence; empty where the reason says it.
     """
 
@@ -145,21 +145,21 @@ class StoredAnswer(_Strict):
         """What claims.json keeps."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
-    def decide(self) -> Decision:
+    def decide(self) -> ClaimDecision:
         """Return the verdict by the rule: the interval inside its band, or outside of it."""
         if self.holds is not None:
-            return Decision("holds" if self.holds else "fails", self.evidence)
+            return ClaimDecision("holds" if self.holds else "fails", self.evidence)
         if self.reason in REASON_TEXTS:
             word: VerdictWord = "not testable here" if self.reason in OBSTACLES else "cannot tell"
-            return Decision(word, explain(self.reason, self.detail), reason=self.reason)
+            return ClaimDecision(word, explain_reason(self.reason, self.detail), reason=self.reason)
         effects = tuple(kept.effect for kept in self.effects)
-        if self.reason in UNDECIDED:
-            return Decision("cannot tell", self.evidence, effects, self.reason, self.detail)
+        if self.reason in UNDECIDED_TEXTS:
+            return ClaimDecision("cannot tell", self.evidence, effects, self.reason, self.detail)
         holds = all_effects_inside(effects)
         if holds is None:
             why = why_effects_are_undecided(effects)
-            return Decision("cannot tell", self.evidence, effects, why.code, why.text)
-        return Decision("holds" if holds else "fails", self.evidence, effects)
+            return ClaimDecision("cannot tell", self.evidence, effects, why.code, why.text)
+        return ClaimDecision("holds" if holds else "fails", self.evidence, effects)
 
 
 def all_effects_inside(effects: Sequence[Effect]) -> bool | None:

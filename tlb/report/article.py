@@ -28,7 +28,7 @@ from tlb.report.quantities import (
     Quantity,
 )
 from tlb.report.render import FEW_MAPPINGS_NOTE, Figure, Html, highlighted_code, join_html
-from tlb.system.reasons import Unavailable, explain
+from tlb.system.reasons import Unavailable, explain_reason
 
 LEAST_SWEEP_BYTES = 1 << 30  # the chapters' quantities are of working sets past all caches
 _Quantities = TypeVar("_Quantities", bound=Quantities)
@@ -197,7 +197,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[Quantity]]) -> Html:
             sides[-1].label,
             *(one.cell for one in sides),
             _mappings(sides[-1]),
-            "" if (why := sides[-1].lacking) is None else explain(why.code, why.detail),
+            "" if (why := sides[-1].lacking) is None else explain_reason(why.code, why.detail),
         ]
         for sides in rows
     ]

@@ -7,13 +7,13 @@ import pandas as pd
 from tlb.machine.host import Host
 from tlb.measure import kernels
 from tlb.measure.record import Point
-from tlb.measure.row_selection import last_campaign
+from tlb.measure.row_tables import rows_of_last_campaign
 from tlb.measure.store import Store
 from tlb.report.names import machine_name
 from tlb.stats.curves import counter_curve, reason_not_counted
 from tlb.stats.intervals import summarise
 from tlb.system.files import disk_errors
-from tlb.system.reasons import explain
+from tlb.system.reasons import explain_reason
 from tlb.system.units import format_size
 
 _POINT = [name for name in Point.model_fields if name != "options"]  # columns of their own
@@ -64,7 +64,7 @@ def write(store: Store, machine: str, host: Host) -> None:
 
 def _counts(rows: pd.DataFrame) -> str:
     """Return the cells of one kernel and engine of an experiment."""
-    points = summarise(last_campaign(rows), point_columns(rows))
+    points = summarise(rows_of_last_campaign(rows), point_columns(rows))
     n, start = points["n"], rows["started_at"]
     return (
         f"{len(rows)} | {int((rows['noisy'] != '').sum())} | {len(points)} | {n.min()} to {n.max()}"
@@ -86,7 +86,9 @@ def card(store: Store, machine: str, host: Host) -> str:
     rows = pd.concat([pd.DataFrame(columns=["lines"]), *frames.values()])  # may have no frames
     counters = "A time budget: counters cover the timed regions only."
     if not len(counter_curve(rows, "walk")):
-        counters = f"Counts of walks. {explain(reason_not_counted(rows, 'walk', host.pmu.reason))}"
+        counters = (
+            f"Counts of walks. {explain_reason(reason_not_counted(rows, 'walk', host.pmu.reason))}"
+        )
     return _CARD.format(
         name=machine_name(store, machine),
         cpu=host.cpu_model,

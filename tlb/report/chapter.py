@@ -15,13 +15,13 @@ import pandas as pd
 
 from tlb.machine import host as hosts
 from tlb.machine.host import Host, tlb_entries
-from tlb.measure import build, campaign, grid, kernels, row_selection, states, survey
-from tlb.measure.campaign import Outcome
+from tlb.measure import build, campaign, grid, kernels, row_tables, states, survey
+from tlb.measure.campaign import CampaignOutcome
 from tlb.measure.grid import MeasuringProfile, Scope
 from tlb.measure.measuring_setup import MeasuringSetup, usable_bytes
 from tlb.measure.outcome import SESSIONS_DOCUMENT, SessionCounts
 from tlb.measure.record import Point
-from tlb.measure.row_selection import last_campaign
+from tlb.measure.row_tables import rows_of_last_campaign
 from tlb.measure.store import Store, data_root
 from tlb.report import card, claims, discovery, page, parameters
 from tlb.report.names import THIS_COMPUTER, machine_name
@@ -29,7 +29,7 @@ from tlb.report.page import CompletenessLine
 from tlb.report.quantities import FEWEST_MAPPINGS_WITH_INTERVAL, QUANTITIES_DOCUMENT
 from tlb.system.files import ROOT
 from tlb.system.page_sizes import PAGE_KINDS
-from tlb.system.reasons import Note, Unavailable, explain, if_available
+from tlb.system.reasons import Unavailable, UnmeasuredNote, explain_reason, if_available
 from tlb.system.units import format_size, parse_size
 
 _MEMORY_LIMIT = "half of the memory that is free"
@@ -42,7 +42,7 @@ class Subject:
     name: str
     parameters: dict[str, Any]
     data: Store  # data/: what is published, and separately what was measured here
-    notes: list[Note] = field(default_factory=list)  # what was lacking
+    notes: list[UnmeasuredNote] = field(default_factory=list)  # what was lacking
     # by grid: the measurements for which there was no time, and of how many
     left_out: dict[str, tuple[int, int]] = field(default_factory=dict)
     head: CompletenessLine | None = None  # of a page about another machine than the reference
@@ -83,11 +83,11 @@ class Subject:
     def host(self) -> Host:
         """The machine as inspected now, or as published in the state of this chapter's rows."""
         if self.is_this:
-            return hosts.inspect()
+            return hosts.inspect_machine()
         host = Host.model_validate(self.store.read_machine(self.machine))
         if not states.has_several_states(self.store, self.machine):
             return host
-        frame = last_campaign(self.store.load(self.machine, self.name))
+        frame = rows_of_last_campaign(self.store.load(self.machine, self.name))
         if frame.empty:
             return host
         state = str(frame["state"].mode()[0])
@@ -124,7 +124,7 @@ class Subject:
         elif base.max_working_set > usable:
             changes["max_working_set"] = usable
             limit = f"{format_size(usable)}, {_MEMORY_LIMIT} here or what a pool holds."
-            self._note(Note(f"The sweep ends at {limit}"))
+            self._note(UnmeasuredNote(f"The sweep ends at {limit}"))
         return base.model_copy(update=changes)
 
     @cached_property
@@ -149,7 +149,7 @@ class Subject:
         """The time for measuring."""
         return 60 * self.parameters["minutes"]
 
-    def _note(self, note: Note) -> None:
+    def _note(self, note: UnmeasuredNote) -> None:
         """Add a note once; if it may measure, print it to stderr as well."""
         if note not in self.notes:
             self.notes.append(note)
@@ -170,10 +170,18 @@ class Chapter(Subject):
         """This computer, inspected and probed once. Raises Unavailable("not-linux")."""
         self._require_linux()
         if self.parameters["engine"] == "auto" and build.engine_for("auto") == "numba":
-            self._note(Note("The numba engine serves: " + explain("no-compiler"), "no-compiler"))
+            self._note(
+                UnmeasuredNote(
+                    "The numba engine serves: " + explain_reason("no-compiler"), "no-compiler"
+                )
+            )
         rig = MeasuringSetup.of(self.host, self.store, self.machine)
         if reason := rig.plan.lacking.get("core_cycles"):
-            self._note(Note("Timing only, no hardware counters: " + explain(reason), reason))
+            self._note(
+                UnmeasuredNote(
+                    "Timing only, no hardware counters: " + explain_reason(reason), reason
+                )
+            )
         states.write_description(self.store, self.machine, self.host)
         return rig
 
@@ -208,7 +216,7 @@ class Chapter(Subject):
         seconds: float,
         rounds: float = inf,
         **how: Any,
-    ) -> Outcome:
+    ) -> CampaignOutcome:
         """Measure what is missing of these grids (`campaign.run` has the arguments).
 
         A point that a claim compares gets the profile's `repeats`, and up to nine if its interval
@@ -279,13 +287,13 @@ class Chapter(Subject):
         asked = {(point.kernel, point.engine) for point in points}
         frame = self.store.load(self.machine, name)
         if self.is_this:
-            frame = row_selection.current_rows(frame, hosts.state_digest(self.host))
+            frame = row_tables.current_rows(frame, hosts.state_digest(self.host))
         else:
-            frame = last_campaign(frame)
+            frame = rows_of_last_campaign(frame)
             asked &= {*zip(frame["kernel"], frame["engine"], strict=True)}
         regions = {(point.kernel, point.region_ms) for point in points}
-        frame = row_selection.rows_of_one_engine(frame, asked, engine or self.engine)
-        frame = row_selection.rows_of_one_profile(frame, regions, is_strict=self.is_this)
+        frame = row_tables.rows_of_one_engine(frame, asked, engine or self.engine)
+        frame = row_tables.rows_of_one_profile(frame, regions, is_strict=self.is_this)
         if frame.empty:
             raise Unavailable("no-data", f"{name} on {self.machine}")
         return kernels.with_defaults(frame)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
+from textwrap import fill
 from typing import Any, Literal, TypeVar
 
 import altair as alt
@@ -90,9 +91,21 @@ def median_y(
     return alt.Y("median:Q", axis=ns_axis(title, values), scale=scale or time_scale(frame))
 
 
+# Names of curves beside their ends: the room for them on the right of a plot, in px; the letters of a
+# line, which fit it; how many times one stands above another on a logarithmic y, or more.
+NAMES_PX, NAME_LETTERS, NAMES_APART = 72, 9, 1.5
+
+
+def with_room_for_names(scale: alt.Scale) -> alt.Scale:
+    """Return a scale of x that ends before the plot does, for `curve_names` beside the curves."""
+    scale["range"] = [0, {"expr": f"width - {NAMES_PX}"}]
+    return scale
+
+
 def working_set(base_page_bytes: int) -> alt.X:
-    axis = bytes_axis(f"Cache lines touched × {format_size(base_page_bytes)}")
-    return alt.X("working_set_bytes:Q", axis=axis, scale=log_scale())
+    """Return the x of working sets, with room on the right for the names of curves."""
+    axis = bytes_axis(f"Working set, one cache line per {format_size(base_page_bytes)}")
+    return alt.X("working_set_bytes:Q", axis=axis, scale=with_room_for_names(log_scale()))
 
 
 # Colours by what a series is, the same in every figure of the book. 2 MiB pages have one colour,
@@ -258,15 +271,23 @@ def series_chart(
 def curve_names(
     frame: pd.DataFrame, x: alt.X, y: alt.Y, series: str, colours: alt.Scale
 ) -> alt.LayerChart:
-    """Write the name of each series at the last point of its curve, in its colour: above the highest
-    curve and below the others."""
+    """Write the name of each series at the last point of its curve, in its colour: right of it where
+    x has room for names, else above the highest curve and below the others."""
     x_field, y_field = (channel["shorthand"].partition(":")[0] for channel in (x, y))
-    ends = frame.loc[frame.groupby(series)[x_field].idxmax()].sort_values(y_field)
+    ends = ends_of_curves(frame, series, x_field, y_field, NAMES_APART)
+    colour = unnamed_colour(series, colours)
+    if isinstance(x["scale"], alt.Scale) and "range" in x["scale"].to_dict():
+        lines = ends[series].map(lambda name: fill(name, NAME_LETTERS))
+        beside = alt.Chart(ends.assign(lines=lines, **{y_field: ends["name_y"]}))
+        beside = beside.mark_text(
+            align="left", baseline="middle", dx=8, lineBreak="\n", fontWeight="bold"
+        )
+        return alt.LayerChart(layer=[beside.encode(x=x, y=y, text="lines:N", color=colour)])
     sides = ((ends.iloc[:-1], 24), (ends.iloc[-1:], -12))
     names = [
         alt.Chart(side)
         .mark_text(align="right", dy=dy, fontWeight="bold")
-        .encode(x=x, y=y, text=f"{series}:N", color=unnamed_colour(series, colours))
+        .encode(x=x, y=y, text=f"{series}:N", color=colour)
         for side, dy in sides
         if len(side)
     ]
@@ -381,23 +402,42 @@ def medians_in_rows(
 def marks(
     places: Sequence[tuple[float, str]], x: str, *, last_left: bool = False
 ) -> alt.LayerChart:
-    """Dashed rules with a label at the top: where a capacity ends. Each label a line lower than the
-    one before, so that they do not touch where the page is narrow. last_left: the last label stands
+    """Dashed rules with a label at the top: where a capacity ends. Each label begins below the one
+    before, so that they do not touch where the page is narrow. last_left: the last label stands
     left of its rule, for a chart whose curves rise to the top on the right."""
     frame = pd.DataFrame(places, columns=[x, "label"])
     rules = alt.Chart(frame).mark_rule(strokeDash=[4, 4], color=MUTED_COLOUR).encode(x=f"{x}:Q")
     sides: list[tuple[Literal["left", "right"], int]] = [("left", 5)] * len(frame)
     if last_left:
         sides[-1] = ("right", -5)
+    lines_above = (frame["label"].str.count("\n") + 1).cumsum().shift(fill_value=0)
     labels = [
         alt.Chart(frame.iloc[[k]])
         .mark_text(
-            align=sides[k][0], dx=sides[k][1], dy=2 + 16 * k, baseline="top", color=MUTED_COLOUR
+            align=sides[k][0],
+            dx=sides[k][1],
+            dy=2 + 16 * int(lines_above[k]),
+            baseline="top",
+            color=MUTED_COLOUR,
+            **({"lineBreak": "\n"} if "\n" in frame["label"][k] else {}),
         )
         .encode(x=f"{x}:Q", text="label:N", y=alt.value(0))
         for k in range(len(frame))
     ]
     return alt.LayerChart(layer=[rules, *labels])
+
+
+def unpriced(gaps: Sequence[int], base_page_bytes: int) -> alt.LayerChart | None:
+    """Shade the working sets at which only the packed lines fit a cache, so that the distance between
+    the curves is not translation alone; None without such sizes. gaps: in lines."""
+    if not gaps:
+        return None
+    least, most = (size * base_page_bytes for size in (min(gaps), max(gaps)))
+    frame = pd.DataFrame([{"least": least / 2**0.25, "most": most * 2**0.25, "label": "no price"}])
+    base = alt.Chart(frame)
+    shade = base.mark_rect(color=MUTED_COLOUR, opacity=0.15).encode(x="least:Q", x2="most:Q")
+    label = base.mark_text(align="right", baseline="bottom", dx=-5, dy=-4, color=MUTED_COLOUR)
+    return shade + label.encode(x="least:Q", y=alt.value("height"), text="label:N")
 
 
 def ends_of_curves(data: pd.DataFrame, series: str, x: str, y: str, times: float) -> pd.DataFrame:
@@ -447,13 +487,15 @@ def capacities(
     last_left: bool = False,
 ) -> alt.LayerChart | None:
     """`marks` at the capacities of the first and the last level, on an axis of pages or of bytes;
-    None where nothing states them."""
+    None where nothing states them. On that of `working_set` a label has two lines, for the names of
+    curves take a part of its width."""
     if not entries:
         return None
     ends = {"L1 dTLB": entries[0], "STLB": entries[-1]}
     if len(entries) == 1:
         ends = {"TLB": entries[0]}
-    places = [(n * base_page_bytes, f"{name}: {n:,} pages") for name, n in ends.items()]
+    between = "\n" if x == "working_set_bytes" else " "
+    places = [(n * base_page_bytes, f"{name}:{between}{n:,} pages") for name, n in ends.items()]
     return marks(places, x, last_left=last_left)
 
 

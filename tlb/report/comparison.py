@@ -21,7 +21,7 @@ from tlb.machine import background, doctor
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.measure import states
-from tlb.measure.store import OWN_PREFIX, Store, data_root
+from tlb.measure.store import OWN_MACHINE_PREFIX, Store, data_root
 from tlb.report import discovery
 from tlb.report.quantities import (
     FEWEST_MAPPINGS_WITH_INTERVAL,
@@ -32,10 +32,10 @@ from tlb.report.quantities import (
 from tlb.stats.intervals import UNKNOWN_REPEATS, Interval
 from tlb.system.reasons import Unavailable, if_available
 
-Verdict = Literal["differs", "no difference", "cannot tell"]
-DIFFERS: Verdict = "differs"
-NO_DIFFERENCE: Verdict = "no difference"
-CANNOT_TELL: Verdict = "cannot tell"
+DifferenceVerdict = Literal["differs", "no difference", "cannot tell"]
+DIFFERS: DifferenceVerdict = "differs"
+NO_DIFFERENCE: DifferenceVerdict = "no difference"
+CANNOT_TELL: DifferenceVerdict = "cannot tell"
 MOST_HIDDEN = 0.2  # the effect that the rule of verdicts has to find in nine cases of ten
 # Lines of a description that differ by themselves, or that no time depends on.
 _IGNORED = {"load, one minute", "memory", "memory limit", "family, model, stepping", "counters"}
@@ -58,7 +58,7 @@ class Difference(NamedTuple):
     none."""
 
     ratio: Interval | None
-    verdict: Verdict
+    verdict: DifferenceVerdict
 
 
 class Compared(NamedTuple):
@@ -196,11 +196,11 @@ def _declared() -> dict[str, type[Quantities]]:
 def _machine(name: str) -> Machine:
     """Raises Unavailable: bad-parameter, no-data."""
     data = Store(data_root())
-    asked, _, state = name.removeprefix(OWN_PREFIX).partition("@")
-    this = hosts.machine_id(hosts.inspect()) if asked == "this" else ""
+    asked, _, state = name.removeprefix(OWN_MACHINE_PREFIX).partition("@")
+    this = hosts.machine_id(hosts.inspect_machine()) if asked == "this" else ""
     is_own = (
         bool(this)
-        or name.startswith(OWN_PREFIX)
+        or name.startswith(OWN_MACHINE_PREFIX)
         or asked in set(data.own.machines()) - {*data.machines()}
     )
     store = data.own if is_own else data

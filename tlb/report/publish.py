@@ -241,7 +241,7 @@ def records_quantities(chapter: str) -> bool:
 def keep_own_quantities(executed: Path) -> None:
     """Keep what a page recorded of this computer beside its own rows, its quantities also as those
     of its present state, where `tlb compare` reads them."""
-    own, this = Store(data_root()).own, host.inspect()
+    own, this = Store(data_root()).own, host.inspect_machine()
     name = host.machine_id(this)
     keep_quantities(own, name, executed)
     _keep(
@@ -288,7 +288,7 @@ def book(given: Mapping[str, Any]) -> Book:
     A notebook that fails is named on stderr and replaced by a page that says so.
     """
     given = {**given, "minutes": 0.0}
-    this = host.inspect()
+    this = host.inspect_machine()
     name = given["machine"] if given["machine"] != "this" else host.machine_id(this)
     place = ROOT / "_build" / name
     source, built_of = place / "source", place / "built-of"
@@ -425,7 +425,7 @@ def rows(machine: str = "this") -> Path:
     Unavailable: no-data as `states.publish` does, measuring-already during a measurement.
     """
     store = Store(data_root())
-    name = host.machine_id(host.inspect()) if machine == "this" else machine
+    name = host.machine_id(host.inspect_machine()) if machine == "this" else machine
     with measuring_lock():
         folder = states.publish(store, name)
         card.write(store, name, host.Host.model_validate(store.read_machine(name)))

@@ -17,7 +17,7 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict
 
 from tlb.stats.intervals import Interval
-from tlb.stats.scatter import LEAST_MODE_RATIO, median_rank
+from tlb.stats.scatter import LEAST_MODE_RATIO, median_interval_rank
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_size, rounded_to_digits
 
@@ -48,7 +48,7 @@ def _mappings_behind(interval: Interval, most: int) -> int:
     """Return how many mappings give a median's interval its coverage; `most` if no number up to
     that does."""
     for mappings in range(most, 0, -1):
-        _, coverage = median_rank(mappings, CONFIDENCE)
+        _, coverage = median_interval_rank(mappings, CONFIDENCE)
         if isclose(coverage, interval.coverage, abs_tol=1e-6):
             return mappings
     return most

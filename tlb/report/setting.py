@@ -13,7 +13,14 @@ from tlb.report.analysis import Analysis
 from tlb.report.card import processes_per_point
 from tlb.stats.curves import counter_curve, reason_not_counted
 from tlb.system.page_sizes import BASE, PAGE_KINDS, ordered_page_sizes, page_words
-from tlb.system.reasons import PAGE_REASONS, REASON_TEXTS, Note, Unavailable, explain, if_available
+from tlb.system.reasons import (
+    PAGE_REASONS,
+    REASON_TEXTS,
+    Unavailable,
+    UnmeasuredNote,
+    explain_reason,
+    if_available,
+)
 from tlb.system.units import escape_markdown, format_size, list_in_words, with_thousands
 
 # Up to this working set, the first version of the kernels measures what later ones do.
@@ -53,7 +60,7 @@ def stated_tlb(a: Analysis) -> str:
     stated."""
     levels = data_tlbs(a.host)
     if not levels:
-        return explain(a.host.tlb_reason or "no-geometry")
+        return explain_reason(a.host.tlb_reason or "no-geometry")
     entries = [
         f"{with_thousands(level.entries)} entries at level {level.level}" for level in levels
     ]
@@ -75,7 +82,7 @@ def _counters(a: Analysis) -> str:
     if a.is_simulated:
         return "This machine is simulated: these counts were computed, not measured."
     if reason:
-        return f"Walks are timed, not counted: {explain(reason)}"
+        return f"Walks are timed, not counted: {explain_reason(reason)}"
     return "Hardware counters work here, so walks are counted as well as timed."
 
 
@@ -101,7 +108,7 @@ def _counted_processes(a: Analysis) -> str:
     return f"Linux counted {counts} in {number:,} processes of these kernels."
 
 
-def about_pages(notes: Iterable[Note]) -> str:
+def about_pages(notes: Iterable[UnmeasuredNote]) -> str:
     """Say in one line why page sizes have no rows, as Markdown; "" if all have some."""
     codes = dict.fromkeys(note.code for note in notes if note.code in PAGE_REASONS)
     if not codes:

@@ -21,7 +21,13 @@ from markupsafe import Markup, escape
 
 from tlb.measure.events import SOFTWARE_EVENTS
 from tlb.report.analysis import Analysis
-from tlb.report.answers import Bounds, Decision, StoredAnswer, StoredEffect, all_effects_inside
+from tlb.report.answers import (
+    ClaimDecision,
+    EffectBounds,
+    StoredAnswer,
+    StoredEffect,
+    all_effects_inside,
+)
 from tlb.report.claims import (
     Claim,
     Fact,
@@ -36,7 +42,7 @@ from tlb.report.render import Html, highlighted_code, inline_html, join_html
 from tlb.stats.curves import reason_not_counted
 from tlb.stats.effects import Effect
 from tlb.system.reasons import Unavailable, Undecided, required
-from tlb.system.units import digits_apart, significant_digits
+from tlb.system.units import digits_to_separate, significant_digits
 
 # --- obstacles: properties of a machine that keep it from testing a claim, whatever is measured there.
 # claims.csv names those of each claim; `judge` checks them before the predicate runs.
@@ -155,7 +161,7 @@ def effect_words(effect: Effect) -> str:
     """Return an effect's interval as "1.38 (1.12 to 1.53)" or "1.12 or more", or "72" for a number
     without uncertainty; with enough digits that no end is printed on the other side of the band's."""
     value, low, high = effect.interval.value_and_bounds
-    digits = digits_apart((low, high), (effect.least, effect.most), EFFECT_DIGITS)
+    digits = digits_to_separate((low, high), (effect.least, effect.most), EFFECT_DIGITS)
     shown, *ends = (
         significant_digits(x, digits) if isfinite(x) else "" for x in (value, low, high)
     )
@@ -164,7 +170,7 @@ def effect_words(effect: Effect) -> str:
     return f"{shown} ({' to '.join(ends)})" if all(ends) and shown else _words(*ends)
 
 
-def bounds_words(bounds: Iterable[Bounds]) -> Markup:
+def bounds_words(bounds: Iterable[EffectBounds]) -> Markup:
     """Return "Interval 0.95 to 1.02; band 1 or more.", with each printed number as an attribute.
 
     There are enough digits that no end of an interval is printed on the other side of a band's end.
@@ -173,7 +179,7 @@ def bounds_words(bounds: Iterable[Bounds]) -> Markup:
     for (least, most), group in groupby(bounds, lambda one: one.band):
         found = list(group)
         ends = (end for one in found for end in (one.low, one.high))
-        digits = digits_apart(ends, (least, most), EFFECT_DIGITS)
+        digits = digits_to_separate(ends, (least, most), EFFECT_DIGITS)
         shown = Markup(", ").join(_interval(one, digits) for one in found)
         plural = "s" if len(found) > 1 else ""
         sentence = Markup("Interval{} {}; band {}.")
@@ -181,7 +187,7 @@ def bounds_words(bounds: Iterable[Bounds]) -> Markup:
     return Markup(" ").join(sentences)
 
 
-def _interval(one: Bounds, digits: int) -> Markup:
+def _interval(one: EffectBounds, digits: int) -> Markup:
     numbers = [significant_digits(end, digits) if isfinite(end) else "" for end in one]
     names = ("low", "high", "least", "most")
     attributes = Markup(" ").join(
@@ -219,7 +225,7 @@ def effects_of(truth: MeasuredAnswer) -> tuple[Effect, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict(Decision):
+class Verdict(ClaimDecision):
     """The verdict on a claim, and the answer that it follows from."""
 
     claim: Claim
@@ -317,7 +323,7 @@ def verdict_html(word: str, css: str, reason: str = "") -> Markup:
     return span.format(css, attribute, word)
 
 
-def bounds_html(bounds: Sequence[Bounds], why: str) -> Markup:
+def bounds_html(bounds: Sequence[EffectBounds], why: str) -> Markup:
     """Return the intervals and bands of a verdict, and why they leave it undecided."""
     parts = filter(None, [bounds_words(bounds), escape(f"Not decided: {why}" if why else "")])
     text = Markup(" ").join(parts)

@@ -11,10 +11,10 @@ from tlb.stats.intervals import (
     BY_REPEAT_COLUMN,
     UNKNOWN_INTERVAL,
     Interval,
-    Repeats,
+    ValuesByRepeat,
+    add_repeat_columns,
     median_interval,
     summarise,
-    with_repeats,
 )
 from tlb.stats.scatter import LEAST_MODE_RATIO, UNSTABLE_SPREAD
 from tlb.system.reasons import LazyModule, Unavailable, required
@@ -181,7 +181,7 @@ class Curve:
             intervals.append(interval)
         columns = ["median", "low", "high", "coverage", "modes"]
         columns = [self.x, *columns, "n", "unstable", "n_left", "n_right"]
-        table = with_repeats(pd.DataFrame(rows, columns=columns), intervals)
+        table = add_repeat_columns(pd.DataFrame(rows, columns=columns), intervals)
         return Curve(table[table["median"].notna()].reset_index(drop=True), self.x)
 
     def level(self, low: float, high: float) -> float:
@@ -275,7 +275,7 @@ def median_over_points(points: Sequence[Interval]) -> Interval | None:
         found,
         low=found.low - abs(drift),
         high=found.high + abs(drift),
-        repeats=Repeats(values, drift),
+        repeats=ValuesByRepeat(values, drift),
     )
 
 

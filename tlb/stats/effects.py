@@ -123,7 +123,7 @@ PAIRED_CONFIDENCE = 0.99
 _GROWTH = 1.5
 
 
-def is_interim_look(pairs: int, least: int = FEWEST_RATIO_PAIRS) -> bool:
+def is_interim_analysis(pairs: int, least: int = FEWEST_RATIO_PAIRS) -> bool:
     """Return whether the interval is looked at after so many pairs: of least 6 after 6, 9, 14, 21, ..."""
     look = least
     while look < pairs:

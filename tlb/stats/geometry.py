@@ -22,7 +22,7 @@ from tlb.stats.geometry_curves import (
     GeometryModel,
     WalkPrice,
     aliased_curve,
-    base_stride_of,
+    base_page_stride,
     costs_by_mapping,
     curve_knees,
     has_core_clock,
@@ -32,7 +32,7 @@ from tlb.stats.geometry_curves import (
 )
 from tlb.stats.intervals import median_interval
 from tlb.system.page_sizes import TABLE_ENTRY_BYTES
-from tlb.system.reasons import Unavailable, explain
+from tlb.system.reasons import Unavailable, explain_reason
 
 COLLIDING_STRIDE_PAGES = 64  # pages that collide; no published first level has more than 32 sets
 UNREACHABLE_ENTRIES = 1e9  # entries of a second level that is never missed
@@ -82,7 +82,7 @@ class TlbLevel(GeometryModel):
     verdict: str
 
 
-class PageBacking(GeometryModel):
+class EntryPageBacking(GeometryModel):
     """Whether an entry of the TLB spans a large page (tlb/stats/splinter.py)."""
 
     verdict: Literal["not splintered", "splintered by the host", "cannot tell"]
@@ -104,7 +104,7 @@ class Geometry(GeometryModel):
     walks: list[WalkPrice]
     alias_penalty: float | None
     notes: list[str]
-    backing: PageBacking | None = None
+    backing: EntryPageBacking | None = None
 
 
 def infer_geometry(
@@ -121,7 +121,7 @@ def infer_geometry(
     """
     if frame.empty:
         raise Unavailable("no-data")
-    caches, stride = cache_bytes or {}, base_stride_of(frame)
+    caches, stride = cache_bytes or {}, base_page_stride(frame)
     alias, price = aliased_curve(frame, stride), price_curve(frame, stride)
     alias_knees, price_knees = curve_knees(alias), curve_knees(price)
     pairs = pair_knees(price_knees[:2], alias_knees[:2])
@@ -310,10 +310,10 @@ def _ways(
     lines, least = points["lines"], points["least"]
     at_stride = f"at a stride of {COLLIDING_STRIDE_PAGES}"
     if len(points) < 6 or not (lines > entries.value).any():
-        return None, explain("too-few-points", f"a stride of {COLLIDING_STRIDE_PAGES} pages")
+        return None, explain_reason("too-few-points", f"a stride of {COLLIDING_STRIDE_PAGES} pages")
     height = float(least.iloc[:2].median()) + (knee.after - knee.before) / 2
     if float(least[lines > entries.value].median()) < height:
-        return None, explain(
+        return None, explain_reason(
             "no-step", f"{int(lines.max())} pages {at_stride} cost no more than two"
         )
     fit = int(lines[least < height].max())
@@ -323,7 +323,7 @@ def _ways(
     if abs(2 ** round(np.log2(sets)) / sets - 1) <= AGREEING_OPINIONS:
         return fit, None
     odd = f"{fit} pages fit {at_stride}, and {sets:.1f} sets are no power of two"
-    return None, explain("no-step", odd)
+    return None, explain_reason("no-step", odd)
 
 
 def _alias_penalty(frame: pd.DataFrame, stride: int) -> float | None:

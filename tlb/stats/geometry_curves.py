@@ -20,7 +20,7 @@ from tlb.stats.curves import Curve, select_rows
 from tlb.stats.fits import Knee, find_knees
 from tlb.stats.intervals import FIRST_PAIRED_ROW_VERSION, Interval, median_interval
 from tlb.system.page_sizes import LINE_BYTES, TABLE_ENTRY_BYTES, page_bytes
-from tlb.system.reasons import explain
+from tlb.system.reasons import explain_reason
 
 COLUMNS = ["lines", "cost", "low", "high", "coverage", "n", "least"]
 ALIAS_FROM = 16  # pages, two to a line
@@ -40,7 +40,7 @@ def base_stride(pages: str, base_page_bytes: int) -> int:
     return page_bytes(pages, base_page_bytes) // base_page_bytes
 
 
-def base_stride_of(frame: pd.DataFrame) -> int:
+def base_page_stride(frame: pd.DataFrame) -> int:
     """The `base_stride` of a survey's rows, by the base page of the machine that they are from."""
     row = frame.iloc[0]
     return base_stride(row["pages"], int(row["stride_bytes"] // row["stride_pages"]))
@@ -218,13 +218,13 @@ def walk_prices(
         rows = select_rows(frame, layout="alias", order="cycle", lines=lines, stride_pages=apart)
         cost = reason = None
         if lines * apart > MOST_PAGES:
-            reason = explain(
+            reason = explain_reason(
                 "memory-short",
                 "it would span more address space than its visits can name",
                 "Measure it with smaller pages (--pages 4k): as many of them leave a page table.",
             )
         elif rows.empty or plateau.empty:
-            reason = explain("too-few-points", "this chase was left out")
+            reason = explain_reason("too-few-points", "this chase was left out")
         else:
             method = f"median of {len(rows)} processes, less the plateau before"
             cost = Estimate.of(_cost(rows) - median_interval(plateau), method)

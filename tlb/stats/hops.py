@@ -61,7 +61,7 @@ def with_median_clock_cost(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(clock_ns=cost, **{name: rows[name] + too_much for name in read})
 
 
-def smoothed_hops(row: pd.Series) -> pd.DataFrame:
+def smoothed_hop_times(row: pd.Series) -> pd.DataFrame:
     """Return one process's times of hops: low_ns, high_ns and share, spread evenly between them.
 
     A counter that advances by whole steps reads a hop of t as the step below or above t, in the
@@ -91,7 +91,7 @@ def pooled_hop_distribution(rows: pd.DataFrame) -> pd.DataFrame:
     """Return `smoothed_hops` of several processes as one distribution; each process counts alike."""
     if rows.empty:
         raise Unavailable("too-few-points", "no walk was timed hop by hop there")
-    parts = [smoothed_hops(row) for _, row in rows.iterrows()]
+    parts = [smoothed_hop_times(row) for _, row in rows.iterrows()]
     return pd.concat(
         [part.assign(share=part["share"] / len(parts)) for part in parts], ignore_index=True
     )
@@ -142,7 +142,7 @@ PEAK_WIDTH = 0.25  # of an access to memory: banks, rows and refreshes spread a 
 
 
 @dataclass(frozen=True)
-class MemoryPeaks:
+class MemoryLatencyPeaks:
     """The peaks of one distribution: peaks over processes, ascending; where each peak begins;
     shares of all hops."""
 
@@ -154,7 +154,7 @@ class MemoryPeaks:
 
 def latency_peaks_beyond_caches(
     pooled: pd.DataFrame, processes: Sequence[pd.DataFrame], cached_ns: float, memory_ns: float
-) -> MemoryPeaks:
+) -> MemoryLatencyPeaks:
     """Return the peaks past `cached_ns`, where the caches end. memory_ns: what one access
     takes.
 
@@ -171,12 +171,12 @@ def latency_peaks_beyond_caches(
             break
         peaks.pop(int(shares.argmin()))
     if not peaks:
-        return MemoryPeaks([], [], [])
+        return MemoryLatencyPeaks([], [], [])
     own = [
         np.array([ns for ns in hop_modes(process, width) if ns > cached_ns])
         for process in processes
     ]
-    return MemoryPeaks(_peak_intervals(peaks, own), cuts, shares.tolist())
+    return MemoryLatencyPeaks(_peak_intervals(peaks, own), cuts, shares.tolist())
 
 
 def _peak_intervals(peaks: Sequence[float], own: Sequence[np.ndarray]) -> list[Interval]:

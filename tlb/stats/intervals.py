@@ -58,7 +58,7 @@ SUMMARY = ("median", "low", "high", "coverage", "modes", "n", "spread", "unstabl
 
 
 @dataclass(frozen=True)
-class Repeats:
+class ValuesByRepeat:
     """The value of each mapping, by its number. drift: what the `log_trend_per_repeat` of their rows adds from the
     middle of the campaign to its end."""
 
@@ -66,7 +66,7 @@ class Repeats:
     drift: float = 0.0
 
 
-UNKNOWN_REPEATS = Repeats()
+UNKNOWN_REPEATS = ValuesByRepeat()
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Interval:
     high: float
     coverage: float = 1.0
     modes: int = 1
-    repeats: Repeats = field(default=UNKNOWN_REPEATS, compare=False, repr=False)
+    repeats: ValuesByRepeat = field(default=UNKNOWN_REPEATS, compare=False, repr=False)
 
     @property
     def value_and_bounds(self) -> tuple[float, float, float]:
@@ -137,7 +137,7 @@ class Interval:
             value=self.value * factor,
             low=self.low * factor,
             high=self.high * factor,
-            repeats=Repeats(repeats, self.repeats.drift * factor),
+            repeats=ValuesByRepeat(repeats, self.repeats.drift * factor),
         )
 
     def share_of(self, whole: Interval) -> Interval:
@@ -167,7 +167,7 @@ class Interval:
         value, low, high = (float(row[column]) for column in columns)
         by_repeat, repeats = None if name else row.get(BY_REPEAT_COLUMN), UNKNOWN_REPEATS
         if isinstance(by_repeat, Mapping):
-            repeats = Repeats(by_repeat, float(row[DRIFT]))
+            repeats = ValuesByRepeat(by_repeat, float(row[DRIFT]))
         return cls(
             value,
             low,
@@ -178,7 +178,7 @@ class Interval:
         )
 
 
-# Columns of tables that keep each row's `Repeats`; absent where none has any. What changes `median`,
+# Columns of tables that keep each row's `ValuesByRepeat`; absent where none has any. What changes `median`,
 # `low` or `high` of a table drops BY_REPEAT_COLUMN.
 BY_REPEAT_COLUMN, DRIFT = "by_repeat", "by_repeat_drift"
 
@@ -199,7 +199,7 @@ def median_interval(values: NumericValues, confidence: float = 0.95) -> Interval
     x = finite_sorted(values)
     if not x:
         return UNKNOWN_INTERVAL
-    r, coverage = scatter.median_rank(len(x), confidence)
+    r, coverage = scatter.median_interval_rank(len(x), confidence)
     return Interval(median_of_sorted(x), x[r - 1], x[-r], coverage, count_modes(x))
 
 
@@ -225,10 +225,10 @@ def _of_mappings(
     if not (measures[is_kept] >= FIRST_PAIRED_ROW_VERSION).all():
         return median_interval(values)
     by_repeat = scatter.medians_by_repeat(values, repeat[is_kept])
-    return replace(median_interval([*by_repeat.values()]), repeats=Repeats(by_repeat))
+    return replace(median_interval([*by_repeat.values()]), repeats=ValuesByRepeat(by_repeat))
 
 
-def with_repeats(table: pd.DataFrame, intervals: Sequence[Interval]) -> pd.DataFrame:
+def add_repeat_columns(table: pd.DataFrame, intervals: Sequence[Interval]) -> pd.DataFrame:
     """Return the table with the columns from which `Interval.of` reads repeats."""
     if not any(i.repeats.values for i in intervals):
         return table
@@ -259,7 +259,7 @@ def _of_pairs(
         found,
         low=found.low - abs(drift),
         high=found.high + abs(drift),
-        repeats=Repeats(values, drift),
+        repeats=ValuesByRepeat(values, drift),
     )
 
 
@@ -319,11 +319,11 @@ def summarise(frame: pd.DataFrame, by: Sequence[str], value: str = "ns_per_acces
         if slope and interval.low > 0:
             factor = exp(abs(drift))
             interval = replace(interval, low=interval.low / factor, high=interval.high * factor)
-        intervals.append(replace(interval, repeats=Repeats(values, drift * interval.value)))
+        intervals.append(replace(interval, repeats=ValuesByRepeat(values, drift * interval.value)))
         numbers = (*interval.value_and_bounds, interval.coverage, interval.modes)
         is_unstable = not spread <= UNSTABLE_SPREAD
         rows.append((*key, *numbers, len(x), spread, is_unstable, int(scatter.outliers(x).sum())))
-    return with_repeats(pd.DataFrame(rows, columns=[*by, *SUMMARY]), intervals)
+    return add_repeat_columns(pd.DataFrame(rows, columns=[*by, *SUMMARY]), intervals)
 
 
 def summarise_with_medians_of(

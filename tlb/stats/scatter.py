@@ -108,7 +108,7 @@ def count_modes(values: NumericValues) -> int:
     return 1
 
 
-def group_effect(values: Sequence[float], groups: Sequence[int]) -> float:
+def largest_group_ratio(values: Sequence[float], groups: Sequence[int]) -> float:
     """Return how many times as large the median of one group is as that of another, at most; 1 if
     groups drawn at random would lie as far apart in one of a hundred cases (a permutation test of
     ranks), or if fewer than two groups have GROUP_VALUES values."""
@@ -156,7 +156,7 @@ def medians_by_repeat(values: np.ndarray, repeat: np.ndarray) -> dict[int, float
 
 
 @lru_cache(maxsize=256)
-def median_rank(n: int, confidence: float) -> tuple[int, float]:
+def median_interval_rank(n: int, confidence: float) -> tuple[int, float]:
     """Return the largest r with P(X(r) <= median <= X(n+1-r)) >= confidence, or 1; and what it
     covers."""
     # Of the 2**n ways to lie on either side: those with r values below, and with fewer than r.

@@ -15,11 +15,11 @@ from typing import Literal, NamedTuple
 import pandas as pd
 
 from tlb.stats.curves import select_rows
-from tlb.stats.geometry import PageBacking
+from tlb.stats.geometry import EntryPageBacking
 from tlb.stats.geometry_curves import curve_knees, has_core_clock, price_curve
 from tlb.stats.intervals import Interval
 from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, page_words
-from tlb.system.reasons import Unavailable, explain
+from tlb.system.reasons import Unavailable, explain_reason
 
 # Half of what base pages pay: a splintered page pays all of it, a whole one nothing.
 MAX_PRICE_RATIO_OF_WHOLE_PAGES = 0.5
@@ -28,13 +28,13 @@ MAX_PRICE_RATIO_OF_WHOLE_PAGES = 0.5
 MAX_LINES = 1 << 15
 
 
-def judge_page_backing(frame: pd.DataFrame, hypervisor: str) -> PageBacking:
+def judge_page_backing(frame: pd.DataFrame, hypervisor: str) -> EntryPageBacking:
     """`judge` for `tlb geometry`: what it cannot tell, it says."""
     try:
         verdict = judge_splintering(frame, hypervisor)
     except Unavailable as why:
-        return PageBacking(verdict="cannot tell", evidence=str(why))
-    return PageBacking(verdict=verdict.verdict, evidence=verdict.evidence)
+        return EntryPageBacking(verdict="cannot tell", evidence=str(why))
+    return EntryPageBacking(verdict=verdict.verdict, evidence=verdict.evidence)
 
 
 class PriceComparison(NamedTuple):
@@ -54,14 +54,14 @@ class PriceComparison(NamedTuple):
         )
 
 
-Verdict = Literal["not splintered", "splintered by the host", "cannot tell"]
+SplinterVerdict = Literal["not splintered", "splintered by the host", "cannot tell"]
 
 
 class Splinter(NamedTuple):
     """The verdict with what it rests on: between the first level's entries and the second's, and
     past both."""
 
-    verdict: Verdict
+    verdict: SplinterVerdict
     evidence: str
     pages: str  # which large pages
     unit: str  # cycles or ns
@@ -142,7 +142,7 @@ def _above_hits(points: pd.DataFrame, lines: list[int]) -> Interval:
     return Interval(value, low, high, float(part["coverage"].min()))
 
 
-def _decide(first: Interval, walk: Interval | None, hypervisor: str) -> tuple[Verdict, str]:
+def _decide(first: Interval, walk: Interval | None, hypervisor: str) -> tuple[SplinterVerdict, str]:
     if first.low > MAX_PRICE_RATIO_OF_WHOLE_PAGES:
         if hypervisor == "none":
             return "cannot tell", (
@@ -159,9 +159,7 @@ def _decide(first: Interval, walk: Interval | None, hypervisor: str) -> tuple[Ve
             "Few entries would hold all of those lines if an entry spanned a large page. It spans "
             f"a piece: {why}."
         )
-    if first.high < MAX_PRICE_RATIO_OF_WHOLE_PAGES and (
-        walk is None or walk.high < MAX_PRICE_RATIO_OF_WHOLE_PAGES
-    ):
-        return "not splintered", "An entry spans a large page."
-    doubtful = first if walk is None or first.high >= MAX_PRICE_RATIO_OF_WHOLE_PAGES else walk
-    return "cannot tell", explain("unstable", f"large over base is {doubtful:.2f}")
+    for share in (first, walk):
+        if share is not None and share.high >= MAX_PRICE_RATIO_OF_WHOLE_PAGES:
+            return "cannot tell", explain_reason("unstable", f"large over base is {share:.2f}")
+    return "not splintered", "An entry spans a large page."

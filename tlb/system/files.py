@@ -30,7 +30,7 @@ except ImportError:  # Windows reads committed data; only Linux measures
 SHARE = Path(__file__).resolve().parents[1] / "share"
 IS_CLONE = not SHARE.is_dir()
 ROOT = Path(__file__).resolve().parents[2] if IS_CLONE else SHARE  # of book/, kernels/, data/
-PREBUILT = SHARE / "prebuilt" / f"{platform.machine()}.tar.xz"  # programs for this computer
+PREBUILT_ARCHIVE = SHARE / "prebuilt" / f"{platform.machine()}.tar.xz"  # programs for this computer
 
 # Fixed, and not tempfile.gettempdir(): TMPDIR may differ from user to user, and then so would the
 # lock.
@@ -41,13 +41,13 @@ _POLL_S = 0.1  # between two looks at a lock that another process holds
 _SHOWN_CHARS = 100  # of that process's command line
 
 # No file here may be reached through a symbolic link, and no child inherits one unasked.
-OPEN_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+SAFE_OPEN_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 _REFUSED = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG}
 _REFUSED |= {errno.EROFS, errno.EACCES, errno.EPERM}
 
 
-def data_root() -> Path:
+def default_data_root() -> Path:
     """Return the folder of rows: a clone's data, else the user's."""
     return ROOT / "data" if IS_CLONE else _of_user("XDG_DATA_HOME", ".local/share")
 
@@ -119,7 +119,7 @@ def append_whole(fd: int, data: bytes) -> None:
         raise
 
 
-def read_regular(path: Path, most_bytes: int) -> bytes:
+def read_small_file(path: Path, most_bytes: int) -> bytes:
     """Return a small file's content. Raises OSError, also for what is larger, and for a pipe or a
     device, which may have no end."""
     status = path.stat()
@@ -140,7 +140,7 @@ def replace_file(
     # one name, so that the next writer finds what a kill -9 left
     new = path.with_name(f".{path.name}.tmp")
     new.unlink(missing_ok=True)
-    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, mode)
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | SAFE_OPEN_FLAGS, mode)
     try:
         if like:
             with suppress(PermissionError):  # only root gives files away; others keep their own
@@ -166,7 +166,7 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def new_folder(target: Path) -> Iterator[Path]:
+def replaced_folder(target: Path) -> Iterator[Path]:
     """Yield where to make a folder, which then takes the place of `target`, whole or not at all.
 
     Where none is made, and after an exception, `target` stays as it is. Of several who do so in one
@@ -175,7 +175,7 @@ def new_folder(target: Path) -> Iterator[Path]:
     parent, aside = target.parent, target.with_name(f".{target.name}.old")
     with disk_errors(target):
         parent.mkdir(parents=True, exist_ok=True)
-        fd = os.open(parent, os.O_RDONLY | OPEN_FLAGS)
+        fd = os.open(parent, os.O_RDONLY | SAFE_OPEN_FLAGS)
         try:
             lock_file(fd)
             unfinished(target, aside)
@@ -262,7 +262,7 @@ def _open_lock(path: Path) -> int:
     The umask is lifted for the open: a chmod after it would leave, to a kill -9 between the two, a
     file that shuts others out.
     """
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | SAFE_OPEN_FLAGS
     while True:
         try:
             try:

@@ -194,12 +194,12 @@ def collapse_range(pidfd: int, start: int, size_bytes: int) -> str:
     return errno.errorcode[ctypes.get_errno()] if status < 0 else ""
 
 
-def error_name(error: OSError) -> str:
+def errno_name(error: OSError) -> str:
     """Return the name of a system call's error, such as EPERM; "" if it has none."""
     return errno.errorcode.get(error.errno or 0, "")
 
 
-def refused_calls() -> dict[str, str]:
+def refused_system_calls() -> dict[str, str]:
     """Return the system calls about another process that this one may not make, with the names of
     the errors. Lack of privilege is no refusal, nor is a kernel older than MADV_COLLAPSE."""
     try:
@@ -207,7 +207,7 @@ def refused_calls() -> dict[str, str]:
     except AttributeError:  # Python was built for a Linux without it
         return {"pidfd_open": "ENOSYS"}
     except OSError as error:
-        return {"pidfd_open": error_name(error)}
+        return {"pidfd_open": errno_name(error)}
     try:
         refused = collapse_range(pidfd, 0, 0)
     finally:

@@ -47,7 +47,7 @@ def current_reason_code(code: str) -> str:
     return _MERGED.get(code, code)
 
 
-def explain(code: str, detail: str = "", remedy: str = "") -> str:
+def explain_reason(code: str, detail: str = "", remedy: str = "") -> str:
     """Return one line: the reason's sentence, with `detail` in brackets, and `remedy`, by default
     the code's.
 
@@ -69,7 +69,7 @@ PAGE_REASONS |= {"backing-partial", "memory-short", "linux-lacks"}
 
 
 # Why what was measured does not decide a claim. Codes go into data/, as those of REASON_TEXTS do.
-UNDECIDED: dict[str, str] = {
+UNDECIDED_TEXTS: dict[str, str] = {
     "few": "Too few processes were measured.",
     "crosses": "The interval crosses an end of the band.",
     "widened": "An interval that is one of several compared has to be wider than printed, and then "
@@ -89,11 +89,11 @@ class Undecided:
     text: str = ""
 
     def __post_init__(self) -> None:
-        default = UNDECIDED[self.code]  # an unknown code fails where it is made
+        default = UNDECIDED_TEXTS[self.code]  # an unknown code fails where it is made
         object.__setattr__(self, "text", self.text or default)
 
 
-class Note(NamedTuple):
+class UnmeasuredNote(NamedTuple):
     """What a run could not measure, in a sentence; and the reason's code, "" where it is none of
     REASON_TEXTS."""
 
@@ -107,7 +107,7 @@ class Unavailable(Exception):
 
     def __init__(self, code: str, detail: str = "", remedy: str = "") -> None:
         # first, so that an unknown code fails where it is raised
-        self.text = explain(code, detail, remedy)
+        self.text = explain_reason(code, detail, remedy)
         super().__init__(code, detail, remedy)  # all, so that it survives pickling
         self.code = current_reason_code(code)
         self.detail = detail
@@ -117,8 +117,8 @@ class Unavailable(Exception):
         return self.text
 
     @property
-    def note(self) -> Note:
-        return Note(self.text, self.code)
+    def note(self) -> UnmeasuredNote:
+        return UnmeasuredNote(self.text, self.code)
 
     def _render_traceback_(self) -> list[str]:
         """What IPython prints in place of a traceback: the sentence is all that helps whoever reads
@@ -169,7 +169,7 @@ class LazyModule:
         return value
 
 
-def no_book(what: str) -> Unavailable:
+def book_unavailable(what: str) -> Unavailable:
     """Return why something needs the book, of which only a clone has the files."""
     return Unavailable(
         "no-extra",

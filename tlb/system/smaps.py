@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tlb.system.reasons import Unavailable
 
 
-class Mapping(NamedTuple):
+class SmapsMapping(NamedTuple):
     """One mapping of /proc/PID/smaps. Pages of a pool count as resident, which Linux counts apart,
     and are never referenced."""
 
@@ -32,7 +32,7 @@ class Mapping(NamedTuple):
         return self.thp_bytes + self.pool_bytes
 
 
-class Pages(NamedTuple):
+class PagesOfArray(NamedTuple):
     """What holds the array, and the least of it that must be on huge pages whatever else lies in
     the same mappings."""
 
@@ -60,12 +60,12 @@ _REFUSES_THP = "nh"  # Documentation/filesystems/proc.rst, VmFlags
 _FIELDS = {"KernelPageSize", "Rss", "Referenced", *_HUGETLB, *_THP}
 
 
-def parse_mappings(smaps: str | Iterable[str]) -> list[Mapping]:
+def parse_mappings(smaps: str | Iterable[str]) -> list[SmapsMapping]:
     """Return the mappings of a process that waited while its smaps was read, a text or its lines.
 
     ValueError for a line that is not of smaps, mappings that overlap, and a field that is missing,
     repeated or absurd."""
-    found = list[Mapping]()
+    found = list[SmapsMapping]()
     for mapping in _parsed(smaps):
         if found and found[-1].end > mapping.start:
             raise ValueError(f"the mapping at {mapping.start:x} overlaps the one before")
@@ -75,12 +75,12 @@ def parse_mappings(smaps: str | Iterable[str]) -> list[Mapping]:
     return found
 
 
-def mappings_of_process(pid: int, proc: Path = Path("/proc")) -> list[Mapping]:
+def mappings_of_process(pid: int, proc: Path = Path("/proc")) -> list[SmapsMapping]:
     """Return the mappings of a process that runs meanwhile. Linux shows some of them at a time, so
     a mapping that grows between two looks is shown again: the later state counts.
 
     Raises Unavailable: process-gone, not-permitted, linux-lacks."""
-    found = list[Mapping]()
+    found = list[SmapsMapping]()
     try:
         with (proc / str(pid) / "smaps").open(errors="replace", newline="\n") as file:
             for mapping in _parsed(file):
@@ -94,7 +94,7 @@ def mappings_of_process(pid: int, proc: Path = Path("/proc")) -> list[Mapping]:
     return found
 
 
-def unknown_smaps(why: str) -> Unavailable:
+def unknown_smaps_format(why: str) -> Unavailable:
     """Return why smaps cannot be read: it has a form that is not known here."""
     return Unavailable(
         "linux-lacks",
@@ -114,10 +114,10 @@ def unreadable_process(pid: int, error: Exception) -> Unavailable:
             f"to inspect process {pid}",
             "Run the same command as the owner of the process, or as root.",
         )
-    return unknown_smaps(f"process {pid}: {error}")
+    return unknown_smaps_format(f"process {pid}: {error}")
 
 
-def _parsed(smaps: str | Iterable[str]) -> Iterator[Mapping]:
+def _parsed(smaps: str | Iterable[str]) -> Iterator[SmapsMapping]:
     """Yield each mapping. ValueError names a line that is not of smaps, or a wrong field."""
     head, fields = None, dict[str, int]()
     # splitlines() would split the name of a mapped file at a form feed
@@ -143,7 +143,7 @@ def _parsed(smaps: str | Iterable[str]) -> Iterator[Mapping]:
         yield _mapping(head, fields)
 
 
-def _mapping(head: re.Match[str], fields: dict[str, int]) -> Mapping:
+def _mapping(head: re.Match[str], fields: dict[str, int]) -> SmapsMapping:
     start, end = int(head[1], 16), int(head[2], 16)
     if "Rss" not in fields:
         raise ValueError(f"Rss is missing from {start:x} to {end:x}")
@@ -156,10 +156,12 @@ def _mapping(head: re.Match[str], fields: dict[str, int]) -> Mapping:
     page_bytes = fields.get("KernelPageSize", mmap.PAGESIZE)
     refuses = bool(fields.get(_REFUSES_THP))
     sizes = resident, thp, pool, referenced
-    return Mapping(start, end, private, page_bytes, *sizes, head[5] or "", refuses)
+    return SmapsMapping(start, end, private, page_bytes, *sizes, head[5] or "", refuses)
 
 
-def pages(parsed: Iterable[Mapping], address: int | None, array_bytes: int) -> Pages:
+def measure_pages_of_array(
+    parsed: Iterable[SmapsMapping], address: int | None, array_bytes: int
+) -> PagesOfArray:
     """The pages of the mappings that hold the array, which is written: all of it has to be
     resident.
 
@@ -187,7 +189,7 @@ def pages(parsed: Iterable[Mapping], address: int | None, array_bytes: int) -> P
             "memory-short", f"{resident >> 20} of the array's {array_bytes >> 20} MiB are resident"
         )
     rest = sum(m.huge_bytes for m in parsed) - huge
-    return Pages(resident, huge, rest, max(huge - (resident - array_bytes), 0))
+    return PagesOfArray(resident, huge, rest, max(huge - (resident - array_bytes), 0))
 
 
 class SmapsRollup(NamedTuple):

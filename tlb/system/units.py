@@ -54,7 +54,7 @@ def format_size(size_bytes: int) -> str:
     return f"{size_bytes} B"
 
 
-def page_name(size_bytes: int) -> str:
+def page_size_name(size_bytes: int) -> str:
     """The name of a page size, as kernels and data use it: 4096 -> "4k", 2 MiB -> "2m", 1 GiB ->
     "1g"."""
     for unit, letter in ((2**30, "g"), (2**20, "m"), (2**10, "k")):
@@ -95,7 +95,7 @@ def significant_digits(value: float, digits: int) -> str:
     return f"{value:z,.{max(0, digits - whole)}f}"
 
 
-def digits_apart(values: Iterable[float], marks: Iterable[float], least: int) -> int:
+def digits_to_separate(values: Iterable[float], marks: Iterable[float], least: int) -> int:
     """Return the fewest digits, `least` or more, at which `significant_digits` prints each value on its
     own side of each mark."""
     marks = [mark for mark in marks if math.isfinite(mark)]

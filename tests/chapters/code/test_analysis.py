@@ -1,7 +1,7 @@
 """Jumps on machines whose TLB for instructions is known, and what is lacking is a reason."""
 
 import pytest
-from support.code import MACHINES, NOTHING, Jumps, analysis, points, rows
+from support.code import Jumps, analysis, points, rows
 
 from experiments.code import grid
 from tlb.system.page_sizes import LINE_BYTES
@@ -52,22 +52,6 @@ def test_hot_lines_cost_by_the_pages_they_are_strewn_over():
     )
     assert least["spread"].value - least["large"].value == pytest.approx(apart, rel=1e-3)
     assert analysis(rows(machine, most=20 << 20)).hot["mib"].tolist() == [10] * 4
-
-
-@pytest.mark.parametrize("machine", ["base pages alone", "drawn jumps alone", "nothing"])
-def test_what_was_not_measured_is_empty_or_a_reason(machine):
-    a = analysis(MACHINES[machine]())
-    assert set(a.spread) <= set(grid.JUMP_KINDS) and set(a.texts["mib"]) <= set(grid.CODE_SIZES_MIB)
-    if a.frame is NOTHING:
-        assert a.spread == a.packed == {} and a.texts.empty and a.hot.empty
-        assert not len(a.jumps("alias", "random"))
-        for what in (
-            lambda: a.near(64, "direct"),
-            lambda: a.least_hot,
-            lambda: a.farthest("direct"),
-        ):
-            with pytest.raises(Unavailable):
-                what()
 
 
 def test_no_text_is_larger_than_what_may_be_measured():

@@ -1,7 +1,6 @@
 """The calculator: its model against the closed form on machines whose truth is known, and what its
 figure offers."""
 
-import io
 from functools import cache
 
 import pandas as pd
@@ -97,17 +96,3 @@ def test_the_figure_offers_each_page_size_and_answers_the_first_choice():
     assert parameters["pages"]["bind"]["options"] == list(PAGES)
     answer = parameters["answers"]["value"]["2m"]["30"]
     assert answer.startswith("1 GiB on 2 MiB (hugetlb) pages: reach 3 GiB") and " ns." in answer
-
-
-def test_what_the_committed_notebook_keeps_of_the_table_draws_the_same_figure():
-    table = figures.calculator_table(analysis(rows()))
-    kept = pd.read_csv(io.StringIO(table.to_csv(index=False)))
-    assert figures.initial_choice(kept) == figures.initial_choice(table)
-    assert (
-        figures.calculator_chart(kept).to_dict()["params"]
-        == figures.calculator_chart(table).to_dict()["params"]
-    )
-
-
-def test_without_a_model_the_table_is_empty():
-    assert figures.calculator_table(analysis(rows(most=8 * MIB))).empty

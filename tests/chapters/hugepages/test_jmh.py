@@ -2,7 +2,6 @@
 there is no number."""
 
 import json
-import re
 import statistics
 import sys
 from pathlib import Path
@@ -11,8 +10,8 @@ import pytest
 from support.common import lacking, refusal
 
 from experiments.hugepages import jmh
-from experiments.hugepages.jmh import JmhDocument, MissingScores, Score
-from tlb.system import files, procfs
+from experiments.hugepages.jmh import Score
+from tlb.system import files
 from tlb.system.reasons import Unavailable
 
 # JMH 1.37 under JDK 17 wrote this of two forks of two iterations; shortened.
@@ -58,21 +57,6 @@ def test_the_scores_are_the_means_of_what_jmh_measured():
         assert (score.iterations_count, score.forks, score.array_bytes) == (4, 2, 1000)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("ns/op", "us/op"),
-        ('"size": "1000"', '"size": "10"'),
-        ('"score": 5.4181514445277426', '"score": "NaN"'),
-        ('"params"', '"parms"'),
-        ("}]", "}"),
-    ],
-)
-def test_json_that_is_not_of_this_benchmark_is_garbage(old, new):
-    assert old in REAL
-    assert refusal(jmh.parsed_scores, REAL.replace(old, new), "4k", (1000,)) == "kernel-failed"
-
-
 # --- which pages the heap lies on
 
 
@@ -97,10 +81,6 @@ def test_no_page_size_passes_for_another(asked, got):
 )
 def test_a_heap_partly_on_other_pages_is_refused(asked, smaps):
     assert refusal(jmh.prove_heap, smaps, LOG, asked) == "backing-partial"
-
-
-def test_smaps_of_another_form_are_not_told_as_other_pages():
-    assert refusal(jmh.prove_heap, SMAPS["thp"] + "no line\n", LOG, "thp") == "linux-lacks"
 
 
 # --- before a JVM is started
@@ -214,69 +194,10 @@ def test_a_jvm_that_hangs_is_ended(fake, root, monkeypatch):
     assert refusal(run, "4k", root) == "kernel-failed"
 
 
-def test_without_java_there_is_a_reason(root, tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert refusal(run, "4k", root) == refusal(jmh.measure_java_heaps) == "no-toolchain"
-
-
-@pytest.mark.parametrize("pages", jmh.HEAP_PAGES)
-def test_each_page_size_has_its_flags_and_base_pages_no_thp(pages, fake, root):
-    """The setting without THP is the forks' own, and this process keeps what it had."""
-    flags = {
-        "4k": {"-XX:-UseTransparentHugePages", "-XX:-UseLargePages"},
-        "thp": {"-XX:+UseTransparentHugePages"},
-        "2m": {"-XX:+UseLargePages", "-XX:LargePageSizeInBytes=2m"},
-    }
-    before = procfs.fields(procfs.text(Path("/proc/self/status"))).get("THP_enabled")
-    seen = fake(SMAPS[pages])
-    run(pages, root)
-    words = set(seen.read_text().split())
-    assert {word for word in words if re.search("(LargePage|HugePage)S?", word)} == flags[pages]
-    assert {"size=1000", "bound=1000", "-Xms66m", "-Xmx66m", "-XX:+AlwaysPreTouch"} <= words
-    if before:  # Linux 5.0
-        forked = re.search(r"THP_enabled:\s*([01])", seen.read_text())[1]
-        assert forked == ("0" if pages == "4k" else before)
-        assert procfs.fields(procfs.text(Path("/proc/self/status")))["THP_enabled"] == before
-
-
 # --- the build
 
 
-def test_a_jar_is_built_once_offline_if_that_is_enough(fake, tmp_path, monkeypatch):
-    fake(SMAPS["4k"])
-    monkeypatch.setenv("TLB_BUILD", str(tmp_path / "build"))
-    words = 'case $word in -DbuildDirectory=*) : > "${word#*=}/jmh-kernels.jar";; esac'
-    calls = tmp_path / "calls"  # their arguments, a line each
-    mvn = f'#!/bin/sh\necho "$@" >> {calls}\nfor word in "$@"; do {words}; done\n'
-    for name in write(tmp_path / "bin", {"javac": "", "mvn": mvn}).iterdir():
-        name.chmod(0o755)
-    jar = jmh.build()
-    assert jar.exists() and jmh.build() == jar
-    assert [line.split()[-1] for line in calls.read_text().splitlines()] == ["-o"]
-
-
 # --- the document
-
-
-def test_a_survey_keeps_the_reason_of_each_page_size_that_it_could_not_have(monkeypatch, tmp_path):
-    def fake_run(jar: Path, pages: jmh.HeapPages, sizes: tuple[int, ...], **effort: object):
-        if pages == "2m":
-            raise Unavailable("pool-empty", "105 pages needed")
-        common = {"error_ns": 0.1, "iterations_count": 15, "forks": 3}
-        made = {"pages": pages, "quantity": "touch", "ns_per_access": 4.0}
-        return [Score(array_bytes=size, **made, **common) for size in sizes]
-
-    monkeypatch.setattr(jmh, "build", lambda: Path("x"))
-    monkeypatch.setattr(jmh, "java_version", lambda: "openjdk 17")
-    monkeypatch.setattr(jmh, "run_jmh", fake_run)
-    theirs = files.measuring_lock
-    monkeypatch.setattr(files, "measuring_lock", lambda: theirs(path=tmp_path / "lock"))
-    found = jmh.measure_java_heaps((1000,))
-    assert {score.pages for score in found.scores} == {"4k", "thp"}
-    assert found.lacking == {"2m": MissingScores(code="pool-empty", detail="105 pages needed")}
-    assert JmhDocument.model_validate_json(found.model_dump_json()) == found
-    with theirs(path=tmp_path / "lock"):
-        assert refusal(jmh.measure_java_heaps, (1000,)) == "measuring-already"
 
 
 @pytest.mark.endurance

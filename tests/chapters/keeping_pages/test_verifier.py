@@ -41,8 +41,8 @@ def mapping(
 
 def checked(
     text: str, address: int | None = BASE, size: int = 100 * HUGE, refused: str = "backing-partial"
-) -> smaps.Pages:
-    found = smaps.pages(smaps.parse_mappings(text), address, size)
+) -> smaps.PagesOfArray:
+    found = smaps.measure_pages_of_array(smaps.parse_mappings(text), address, size)
     documents.verify_array_pages(found, address, size, refused)
     return found
 
@@ -56,7 +56,7 @@ def test_an_array_all_on_huge_pages_passes_and_what_else_is_huge_is_told_apart()
         + mapping(BASE, WHOLE, WHOLE, WHOLE)
         + mapping(BASE + WHOLE, 8 * HUGE, 8 * HUGE, 3 * HUGE)
     )
-    assert checked(text) == smaps.Pages(WHOLE, WHOLE, 3 * HUGE, WHOLE)
+    assert checked(text) == smaps.PagesOfArray(WHOLE, WHOLE, 3 * HUGE, WHOLE)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_without_an_address_the_array_is_in_the_largest_private_anonymous_mappin
         )
         + mapping(BASE + 16 * WHOLE, 4 * WHOLE, 3 * WHOLE, head="r--p 00000000 00:00 0 ")
     )
-    assert checked(text, None) == smaps.Pages(WHOLE, WHOLE, 0, WHOLE)
+    assert checked(text, None) == smaps.PagesOfArray(WHOLE, WHOLE, 0, WHOLE)
     assert (
         refusal(checked, mapping(BASE, WHOLE, WHOLE, head="r-xp 00000000 00:00 0 "), None)
         == "kernel-failed"
@@ -115,7 +115,7 @@ def test_what_is_sure_never_exceeds_what_can_be(parts, first, count):
         at += size * HUGE
     address, size = BASE + first * HUGE, count * HUGE
     try:
-        found = smaps.pages(smaps.parse_mappings(text), address, size)
+        found = smaps.measure_pages_of_array(smaps.parse_mappings(text), address, size)
     except Unavailable:
         return
     assert 0 <= found.sure_bytes <= min(found.huge_bytes, size)

@@ -4,7 +4,7 @@ import pytest
 from support.common import refusal
 from support.faults import NOTHING, Kernel, analysis, points, rows
 
-from experiments.page_faults import TOUCHED_MEMORY_KINDS, grid, name_memory
+from experiments.page_faults import TOUCHED_MEMORY_KINDS, add_memory_names, grid
 from experiments.page_faults.analysis import (
     FILE_PAGES,
     FILE_PAGES_AT_ONCE,
@@ -12,7 +12,6 @@ from experiments.page_faults.analysis import (
     FRESH_MEMORY,
     PREPARED_FILE_PAGES,
 )
-from tlb.system.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -57,13 +56,13 @@ def test_rows_are_named_by_what_they_touch_and_faults_are_known_of_each():
     frame = frame.assign(accesses=frame["lines"], minor_faults=1.0)
     frame.loc[heap & (frame["pages"] == "thp"), "minor_faults"] = frame["lines"] / 512
     frame.loc[heap & (frame["pages"] == "4k"), "minor_faults"] = frame["lines"]
-    named = name_memory(frame)
+    named = add_memory_names(frame)
     faults = named.groupby("memory")["faults_per_access"].median()
     assert set(TOUCHED_MEMORY_KINDS) <= set(faults.index)
     assert faults[TOUCHED_MEMORY_KINDS].tolist() == pytest.approx(
         [1 / 16, 1 / 512, 1, 1 / 512, 1, 1 / 512]
     )
-    assert not named.query("threads == 2").size and name_memory(frame[:0]).empty
+    assert not named.query("threads == 2").size and add_memory_names(frame[:0]).empty
 
 
 def test_records_are_those_of_the_published_chunk_and_threads_count_up_to_the_cpus():
@@ -109,21 +108,6 @@ def test_the_grid_has_a_control_for_each_number_of_threads():
     assert not [
         p for p in points(cpus=1) if p.kernel == "prefault" and dict(p.options)["threads"] > 1
     ]
-
-
-def test_what_was_not_measured_is_empty_or_a_reason():
-    a = analysis(NOTHING)
-    assert a.touches == {} and a.records.empty and name_memory(a.frame).empty
-    for ask in (
-        lambda: a.page_ns(FILE_PAGES),
-        lambda: a.touch_ns(FILE_PAGES, "mean_ns"),
-        lambda: a.pages_per_fault(FILE_PAGES),
-        lambda: a.charge,
-        lambda: a.most_real_threads,
-        a.left_alone,
-    ):
-        with pytest.raises(Unavailable):
-            ask()
 
 
 def test_one_cpu_is_the_reason_where_two_threads_lack():

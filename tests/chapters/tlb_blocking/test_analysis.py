@@ -4,7 +4,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from support.blocking import NOTHING, Machine, analysis, rows
+from support.blocking import Machine, analysis, rows
 from support.synthetic import MIB
 
 from experiments.tlb_blocking.analysis import PUBLISHED_BLOCK, SMALL_GRAPH, Analysis
@@ -86,10 +86,3 @@ def test_a_prefetch_and_a_scatter_are_looked_up_by_their_options():
     assert a.gain_ahead("4k", 8).value == pytest.approx(2.0, rel=0.05)
     assert a.scattered("4k", bits=12, passes=1).value == pytest.approx(7.0, rel=0.05)
     assert refused(a, "scattered", "4k", 11, 1) == "too-few-points"
-
-
-def test_what_was_not_measured_is_empty_for_a_cell_to_go_on_with():
-    a = analysis(NOTHING)
-    assert all(
-        getattr(a, what).empty for what in ("blocks", "ahead", "fan_out", "remedies")
-    ) and not len(a.block_price)

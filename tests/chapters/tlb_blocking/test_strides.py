@@ -2,10 +2,9 @@
 reason."""
 
 import pytest
-from support.strides import MACHINES, NOTHING, Machine, analysis, points, rows
+from support.strides import Machine, analysis, points, rows
 
 from experiments.tlb_blocking.grid import STRIDES, STRIDES_WITH_CONTROL
-from tlb.system.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -57,16 +56,3 @@ def test_no_step_is_wider_than_its_array_however_small(most):
 def test_walks_are_those_that_were_counted():
     assert analysis(rows(Machine(walks=1.0))).stride_walks.at(4096).value == 1.0
     assert not len(analysis().stride_walks)
-
-
-@pytest.mark.parametrize("machine", ["base pages alone", "lists alone", "nothing"])
-def test_what_was_not_measured_is_empty_or_a_reason(machine):
-    a = analysis(MACHINES[machine]())
-    assert len(a.base) == (0 if machine != "base pages alone" else len(STRIDES))
-    with pytest.raises(Unavailable):
-        _ = a.large if machine != "base pages alone" else a.stride_price.at(4096)
-    if a.frame is NOTHING:
-        curves = (a.side_by_side, a.shuffled_price, a.stride_price, a.padding_saves, a.at_most)
-        assert a.times == a.padded_times == {} and not any(map(len, curves))
-        with pytest.raises(Unavailable):
-            _ = a.near_ns

@@ -3,15 +3,12 @@ whole, whatever is missing."""
 
 import os
 import subprocess
-import sys
 
 import pytest
 from support.programs import look, made, trial
 
-from experiments.your_program import cases, programs
+from experiments.your_program import programs
 from experiments.your_program.cases import PROGRAM_CASES, ProgramCase
-from tlb.machine.settings import Pool
-from tlb.measure.toolchains import Toolchain
 from tlb.programs.trial import LEAST_PAIRS
 from tlb.system import files
 from tlb.system.reasons import REASON_TEXTS, Unavailable
@@ -88,25 +85,6 @@ def test_a_clock_finds_the_chase_in_a_program_that_does_nothing_else():
     assert 0 < found.most <= found.ticks
 
 
-def test_a_program_that_is_not_there_is_a_reason_with_what_to_install():
-    tool = Toolchain("C", "", ("no-such-program", "--version"), (), ("no-such-program",), "nothing")
-    with pytest.raises(Unavailable) as why:
-        programs.measure("x", ProgramCase("x", tool, "advise", "x"), 0.01)
-    assert why.value.code == "no-toolchain" and "nothing" in why.value.detail
-
-
-@pytest.mark.parametrize("free", [0, 511])
-def test_a_slice_from_the_pool_is_a_reason_where_the_pool_has_no_room_for_it(free, monkeypatch):
-    monkeypatch.setattr(
-        programs.pools,
-        "look",
-        lambda: {"2m": Pool(page="2m", total=600, free=free, reserved=0, surplus=0)},
-    )
-    with pytest.raises(Unavailable) as why:
-        programs.measure("rules-pool", PROGRAM_CASES["rules-pool"], 0.01)
-    assert why.value.code == "pool-empty" and "1 GiB" in why.value.detail
-
-
 def test_a_trial_becomes_a_row():
     base, large = (
         made(2.0, looks=(look(resident_mib=100),)),
@@ -123,29 +101,6 @@ def test_a_trial_becomes_a_row():
     with pytest.raises(Unavailable) as why:  # of which no interval would be known
         programs.summary("sort", "1.0", trial(base, large, pairs=LEAST_PAIRS - 1))
     assert why.value.code == "no-time"
-
-
-@pytest.mark.parametrize(("codes", "tries"), [([], 1), (["no-time"], 2), (["no-time"] * 2, 2)])
-def test_a_program_that_did_not_end_is_tried_once_more(codes, tries, monkeypatch):
-    aims: list[object] = []
-
-    def attempt(aim: object) -> object:
-        aims.append(aim)
-        if len(aims) <= len(codes):
-            raise Unavailable(codes[len(aims) - 1])
-        return trial(made(), made(0.5))
-
-    monkeypatch.setattr(programs, "run_trial", attempt)
-    monkeypatch.setattr(cases, "inputs", dict)
-    case = ProgramCase(
-        "x", Toolchain("C", "", (sys.executable, "--version"), (), ("true",), "x"), "none", "x"
-    )
-    if len(codes) == tries:
-        with pytest.raises(Unavailable):
-            programs.measure("sort", case, 0.01)
-    else:
-        assert programs.measure("sort", case, 0.01).pairs == LEAST_PAIRS
-    assert len(aims) == tries
 
 
 @pytest.fixture
@@ -184,14 +139,3 @@ def test_a_document_is_whole_whatever_is_missing(started):
     assert [each.case for each in document.told] == ["sort"]
     assert set(document.lacking) == set(PROGRAM_CASES) - {"sort"} | {"profile"}
     assert set(document.lacking.values()) <= set(REASON_TEXTS)
-
-
-def test_a_document_of_a_few_programs_is_whole_for_who_wants_no_more(started):
-    few = programs.make_programs_document(
-        programs.QUICK_RUN_MINUTES, programs.QUICK_PROGRAMS, tell=lambda line: None
-    )
-    assert tuple(started) == programs.QUICK_PROGRAMS and set(few["lacking"]) == set(
-        programs.QUICK_PROGRAMS
-    ) - {"sort"}
-    assert programs.is_document_complete(few, programs.QUICK_RUN_MINUTES, programs.QUICK_PROGRAMS)
-    assert not programs.is_document_complete(few, programs.QUICK_RUN_MINUTES)

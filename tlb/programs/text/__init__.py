@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tlb.system.page_sizes import page_words
-from tlb.system.reasons import Unavailable, explain
+from tlb.system.reasons import Unavailable, explain_reason
 from tlb.system.units import format_ns, format_size, list_in_words, with_unit
 
 
@@ -27,7 +27,7 @@ def render_sentences(template: str, **facts: Any) -> list[str]:
         lstrip_blocks=True,
     )
     texts.filters |= {
-        "explain": explain,
+        "explain": explain_reason,
         "listed": list_in_words,
         "median": lambda values: median([*values]),
         "number": _number,

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tlb.machine import settings
-from tlb.programs.executable import is_go
+from tlb.programs.executable import is_go_program
 from tlb.programs.levers import LEVERS, LeverVariable
 from tlb.programs.where.simulation import AllocationSite, source_line_of_frame
-from tlb.system.reasons import explain
+from tlb.system.reasons import explain_reason
 from tlb.system.units import format_size
 
 _GLIBC = LEVERS[
@@ -44,7 +44,7 @@ def why_no_huge_pages(root: Path = Path("/")) -> str:
     """Return why Linux gives no transparent huge pages, "" if it does."""
     setting = settings.thp(root).enabled
     code = {"never": "thp-never", "absent": "linux-lacks"}.get(setting)
-    return explain(code, "transparent_hugepage/enabled") if code else ""
+    return explain_reason(code, "transparent_hugepage/enabled") if code else ""
 
 
 def reachable(sites: Iterable[AllocationSite], huge_bytes: int) -> list[str]:
@@ -116,7 +116,7 @@ def commands(
     if not huge_bytes:
         return
     words = shlex.join(command)
-    if is_go(command[0]):
+    if is_go_program(command[0]):
         yield f"tlb try --lever collapse -- {words}"
         return
     if ids := ",".join(only):

@@ -22,16 +22,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from tlb.measure import build, compiling
 from tlb.programs.levers import SITES_LIBRARY
-from tlb.programs.where.report import FEW_EXPOSED_SHARE, MAX_TABLE_ROWS, TextTable
+from tlb.programs.where.report import FEW_EXPOSED_WALKS_SHARE, MAX_TABLE_ROWS, TextTable
 from tlb.programs.where.simulation import (
     AllocationSite,
-    Simulation,
+    SimulationResult,
     SourceLine,
     WalkCounts,
     source_line_of_frame,
 )
 from tlb.programs.where.valgrind import MOST_FILE_BYTES, TOOL_SOURCE, SimulatedTlb
-from tlb.system.files import read_regular
+from tlb.system.files import read_small_file
 from tlb.system.processes import PROBE_TIMEOUT_S, run_in_own_session
 from tlb.system.reasons import Unavailable
 from tlb.system.units import list_in_words
@@ -109,7 +109,11 @@ class Baseline(BaseModel):
 
     @classmethod
     def of(
-        cls, command: list[str], machine: str, geometry: SimulatedTlb, found: Sequence[Simulation]
+        cls,
+        command: list[str],
+        machine: str,
+        geometry: SimulatedTlb,
+        found: Sequence[SimulationResult],
     ) -> Baseline:
         """Return what simulations of a command counted. Functions and allocations are those of the
         run with the median walks."""
@@ -133,7 +137,7 @@ class Baseline(BaseModel):
     def read(cls, file: Path) -> Baseline:
         """Return the baseline of a file. Raises Unavailable("bad-parameter")."""
         try:
-            return cls.model_validate_json(read_regular(file, MOST_FILE_BYTES))
+            return cls.model_validate_json(read_small_file(file, MOST_FILE_BYTES))
         except ValidationError as wrong:
             first = wrong.errors()[0]
             place = ".".join(map(str, first["loc"]))
@@ -210,7 +214,7 @@ def fixed_environment(command: list[str], variables: Mapping[str, str]) -> list[
 # --- counts by name
 
 
-def _totals(found: Simulation, page_bytes: int) -> dict[Metric, int]:
+def _totals(found: SimulationResult, page_bytes: int) -> dict[Metric, int]:
     total = found.total
     pages = found.touched_bytes // page_bytes
     return {"exposed": total.exposed, "walks": total.walks, "pages": pages}
@@ -239,7 +243,7 @@ def _functions(lines: Mapping[SourceLine, WalkCounts]) -> Iterator[CountedPlace]
         )
 
 
-def _allocations(found: Simulation, page_bytes: int) -> Iterator[CountedPlace]:
+def _allocations(found: SimulationResult, page_bytes: int) -> Iterator[CountedPlace]:
     """Yield the counts of allocations by the functions that asked for them, and of other memory."""
     by_name = defaultdict[str, list[AllocationSite]](list)
     sites = sorted(found.sites.values(), key=lambda site: (-site.counts.walks, -site.touched))
@@ -292,7 +296,7 @@ Pair = tuple[
 
 
 @dataclass(frozen=True)
-class Comparison:
+class BaselineComparison:
     """fail_above: the share by which a count may grow."""
 
     before: Baseline
@@ -315,7 +319,7 @@ class Comparison:
         as much as if they were a share of all walks that matters."""
         totals = self.before.totals
         base = max(
-            totals[metric], FEW_EXPOSED_SHARE * totals["walks"] if metric == "exposed" else 0
+            totals[metric], FEW_EXPOSED_WALKS_SHARE * totals["walks"] if metric == "exposed" else 0
         )
         return max(self.allowed(metric) * base, LEAST - 1)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from tlb.programs.levers import sites_lever
+from tlb.programs.levers import allocation_sites_lever
 from tlb.programs.runs import run_program
 from tlb.programs.trial import TrialAim, failure_with_lever
 from tlb.programs.where import sampling
@@ -209,7 +209,7 @@ def _timed(
     ended; status: its exit code by itself. Raises Unavailable: no-time, and lever-failed
     because the program ran before without the library that advises."""
     words = [*sampling.recording(file), *command] if file else command
-    chosen, left_s = sites_lever(sites), max(limit_s - time.monotonic(), 0.0)
+    chosen, left_s = allocation_sites_lever(sites), max(limit_s - time.monotonic(), 0.0)
     done = run_program(words, chosen, limit_s=left_s, share=0.01, padding_bytes=padding_bytes)
     aim = TrialAim(command, chosen, ignore_failure=done.status == status)
     try:

@@ -10,17 +10,17 @@ from statistics import median
 from string import ascii_uppercase
 from typing import Any
 
-from tlb.programs.executable import why_no_preload
+from tlb.programs.executable import reason_against_preload
 from tlb.programs.runs import ProgramRun
 from tlb.programs.text import render_sentences
 from tlb.programs.where import advice
 from tlb.programs.where.proof import ALL_SITES, NO_SITES, AllocationSites, SitesProof
 from tlb.programs.where.simulation import (
     INSIDE_THE_KERNEL,
-    OTHER_CODE,
+    UNATTRIBUTED_CODE,
     WHOLE_PROGRAM,
     AllocationSite,
-    Simulation,
+    SimulationResult,
     SourceLine,
     WalkCounts,
 )
@@ -35,7 +35,7 @@ UNDECIDED_SHARE = (
     0.05  # of the time, that huge pages may save where runs show no gain: more is left open
 )
 MOST_WALKS_SHARE = 0.9  # of the walks
-FEW_EXPOSED_SHARE = 0.05  # exposed ones, of the walks
+FEW_EXPOSED_WALKS_SHARE = 0.05  # exposed ones, of the walks
 LEAST = 0.005  # of the walks, for a row of its own
 # Of a page fault, with the page that Linux clears: generous, as the published rows of page_fault have
 # 2.8 us at most. It bounds faults where Linux's time is mostly reading and writing.
@@ -44,7 +44,7 @@ Row = dict[str, str]  # cells by the names of their columns
 TextTable = tuple[tuple[str, ...], list[tuple[str, ...]]]  # head, rows
 
 
-class Verdict(StrEnum):
+class HugePagesVerdict(StrEnum):
     """What is known of huge pages for a program."""
 
     HELPS = "huge pages help"  # some runs with them are faster
@@ -64,7 +64,7 @@ class WhereReport:
 
     command: list[str]
     geometry: SimulatedTlb | None
-    found: Simulation
+    found: SimulationResult
     native_s: float | None
     walk_ns: float
     proof: SitesProof | None = None
@@ -86,7 +86,11 @@ class WhereReport:
     def weight(self, counts: WalkCounts) -> int:
         """Return the walks to rank by: the exposed ones, or all where hardly any is exposed."""
         total = self.found.total
-        return counts.exposed if total.exposed > FEW_EXPOSED_SHARE * total.walks else counts.walks
+        return (
+            counts.exposed
+            if total.exposed > FEW_EXPOSED_WALKS_SHARE * total.walks
+            else counts.walks
+        )
 
     def _ranked(self, items: Iterable[Any], counts: Callable[[Any], WalkCounts]) -> list[Any]:
         """Return the items with walks enough for a row, the first most."""
@@ -148,7 +152,7 @@ class WhereReport:
             if sites in each
         ]
         lines = {line for none, _ in rounds for line in none} | {
-            OTHER_CODE,
+            UNATTRIBUTED_CODE,
             INSIDE_THE_KERNEL,
             WHOLE_PROGRAM,
         }
@@ -167,7 +171,7 @@ class WhereReport:
             name = f"{line.function or '?'} ({line.place})"
             cells = self._walks(self.found.lines[line]) | self._time(line)
             yield {"line": name, **cells, "memory": ", ".join(sites)}
-        for line in (OTHER_CODE, INSIDE_THE_KERNEL) if self.times else ():
+        for line in (UNATTRIBUTED_CODE, INSIDE_THE_KERNEL) if self.times else ():
             yield {"line": line.function, **self._time(line)}
 
     def _time(self, line: SourceLine) -> Row:
@@ -240,19 +244,19 @@ class WhereReport:
         return self.proof.smallest if self.proof else tuple(site.id for site in self.largest())
 
     @cached_property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> HugePagesVerdict:
         if self.proof and self.proof.smallest:
-            return Verdict.HELPS
+            return HugePagesVerdict.HELPS
         if not self.proof and (self.native_s is None or self.found.is_cut):
-            return Verdict.NOT_ENDED
+            return HugePagesVerdict.NOT_ENDED
         if self.is_cheap:
-            return Verdict.NO_GAIN
+            return HugePagesVerdict.NO_GAIN
         if not self.proof:
-            return Verdict.POSSIBLE
+            return HugePagesVerdict.POSSIBLE
         is_open = (
             self.proof.ratio(ALL_SITES).low < 1 - UNDECIDED_SHARE or not self.proof.is_decisive
         )
-        return Verdict.UNDECIDED if is_open else Verdict.NO_GAIN_SHOWN
+        return HugePagesVerdict.UNDECIDED if is_open else HugePagesVerdict.NO_GAIN_SHOWN
 
     @property
     def _chosen_sites(self) -> list[AllocationSite]:
@@ -263,7 +267,10 @@ class WhereReport:
 
     def commands(self) -> Iterator[str]:
         """Yield what to run or to write next."""
-        if not self.chosen or self.verdict in (Verdict.NO_GAIN, Verdict.NO_GAIN_SHOWN):
+        if not self.chosen or self.verdict in (
+            HugePagesVerdict.NO_GAIN,
+            HugePagesVerdict.NO_GAIN_SHOWN,
+        ):
             return
         huge_bytes, sites = advice.huge_page_bytes(), self._chosen_sites
         only = ALL_SITES if self.chosen == ALL_SITES else advice.reachable(sites, huge_bytes)
@@ -278,9 +285,9 @@ class WhereReport:
             report=self,
             found=self.found,
             all=ALL_SITES,
-            verdicts=Verdict,
+            verdicts=HugePagesVerdict,
             larger=larger[:3],
-            unnamed=why_no_preload(self.command[0]) or self.found.unnamed,
+            unnamed=reason_against_preload(self.command[0]) or self.found.unnamed,
             allocators=advice.without_setting(self._chosen_sites),
             no_huge_pages=advice.why_no_huge_pages(),
         )

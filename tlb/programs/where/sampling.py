@@ -15,9 +15,9 @@ from tlb.system.processes import PROBE_TIMEOUT_S, run_in_own_session
 from tlb.system.reasons import Unavailable
 
 SAMPLING_PERIOD_NS = 250_000
-CodePlace = tuple[str, int]  # where an instruction is: a file, and the offset in it
-LINUX_CODE = ("", 0)  # all samples in Linux itself
-CodeSamples = Counter[CodePlace]  # by the instruction that was about to finish
+CodeLocation = tuple[str, int]  # where an instruction is: a file, and the offset in it
+LOCATION_IN_LINUX = ("", 0)  # all samples in Linux itself
+CodeSamples = Counter[CodeLocation]  # by the instruction that was about to finish
 _EVENT = re.compile(r"^\s*(\d+)\s+([\d.]+):\s+(.*)$", re.MULTILINE)  # process, seconds, what
 _HEX = re.compile("[0-9a-f]+")
 _MAPPED = re.compile(
@@ -68,7 +68,9 @@ def parse(text: str) -> tuple[float, CodeSamples]:
         times += [float(time)] if times or "COMM exec" in event else []
         if _HEX.fullmatch(event):
             address = int(event, 16)
-            samples[LINUX_CODE if address >> 63 else _code(mapped.get(int(pid), []), address)] += 1
+            samples[
+                LOCATION_IN_LINUX if address >> 63 else _code(mapped.get(int(pid), []), address)
+            ] += 1
         elif found := _MAPPED.match(event):
             start, size, offset = (int(number, 16) for number in found.group(2, 3, 4))
             mapped.setdefault(int(found[1]), []).append((start, start + size, offset, found[5]))
@@ -79,7 +81,7 @@ def parse(text: str) -> tuple[float, CodeSamples]:
     return (times[-1] - times[0] if times else 0.0), samples
 
 
-def _code(mapped: list[Mapping], address: int) -> CodePlace:
+def _code(mapped: list[Mapping], address: int) -> CodeLocation:
     """Return the place of an address: of the latest mapping that has it."""
     for start, end, offset, file in reversed(mapped):
         if start <= address < end:

@@ -12,10 +12,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tlb.measure.build import preload_library
-from tlb.programs.executable import sanitizer_of, source_line_before, source_line_of, why_no_preload
+from tlb.programs.executable import (
+    reason_against_preload,
+    sanitizer_of,
+    source_line_before,
+    source_line_of,
+)
 from tlb.programs.levers import LEVERS, SITES_LIBRARY, Lever, LeverVariable
 from tlb.programs.runs import ProgramRun, run_program
-from tlb.programs.where.sampling import LINUX_CODE, SAMPLING_PERIOD_NS, CodePlace, CodeSamples
+from tlb.programs.where.sampling import (
+    LOCATION_IN_LINUX,
+    SAMPLING_PERIOD_NS,
+    CodeLocation,
+    CodeSamples,
+)
 from tlb.programs.where.valgrind import SimulatedTlb, build_valgrind_tool
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_size
@@ -65,7 +75,7 @@ class SourceLine(NamedTuple):
         return file or self.module.rpartition("/")[2] or "?"
 
 
-OTHER_CODE, WHOLE_PROGRAM, INSIDE_THE_KERNEL = map(
+UNATTRIBUTED_CODE, WHOLE_PROGRAM, INSIDE_THE_KERNEL = map(
     SourceLine, ("other code", "all of the program", "Linux itself")
 )
 
@@ -119,7 +129,7 @@ class AllocationSite:
 
 
 @dataclass
-class Simulation:
+class SimulationResult:
     """What the tool counted. touches: walks by line and site. code: the line that samples at an
     instruction are of: its own if it missed the first level, or that of the one before, if that
     walked. curve: walks that an LRU second level of so many entries, without sets, would leave.
@@ -132,7 +142,7 @@ class Simulation:
     lines: dict[SourceLine, WalkCounts] = field(default_factory=lambda: defaultdict(WalkCounts))
     sites: dict[str, AllocationSite] = field(default_factory=dict)
     touches: dict[SourceLine, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    code: dict[CodePlace, SourceLine] = field(default_factory=dict)
+    code: dict[CodeLocation, SourceLine] = field(default_factory=dict)
     curve: Counter[int] = field(default_factory=Counter)
     is_cut: bool = False
     lacking: str = ""
@@ -150,8 +160,8 @@ class Simulation:
         for code, number in samples.items():
             lines = (
                 (INSIDE_THE_KERNEL,)
-                if code == LINUX_CODE
-                else (self.code.get(code, OTHER_CODE), WHOLE_PROGRAM)
+                if code == LOCATION_IN_LINUX
+                else (self.code.get(code, UNATTRIBUTED_CODE), WHOLE_PROGRAM)
             )
             for line in lines:
                 times[line] += number * SAMPLING_PERIOD_NS / 1e6
@@ -194,7 +204,7 @@ class Simulation:
 
 def simulate(
     command: list[str], option: str, seconds: float, status: int = 0, fixed: Sequence[str] = ()
-) -> Simulation:
+) -> SimulationResult:
     """Return what the tool counts, as `run_under_valgrind` does; raise also what `build_valgrind_tool` raises.
     fixed: words of `baseline.fixed_environment`; with them all is the same in each run that
     Valgrind decides: also random numbers, and the order of threads as far as it can be."""
@@ -214,11 +224,11 @@ def run_under_valgrind(
     tool_name: str,
     options: list[str],
     seconds: float,
-    add_counts: Callable[[Simulation, list[str]], None],
+    add_counts: Callable[[SimulationResult, list[str]], None],
     *variables: LeverVariable,
     status: int = 0,
     before: Sequence[str] = (),
-) -> Simulation:
+) -> SimulationResult:
     """Run a command under a tool of Valgrind, and return what all its processes counted, until it is
     ended after `seconds`. add_counts: adds the lines that one process wrote. variables: of the
     environment. status: the exit code that the command has by itself. before: words of the command
@@ -257,7 +267,7 @@ def run_until(command: list[str], lever: Lever, seconds: float) -> ProgramRun | 
 
 def run_naming_sites(
     command: list[str], scratch: str, seconds: float, *variables: LeverVariable
-) -> tuple[ProgramRun | None, Simulation]:
+) -> tuple[ProgramRun | None, SimulationResult]:
     """Run a command with the library that names sites; return the run, None if it was ended after
     so many seconds, and the sites: heaps, then those whose first allocation is largest."""
     log = Path(scratch, "sites")
@@ -273,7 +283,7 @@ def run_naming_sites(
         preload=SITES_LIBRARY,
     )
     done = run_until(command, lever, seconds)
-    found = Simulation(is_cut=done is None)
+    found = SimulationResult(is_cut=done is None)
     for site in _logged_sites(log):
         found.sites.setdefault(site.id, site)  # several processes may log one
     return done, found
@@ -313,7 +323,7 @@ def _check(
     raise failed
 
 
-def add_tool_counts(found: Simulation, output: list[str]) -> None:
+def add_tool_counts(found: SimulationResult, output: list[str]) -> None:
     """Add what one process counted: records of fields between tabs, whose first is the kind, T, M,
     R, P or N (tool/counts.h)."""
     instructions = 0
@@ -361,7 +371,7 @@ def python_functions(pid: int) -> dict[str, SourceLine]:
 
 
 def _add_instruction(
-    found: Simulation, site_id: str, fields: list[str], functions: Mapping[str, SourceLine]
+    found: SimulationResult, site_id: str, fields: list[str], functions: Mapping[str, SourceLine]
 ) -> None:
     """Add the counts of one instruction, or of a Python function, in the memory of one site."""
     offset, length, module, function, file, row, *numbers = fields
@@ -411,12 +421,12 @@ def check_sanitizer(command: str) -> None:
         )
 
 
-def sites_of(command: list[str], seconds: float, why: Unavailable) -> Simulation:
+def sites_of(command: list[str], seconds: float, why: Unavailable) -> SimulationResult:
     """Return the sites of a program that cannot be simulated, in the order to try them in; none
     without the library that names them. Raises `why` if that does not reach it."""
-    if why.code not in LACKING or why_no_preload(command[0]):
+    if why.code not in LACKING or reason_against_preload(command[0]):
         raise why
-    found = Simulation()
+    found = SimulationResult()
     try:
         preload_library(SITES_LIBRARY)
     except Unavailable as lacking:
@@ -449,7 +459,7 @@ def cachegrind_options(geometry: SimulatedTlb) -> list[str]:
 
 def count_by_cachegrind(
     command: list[str], geometry: SimulatedTlb, seconds: float, why: Unavailable, status: int = 0
-) -> Simulation:
+) -> SimulationResult:
     """Run a command under Cachegrind; return misses and walks of lines, and the sites, whose walks
     are unknown, by size. why: what the tool lacks; status: its exit code by itself. Raises as
     `run_under_valgrind` does."""
@@ -461,7 +471,7 @@ def count_by_cachegrind(
     return found
 
 
-def add_cachegrind_counts(made: Simulation, output: Iterable[str]) -> None:
+def add_cachegrind_counts(made: SimulationResult, output: Iterable[str]) -> None:
     """Add what one process counted (Valgrind manual, section 5.9, Cachegrind's file format)."""
     events, names = list[str](), {"fl": "", "fn": ""}
     for record in output:

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 from tlb.machine.cpuid import Tlb, associativity
 from tlb.machine.host import Host, data_tlbs
 from tlb.measure import build, compiling
-from tlb.measure.compiling import compiler
-from tlb.system.files import read_regular
+from tlb.measure.compiling import compiler_or_prebuilt
+from tlb.system.files import read_small_file
 from tlb.system.page_sizes import BASE, page_bytes
 from tlb.system.reasons import Unavailable
 
@@ -150,7 +150,7 @@ def named_geometry(name: str) -> SimulatedTlb:
     if name in published:
         return published[name]
     try:
-        return SimulatedTlb.of_document(json.loads(read_regular(Path(name), MOST_FILE_BYTES)))
+        return SimulatedTlb.of_document(json.loads(read_small_file(Path(name), MOST_FILE_BYTES)))
     except FileNotFoundError:
         known = ", ".join(published)
         why = f"there is no such file, and the published machines are {known}"
@@ -172,7 +172,7 @@ def build_valgrind_tool() -> Path:
     has_headers = Path(_HEADERS, "libvex.h").exists()
     if not (library and runtime and has_headers and shutil.which("valgrind")):
         raise Unavailable("no-toolchain", LACKS_VALGRIND)
-    if (cc := compiler()) is None:
+    if (cc := compiler_or_prebuilt()) is None:
         raise Unavailable("no-compiler")
     flags = _FLAGS.format(headers=_HEADERS, arch=arch, address=address).split()
     archives = [library / f"lib{name}-{arch}-linux.a" for name in ("coregrind", "vex", "gcc-sup")]
