@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from experiments.code.analysis import Analysis
 from tlb.machine.stated_facts import HUGE_PAGE_FLAGS, JAVA_FLAGS
-from tlb.report.claims import Answer, Band, Fact, PointPredicate, claim, counted, rows_where
+from tlb.report.claims import Answer, Band, PointPredicate, claim, counted, rows_where
 from tlb.stats.effects import inside
 from tlb.system.page_sizes import LINE_BYTES
 from tlb.system.reasons import Unavailable, required
@@ -31,9 +31,11 @@ claim("hundred-mb-of-code-gains", points=_text(100), mib=100)(large_text_helps)
 
 
 @claim("defer-only-madvise-exists", points=None)
-def defer_only_madvise_exists(a: Analysis) -> Answer:
+def defer_only_madvise_exists(a: Analysis, band: Band) -> Answer:
     modes = required(a.flags.defrag_modes, "this kernel lists no modes", "no-data")
-    return Fact("defer-only-madvise" in modes, f"The kernel lists {list_in_words(modes)}.")
+    return counted(
+        modes.count("defer-only-madvise"), band, f"The kernel lists {list_in_words(modes)}."
+    )
 
 
 @claim("published-java-flags-exist", points=None)

@@ -145,7 +145,7 @@ _TABLE = (
     "</table></div>"
 )
 _HEAD = '<th scope="col">{}</th>'
-_CELL = '<td title="{}">{}</td>'
+_CELL = '<td title="{}" data-machine="{}">{}</td>'
 
 
 def verdict_counts(card: Scorecard) -> Html:
@@ -219,7 +219,8 @@ def claims_by_machine(card: Scorecard) -> Html:
 
 
 def _row(claim: JudgedClaim, card: Scorecard) -> Markup:
-    cells = join_html(_CELL, [_cell(claim, name) for name in card.machines])
+    each = [(name, *_cell(claim, name)) for name in card.machines]
+    cells = join_html(_CELL, [(title, name, words) for name, title, words in each])
     band = prediction_in_words(claim.statement)
     row = '<tr data-is="{}"><td>{} <small>{}{}</small></td>{}</tr>'
     where = _source(claim.statement)

@@ -43,6 +43,7 @@ def a_fault_takes_a_whole_page(a: Analysis, band: Band) -> Answer:
     return Fact(
         bool(resident.between(*band).all()),
         f"One byte written to an untouched large page makes {sizes} resident.",
+        float(resident.max()),
     )
 
 
@@ -70,7 +71,7 @@ def the_kernel_walks_elsewhere(a: Analysis, band: Band) -> Answer:
     }
     times = list_in_words(f"{name} takes {ratio.value:.3g}" for name, ratio in ratios.items())
     return (
-        [inside(ratio, *band) for ratio in ratios.values()],
+        [inside(ratio, *band, what=name) for name, ratio in ratios.items()],
         f"Of a filled mapping {times} times as long as of one that nobody touched.",
     )
 
@@ -98,7 +99,7 @@ def five_levels_by_default(a: Analysis, band: Band) -> Answer:
         raise Unavailable("no-data", "the kernel does not say how many levels it uses")
     evidence = f"The CPU has five levels, and the kernel uses {number_in_words(levels)}."
     if levels == band[0]:
-        return Fact(True, evidence)
+        return Fact(True, evidence, levels)
     # A kernel of one's own may use four for other reasons than a distribution's would.
     return Undecided("conditions"), evidence
 
@@ -114,6 +115,7 @@ def lscpu_tells(a: Analysis) -> Answer:
         flag == mapping,
         f"The flag is {'there' if flag else 'not there'}, and the kernel "
         f"{'gives' if mapping else 'does not give'} a mapping above 47 bits.",
+        f"{'flag' if flag else 'no flag'}, {'mapping' if mapping else 'no mapping'} above 47 bits",
     )
 
 
@@ -127,6 +129,7 @@ def the_difference_is_significant(a: Analysis, band: Band) -> Answer:
         bool(band[0] <= test.p < band[1]),
         f"From the printed means, intervals and counts: t = {test.t:.2f}, p = {test.p:.7f}, a "
         f"difference of {test.relative:.2%}.",
+        float(test.p),
     )
 
 
@@ -138,4 +141,5 @@ def faults_cluster_in_one_bucket(a: Analysis, band: Band) -> Answer:
         bool(band[0] <= fullest["from_ns"] <= band[1]),
         f"The fullest bucket, from {fullest['from_ns']:.0f} ns, holds {fullest['share']:.1%} of the "
         "faults with four levels.",
+        float(fullest["from_ns"]),
     )

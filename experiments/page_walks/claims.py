@@ -23,7 +23,7 @@ from experiments.page_walks.table_chases import LEAST_STEP_RISE
 from tlb.measure.catalogue import VERTEX_BYTES
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
-from tlb.report.claims import Answer, Band, Fact, PointPredicate, claim, counted, rows_where
+from tlb.report.claims import Answer, Band, PointPredicate, claim, counted, rows_where
 from tlb.report.verdicts import decided, require_walk_bound
 from tlb.stats import curves
 from tlb.stats.curves import Curve, select_rows
@@ -41,7 +41,7 @@ LARGEST_GRAPH = (
 )  # bytes: from there on it is twice in the published run; at 4 GiB it is 1.4 times
 MIDDLE = (128 << 20, 512 << 20)  # bytes: "hundreds of megabytes"
 LARGE_GRAPH = 2 << 30  # bytes: "multiple gigabytes" begin here
-AGREES = 0.25  # a whole number of walkers, from times with a few percent of noise
+SAID_WALKERS = {"Zen 4": 6}
 SOME_WALKS = 0.01  # a hop: fewer are no misses of the walk's own
 PLATEAU_BYTES = 256 << 20, 1 << 30  # bytes, "hundreds of megabytes"
 _HOP_BY_HOP: dict[str, Any] = {"mode": "plain", "per_hop": 1}
@@ -125,7 +125,10 @@ def three_regimes(a: Analysis, band: Band) -> Answer:
         f"no graph of {format_size(LARGE_GRAPH)} or more was walked",
     )
     small, typical = curve.intervals[0], middle.typical()
-    return [inside(typical / small, *band), inside(large.last / typical, *band)], (
+    return [
+        inside(typical / small, *band, what="hundreds of MiB over the cache"),
+        inside(large.last / typical, *band, what=f"{format_size(large.xs[-1])} over those"),
+    ], (
         f"Half of all hops on base pages take {small.value:.0f} ns or less at "
         f"{format_size(curve.xs[0])}, {typical.value:.0f} at hundreds "
         f"of megabytes and {large.last.value:.0f} at {format_size(large.xs[-1])}."
@@ -149,7 +152,7 @@ def tail_is_twice_the_median(
     a: Analysis, band: tuple[float, float] = TWICE, from_bytes: int = LARGEST_GRAPH
 ) -> Answer:
     ratio, evidence = _tail(a, BASE, from_bytes)
-    return inside(ratio, *band), evidence
+    return inside(ratio, *band, what=f"in {format_size(a.tail(BASE)[0])}"), evidence
 
 
 # --- by counted walks
@@ -161,7 +164,10 @@ def misses_rise_past_the_reach(a: Analysis, band: Band) -> Answer:
     past = walks.between(2.9 * reach, 5.7 * reach)
     required(past, f"nothing was counted around {format_size(4 * reach)}")
     low, high = walks.at(reach / 2, curves.HALF_AN_OCTAVE), past.typical()
-    return [inside(high, SOME_WALKS), inside(low - high * band[1], most=0)], (
+    return [
+        inside(high, SOME_WALKS, what="at four times", unit="walks a hop"),
+        inside(low.share_of(high), *band, what="half over four times"),
+    ], (
         f"A hop walks {low.value:.3f} times at half of the reach of {format_size(reach)}, and "
         f"{high.value:.2f} times around four times the reach."
     )
@@ -175,24 +181,27 @@ def huge_pages_lower_both(a: Analysis, same: float = NO_DIFFERENCE_WITHIN) -> An
     if min(side.value for side in (*walks, *cycles)) <= 0:
         raise Unavailable("too-few-points", "one of the two never walked")
     price = [cycle / walk for cycle, walk in zip(cycles, walks, strict=True)]
-    return [inside(walks[0] / walks[1], 1 + same), inside(price[0] / price[1], 1 + same)], (
+    return [
+        inside(walks[0] / walks[1], 1 + same, what="walks"),
+        inside(price[0] / price[1], 1 + same, what="cycles a walk"),
+    ], (
         f"At the largest size: {walks[0].value:.3g} walks a hop of {price[0].value:.0f} cycles "
         f"each on base pages, {walks[1].value:.3g} of {price[1].value:.0f} on {page_words(large)}."
     )
 
 
 @claim("page-walkers-as-stated", points=one_or_more_walkers)
-def page_walkers_as_stated(a: Analysis, agrees: float = AGREES) -> Answer:
-    if a.page_walkers is None:
-        return Undecided(
-            "conditions"
-        ), "No source that we read states how many page walkers this core has."
+def page_walkers_as_stated(a: Analysis, band: Band) -> Answer:
+    """By the numbers of the sentence itself: two on Intel since Skylake, six on Zen 4."""
+    core = a.host.microarchitecture
+    walkers = SAID_WALKERS.get(core, 2 if a.host.vendor == "GenuineIntel" else None)
+    if walkers is None:
+        return Undecided("conditions"), f"The sentence names no number for {core}."
     base, _, busy = a.under_way
-    least, most = (a.page_walkers * (1 + give) for give in (-agrees, agrees))
+    ratio = busy * (1 / walkers)
     # Fewer overlapping walks rule nothing out: something else may end the gain.
-    return Undecided("ambiguous") if busy.high < least else inside(busy, least, most), (
-        f"{a.host.microarchitecture} is said to have {a.page_walkers:.0f}. With "
-        f"{base.best_walkers} walks of the graph in turn {busy:.1f} "
+    return Undecided("ambiguous") if ratio.high < band[0] else inside(ratio, *band), (
+        f"The sentence gives this core {walkers}. With {base.best_walkers} walks of the graph in turn {busy:.1f} "
         "page walks overlap, if each takes as long as alone."
     )
 
@@ -214,7 +223,8 @@ def a_load_takes_70_to_80_ns(a: Analysis, band: Band) -> Answer:
 @claim("triple-digits-at-10gb", points=largest_hop_by_hop)
 def triple_digits(a: Analysis, band: Band) -> Answer:
     curve = base_page_curve(a.p50)
-    size, effect = format_size(curve.xs[-1]), inside(curve.last, *band)
+    size = format_size(curve.xs[-1])
+    effect = inside(curve.last, *band, what=f"in {size}")
     if curve.xs[-1] < LARGEST_GRAPH and not decided(effect):
         raise Unavailable(
             "sweep-short",
@@ -282,7 +292,8 @@ def a_graph_in_the_caches_flies(a: Analysis, band: Band) -> Answer:
             "cache",
         )
     slower = curve.last / curve.intervals[0]
-    return inside(slower, *band), (
+    what = f"{format_size(curve.xs[-1])} over {format_size(curve.xs[0])}"
+    return inside(slower, *band, what=what), (
         f"A hop over {format_size(curve.xs[-1])} takes {slower:.1f} times as long as one over "
         f"{format_size(curve.xs[0])}, which fits in a cache."
     )
@@ -297,16 +308,17 @@ def entries_are_still_cached(a: Analysis, band: Band) -> Answer:
             " At hundreds of megabytes the caches still hold the page table, but the TLB only a "
             "small part of the translations."
         )
-    return Fact(reach >= band[0], evidence)
+    return counted(reach, band, evidence)
 
 
 @claim("large-pages-worth-fewer-entries", points=largest_in_batches)
 def large_pages_are_worth_it(a: Analysis) -> Answer:
     large = largest_page_size(a.means)
     base = required(a.means.get(BASE), "no walk on base pages was timed")
-    gain = (base / a.means[large]).last
-    evidence = f"At the largest size that both have a hop is {gain:.2f} times as fast on {page_words(large)}."
-    return inside(gain, 1), evidence
+    both = base / a.means[large]
+    gain, size = both.last, format_size(both.xs[-1])
+    evidence = f"Over {size} a hop is {gain:.2f} times as fast on {page_words(large)}."
+    return inside(gain, 1, what=f"in {size}"), evidence
 
 
 # --- the model `T = T_hit + p_miss * T_walk` taken at its word: two orders of the same chase, which

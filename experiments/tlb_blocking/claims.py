@@ -3,6 +3,7 @@ Analysis."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from math import inf
 
@@ -20,7 +21,7 @@ from tlb.report.claims import Answer, Band, PointPredicate, claim, rows_where
 from tlb.report.verdicts import decided, require_unsplintered
 from tlb.stats import curves
 from tlb.stats.curves import Curve
-from tlb.stats.effects import NO_DIFFERENCE_WITHIN, Effect, inside
+from tlb.stats.effects import Effect, inside
 from tlb.stats.intervals import Interval
 from tlb.stats.splinter import huge_page_kind
 from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, LINE_BYTES, page_words
@@ -29,6 +30,7 @@ from tlb.system.units import format_size, list_in_words
 
 # The published block left (117 - 71) / (242 - 71) = 27 % of the tail's excess over 2 MiB pages.
 ALL_BUT_VANISHED = 0.30
+WALKS_BEYOND = "walks a load beyond one a page"
 ABOUT_AS_MUCH = (0.75, 1.25)  # a quarter around the number, as for every number without a range
 
 _HOP_BY_HOP = rows_where("graph_walk", per_hop=1)
@@ -73,22 +75,22 @@ def blocking_removes_misses(a: Analysis, most: float = ALL_BUT_VANISHED) -> Answ
 
 
 @claim("prefetch-walks", points=rows_where("graph_walk", mode="prefetch"))
-def prefetch_walks(a: Analysis, same: float = NO_DIFFERENCE_WITHIN) -> Answer:
+def prefetch_walks(a: Analysis, band: Band) -> Answer:
     base = a.best_ahead(BASE)
-    gain, most = Interval.of(base, "gain"), a.most_from_hits * (1 + same)
+    gain, most = Interval.of(base, "gain"), a.most_from_hits
     told = (
         f"Prefetched {int(base['distance'])} hops ahead, a hop is {gain:.3g} times as fast on base "
-        f"pages. It could be at most {a.most_from_hits:.2f} times as fast if a TLB miss dropped the "
+        f"pages. It could be at most {most:.2f} times as fast if a TLB miss dropped the "
         "prefetch."
     )
-    if decided(helps := inside(gain, most, among=a.distances)):
+    if decided(helps := inside(gain * (1 / most), *band, among=a.distances)):
         return helps, told
     # That base pages gain nothing says something only if prefetches gain anything.
     if (large := if_available(lambda: a.best_ahead(huge_page_kind(a.ahead)))) is None:
         return Undecided("ambiguous"), told
     other = Interval.of(large, "gain")
     told = f"{told} On {page_words(large['pages'])} the gain is {other:.2f}."
-    is_gain = decided(inside(other, most, among=a.distances))
+    is_gain = decided(inside(other * (1 / most), *band, among=a.distances))
     return helps if decided(helps) is False and is_gain else Undecided("ambiguous"), told
 
 
@@ -146,7 +148,10 @@ def small_strides_hit(a: Analysis, band: Band) -> Answer:
         beyond = [_more_than_one_walk_a_page(a, stride) for stride in strides]
         told = list_in_words(f"{a.stride_walks.at(stride).value:.3f}" for stride in strides)
         evidence = f"At strides of 8, 64 and 512 B {told} walks a load were counted: one a page."
-        return [inside(walks, *band) for walks in beyond], evidence
+        return [
+            inside(walks, *band, what=f"at {format_size(stride)}", unit=WALKS_BEYOND)
+            for stride, walks in zip(strides, beyond, strict=True)
+        ], evidence
     if a.is_splintered:
         raise Unavailable("splintered")
     shares = {stride: _share(a, stride) for stride in strides}
@@ -154,7 +159,9 @@ def small_strides_hit(a: Analysis, band: Band) -> Answer:
         f"{share.value:.0%} at {format_size(stride)}" for stride, share in shares.items()
     )
     evidence = f"Of the time of a load, translation is {told}."
-    return [inside(share, *band) for share in shares.values()], evidence
+    return [
+        inside(share, *band, what=f"at {format_size(stride)}") for stride, share in shares.items()
+    ], evidence
 
 
 @claim("page-strides-miss", points=_plain(PAGE_STRIDE, pages=BOTH))
@@ -178,7 +185,10 @@ def wider_is_slower(a: Analysis, band: Band) -> Answer:
         for ratio, stride in zip(ratios, PUBLISHED_STRIDES[1:], strict=True)
     )
     evidence = f"From each published stride to the next a load slows by a factor of {told}."
-    return [inside(ratio, *band) for ratio in ratios], evidence
+    return [
+        inside(ratio, *band, what=f"{format_size(wide)} over {format_size(narrow)}")
+        for ratio, (narrow, wide) in zip(ratios, pairwise(PUBLISHED_STRIDES), strict=True)
+    ], evidence
 
 
 _AND_BOUND = (PAGE_STRIDE, PAGE_STRIDE + LINE_BYTES)  # the bound is of the padded loop
@@ -196,7 +206,7 @@ def _penalty(a: Analysis, band: Band) -> tuple[Effect, str]:
         evidence = f"At a stride of 4 KiB translation costs {price:.2f} ns a load."
         return inside(price, *band), evidence
     most = required(a.at_most, "no stride was measured with its lines packed").at(PAGE_STRIDE)
-    effect = inside(most, *band)
+    effect = inside(most, *band, what="at most")
     if effect.decided() is not False or most.value > band[1]:
         raise Unavailable("splintered")
     return effect, (
@@ -224,7 +234,10 @@ def the_penalty_is_fixed(a: Analysis, band: Band, alike: Band = ABOUT_AS_MUCH) -
         return about_ten, evidence
     ratio = _price(a).at(WIDEST_STRIDE) / _price(a).at(PAGE_STRIDE)
     evidence += f" At a stride of 64 KiB it costs {ratio:.2f} times as much."
-    return [about_ten, inside(ratio, *alike)], evidence
+    return [
+        replace(about_ten, what="at 4 KiB"),
+        inside(ratio, *alike, what="64 KiB over 4 KiB", unit="ratio"),
+    ], evidence
 
 
 @claim("strides-4k-and-8k-alike", points=_plain(PAGE_STRIDE, TWO_PAGE_STRIDE))
@@ -256,7 +269,8 @@ def eight_to_a_page_hit(a: Analysis, band: Band) -> Answer:
     if len(a.stride_walks):
         walks = a.stride_walks.at(NARROW_STRIDE)
         evidence = f"At a stride of 512 B {walks.value:.3f} walks a load were counted."
-        return inside(_more_than_one_walk_a_page(a, NARROW_STRIDE), *band), evidence
+        beyond = _more_than_one_walk_a_page(a, NARROW_STRIDE)
+        return inside(beyond, *band, unit=WALKS_BEYOND), evidence
     if a.is_splintered:
         raise Unavailable("splintered")
     share = _share(a, NARROW_STRIDE)
@@ -304,12 +318,13 @@ def translation_slows_it_then(a: Analysis, band: Band) -> Answer:
         f"slowdown that remains with a line more is {remains:.2f}"
     )
     if a.is_splintered:
-        return require_unsplintered(a, inside(remains, *band), answer=True), f"{evidence}."
+        remains_here = inside(remains, *band, what="with a line more")
+        return require_unsplintered(a, remains_here, answer=True), f"{evidence}."
     kept = _kept(a, NARROW_STRIDE, PAGE_STRIDE)
     gone = Interval(1 - kept.value, 1 - kept.high, 1 - kept.low, kept.coverage, kept.modes)
     return [
-        inside(remains, *band),
-        inside(gone, *band),
+        inside(remains, *band, what="with a line more"),
+        inside(gone, *band, what=f"gone on {page_words(a.large)}"),
     ], f"{evidence}; the share that goes on {page_words(a.large)} is {gone:z.2f}."
 
 

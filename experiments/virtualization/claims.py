@@ -81,6 +81,7 @@ def references_of_a_nested_walk(a: Analysis, most: int = MOST_REFERENCES) -> Ans
         f"{cold_references(BASE, BASE, 5, 5)} with five "
         "levels on five; the formula (g+1)(h+1)-1 gives "
         f"{'the same for all nine pairs' if agree else 'others'}.",
+        float(max(counts.values())),
     )
 
 
@@ -135,8 +136,11 @@ def only_huge_on_huge_helps(a: Analysis, band: Band) -> Answer:
         if (guest, host) not in a.walks:
             raise Unavailable("too-few-points", f"no guest had {page_pair_words(guest, host)}")
     inside_alone, outside_alone, both = (a.walks[pair] for pair in pairs)
-    effects = [inside(inside_alone, *band), inside(outside_alone, *band)]
-    return [*effects, inside(both, most=band[0])], (
+    effects = [
+        inside(inside_alone, *band, what="in the guest alone"),
+        inside(outside_alone, *band, what="on the host alone"),
+    ]
+    return [*effects, inside(both, most=band[0], what="on both")], (
         f"Past the TLB, translation costs {inside_alone:.2f} times as much with 2 MiB pages in the "
         f"guest alone as without, {outside_alone:.2f} times with them on the host alone, and "
         f"{both:.2f} times with them on both."

@@ -55,7 +55,10 @@ def large_pages_boost(a: Analysis, band: Band, much_bytes: float = MUCH_BYTES) -
     others = a.of_pages(ours=False)
     large = others[others["resident_bytes"] >= much_bytes]
     rows = required(large, "no program with much data was measured")
-    return [inside(gain, *band) for gain in rows["gain"]], (
+    return [
+        inside(gain, *band, what=title)
+        for title, gain in zip(rows["title"], rows["gain"], strict=True)
+    ], (
         f"Of {number_in_words(len(rows))} programs of others with {format_size(int(much_bytes))} and "
         f"more, large pages make {count_in_words(int(rows['faster'].sum()))} faster and "
         f"{count_in_words(int(rows['slower'].sum()))} slower."
@@ -68,7 +71,7 @@ def some_suffer(a: Analysis, band: Band) -> Answer:
     rows = a.of_pages(ours=False)
     worst = rows.sort_values("high").iloc[0]
     slower = NO_GAIN / worst["gain"]
-    return inside(slower, *band, among=len(rows)), (
+    return inside(slower, *band, among=len(rows), what=worst["title"]), (
         f"Of {number_in_words(len(rows))} programs of others {worst['title']} loses most: it takes "
         f"{slower:.2f} times as long on large pages."
     )

@@ -3,6 +3,8 @@ or a reason why it is not."""
 
 import ast
 import inspect
+import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib import import_module
@@ -97,6 +99,37 @@ def test_a_claim_of_the_book_is_said_in_its_sources_words():
     assert {id: claim.says for id, claim in registered().items()} == {
         id: f"“{statements()[id].quote}”" for id in registered()
     }
+
+
+# What a quotation says in a unit, so that a claim of another unit would be about something else. Two
+# numbers in one unit may be compared as a ratio.
+UNIT_WORDS = {
+    "ns": r"\d\+? ?ns\b",
+    "cycles": r"\d\+? cycles",
+    "ratio": r"\d ?[×x](?!\w)",
+    "entries": r"\d\S* (?:L1 dTLB 4 KiB )?entries",
+    "bytes": r"\d MB at a time|exabytes|1\.9 MB",
+}
+
+
+def test_a_claims_unit_is_that_of_its_quotations_number():
+    wrong = []
+    for row in SENTENCES:
+        said = {unit: len(re.findall(words, row.quote)) for unit, words in UNIT_WORDS.items()}
+        fits = said.get(row.unit, 0) > 0 or (row.unit == "ratio" and max(said.values()) > 1)
+        if row.status == "judged" and any(said.values()) and not fits:
+            wrong.append(f"{row.id}: {row.unit!r} of “{row.quote}”")
+    assert wrong == []
+
+
+def test_each_condition_of_a_published_answer_has_its_own_name():
+    """So that a cell that prints several numbers says which is which."""
+    for path in sorted((ROOT / "data").glob("*/claims.json")):
+        for chapter in json.loads(path.read_text(encoding="utf-8")).values():
+            for id, answer in chapter.items():
+                names = [effect.get("what", "") for effect in answer.get("effects", ())]
+                is_named = len(names) < 2 or (all(names) and len(set(names)) == len(names))
+                assert is_named, f"{path.parent.name}, {id}: {names}"
 
 
 BOOLS = ast.Compare | ast.BoolOp | ast.UnaryOp | ast.Constant

@@ -29,16 +29,71 @@ def test_claims_that_no_machine_decides_are_folded():
     assert {row["id"] for row in read.select("tbody tr")} == {f"claim-{id}" for id in IDS}
 
 
-def test_arithmetic_that_is_the_same_on_all_machines_has_one_cell():
+def test_what_is_the_same_on_all_machines_has_one_cell():
     read = BeautifulSoup(all_machines.judged_on_all_machines(*IDS).markup, "html.parser")
     widths = [
         [int(cell.get("colspan", 1)) for cell in row.select("td")[1:]]
         for row in read.select("tbody tr")
     ]
-    assert widths == [[2], [1, 1], [1, 1], [1, 1]]
+    assert widths == [[2], [1, 1], [2], [2]]
 
 
-def test_a_verdict_names_the_machines_unless_all_agree():
-    found = [all_machines.verdict_by_machine(statements()[id], ANSWERS) for id in IDS]
-    assert found[0] == "holds on all" and found[1] == "holds: Zen 3; cannot tell: Zen 5"
-    assert found[3].startswith(all_machines.NOT_TESTABLE)
+def test_a_summary_has_the_number_of_each_machine():
+    rows = [("first", IDS[1]), ("second", IDS[0])]
+    read = BeautifulSoup(all_machines.summary_of_article(*rows).markup, "html.parser")
+    cells = [[cell.text for cell in row.select("td")[1:]] for row in read.select("tbody tr")]
+    assert [len(row) for row in cells] == [2, 1]
+    assert all("1.50" in cell for cell in cells[0])
+
+
+def test_a_claim_that_repeats_another_is_not_shown_with_its_number():
+    again = next(one.id for one in statements().values() if one.status == "said again")
+    with pytest.raises(ValueError, match=again):
+        all_machines.judged_on_all_machines(again)
+
+
+UNIT = next(one for one in statements().values() if one.unit == "ns" and one.status == "judged")
+
+
+def printed(statement, *effects):
+    answer = StoredAnswer(effects=effects)
+    return all_machines.number_words(statement, answer.decide())
+
+
+def test_each_of_two_conditions_is_printed_with_its_name_unit_and_own_band():
+    least, most = UNIT.band
+    own = StoredEffect(
+        value=70, low=60, high=80, least=least if least > 0 else None, most=most, what="here"
+    )
+    other = StoredEffect(value=2.5, low=2, high=3, most=1.25, what="there", unit="ratio")
+    words = printed(UNIT, own, other)
+    assert "here 70.0 (60.0 to 80.0) ns" in words
+    assert words.endswith("there 2.50 (2.00 to 3.00) times, predicted 1.25 times or less")
+
+
+def test_of_many_conditions_the_one_that_decides_is_printed():
+    good = [
+        StoredEffect(value=v, low=v, high=v, least=1, what=f"size {v}", unit="ratio")
+        for v in (2, 3, 4)
+    ]
+    bad = StoredEffect(value=0.5, low=0.4, high=0.6, least=1, what="size 0", unit="ratio")
+    words = printed(UNIT, *good, bad)
+    assert words.startswith("in 1 of 4: size 0 0.500 (0.400 to 0.600) times")
+    assert printed(UNIT, *good, good[0]).startswith("in 4 of 4: size 2 ")
+
+
+@pytest.mark.parametrize(
+    "value, unit, words",
+    [
+        (2 << 20, "bytes", "2 MiB"),
+        (1_994_752, "bytes", "1.99 MB"),
+        (2**55, "bytes", "36 PB"),
+        (0, "bytes", "0 bytes"),
+        (0.75, "share", "75%"),
+        (512, "ratio", "512 times"),
+        (24, "references", "24 references"),
+    ],
+)
+def test_a_fact_is_printed_with_its_number_in_the_claims_unit(value, unit, words):
+    answer = StoredAnswer.of(True, "So.", float(value))
+    assert all_machines.number_words(UNIT._replace(unit=unit), answer.decide()) == words

@@ -203,7 +203,7 @@ class About:
     def described(self, state: str) -> Host:
         return self.host
 
-    def kept(self, name: str) -> pd.DataFrame:
+    def kept(self, name: str, engine: str = "") -> pd.DataFrame:
         if name not in self.rows:
             raise Unavailable("no-data", name)
         return self.rows[name]

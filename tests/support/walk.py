@@ -147,11 +147,13 @@ def analysis(
     frame: pd.DataFrame | None = None,
     entries: Sequence[int] = ENTRIES,
     core: str = "Imaginary",
+    vendor: str = "GenuineIntel",
     **kept: pd.DataFrame,
 ) -> Analysis:
     """The chapter's Analysis of these rows, by default of a machine where everything was measured.
     kept: other chapters' rows."""
     host = Stated(
-        tlb=tlbs(entries, (0, 12)[: len(entries)]), changes={"microarchitecture": core}
+        tlb=tlbs(entries, (0, 12)[: len(entries)]),
+        changes={"microarchitecture": core, "vendor": vendor},
     ).host()
     return Analysis(rows() if frame is None else frame, About(host, rows=kept))

@@ -4,7 +4,7 @@ re-run the sources, and for the page of all claims."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import inf, isfinite
+from math import isfinite
 
 import pandas as pd
 from markupsafe import Markup
@@ -20,16 +20,18 @@ from tlb.report.quantities import FEW_MAPPINGS_MARK, QUANTITIES_DOCUMENT
 from tlb.report.render import Html, inline_html, join_html
 from tlb.report.verdicts import (
     CSS_CLASS_BY_VERDICT,
-    EFFECT_DIGITS,
+    band_in_unit,
     claim_anchor,
-    effect_words,
-    range_words,
+    effect_in_unit,
+    exact_in_unit,
+    number_in_unit,
     verdict_html,
 )
 from tlb.stats.effects import Effect
+from tlb.stats.intervals import LEAST_COVERAGE
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable, if_available
-from tlb.system.units import significant_digits
+from tlb.system.units import list_in_words
 
 MACHINE_COLUMN = "machine"  # the column that names a row's machine
 
@@ -67,14 +69,13 @@ def estimates_on_all_machines(page: Chapter, experiment: str) -> pd.DataFrame:
 # --- verdicts
 
 _HEAD = '<th scope="col">{}</th>'
-_ROW = '<tr id="{}"><td>“{}” <small>{}</small></td>{}</tr>'
+_ROW = "<tr{}><td>{} <small>{}</small></td>{}</tr>"
 _CELL = '<td title="{}"{}>{}</td>'
 _TABLE = (
     '<div class="tlb-table tlb-by-machine"><table><thead><tr>{}</tr></thead>'
     "<tbody>{}</tbody></table></div>"
 )
 _FOLDED = '<details class="tlb-beyond"><summary>{}</summary>{}</details>'
-_SUMMARY_ROW = "<tr><td>{}</td><td>{}</td><td>{}</td></tr>"
 _HOW_TO_READ = (
     '<p class="tlb-chance">What <a href="method.html#how-a-claim-is-judged"><em>band</em>, <em>cannot tell</em> and '
     "<em>not testable</em></a> mean.</p>"
@@ -105,10 +106,14 @@ _REASON_WORDS = {
 
 def judged_on_all_machines(*ids: str) -> Html:
     """Return a table of claims: the quotation with what it predicts, and for each machine the verdict
-    with the number that decides it. Those that no machine decides are folded below. What claims.csv
-    says to be no claim is left out. Raises KeyError for an id that it lacks."""
+    with the number that decides it. Those that no machine decides are folded below. Raises KeyError
+    for an id that claims.csv lacks, ValueError for one that is not judged, as it repeats another."""
     answers = answers_by_machine()
-    shown = [one for one in map(statements().__getitem__, ids) if one.status != "no claim"]
+    shown = [statements()[id] for id in ids]
+    if others := [one.id for one in shown if one.status not in ("judged", "not testable")]:
+        raise ValueError(
+            f"{list_in_words(others)}: not judged; show the claims that claims.csv names."
+        )
     found = {one.id: _answers_to(one, answers) for one in shown}
     decided = [one for one in shown if any(map(_is_decided, found[one.id]))]
     others = [one for one in shown if one not in decided]
@@ -118,8 +123,7 @@ def judged_on_all_machines(*ids: str) -> Html:
         markup += Markup(_FOLDED).format(counted, _claims_table(others, found, [*answers]))
     lines = [["Claim", *answers]]
     for one in [*decided, *others]:
-        cells = [verdict_cell(one, answer)[1].striptags() for answer in found[one.id]]
-        lines.append([one.quote, *cells])
+        lines.append([one.quote, *_cell_texts(one, found[one.id])])
     return Html(str(markup), "\n".join("\t".join(line) for line in lines))
 
 
@@ -127,12 +131,15 @@ def _answers_to(
     statement: Statement, answers: Mapping[str, Mapping[str, StoredAnswer]]
 ) -> list[StoredAnswer | None]:
     """Return each machine's answer to a claim, None where there is none."""
-    id = statement.where if statement.status == "said again" else statement.id
-    return [found.get(id) for found in answers.values()]
+    return [found.get(statement.id) for found in answers.values()]
 
 
 def _is_decided(answer: StoredAnswer | None) -> bool:
     return answer is not None and answer.decide().is_decided
+
+
+def _cell_texts(statement: Statement, answers: Sequence[StoredAnswer | None]) -> list[str]:
+    return [verdict_cell(statement, answer)[1].striptags() for answer in answers]
 
 
 def _claims_table(
@@ -142,60 +149,52 @@ def _claims_table(
 ) -> Markup:
     rows = [
         (
-            claim_anchor(one.id),
-            inline_html(one.quote),
+            Markup(' id="{}"').format(claim_anchor(one.id)),
+            Markup("“{}”").format(inline_html(one.quote)),
             prediction_in_words(one),
-            _cells(one, answers[one.id]),
+            _cells(one, answers[one.id], machines),
         )
         for one in claims
     ]
-    heads = join_html(_HEAD, [(head,) for head in ["Claim", *machines]])
+    return _table("Claim", machines, rows)
+
+
+def _table(first: str, machines: Sequence[str], rows: Sequence[tuple]) -> Markup:
+    heads = join_html(_HEAD, [(head,) for head in [first, *machines]])
     return Markup(_TABLE).format(heads, join_html(_ROW, rows))
 
 
-def _cells(statement: Statement, answers: Sequence[StoredAnswer | None]) -> Markup:
-    """Return a cell for each machine; one for all where arithmetic, which knows no machine, decides."""
-    first = answers[0]
-    is_arithmetic = first is not None and first.holds is not None
-    if is_arithmetic and all(answer == first for answer in answers):
-        title, words = verdict_cell(statement, first)
-        return Markup(_CELL).format(title, Markup(f' colspan="{len(answers)}"'), words)
-    cells = (verdict_cell(statement, answer) for answer in answers)
-    return join_html(_CELL, [(title, "", words) for title, words in cells])
+def _cells(
+    statement: Statement, answers: Sequence[StoredAnswer | None], machines: Sequence[str]
+) -> Markup:
+    """Return a cell for each machine, or one for all if all have the same: what arithmetic decides,
+    which knows no machine, or what none can test."""
+    cells = [verdict_cell(statement, answer) for answer in answers]
+    if all(cell == cells[0] for cell in cells):
+        title, words = cells[0]
+        return Markup(_CELL).format(title, Markup(' colspan="{}"').format(len(cells)), words)
+    named = [Markup(' data-machine="{}"').format(name) for name in machines]
+    return join_html(
+        _CELL, [(title, name, words) for (title, words), name in zip(cells, named, strict=True)]
+    )
 
 
-def summary_of_article(*rows: tuple[str, str, str]) -> Html:
-    """Return the table that opens a re-run: what the article says, what we find, and on which
-    machines the claim holds.
+def summary_of_article(*rows: tuple[str, str]) -> Html:
+    """Return the table that opens a re-run: what the article says, and each machine's verdict with the
+    number that decides it.
 
-    rows: what the article says, what we find, and the id of the claim. Raises KeyError for an id that
-    claims.csv lacks.
+    rows: what the article says, and the id of the claim. Raises KeyError for an id that claims.csv
+    lacks.
     """
     answers = answers_by_machine()
-    cells = [
-        (inline_html(says), inline_html(finds), verdict_by_machine(statements()[id], answers))
-        for says, finds, id in rows
-    ]
-    heads = ["The article says", "We find", "Verdict"]
-    table = Markup(_TABLE).format(
-        join_html(_HEAD, [(head,) for head in heads]), join_html(_SUMMARY_ROW, cells)
-    )
-    lines = [heads, *([*row[:2], cell[2]] for row, cell in zip(rows, cells, strict=True))]
+    cells, lines = [], [["The article says", *answers]]
+    for says, id in rows:
+        one = statements()[id]
+        found = _answers_to(one, answers)
+        cells.append(("", inline_html(says), "", _cells(one, found, [*answers])))
+        lines.append([says, *_cell_texts(one, found)])
+    table = _table("The article says", [*answers], cells)
     return Html(str(table + Markup(_HOW_TO_READ)), "\n".join("\t".join(line) for line in lines))
-
-
-def verdict_by_machine(
-    statement: Statement, answers: Mapping[str, Mapping[str, StoredAnswer]]
-) -> str:
-    """Return "holds: Zen 3, Zen 4; cannot tell: Zen 5", or "holds on all"."""
-    machines: dict[str, list[str]] = {}
-    for name, answer in zip(answers, _answers_to(statement, answers), strict=True):
-        verdict = answer.decide().verdict if answer else NOT_TESTABLE
-        machines.setdefault(verdict.removesuffix(" here"), []).append(name)
-    if len(machines) == 1:
-        (verdict,) = machines
-        return f"{verdict} on any" if verdict == NOT_TESTABLE else f"{verdict} on all"
-    return "; ".join(f"{verdict}: {', '.join(names)}" for verdict, names in machines.items())
 
 
 def answers_by_machine() -> dict[str, dict[str, StoredAnswer]]:
@@ -245,28 +244,41 @@ def reason_words(code: str) -> str:
     return _REASON_WORDS.get(code, code.replace("-", " "))
 
 
+MOST_SHOWN = 3  # conditions of a claim that a cell prints; of more, the first that decides
+
+
 def number_words(statement: Statement, found: ClaimDecision) -> str:
-    """Return the estimate that decides a verdict, with its interval if that is of mappings enough:
-    of several, the first that has the answer of all; "" if nothing was compared."""
-    if not found.effects:
-        return ""
-    answer = {"holds": True, "fails": False}.get(found.verdict)
+    """Return what a verdict compares, in its unit, each of a claim's conditions with its name: "in 4
+    GiB 335 (277 to 375) cycles". "" if nothing was compared or the fact is no number."""
     effects = found.effects
-    effect = next((one for one in effects if one.decided(len(effects)) is answer), effects[0])
-    if found.reason == "few":
-        value = significant_digits(effect.interval.value, EFFECT_DIGITS)
-        return (
-            f"{value}{_unit(statement, effect)}{FEW_MAPPINGS_MARK}"
-            if isfinite(effect.interval.value)
-            else ""
+    if not effects:
+        value = found.value
+        is_number = isinstance(value, float | int)
+        return exact_in_unit(value, statement.unit) if is_number else value or ""
+    if len(effects) <= MOST_SHOWN:
+        return "; ".join(_effect_words(one, statement) for one in effects)
+    answer = {"holds": True, "fails": False}.get(found.verdict)
+    deciding = [one for one in effects if one.decided(len(effects)) is answer]
+    if found.verdict == "holds":  # the one that is nearest to failing
+        deciding.sort(
+            key=lambda one: min(one.interval.low / one.least, one.most / one.interval.high)
         )
-    return f"{effect_words(effect)}{_unit(statement, effect)}"
+    first = _effect_words((deciding or effects)[0], statement)
+    return f"in {len(deciding)} of {len(effects)}: {first}"
 
 
-def _unit(statement: Statement, effect: Effect) -> str:
-    """Return the unit of a claim's band, for an effect that is compared with this band."""
-    is_same = (effect.least, effect.most) == statement.band != (-inf, inf)
-    return f" {statement.unit}" if is_same and statement.unit not in ("", "ratio", "share") else ""
+def _effect_words(effect: Effect, statement: Statement) -> str:
+    """Return an effect with its name and unit, and its band where that is not the claim's. Of too
+    few mappings it is the estimate alone."""
+    unit = effect.unit or statement.unit
+    if not effect.interval.coverage >= LEAST_COVERAGE:
+        words = f"{number_in_unit(effect.interval.value, unit)}{FEW_MAPPINGS_MARK}"
+    else:
+        words = effect_in_unit(effect, unit)
+    band = effect.least, effect.most
+    if effect.what and band != statement.band:
+        words += f", predicted {band_in_unit(*band, unit)}"
+    return f"{effect.what} {words}" if effect.what else words
 
 
 def prediction_in_words(statement: Statement) -> str:
@@ -275,6 +287,5 @@ def prediction_in_words(statement: Statement) -> str:
     what_would = statement.note if statement.status == "not testable" else ""
     if not any(map(isfinite, statement.band)):
         return what_would
-    unit = "" if statement.unit in ("ratio", "share") else f" {statement.unit}"
-    band = f"predicts {statement.quantity}: {range_words(*statement.band)}{unit}"
+    band = f"predicts {statement.quantity}: {band_in_unit(*statement.band, statement.unit)}"
     return f"{band}; {what_would}" if what_would else band

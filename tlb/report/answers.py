@@ -47,7 +47,7 @@ class EffectBounds(NamedTuple):
 
 @dataclass(frozen=True)
 class ClaimDecision:
-    """A verdict with its evidence. reason: why it is open, as a code of UNDECIDED_TEXTS or REASON_TEXTS. why:
+    """A verdict with its evidence. value: of a fact that is a number. reason: why it is open, as a code of UNDECIDED_TEXTS or REASON_TEXTS. why:
     the same as a sentence; empty if the evidence says it."""
 
     verdict: VerdictWord
@@ -55,6 +55,7 @@ class ClaimDecision:
     effects: tuple[Effect, ...] = ()
     reason: str = ""
     why: str = ""
+    value: float | str | None = None
 
     @property
     def bounds(self) -> list[EffectBounds]:
@@ -75,7 +76,7 @@ class _Strict(BaseModel):
 
 class StoredEffect(_Strict):
     """An effect: an estimate between its bounds, and the band that it has to lie in; None for an
-    end that is open. among: from how many it was chosen as the best."""
+    end that is open. among, what, unit: as of an Effect."""
 
     value: float | None = None
     low: float | None = None
@@ -85,6 +86,8 @@ class StoredEffect(_Strict):
     least: float | None = None
     most: float | None = None
     among: int = 1
+    what: str = ""
+    unit: str = ""
 
     @classmethod
     def of(cls, effect: Effect) -> StoredEffect:
@@ -109,6 +112,8 @@ class StoredEffect(_Strict):
             least=end(effect.least),
             most=end(effect.most),
             among=effect.among,
+            what=effect.what,
+            unit=effect.unit,
         )
 
     @property
@@ -120,7 +125,8 @@ class StoredEffect(_Strict):
             self.coverage,
             self.modes,
         )
-        return Effect(interval, _end(self.least, -inf), _end(self.most, inf), self.among)
+        band = _end(self.least, -inf), _end(self.most, inf)
+        return Effect(interval, *band, self.among, self.what, self.unit)
 
 
 def _end(kept: float | None, otherwise: float) -> float:
@@ -130,15 +136,23 @@ def _end(kept: float | None, otherwise: float) -> float:
 class StoredAnswer(_Strict):
     """What one machine's rows say to a claim: effects with their bands, or a fact, or a reason.
 
-    holds: of a fact. reason: a code of UNDECIDED_TEXTS, or of REASON_TEXTS where there is nothing to compare.
+    holds, value: of a fact, and its number in the claim's unit, or what was found in few words. reason: a code of UNDECIDED_TEXTS, or of REASON_TEXTS where there is nothing to compare.
     detail: of that reason. evidence: the answer in a sentence; empty where the reason says it.
     """
 
     evidence: str = ""
     effects: tuple[StoredEffect, ...] = ()
     holds: bool | None = None
+    value: float | str | None = None
     reason: str = ""
     detail: str = ""
+
+    @classmethod
+    def of(cls, holds: bool, because: str, value: float | str | None) -> StoredAnswer:
+        """Return the answer of a fact; its number is rounded as an effect's, unless it is whole."""
+        if not isinstance(value, str | None) and value % 1:
+            value = rounded_to_digits(value, DIGITS)
+        return cls(holds=holds, evidence=because, value=value)
 
     @property
     def kept(self) -> dict[str, Any]:
@@ -148,7 +162,9 @@ class StoredAnswer(_Strict):
     def decide(self) -> ClaimDecision:
         """Return the verdict by the rule: the interval inside its band, or outside of it."""
         if self.holds is not None:
-            return ClaimDecision("holds" if self.holds else "fails", self.evidence)
+            return ClaimDecision(
+                "holds" if self.holds else "fails", self.evidence, value=self.value
+            )
         if self.reason in REASON_TEXTS:
             word: VerdictWord = "not testable here" if self.reason in OBSTACLES else "cannot tell"
             return ClaimDecision(word, explain_reason(self.reason, self.detail), reason=self.reason)

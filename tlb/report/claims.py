@@ -43,12 +43,14 @@ MeasuredAnswer = Effect | Sequence[Effect] | Undecided
 class Fact:
     """An answer without an interval: a count, what a machine or a kernel states, or arithmetic.
 
-    because: the proof, in a sentence. Raises TypeError for anything but a bool and ValueError
-    without a proof.
+    because: the proof, in a sentence. value: the number that the claim is about, in the claim's
+    unit, or what was found in a few words. Raises TypeError for anything but a bool and ValueError without
+    a proof.
     """
 
     holds: bool
     because: str
+    value: float | str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.holds, bool):
@@ -59,7 +61,7 @@ class Fact:
 
 def counted(value: float, band: Band, because: str) -> Fact:
     """Return whether a count, which has no interval, lies in a band."""
-    return Fact(bool(band[0] <= value <= band[1]), because)
+    return Fact(bool(band[0] <= value <= band[1]), because, float(value))
 
 
 Answer = tuple[MeasuredAnswer, str] | Fact  # a measured one comes with the evidence in a sentence

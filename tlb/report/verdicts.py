@@ -42,7 +42,7 @@ from tlb.report.render import Html, highlighted_code, inline_html, join_html
 from tlb.stats.curves import reason_not_counted
 from tlb.stats.effects import Effect
 from tlb.system.reasons import Unavailable, Undecided, required
-from tlb.system.units import digits_to_separate, significant_digits
+from tlb.system.units import digits_to_separate, format_size, significant_digits
 
 # --- obstacles: properties of a machine that keep it from testing a claim, whatever is measured there.
 # claims.csv names those of each claim; `judge` checks them before the predicate runs.
@@ -157,17 +157,77 @@ def _words(low: str, high: str) -> str:
     return f"{low} or more" if low else f"up to {high}" if high else "any value"
 
 
-def effect_words(effect: Effect) -> str:
-    """Return an effect's interval as "1.38 (1.12 to 1.53)" or "1.12 or more", or "72" for a number
-    without uncertainty; with enough digits that no end is printed on the other side of the band's."""
-    value, low, high = effect.interval.value_and_bounds
-    digits = digits_to_separate((low, high), (effect.least, effect.most), EFFECT_DIGITS)
-    shown, *ends = (
-        significant_digits(x, digits) if isfinite(x) else "" for x in (value, low, high)
+# What a number of a claim's unit is printed with. A share is printed in percent.
+_UNIT_WORDS = {"": "", "ratio": " times", "share": "%"}
+
+
+def number_in_unit(value: float, unit: str, digits: int = EFFECT_DIGITS) -> str:
+    """Return a number of claims.csv as "1.38 times", "3.9%", "335 cycles", "2 MiB", or "2 MB" for
+    bytes that are no whole KiB; "" for one that is not finite."""
+    if not isfinite(value):
+        return ""
+    if unit == "bytes":
+        return _size_in_words(int(value))
+    number = significant_digits(100 * value if unit == "share" else value, digits)
+    return f"{number}{_UNIT_WORDS.get(unit, f' {unit}')}"
+
+
+def exact_in_unit(value: float, unit: str) -> str:
+    """Return a count, or an end of a band, as `number_in_unit` without trailing zeros."""
+    number, *rest = number_in_unit(value, unit).partition(" ")
+    percent = "%" if number.endswith("%") else ""
+    number = number.removesuffix("%")
+    number = number.rstrip("0").rstrip(".") if "." in number else number
+    return "".join([number, percent, *rest])
+
+
+def _size_in_words(size_bytes: int) -> str:
+    """Return a size of pages, a power of two, in binary units, and any other in decimal ones."""
+    if size_bytes.bit_count() == 1 and size_bytes < 1 << 50:
+        return format_size(size_bytes)
+    for factor, name in ((1e18, "EB"), (1e15, "PB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if size_bytes >= factor:
+            return f"{significant_digits(size_bytes / factor, EFFECT_DIGITS)} {name}"
+    return f"{size_bytes} bytes"
+
+
+def band_in_unit(least: float, most: float, unit: str) -> str:
+    """Return "60 to 250 cycles", "5% or less", "2 MiB", "any value"."""
+    low, high = (exact_in_unit(end, unit) for end in (least, most))
+    if low and high and low != high:
+        suffix = _UNIT_WORDS.get(unit, f" {unit}")
+        return f"{low.removesuffix(suffix) if unit != 'bytes' else low} to {high}"
+    return (
+        low
+        if low and high
+        else f"{low} or more"
+        if low
+        else f"{high} or less"
+        if high
+        else "any value"
     )
+
+
+def effect_in_unit(effect: Effect, unit: str) -> str:
+    """Return an effect's interval as "1.38 (1.12 to 1.53) times" or "1.12 times or more", or "72
+    entries" for a number without uncertainty; with enough digits that no end is printed on the
+    other side of the band's."""
+    value, low, high = effect.interval.value_and_bounds
+    band = effect.least, effect.most
+
+    def words(number: float) -> str:
+        return number_in_unit(number, unit, digits_to_separate((number,), band, EFFECT_DIGITS))
+
+    shown, *ends = map(words, (value, low, high))
     if low == high:
         return shown
-    return f"{shown} ({' to '.join(ends)})" if all(ends) and shown else _words(*ends)
+    if not (all(ends) and shown):
+        return f"{ends[0]} or more" if ends[0] else f"{ends[1]} or less" if ends[1] else shown
+    suffix = "" if unit == "bytes" else _UNIT_WORDS.get(unit, f" {unit}")
+    if suffix == "%":
+        return f"{shown} ({' to '.join(ends)})"
+    shown, *ends = (text.removesuffix(suffix) if suffix else text for text in (shown, *ends))
+    return f"{shown} ({' to '.join(ends)}){suffix}"
 
 
 def bounds_words(bounds: Iterable[EffectBounds]) -> Markup:
@@ -254,7 +314,7 @@ def answer_of(claim: Claim, a: Analysis, **bands: Any) -> StoredAnswer:
     try:
         answer = claim.decide(a, **(claim.fixed | bands))
         if isinstance(answer, Fact):
-            return StoredAnswer(holds=answer.holds, evidence=answer.because)
+            return StoredAnswer.of(answer.holds, answer.because, answer.value)
         truth, evidence = answer
         effects = effects_of(truth)
     except Unavailable as why:

@@ -26,12 +26,15 @@ NO_DIFFERENCE_WITHIN = 0.05  # what this book calls no difference, as a share
 @dataclass(frozen=True)
 class Effect:
     """What a claim compares, and the band in which it bears the claim out. among: from how many it
-    was chosen as the best."""
+    was chosen as the best. what: which of a claim's conditions, or where, as "in 4 GiB". unit: its
+    own, where it is not the claim's."""
 
     interval: Interval
     least: float = -inf
     most: float = inf
     among: int = 1
+    what: str = ""
+    unit: str = ""
 
     @property
     def is_outside(self) -> bool:
@@ -107,9 +110,16 @@ def why_effects_are_undecided(effects: Sequence[Effect]) -> Undecided:
     return Undecided(ordered[0].code, " ".join(dict.fromkeys(why.text for why in ordered)))
 
 
-def inside(interval: Interval, least: float = -inf, most: float = inf, among: int = 1) -> Effect:
+def inside(
+    interval: Interval,
+    least: float = -inf,
+    most: float = inf,
+    among: int = 1,
+    what: str = "",
+    unit: str = "",
+) -> Effect:
     """The effect that has to lie in a claim's band, from `least` to `most`."""
-    return Effect(interval, least, most, among)
+    return Effect(interval, least, most, among, what, unit)
 
 
 # --- ratios of pairs

@@ -14,7 +14,7 @@ from tlb.report.verdicts import judge
 pytestmark = pytest.mark.filterwarnings("error")
 
 SIX, GO, FIVE = (
-    "thp-faults-six-times",
+    "pretouch-six-times-as-fast",
     "go-asks-for-no-large-pages",
     "recipes-work-in-five-languages",
 )

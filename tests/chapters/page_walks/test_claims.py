@@ -124,7 +124,11 @@ JUDGED: dict[str, tuple[str, Callable[[], Analysis], str]] = {
     ),
     "six walkers": (WALKERS, lambda: analysis(rows(SIX), core="Zen 4"), H),
     "six, not two": (WALKERS, lambda: analysis(rows(SIX), core="Skylake client"), F),
-    "no source states its walkers": (WALKERS, plain, C),
+    "a core that the sentence does not name": (
+        WALKERS,
+        lambda: analysis(rows(SIX), core="Zen 5", vendor="AuthenticAMD"),
+        C,
+    ),
     "a plateau": (PLATEAU, lambda: analysis(rows(Walk(far_from=24 * GIB))), H),
     "a slope": (PLATEAU, lambda: analysis(rows(Walk(far_from=256 * MIB))), F),
     "two terms fit": (MODEL, chased, H),
