@@ -49,9 +49,8 @@ def book(given: Mapping[str, Any]) -> publish.Book:
     end, between = begin + 60 * minutes, int(minutes >= DAY_MINUTES)
     programs = Chapter("your_program", checked["your_program"], whole.data)
     with CampaignProgress("book") as bar:
-        bar.later |= {"survey": SURVEY_S, "documents": DOCUMENTS_S}
-        if _wants_programs(programs):
-            bar.later["programs"] = PROGRAMS_S
+        programs_s = PROGRAMS_S * _wants_programs(programs)
+        bar.later |= {"survey": SURVEY_S, "documents": DOCUMENTS_S, "programs": programs_s}
         bar.later["site"] = SITE_S + (1 + between) * LATER_SITE_S
         is_measured = _measured(whole, end, bar, rounds=1, waits=False)
         round_s = time.monotonic() - begin
@@ -61,20 +60,27 @@ def book(given: Mapping[str, Any]) -> publish.Book:
                 _show(publish.book(given), "one mapping of each point", bar)
             site_s = bar.pace("site") * LATER_SITE_S
         _measure_documents(whole, checked, bar, end - site_s)
-        with bar.doing("programs", PROGRAMS_S):
+        with bar.doing("programs", programs_s):
             _programs(programs, end - site_s - round_s)
         if between:
-            bar.later["site"] = 2 * LATER_SITE_S
-            half = (whole.profile.repeats + 1) // 2
-            if _measured(whole, end - site_s, bar, rounds=half):
-                with bar.doing("site", LATER_SITE_S):
-                    _show(publish.book(given), f"{half} mappings of each point", bar)
+            _measure_half(whole, given, bar, end - site_s)
         bar.later["site"] = LATER_SITE_S
         _measured(whole, end - site_s, bar)
         if given.get("profile") == "full":
             _documents(whole, checked, end - site_s, slow=True)
         with bar.doing("site", LATER_SITE_S):
             return publish.book(given)
+
+
+def _measure_half(
+    whole: Chapter, given: Mapping[str, Any], bar: CampaignProgress, until: float
+) -> None:
+    """Measure half of all rounds, and build a site of them if anything was measured."""
+    bar.later["site"] = 2 * LATER_SITE_S
+    half = (whole.profile.repeats + 1) // 2
+    if _measured(whole, until, bar, rounds=half):
+        with bar.doing("site", LATER_SITE_S):
+            _show(publish.book(given), f"{half} mappings of each point", bar)
 
 
 def _measure_documents(

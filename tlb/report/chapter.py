@@ -237,13 +237,8 @@ class Chapter(Subject):
         names = ", ".join(grids)
         if seconds:
             print(f"{names}: {outcome}.", file=sys.stderr)
-        lacking = sorted(outcome.lacking.items(), key=lambda item: kernels.arena_bytes(item[0]))
-        # Of all points that lack the same on the same pages, the largest says what to ask for.
-        largest = {(why.code, point.pages): why for point, why in lacking}
-        for code in sorted({code for code, _ in largest}):
-            each = [why for (other, _), why in largest.items() if other == code]
-            details = "; ".join(dict.fromkeys(why.detail for why in each))
-            self._note(Unavailable(code, details, each[0].remedy).note)
+        for note in _notes_of_lacks(outcome.lacking):
+            self._note(note)
         if outcome.skipped and rounds == inf:
             every = outcome.skipped + outcome.cached + outcome.measured
             self.left_out[names] = outcome.skipped, every
@@ -411,6 +406,20 @@ class Chapter(Subject):
     def _write_card(self, measured: int) -> None:
         if measured:
             card.write(self.store, self.machine, self.host)
+
+
+def _notes_of_lacks(lacking: Mapping[Point, Unavailable]) -> list[UnmeasuredNote]:
+    """Return a note for each reason. It has a detail for each kind of pages: that of the largest
+    point, which says what to ask for."""
+    details: dict[str, dict[str, Unavailable]] = {}
+    for point, why in sorted(lacking.items(), key=lambda item: kernels.arena_bytes(item[0])):
+        details.setdefault(why.code, {})[point.pages] = why
+    notes = []
+    for code, by_pages in sorted(details.items()):
+        reasons = [*by_pages.values()]
+        detail = "; ".join(dict.fromkeys(why.detail for why in reasons))
+        notes.append(Unavailable(code, detail, reasons[0].remedy).note)
+    return notes
 
 
 def begin(chapter: str, namespace: dict[str, Any]) -> Chapter:
