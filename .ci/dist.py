@@ -17,7 +17,7 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from tlb.measure.compiling import ZIG, zig
+from tlb.measure.build import ZIG, zig
 
 ROOT = Path(__file__).resolve().parents[1]
 OUTPUT, BUILD = ROOT / "dist", ROOT / "_build" / "dist"
@@ -71,7 +71,7 @@ def make_zig(python: str) -> None:
     """Put a `zig` on the path that calls itself as a wheel's programs name it."""
     found = output(python, "-m", "ziglang", "version").strip()
     if found != ZIG:
-        sys.exit(f"ziglang is {found}, and tlb.measure.compiling names {ZIG}.")
+        sys.exit(f"ziglang is {found}, and tlb.measure.build names {ZIG}.")
     TOOLS.mkdir(parents=True)
     version = f'*--version) echo "zig cc {ZIG}";;'
     # It is called from other folders. Not resolved: the link's place makes it an environment's.

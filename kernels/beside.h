@@ -81,7 +81,7 @@ static inline void let_collapse(const struct arena *a)
 /* Why MADV_COLLAPSE failed. EAGAIN: somebody else held one of the pages, for a moment. */
 static inline const char *no_collapse(int error)
 {
-    return error == EINVAL ? "no-collapse" : error == EAGAIN ? "backing-partial" : "memory-short";
+    return error == EINVAL ? "linux-lacks" : error == EAGAIN ? "backing-partial" : "memory-short";
 }
 
 /* perf would also count the threads and children. */

@@ -60,7 +60,7 @@ static void set_cpuid(int kvm, int leaf_level, int levels)
     if (leaf_level == 3 && !(leaf(&all.is, 0x80000001).edx >> 26 & 1))
         unavailable("page-size-unsupported", "KVM offers its guests no pages of 1g: pdpe1gb is not in their CPUID");
     if (levels == 5 && !(leaf(&all.is, 7).ecx >> 16 & 1))
-        unavailable("no-la57", "la57 is not in the CPUID of KVM's guests");
+        unavailable("no-five-levels", "la57 is not in the CPUID of KVM's guests");
     ASK(guest.vcpu, KVM_SET_CPUID2, &all);
 }
 
@@ -81,7 +81,7 @@ static void set_registers(const struct tables *t, const char *code)
     s.cr4 = PAE | (t->levels == 5 ? LA57 : 0);
     s.efer = LME | LMA;
     if (t->levels == 5 && ioctl(guest.vcpu, KVM_SET_SREGS, &s) && errno == EINVAL) /* a software MMU may offer la57 all the same */
-        unavailable("no-la57", "KVM_SET_SREGS with la57: %s", strerror(errno));
+        unavailable("no-five-levels", "KVM_SET_SREGS with la57: %s", strerror(errno));
     ASK(guest.vcpu, KVM_SET_SREGS, &s);
     struct kvm_regs r = {.rip = (uint64_t)code, .rbx = (uint64_t)guest.talk, .rflags = IOPL_3 | 2};
     ASK(guest.vcpu, KVM_SET_REGS, &r);

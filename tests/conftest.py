@@ -13,7 +13,7 @@ from hypothesis import settings
 from support.common import ROOT, fake_kernel, lacking, software_plan
 from support.dead_worker import pytest_testnodedown as pytest_testnodedown  # a hook
 
-from tlb.machine.compiler import compiler_on_path
+from tlb.machine.host import compiler_on_path
 from tlb.measure import build
 from tlb.system import files, processes
 

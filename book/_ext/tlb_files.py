@@ -16,7 +16,7 @@ from sphinx.application import Sphinx
 
 from tlb.machine import host
 from tlb.measure.store import Store, data_root
-from tlb.report.names import machine_name
+from tlb.report.card import machine_name
 from tlb.report.render import join_html
 from tlb.system.reasons import Unavailable
 

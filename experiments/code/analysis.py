@@ -289,7 +289,7 @@ def load_code(way: str) -> LoadedCode:
     refused = {
         EXIT_STATUS_REFUSED: WAYS_TO_LOAD_CODE[way].refused,
         _NO_CODE: "not-permitted",
-        _NO_JOINING: "no-collapse",
+        _NO_JOINING: "linux-lacks",
     }
     told, had = granted_pages.run_way("text.py", way, TEXT_BYTES, refused)
     return LoadedCode(

@@ -234,7 +234,7 @@ def _loads_on(machine: str, host: str) -> pd.DataFrame:
     return _noted(priced.assign(host=host))[[*columns, "removed", "left", "name_y", "n"]]
 
 
-def _with_stretches_apart(found: pd.DataFrame, gaps: Sequence[int]) -> pd.DataFrame:
+def _with_stretches_apart(found: pd.DataFrame, gaps: Sequence[float]) -> pd.DataFrame:
     """Return the rows with `stretch`, those of the 2 MiB curve without `below` at the sizes without a
     price; and rows of UNPRICED from the size before such sizes to the one after."""
     huge = found[found["curve"] == HUGE_CURVE].sort_values("lines")

@@ -73,7 +73,7 @@ def heap_mib(sizes: Sequence[int]) -> int:
 
 
 def check_heap(pages: HeapPages, sizes: Sequence[int], root: Path = Path("/")) -> None:
-    """Raise Unavailable if the system that `root` shows cannot back the heap: as check_thp() does,
+    """Raise Unavailable if the system that `root` shows cannot back the heap: as require_thp() does,
     page-size-unsupported, pool-empty, memory-short."""
     heap, kernel = heap_mib(sizes) << 20, root / "sys/kernel/mm"
     if pages == "thp":

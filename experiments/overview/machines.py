@@ -25,8 +25,8 @@ from tlb.machine.host import Host
 from tlb.measure import build, states
 from tlb.measure.store import Store
 from tlb.report import analysis, charts, quantities
+from tlb.report.card import THIS_COMPUTER
 from tlb.report.chapter import Chapter
-from tlb.report.names import THIS_COMPUTER
 from tlb.report.quantities import QuantityDeclaration, ValueOrFunction
 from tlb.report.render import MUTED_COLOUR, PALETTE, RULE_COLOUR, Figure
 from tlb.stats import splinter

@@ -19,8 +19,8 @@ from markupsafe import Markup
 
 from experiments import code, flushes, hugepages, page_faults, page_walks, stlb_cliff, tlb_blocking
 from experiments.overview.machines import ENTRY_QUANTITY_NAMES, Analysis, Machine
+from tlb.report.card import THIS_COMPUTER, machine_name
 from tlb.report.chapter import Chapter, published_chapter
-from tlb.report.names import THIS_COMPUTER, machine_name
 from tlb.report.quantities import FEW_MAPPINGS_MARK, QUANTITIES_DOCUMENT, Quantity
 from tlb.report.render import FEW_MAPPINGS_NOTE, Html, join_html
 from tlb.report.setting import hypervisor_name

@@ -234,12 +234,13 @@ class Analysis(analysis.Analysis):
 
     def by_machine(self) -> pd.DataFrame:
         """Return a row a state of a machine that has rows here: its CPU, its Linux, who translates for it, its
-        compiler, and its state."""
-        described = {
-            (chapter.shown_name, state): chapter.described(state)
-            for chapter, rows in self.kept.values()
-            for state in rows["state"].unique()
-        }
+        compiler, the state, and the chapters that show rows of it."""
+        described, chapters = {}, dict[tuple[str, str], list[str]]()
+        for chapter, rows in self.kept.values():
+            for state in rows["state"].unique():
+                of = chapter.shown_name, state
+                described[of] = chapter.described(state)
+                chapters.setdefault(of, []).append(chapter.name.replace("_", " "))
         found = []
         for (name, state), host in described.items():
             row = {"machine": name, "processor": f"{host.cpu_model} ({host.microarchitecture})"}
@@ -247,7 +248,8 @@ class Analysis(analysis.Analysis):
             guest = known.get(host.hypervisor, f"guest, {hypervisor_name(host)}")
             row |= {"system": f"{host.os} {host.kernel_release}", "virtualization": guest}
             compiler = (host.c_compiler or "none").rpartition(" ")[2]
-            found.append(row | {"compiler": compiler, "state": state})
+            shown = ", ".join(chapters[name, state])
+            found.append(row | {"compiler": compiler, "state": state, "chapters": shown})
         return pd.DataFrame(found)
 
     def totals(self) -> dict[str, float]:

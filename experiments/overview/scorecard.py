@@ -14,9 +14,9 @@ from tlb.measure.store import Store
 from tlb.report import all_machines, page, quantities
 from tlb.report.all_machines import NOT_MEASURED, prediction_in_words, verdict_cell
 from tlb.report.answers import ClaimDecision, StoredAnswer
+from tlb.report.card import THIS_COMPUTER
 from tlb.report.claims import Statement, source_names, statements
 from tlb.report.discovery import table_of_contents
-from tlb.report.names import THIS_COMPUTER
 from tlb.report.quantities import QuantityDeclaration
 from tlb.report.render import Html, inline_html, join_html
 from tlb.report.verdicts import CSS_CLASS_BY_VERDICT, WRONG_BY_CHANCE, claim_anchor

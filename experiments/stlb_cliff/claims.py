@@ -21,7 +21,7 @@ from tlb.stats.curves import (
     reason_not_counted,
     select_rows,
 )
-from tlb.stats.effects import inside
+from tlb.stats.effects import Effect, inside
 from tlb.stats.geometry_curves import PageTableLocation, WalkPrice
 from tlb.stats.intervals import Interval
 from tlb.system.page_sizes import BASE, TABLE_ENTRY_BYTES, page_bytes
@@ -161,11 +161,11 @@ def rises_fourfold(a: Analysis, band: Band, flat: Band = ABOUT_ONE) -> Answer:
 @claim("gather-climbs-with-every-size", points=selected_gather(*PUBLISHED_CLIMB))
 def it_climbs_as_published(a: Analysis, band: Band) -> Answer:
     """The first of the published times has the claim's band, the others a quarter around theirs."""
-    effects, words = [], []
+    effects, words = list[Effect](), list[str]()
     for size, published_ns in PUBLISHED_CLIMB.items():
         took = a.as_published.at(size // a.base_page_bytes)
-        about = tuple(end * published_ns for end in ABOUT_ONE) if effects else band
-        effects.append(inside(took, *about, what=_in(size)))
+        least, most = (end * published_ns for end in ABOUT_ONE) if effects else band
+        effects.append(inside(took, least, most, what=_in(size)))
         words.append(f"{took:.1f} ns in {format_size(size)}")
     return effects, f"An access of the published loop takes {list_in_words(words)}."
 

@@ -4,8 +4,10 @@ what is lost when a worker or the scheduler is killed."""
 import re
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import dask
 import pytest
@@ -164,3 +166,42 @@ def test_without_a_scheduler_there_is_a_sentence(monkeypatch, capsys):
     words = ["--scheduler", f"tcp://127.0.0.1:{free_port()}", "--wait", "0.01"]
     assert ended(monkeypatch, "fleet", *words) == 1
     assert "127.0.0.1" in capsys.readouterr().err
+
+
+def test_a_worker_killed_before_its_bundle_is_fetched_is_given_up(loopback, monkeypatch):
+    fetch = Fleet._fetch
+
+    def kill_first(made, computer, future):
+        loopback.processes.kill("a")
+        fetch(made, computer, future)
+
+    monkeypatch.setattr(Fleet, "_fetch", kill_first)
+    monkeypatch.setattr(client, "FETCH_S", 1.0)
+    loopback.workers("a")
+    assert codes(loopback.run(1, patience_s=1.0)) == {"a": "worker-failed"}
+
+
+@pytest.mark.endurance
+@pytest.mark.parametrize("seed", range(5))
+def test_kills_of_workers_scheduler_and_client_lose_and_double_no_row(
+    seed, loopback, tmp_path, own_lock
+):
+    names, random = ["a", "b", "c"], Random(seed)
+    loopback.workers(*names)
+    processes, repeats = loopback.processes, PROFILE.repeats
+    given = loopback.address, loopback.data.root, repeats, len(names)
+    processes.start("client", fleet.collect, *given)
+    for _ in range(6):
+        time.sleep(random.uniform(0.0, 2.0))
+        processes.kill(random.choice([*names, "scheduler", "client"]))
+        time.sleep(random.choice([0.0, 0.0, 8.0]))  # at times for longer than the client waits
+        processes.revive()
+
+    def is_done() -> bool:
+        processes.revive()
+        return processes.running["client"].exitcode == 0
+
+    assert wait_until(is_done)
+    for name in names:
+        own = fleet.by_hand(name, tmp_path / "by hand" / name, repeats)
+        assert fleet.rows_of(loopback.data, machine_of(name)) == own

@@ -83,10 +83,10 @@ def test_nothing_is_faulted_in_where_no_guest_could_run(kvm):
 def test_guest_page_sizes_and_levels_take_a_cpu_that_has_them(kvm):
     kvm(pdpe1gb=0, la57=0)
     assert "pdpe1gb" in why_not(guest("1g"), "page-size-unsupported")
-    assert "la57" in why_not(guest(options={"levels": 5}), "no-la57")
+    assert "la57" in why_not(guest(options={"levels": 5}), "no-five-levels")
     assert measured(guest("2m")).also["guest_levels"] == 4
     kvm(sregs=errno.EINVAL)
-    assert "KVM_SET_SREGS" in why_not(guest(options={"levels": 5}), "no-la57")
+    assert "KVM_SET_SREGS" in why_not(guest(options={"levels": 5}), "no-five-levels")
 
 
 def test_a_foreign_signal_does_not_end_the_guest(kvm):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support.common import needs_c
 
-from tlb.machine.compiler import compiler_on_path
+from tlb.machine.host import compiler_on_path
 from tlb.measure import build
 from tlb.measure.catalogue import KERNEL_DECLARATIONS
 from tlb.measure.record import Point

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tlb.machine.compiler import Compiler
-from tlb.measure import build, compiling
+from tlb.machine.host import Compiler
+from tlb.measure import build
 from tlb.system.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -135,7 +135,7 @@ TEXTS = [
 
 @pytest.mark.parametrize(("one", "other", "alike"), TEXTS)
 def test_bare_text_is_that_of_the_same_code(one, other, alike):
-    assert (compiling.bare(one) == compiling.bare(other)) == alike
+    assert (build.without_comments(one) == build.without_comments(other)) == alike
 
 
 @pytest.mark.parametrize(

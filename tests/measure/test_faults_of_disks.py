@@ -14,7 +14,7 @@ from support.campaigns import MACHINE, NAME, put, says
 from support.common import make_record
 
 from experiments.stlb_cliff import grid
-from tlb.machine.compiler import Compiler
+from tlb.machine.host import Compiler
 from tlb.measure import build, states
 from tlb.measure.row_database import DATABASE_FILE
 from tlb.report import parameters

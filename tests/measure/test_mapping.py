@@ -103,7 +103,7 @@ def test_points_that_sleep_do_so_side_by_side_and_a_failure_of_one_is_its_own(mo
         ("backing-partial", None, 2),
         ("cpu-gone", None, 2),
         ("cpu-gone", 1, 1),
-        ("no-collapse", 1, 1),
+        ("linux-lacks", 1, 1),
     ],
 )
 def test_what_may_be_over_is_tried_once_more_in_a_process_of_its_own(monkeypatch, code, cpu, tries):

@@ -310,6 +310,6 @@ def test_other_conditions_are_named(change, command, geometry, named):
     before = made(conditions=baseline.conditions() | change)
     with pytest.raises(Unavailable) as why:
         before.check_comparable(command, "other", geometry)
-    assert why.value.code == "other-baseline" and named in why.value.detail
+    assert why.value.code == "program-unfit" and named in why.value.detail
     same = made(conditions=baseline.conditions())
     same.check_comparable(["/elsewhere/bench"], "another name", ZEN_4)

@@ -162,7 +162,7 @@ RESERVE = ("pool", "reserve", "--pages", "2m", "--size", "2MiB")
         ("pidfd", ("watch", "PID"), "linux-lacks"),
         ("madvise", (*TRY, "--lever", "collapse", "--", "PROGRAM"), "not-permitted"),
         ("madvise", (*TRY, "--pid", "PID", "--driver", "true"), "not-permitted"),
-        ("madvise-absent", (*TRY, "--pid", "PID", "--driver", "true"), "no-collapse"),
+        ("madvise-absent", (*TRY, "--pid", "PID", "--driver", "true"), "linux-lacks"),
         ("no-thp", (*TRY, "--", "PROGRAM"), "thp-never"),
         ("no-thp", (*TRY, "--lever", "no-thp", "--", "PROGRAM"), "thp-never"),
         ("user", RESERVE, "setting-refused"),
@@ -219,7 +219,7 @@ def test_a_cpu_outside_the_cpuset_is_refused(under):
 
 
 def test_a_restricted_proc_shows_the_same_machine():
-    said = "from tlb.machine import host; print(host.machine_id(host.inspect()))"
+    said = "from tlb.machine import host; print(host.machine_id(host.inspect_machine()))"
     command = [sys.executable, "-c", said]
     ids = [
         subprocess.run([*start, *command], cwd=ROOT, capture_output=True, text=True)

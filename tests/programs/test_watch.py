@@ -288,6 +288,38 @@ def test_a_server_is_tried_with_a_client(was_started, ports, line):
     assert WatchReport(seen, PRICES).line == line
 
 
+@pytest.mark.parametrize(
+    ("start", "words"),
+    [
+        (ProcessStart(["/a b", "$c", "it's"]), ["--lever", "advise", "--", "/a b", "$c", "it's"]),
+        (ProcessStart(["java", "X"], running_s=9), ["--lever", "jvm", "--", "java", "X"]),
+        (
+            ProcessStart(["a"], as_user=("as", "7"), input_file="/b c"),
+            ["--lever", "advise", "--input", "/b c", "--", "as", "7", "a"],
+        ),
+        (ProcessStart(["a"], running_s=60), ["--lever", "advise", "--minutes", "16", "--", "a"]),
+        (ProcessStart(["a"], running_s=7200), ["--pid", "1", "--driver", "CLIENT"]),
+        (ProcessStart(["a"], worker_of=5), []),
+    ],
+)
+def test_a_shell_reads_the_line_as_the_trial_that_suits_the_program(start, words):
+    report = WatchReport(
+        watched(sample(mib=64), program={"start": start._replace(cwd="/")}), PRICES
+    )
+    script = f"tlb() {{ printf '%s\\n' \"$@\"; }}\n{report.line}"
+    assert report.line.startswith("cd / && ") is ("--" in words)
+    read = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    assert read.stdout.splitlines() == (["try", *words] if words else [])
+
+
+def test_a_server_with_huge_pages_of_its_own_is_compared_with_them_and_without():
+    start = ProcessStart(["/usr/bin/postgres", "-D", "/a b"], cwd="/")
+    seen = watched(sample(mib=64), ports=frozenset({0}), program={"start": start})
+    report = WatchReport(seen, PRICES, forecast=CollapseForecast(0, 2 * MIB, 0, 5, 1 << 30))
+    versus, _, without = report.line.partition(" -- ")
+    assert "huge_pages=on" in versus and without == f"{shlex.join(start.command)} -c huge_pages=off"
+
+
 def test_a_server_whose_memory_a_collapse_does_not_reach_is_told_so():
     seen = watched(sample(mib=64), ports=frozenset({1}))
     nothing = CollapseForecast(0, 2 * MIB, 0, 5, 1 << 30)
@@ -298,7 +330,7 @@ def test_a_server_whose_memory_a_collapse_does_not_reach_is_told_so():
 
 def test_a_server_with_one_hot_mapping_is_tried_on_it_alone():
     hot, cold = (TouchedMapping(1, n << 30, (n << 30) + MIB, "", MIB, 0, n * 4096) for n in (19, 1))
-    seen = [sample(mib=20 * 4096 / MIB)._replace(hottest=(hot, cold))]
+    seen = [sample(mib=20 * 4096 / MIB)._replace(hottest=(hot, cold), run_s=0.1)]
     found = hot_mappings(seen)
     assert [(each.start, each.share) for each in found] == [(hot.start, 0.95), (cold.start, 0.05)]
     large = sample(1.0, mib=64)

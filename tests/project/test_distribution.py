@@ -21,8 +21,8 @@ from support.common import ROOT, ended, in_turn, needs_c, needs_root, refusal
 from support.copies import copy_of_checkout
 
 from tlb import cli
-from tlb.machine import compiler as installed
-from tlb.measure import build, compiling
+from tlb.machine import host
+from tlb.measure import build
 from tlb.system import files
 from tlb.system.reasons import LazyModule, Unavailable
 
@@ -78,9 +78,9 @@ def version(name):
     raise metadata.PackageNotFoundError(name)
 metadata.version = version
 from tlb.fleet import worker
-from tlb.measure.outcome import Progress
+from tlb.measure.outcome import CampaignProgress
 from tlb.measure.record import Point
-worker.EventProgress = lambda machine: Progress(machine, quiet=True)
+worker.EventProgress = lambda machine: CampaignProgress(machine, quiet=True)
 worker.campaign.measuring_lock = lambda wait: worker.contextmanager(lambda: (yield None))()
 points = [Point(kernel="page_chase", lines=64, engine=engine) for engine in ("c", "numba")]
 task = worker.Task(points={{"stlb_cliff": points}}, compared=set(), repeats=1, shape_repeats=1, seconds=60)
@@ -199,30 +199,27 @@ def archive(monkeypatch, tmp_path) -> Path:
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("TLB_BUILD", str(tmp_path / "made"))
     path = tmp_path / files.PREBUILT_ARCHIVE.name
-    monkeypatch.setattr(
-        build, "compiler_or_prebuilt", lambda: compiling.zig(path.name.partition(".")[0])
-    )
-    made = Path(build.kernel("page_chase").command[0])
+    with monkeypatch.context() as at_dist:
+        machine = path.name.partition(".")[0]
+        at_dist.setattr(build, "compiler_or_prebuilt", lambda: build.zig(machine))
+        made = Path(build.kernel("page_chase").command[0])
     with tarfile.open(path, "w:xz") as packed:
         for each in (made, made.with_name(f"{made.name}.o")):
             packed.add(each, each.name)
-    monkeypatch.setattr(build, "compiler_or_prebuilt", compiling.compiler_or_prebuilt)
-    monkeypatch.setattr(installed, "compiler_on_path", lambda: None)
-    monkeypatch.setattr(compiling, "PREBUILT_ARCHIVE", path)
+    monkeypatch.setattr(host, "compiler_on_path", lambda: None)
+    monkeypatch.setattr(build, "PREBUILT_ARCHIVE", path)
     monkeypatch.setattr(files, "PREBUILT_ARCHIVE", path)
     monkeypatch.setenv("TLB_BUILD", str(tmp_path / "cache"))
-    compiling._archive.cache_clear()
+    build._archive.cache_clear()
     yield path
-    compiling._archive.cache_clear()
+    build._archive.cache_clear()
 
 
 @needs_c
 def test_a_kernel_of_the_wheel_is_the_one_that_was_compiled_for_it(archive):
     kernel = build.kernel("page_chase")
     program, made = Path(kernel.command[0]), archive.parent / "made" / "kernels"
-    assert (
-        kernel.build.compiler == f"zig: zig cc {compiling.ZIG}" and build.engine_for("auto") == "c"
-    )
+    assert kernel.build.compiler == f"zig: zig cc {build.ZIG}" and build.engine_for("auto") == "c"
     assert program.read_bytes() == (made / program.name).read_bytes()
     program.write_bytes(b"#!/bin/sh\n")  # another program in the cache is replaced, not run
     again = Path(build.kernel("page_chase").command[0])

@@ -9,7 +9,7 @@ import pytest
 from support.pages import run_cells
 
 from tlb.report import article, page, quantities
-from tlb.report.notebook import OverlaidFigure, ReferenceFigure
+from tlb.report.notebook import DimmedFigure, OverlaidFigure
 from tlb.report.quantities import QUANTITIES_DOCUMENT, QuantityDeclaration
 from tlb.report.render import Figure
 
@@ -74,14 +74,14 @@ def test_a_chart_that_no_machine_changes_is_shown_as_on_the_reference_s_page(
 def test_a_chart_of_all_machines_is_drawn_once(committed, tmp_path, monkeypatch):
     every = DATA.assign(machine="Zen 4")
     made = run(CHART, committed, False, tmp_path, monkeypatch, data=every)
-    assert not isinstance(made, OverlaidFigure | ReferenceFigure) and made.figure.data.equals(every)
+    assert not isinstance(made, OverlaidFigure | DimmedFigure) and made.figure.data.equals(every)
 
 
 def test_where_nothing_was_measured_the_reference_s_chart_is_dimmed(
     committed, tmp_path, monkeypatch
 ):
     made = run(CHART, committed, False, tmp_path, monkeypatch, data=DATA[:0])
-    assert isinstance(made, ReferenceFigure) and made.data.equals(DATA)
+    assert isinstance(made, DimmedFigure) and made.data.equals(DATA)
 
 
 def test_quantities_stand_beside_the_reference_s_and_are_kept_with_the_page(tmp_path, monkeypatch):

@@ -3,7 +3,7 @@
 import pytest
 
 from tlb.measure.store import Store
-from tlb.report.names import machine_name
+from tlb.report.card import machine_name
 
 ZEN = {"microarchitecture": "Zen 4", "cpu_model": "AMD EPYC", "hypervisor": "kvm"}
 

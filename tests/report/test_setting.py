@@ -6,10 +6,14 @@ import re
 import nbformat
 import pandas as pd
 import pytest
-from support.common import make_record
+from support.common import About, make_record
+from support.synthetic import Stated
 
 from tlb.measure import build, row_tables
+from tlb.measure.outcome import SessionCounts
+from tlb.measure.record import CounterReading
 from tlb.report import parameters, publish, setting
+from tlb.report.analysis import Analysis
 from tlb.system.files import ROOT
 from tlb.system.reasons import REASON_TEXTS, Unavailable
 
@@ -76,3 +80,19 @@ def test_each_reason_for_which_a_kernel_refuses_a_page_size_is_on_the_page():
     page = setting.about_pages(Unavailable(code, code).note for code in [*codes, "no-perf"])
     assert len(codes) > 3 and all(REASON_TEXTS[code].sentence in page for code in codes)
     assert REASON_TEXTS["no-perf"].sentence not in page and len(page.splitlines()) == 1
+
+
+def test_what_perf_counted_of_a_chapter_s_processes_is_in_its_settings():
+    def counted(kernel: str, faults: int) -> SessionCounts:
+        totals = {"page_faults": CounterReading(value=faults)}
+        return SessionCounts(
+            kernel=kernel, engine="c", pages="4k", sessions=2, points=4, totals=totals, most=totals
+        )
+
+    class Counted(About):
+        def counted_sessions(self) -> list[SessionCounts]:
+            return [counted("page_chase", 1234), counted("another", 5)]
+
+    a = Analysis(rows({"kernel": "page_chase"}), Counted(Stated().host()))
+    assert "1,234 page faults" in setting.set_up(a) and "2 processes" in setting.set_up(a)
+    assert "page faults" not in setting.set_up(Analysis(a.frame, About(Stated().host())))

@@ -5,6 +5,7 @@ from tlb.report.chapter import Chapter, begin
 CHAPTER = "stlb_cliff"
 DEFAULTS = {
     "machine": "reference",
+    "beside": "reference",
     "profile": "quick",
     "max_working_set": "profile",
     "repeats": 0,

@@ -98,7 +98,7 @@ def texts(**changes: Any) -> dict[str, Any]:
         "thp": "madvise",
         "file_system": "ext4",
         "got": got,
-        "lacking": {"file-collapsed": "no-collapse", "memfd-pool": "pool-empty"},
+        "lacking": {"file-collapsed": "linux-lacks", "memfd-pool": "pool-empty"},
     } | changes
 
 

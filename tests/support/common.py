@@ -21,8 +21,7 @@ import pandas as pd
 import psutil
 import pytest
 
-from tlb.machine.compiler import compiler_on_path
-from tlb.machine.host import Host
+from tlb.machine.host import Host, compiler_on_path
 from tlb.measure import perf
 from tlb.measure.build import Kernel
 from tlb.measure.record import KernelBuild, Record

@@ -149,6 +149,34 @@ def schedule(port: int) -> None:
     asyncio.run(run())
 
 
+def collect(address: str, root: Path, repeats: int, expected: int) -> None:
+    """Run a client as `tlb fleet` does; exit with 1 unless all computers are done."""
+    from distributed import Client
+
+    from experiments.overview import campaign as book
+    from tlb.fleet import client
+    from tlb.fleet.bundle import add
+    from tlb.measure import grid
+    from tlb.report import claims
+
+    book.grids_of = lambda scope, names=None: GRIDS
+    claims.compared_points = lambda scope: lambda point: True
+    profile = grid.load_profile("smoke").model_copy(update={"repeats": repeats})
+    with Client(address, timeout=10) as connection:
+        made = client.Fleet(
+            connection,
+            profile,
+            (),
+            600.0,
+            lambda read: add(Store(root), read).rows,
+            expected=expected,
+            wait_s=20.0,
+            patience_s=5.0,
+        )
+        made.run()
+    raise SystemExit(any(computer.why for computer in made.computers.values()))
+
+
 class Processes:
     """What runs, by name; `kill` is -9, and `again` starts the same once more."""
 
@@ -170,6 +198,13 @@ class Processes:
     def kill(self, called: str) -> None:
         self.running[called].kill()
         self.running[called].join()
+
+    def revive(self) -> None:
+        """Start again what has ended, but a client that is done."""
+        for called, process in self.running.items():
+            is_done = called == "client" and process.exitcode == 0
+            if not process.is_alive() and not is_done:
+                self.again(called)
 
     def end(self) -> None:
         for called in self.running:

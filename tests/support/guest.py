@@ -7,7 +7,7 @@ from tlb.measure.record import Point, Record
 from tlb.system.reasons import Unavailable
 
 # Why a guest that is whole may not run on the computer that has these tests.
-ANY_MACHINES = ("no-kvm", "not-permitted", "kernel-failed", "emulated", "no-la57")
+ANY_MACHINES = ("no-kvm", "not-permitted", "kernel-failed", "emulated", "no-five-levels")
 ANY_MACHINES += ("page-size-unsupported", "thp-never", "pool-empty", "backing-partial")
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from support import common
 from support.common import needs_c as needs_c
-from tlb.measure import build, compiling
+from tlb.measure import build
 from tlb.measure.perf_stat import NO_COUNTERS, EventPlan
 from tlb.measure.plan import measure
 from tlb.measure.record import KernelOutput, Point, Record
@@ -173,7 +173,7 @@ def changed(kernel: str, changes: dict[str, str], folder: Path) -> Path:
     """A kernel with places of its sources changed, each of which stands there once, compiled."""
     texts = {
         path.name: path.read_text()
-        for path in compiling.closure(build.KERNELS_FOLDER / f"{kernel}.c")
+        for path in build.source_closure(build.KERNELS_FOLDER / f"{kernel}.c")
     }
     for before, after in changes.items():
         (name,) = (name for name, text in texts.items() for _ in range(text.count(before)))

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from support.common import LONG_S, preloadable
-from tlb.machine.compiler import compiler_on_path
+from tlb.machine.host import compiler_on_path
 from tlb.measure import build, toolchains
 
 PAGE = {"4k": 2**12, "64k": 2**16, "thp": 2**21, "2m": 2**21, "1g": 2**30}

@@ -317,7 +317,8 @@ def _status(arguments: list[str]) -> Any:
             print(context.get_help())
             raise SystemExit(0) from None
         command = context.command_path if context else _named(arguments)
-        print(_with_help(error.format_message(), command), file=sys.stderr)
+        message = error.format_message().replace("Input should be", "it should be")
+        print(_with_help(message, command), file=sys.stderr)
         raise SystemExit(2) from None
 
 

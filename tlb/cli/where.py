@@ -15,7 +15,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from tlb.cli import terminal
-from tlb.cli.trial import EnvOption, MarkdownOption, holding_measuring_lock
+from tlb.cli.trial import MarkdownOption, holding_measuring_lock
 from tlb.machine import host as hosts
 from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.record import LineLayout, Point
@@ -55,6 +55,10 @@ Machine = Annotated[
         autocompletion=lambda incomplete: terminal.completing(valgrind.machines())(incomplete),
     ),
 ]
+ProgramVariables = Annotated[
+    list[str],
+    Option("--env", metavar="NAME=VALUE", help="With --save, --baseline: set a variable of it."),
+]
 Runs = Annotated[int, Option(min=1, max=99, help="With --save, --baseline: counts are medians.")]
 
 
@@ -70,7 +74,7 @@ def where(
     save: Annotated[Path | None, Option(help="Write its counts to this file, a baseline.")] = None,
     baseline: Annotated[Path | None, Option(help="Compare its counts with this file's.")] = None,
     fail_above: Annotated[str, Option(help="Growth over the baseline for exit code 5.")] = DEFAULT_FAIL_ABOVE,
-    machine: Machine = "", runs: Runs = 1, env: EnvOption = [],  # noqa: B006
+    machine: Machine = "", runs: Runs = 1, env: ProgramVariables = [],  # noqa: B006
     markdown: MarkdownOption = None,
     junit: Annotated[Path | None, Option(help="Also write a JUnit report.")] = None,
     as_json: terminal.Json = False,
@@ -319,8 +323,8 @@ class GateOptions:
         ignore_failure: bool,
         before: Baseline | None,
     ) -> Baseline:
-        """Return what a command counts. Raises Unavailable: other-baseline before it runs,
-        program-unfit."""
+        """Return what a command counts. Raises Unavailable: program-unfit, for another
+        baseline before it runs."""
         valgrind.build_valgrind_tool()
         if before:
             before.check_comparable(command, name, geometry)

@@ -12,6 +12,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 
 from distributed import Client, Future, LocalCluster, Scheduler, SpecCluster
@@ -31,6 +32,7 @@ from tlb.system.reasons import Unavailable
 
 POLL_S = 0.5
 CALL_S = 5.0  # for the scheduler to answer
+FETCH_S = 8.0  # for a bundle of a few MB to arrive, else it is fetched anew
 STATUS_S = 10.0  # between two lines that say how far the computers are
 TRIES = 3  # of a task that was lost or failed without a reason
 MARGIN_S = 300.0  # to inspect a computer, compile kernels and pack rows, beyond the campaign
@@ -86,18 +88,14 @@ class Fleet:
         self._campaigns: dict[Scope, tuple[dict[str, list[Point]], set[Point]]] = {}
         self.client.subscribe_topic(worker.TOPIC, self._progress)
         self.say(self.connected)
-        try:
-            while not self._is_finished():
-                self._update(self._workers())
+        while not self._is_finished():
+            if (present := self._workers()) is not None:
+                self._update(present)
                 for computer in self.computers.values():
                     if not computer.over:
                         self._advance(computer)
-                self._show()
-                time.sleep(POLL_S)
-        finally:
-            for computer in self.computers.values():
-                if computer.future is not None:
-                    computer.future.cancel()
+            self._show()
+            time.sleep(POLL_S)
         if len(self.computers) < self.expected:
             raise Unavailable("worker-failed", self.connected)
 
@@ -110,9 +108,9 @@ class Fleet:
         has_all = len(self.computers) >= self.expected or is_late
         return has_all and all(computer.over for computer in self.computers.values())
 
-    def _workers(self) -> dict[str, str]:
-        """Return the addresses of present workers by name. Raises Unavailable("worker-failed") after
-        too long without a scheduler."""
+    def _workers(self) -> dict[str, str] | None:
+        """Return the addresses of present workers by name, None while the scheduler does not answer.
+        Raises Unavailable("worker-failed") after too long without one."""
         try:
             # Not scheduler_info(), which waits for a lost scheduler without a limit.
             asked = self.client.scheduler.identity if self.client.scheduler else None
@@ -127,7 +125,7 @@ class Fleet:
             return {str(about["name"]): address for address, about in workers.items()}
         if now - self._heard > self.patience_s:
             raise Unavailable("worker-failed", "the scheduler")
-        return {computer.name: computer.address for computer in self.computers.values()}
+        return None
 
     def _update(self, present: dict[str, str]) -> None:
         """Note workers that came, came back, or are gone."""
@@ -162,10 +160,19 @@ class Fleet:
         elif computer.future is None:
             computer.future = self._submitted(computer)
         elif computer.future.status == "finished":
-            result, computer.future = computer.future.result(), None
-            self._take(computer, result)
+            self._fetch(computer, computer.future)
         elif computer.future.status != "pending":
             self._fail(computer, computer.future)
+
+    def _fetch(self, computer: Computer, future: Future) -> None:
+        """Take the result of a task. That of a worker which died meanwhile never comes, since its
+        task is bound to it: so the next look at the workers decides what to do."""
+        try:
+            result = future.result(timeout=FETCH_S)
+        except (TimeoutError, CancelledError):
+            return
+        computer.future = None
+        self._take(computer, result)
 
     def _submitted(self, computer: Computer) -> Future | None:
         where = {"workers": [computer.address], "pure": False}
@@ -263,9 +270,9 @@ class Fleet:
         """Note what a worker says of itself."""
         _, said = event
         share = said.get("share")
-        for computer in self.computers.values():
-            if computer.address == said.get("worker") and isinstance(share, float):
-                computer.share = share
+        computer = self.computers.get(str(said.get("name")))
+        if computer and isinstance(share, float):
+            computer.share = share
 
     def _show(self) -> None:
         now = time.monotonic()

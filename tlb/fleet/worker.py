@@ -108,7 +108,7 @@ class EventProgress(CampaignProgress):
             self._sent_s = now
             total_s = self.gone_s + self.left_s
             share = self.gone_s / total_s if total_s else 1.0
-            event = {"worker": self._worker.address, "share": min(share, 1.0)}
+            event = {"name": str(self._worker.name), "share": min(share, 1.0)}
             self._worker.log_event(TOPIC, event)
 
 

@@ -167,7 +167,15 @@ def _between(host: Host) -> Iterator[Advice]:
             "note",
         )
     elif own == "never" or (own == "inherit" and host.thp.enabled == "never"):
-        yield Advice("mTHP", *REASON_TEXTS["thp-never"], severity="note")
+        size = format_size(_BETWEEN)
+        yield Advice(
+            "mTHP",
+            f"Transparent pages of {size} are switched off.",
+            "Run `echo madvise | sudo tee "
+            f"/sys/kernel/mm/transparent_hugepage/hugepages-{_BETWEEN >> 10}kB/enabled`; if that says "
+            "inherit, the same for /sys/kernel/mm/transparent_hugepage/enabled.",
+            "note",
+        )
 
 
 def _noise(host: Host) -> Iterator[Advice]:

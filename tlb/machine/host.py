@@ -15,14 +15,17 @@ import mmap
 import os
 import platform
 import re
+import shlex
+import shutil
+import subprocess
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tlb.machine import FrozenModel, background, cpuid, cpus, pmu, settings
-from tlb.machine.compiler import compiler_on_path
 from tlb.machine.cpuid import Cache, CpuidReader, Tlb, tlbs_of_cpuid
 from tlb.machine.cpus import Core, measuring_cpu
 from tlb.machine.memory import Memory, ResourceLimits, usable_memory
@@ -30,7 +33,7 @@ from tlb.machine.microarchitecture import ARM_IMPLEMENTERS, UNKNOWN_MICROARCHITE
 from tlb.machine.pmu import Pmu
 from tlb.machine.settings import HugePagePool, KvmSupport, NoiseSources, ThpSettings
 from tlb.system import procfs
-from tlb.system.processes import pinned_to_cpu
+from tlb.system.processes import PROBE_TIMEOUT_S, pinned_to_cpu, run_in_own_session
 from tlb.system.reasons import Unavailable
 from tlb.system.units import page_size_name
 
@@ -362,3 +365,32 @@ def data_caches(host: Host) -> dict[int, int]:
         for cache in reversed(host.caches)
         if cache.kind != "instruction"
     }
+
+
+@dataclass(frozen=True)
+class Compiler:
+    command: tuple[str, ...]
+    version: str  # its first line of --version
+
+    @property
+    def label(self) -> str:
+        """As "gcc: gcc (Debian 12.2.0-14) 12.2.0": its name without the path, and its version
+        line."""
+        return procfs.label(f"{Path(self.command[0]).name}: {self.version}")
+
+
+@cache
+def compiler_on_path() -> Compiler | None:
+    """$CC, else the first of cc, gcc, clang that answers --version; None where there is none."""
+    for candidate in (os.environ.get("CC", ""), "cc", "gcc", "clang"):
+        try:
+            command = tuple(shlex.split(candidate))
+            if not command or shutil.which(command[0]) is None:
+                continue
+            done = run_in_own_session([*command, "--version"], timeout=PROBE_TIMEOUT_S)
+        # ValueError: a quote in $CC without its pair
+        except (ValueError, OSError, subprocess.SubprocessError):
+            continue
+        if done.returncode == 0 and done.stdout.strip():
+            return Compiler(command, done.stdout.strip().splitlines()[0].strip())
+    return None

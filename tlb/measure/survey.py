@@ -16,7 +16,7 @@ import pandas as pd
 
 from tlb.machine.host import base_page_bytes, data_caches
 from tlb.measure import campaign, kernels, row_tables
-from tlb.measure.compiling import compiler_or_prebuilt
+from tlb.measure.build import compiler_or_prebuilt
 from tlb.measure.grid import octaves
 from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.perf_stat import NO_COUNTERS

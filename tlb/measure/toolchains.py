@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from tlb.machine.compiler import compiler_on_path
+from tlb.machine.host import compiler_on_path
 from tlb.measure.build import COMPILER_FLAGS, KERNELS_FOLDER, build_folder
 from tlb.system import procfs
 from tlb.system.files import disk_errors

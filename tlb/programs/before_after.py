@@ -98,7 +98,7 @@ class BeforeAfterComparison:
 
 def check(pid: int) -> None:
     """Raise Unavailable if a process cannot be measured so: what `attached_program` raises, process-gone,
-    no-collapse, not-permitted."""
+    linux-lacks, not-permitted."""
     with attached_program(pid):
         if pid == os.getpid() or os.getpid() in descendants(pid):
             raise Unavailable(

@@ -66,16 +66,20 @@ def not_permitted() -> Unavailable:
     )
 
 
+# Of MADV_COLLAPSE on another process
+_COLLAPSE_REMEDY = "Use Linux 6.1 or newer, built with CONFIG_TRANSPARENT_HUGEPAGE."
+
+
 def check() -> None:
     """Raise Unavailable unless a process's memory can be collapsed: linux-lacks without transparent
-    huge pages or pidfd_open, no-collapse without process_madvise, not-permitted."""
+    huge pages, pidfd_open or process_madvise, not-permitted."""
     if huge_page_bytes() is None:
         raise Unavailable("linux-lacks", f"there is no {_HUGE}")
     refused = refused_system_calls()
     if "pidfd_open" in refused:
         raise children.no_pidfd(refused["pidfd_open"])
     if (why := refused.get("process_madvise")) == "ENOSYS":
-        raise Unavailable("no-collapse", "process_madvise: ENOSYS")
+        raise Unavailable("linux-lacks", "process_madvise: ENOSYS", _COLLAPSE_REMEDY)
     if why:
         raise not_permitted()
 

@@ -130,17 +130,14 @@ def watch(
         while window_s := _next_s(watched, begin + seconds - time.monotonic(), seconds):
             _sample(watched, window_s, begin, first)
             # a process that has ended is in no cgroup, and what was counted stays
-            counted = _throttled(target) - throttled_before
-            watched.throttled = max(counted, watched.throttled)
+            watched.throttled = max(_throttled(target) - throttled_before, watched.throttled)
             tell(watched)
             if not _rest(watched, begin, seconds, pause):
                 break
     except (KeyboardInterrupt, Unavailable):  # earlier samples stay
         if not watched.samples:
-            status = target.status() if target.ended(0) else None
-            if status is not None and status < 0:
-                words = children.signal_words(status)
-                raise Unavailable("program-killed", words) from None
+            if target.ended(0) and (status := target.status()) is not None and status < 0:
+                raise Unavailable("program-killed", children.signal_words(status)) from None
             raise
     _use(watched, begin, first)
     watched.ports = watched.ports or _ports(target)

@@ -41,6 +41,7 @@ MAPPINGS_TABLE_HEAD = (
     "of touches on base pages",
 )
 _HOT_MAPPINGS = 3  # rows of the table
+_RAN = 0.05  # of a window, with the CPU: on a busy computer a short one may pass without it
 _HOT_SHARE = 0.9  # of what is touched: from then on one mapping is worth a trial of its own
 
 Evidence = Literal["page walks counted", "rate of page walks", "price of far loads"]
@@ -271,7 +272,9 @@ class WatchReport:
 
     @cached_property
     def hot_mappings(self) -> list[HotMapping]:
-        return hot_mappings(self.watched.of(min(self.windows_s)))
+        """The mappings by what the shortest windows show of them in which it had the CPU."""
+        windows = [self.watched.of(window_s) for window_s in self.windows_s]
+        return hot_mappings(next(filter(_has_run, windows), windows[-1]))
 
     # --- in words and rows
 
@@ -435,6 +438,12 @@ def forecast_words(made: CollapseForecast, prices: WalkPrices | Unavailable) -> 
         moved = "Linux has to move other pages first, and may fail"
         return f"{text} Only {made.free_blocks:,} free blocks are so large: {moved}."
     return text
+
+
+def _has_run(samples: Sequence[ActivitySample]) -> bool:
+    """Whether a program had the CPU for a part of these windows that shows what it touches."""
+    windows_s = sum(sample.window_s for sample in samples)
+    return sum(sample.run_s for sample in samples) >= _RAN * windows_s
 
 
 class HotMapping(NamedTuple):

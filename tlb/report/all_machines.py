@@ -13,9 +13,9 @@ from tlb.machine import host as hosts
 from tlb.measure.store import Store, data_root
 from tlb.report import page as pages
 from tlb.report.answers import ANSWERS_DOCUMENT, ClaimDecision, StoredAnswer
+from tlb.report.card import THIS_COMPUTER, short_machine_names
 from tlb.report.chapter import Chapter
 from tlb.report.claims import Statement, statements
-from tlb.report.names import THIS_COMPUTER, short_machine_names
 from tlb.report.quantities import FEW_MAPPINGS_MARK, QUANTITIES_DOCUMENT
 from tlb.report.render import Html, inline_html, join_html
 from tlb.report.verdicts import (
@@ -99,7 +99,6 @@ _REASON_WORDS = {
     "bare-metal": "needs bare metal",
     "pool-empty": "no pool of huge pages",
     "reach-in-cache": "cache exceeds reach",
-    "no-la57": "no 5-level paging",
     "no-five-levels": "no 5-level paging",
 }
 
@@ -110,9 +109,9 @@ def judged_on_all_machines(*ids: str) -> Html:
     for an id that claims.csv lacks, ValueError for one that is not judged, as it repeats another."""
     answers = answers_by_machine()
     shown = [statements()[id] for id in ids]
-    if others := [one.id for one in shown if one.status not in ("judged", "not testable")]:
+    if repeated := [one.id for one in shown if one.status not in ("judged", "not testable")]:
         raise ValueError(
-            f"{list_in_words(others)}: not judged; show the claims that claims.csv names."
+            f"{list_in_words(repeated)}: not judged; show the claims that claims.csv names."
         )
     found = {one.id: _answers_to(one, answers) for one in shown}
     decided = [one for one in shown if any(map(_is_decided, found[one.id]))]
@@ -252,9 +251,9 @@ def number_words(statement: Statement, found: ClaimDecision) -> str:
     GiB 335 (277 to 375) cycles". "" if nothing was compared or the fact is no number."""
     effects = found.effects
     if not effects:
-        value = found.value
-        is_number = isinstance(value, float | int)
-        return exact_in_unit(value, statement.unit) if is_number else value or ""
+        if isinstance(found.value, float | int):
+            return exact_in_unit(found.value, statement.unit)
+        return found.value or ""
     if len(effects) <= MOST_SHOWN:
         return "; ".join(_effect_words(one, statement) for one in effects)
     answer = {"holds": True, "fails": False}.get(found.verdict)

@@ -26,7 +26,7 @@ VerdictWord = Literal["holds", "fails", "cannot tell", "not testable here"]
 # Reasons that no setting, no longer run and no repetition removes.
 _CODES = """
     bare-metal splintered two-dimensions no-pmu event-unknown no-events no-walk-cycle-event
-    no-nested-walk-event no-kvm no-la57 page-size-unsupported other-arch one-cpu linux-lacks
+    no-nested-walk-event no-kvm page-size-unsupported other-arch one-cpu linux-lacks
     no-five-levels emulated reach-in-cache
     """
 OBSTACLES = frozenset(_CODES.split())
@@ -136,8 +136,9 @@ def _end(kept: float | None, otherwise: float) -> float:
 class StoredAnswer(_Strict):
     """What one machine's rows say to a claim: effects with their bands, or a fact, or a reason.
 
-    holds, value: of a fact, and its number in the claim's unit, or what was found in few words. reason: a code of UNDECIDED_TEXTS, or of REASON_TEXTS where there is nothing to compare.
-    detail: of that reason. evidence: the answer in a sentence; empty where the reason says it.
+    holds, value: of a fact, and its number in the claim's unit, or what was found in few words.
+    reason: a code of UNDECIDED_TEXTS, or of REASON_TEXTS where there is nothing to compare. detail: of that
+    reason. evidence: the answer in a sentence; empty where the reason says it.
     """
 
     evidence: str = ""

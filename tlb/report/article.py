@@ -19,7 +19,7 @@ from markupsafe import Markup
 from tlb.report import page
 from tlb.report.all_machines import MACHINE_COLUMN
 from tlb.report.chapter import Chapter
-from tlb.report.notebook import OverlaidFigure, ReferenceFigure, has_grey
+from tlb.report.notebook import DimmedFigure, OverlaidFigure, has_grey
 from tlb.report.quantities import (
     FEW_MAPPINGS_MARK,
     FEWEST_MAPPINGS_WITH_INTERVAL,
@@ -44,6 +44,8 @@ def show_source(function: Callable[..., Any]) -> Html:
 
 # Whose a chart is on the page of another machine than the reference, below it and in its text.
 _IN_GREY = "In grey: the reference machine, which the caption describes."
+_BESIDE_IN_GREY = "In grey: {}. The caption describes the reference machine."
+_BESIDE_BELOW = "Below: {}. The caption describes the reference machine."
 _PUBLISHED = "Published machines; none of this computer's points."
 _WITHOUT_GREY = "With this machine's numbers; the caption describes the reference machine's."
 
@@ -76,6 +78,7 @@ def show_chart(
     name = draw.__name__
     if shown.is_of_few:
         data = _without_noise(data)
+    shown.tables[name] = data
     if shown.is_reference:
         shown.put(Committed(Figure(draw(data), words, data, name)))
         return
@@ -83,22 +86,31 @@ def show_chart(
         figure = Figure(draw(data), words, data, name)
         shown.put(_of_published(figure) if shown.is_this else Committed(figure))
         return
-    reference = _committed_data(shown.notebook, name)
-    if reference is None:  # before the first refresh
+    beside = _table_beside(shown, name)
+    if beside is None:  # before the first refresh, or not measured there
         shown.put(Figure(draw(data), words, data, name))
         return
-    theirs = Figure(draw(reference), words, reference, name)
+    theirs = Figure(draw(beside), words, beside, name)
     if data.empty:
-        shown.put(ReferenceFigure(theirs.chart, words, reference, name))
+        whose = shown.beside.machine if shown.beside else "the reference"
+        shown.put(DimmedFigure(theirs.chart, words, beside, name, whose))
         return
     own = Figure(draw(data), words, data, name)
     if own.csv() == theirs.csv():
         shown.put(_of_published(own) if shown.is_this else own)
         return
-    both = OverlaidFigure(own.chart, words, data, name, theirs)
-    label = _IN_GREY if has_grey(spec := both.spec()) else _WITHOUT_GREY
-    alt_text = f"{label} On the reference machine: {words}"
-    shown.put(replace(both, alt=alt_text, label=label, made=spec))
+    shown.put(_beside(OverlaidFigure(own.chart, words, data, name, theirs), shown))
+
+
+def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
+    """Label a figure with what is grey in it or follows it."""
+    is_grey = has_grey(spec := made.spec())
+    label = _IN_GREY if is_grey else _WITHOUT_GREY
+    if shown.beside:
+        label = (_BESIDE_IN_GREY if is_grey else _BESIDE_BELOW).format(shown.beside.machine)
+        made = replace(made, is_followed=not is_grey)
+    alt_text = f"{label} On the reference machine: {made.alt}"
+    return replace(made, alt=alt_text, label=label, made=spec)
 
 
 def _of_published(figure: Figure) -> Figure:
@@ -114,9 +126,13 @@ def _without_noise(data: pd.DataFrame) -> pd.DataFrame:
     return data[~((data["median"] < 0) & (data["n"] < FEWEST_MAPPINGS_WITH_INTERVAL))]
 
 
-def _committed_data(notebook: str, name: str) -> pd.DataFrame | None:
-    """Return the data of a figure of the committed notebook."""
-    for cell in page.notebook_cells(notebook):
+def _table_beside(shown: page.Page, name: str) -> pd.DataFrame | None:
+    """Return what a figure draws of the machine beside, of the reference as in the committed
+    notebook."""
+    if shown.beside:
+        table = shown.beside.tables.get(name)
+        return None if table is None or table.empty else table
+    for cell in page.notebook_cells(shown.notebook):
         for output in cell.outputs:
             kept = output.get("metadata", {}).get("tlb", {})
             if kept.get("figure") == name:
@@ -164,17 +180,21 @@ class QuantitiesTable:
 
 def on_this_computer(own: _Quantities, reference: _Quantities) -> QuantitiesTable:
     """Return the table of a chapter's quantities: of this computer, or another machine, beside the
-    reference. Raises PageError for one that no cell recorded."""
+    reference or the page's machine beside. Raises PageError for one that no cell recorded."""
     shown = page.current_page()
+    shown.quantities = own
+    beside: Quantities = reference
+    if shown.beside:
+        beside = shown.beside.quantities or type(own)()
     if own.missing:
         raise page.PageError(f"{shown.place}: no cell recorded {', '.join(own.missing)}")
     if shown.is_this and not any(one.interval for _, one in own):
         return QuantitiesTable(shown.notebook, _NOTHING, own)
-    sides = [own] if own is reference else [reference, own]
+    sides: list[Quantities] = [own] if own is beside else [beside, own]
     heads = [
         "Quantity",
-        "Reference machine",
-        *([] if own is reference else ["This computer" if shown.is_this else "This machine"]),
+        shown.beside.machine if shown.beside else "Reference machine",
+        *([] if own is beside else [_head_of(shown)]),
         "Mappings",
     ]
     found = {name: [side.of(side.declared[name]) for side in sides] for name, _ in own}
@@ -182,6 +202,13 @@ def on_this_computer(own: _Quantities, reference: _Quantities) -> QuantitiesTabl
     if len(sizes) > 1:  # both measured up to their own size
         found = {name: _without_far(name, row) for name, row in found.items()}
     return QuantitiesTable(shown.notebook, _table(heads, [*found.values()]), own)
+
+
+def _head_of(shown: page.Page) -> str:
+    """Return the head of the column of a page's own machine."""
+    if shown.is_this:
+        return "This computer"
+    return shown.machine if shown.beside else "This machine"
 
 
 def _without_far(name: str, row: list[Quantity]) -> list[Quantity]:

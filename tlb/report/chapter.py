@@ -12,6 +12,7 @@ from math import inf
 from typing import Any
 
 import pandas as pd
+from IPython.utils.capture import capture_output
 
 from tlb.machine import host as hosts
 from tlb.machine.host import Host, tlb_entries
@@ -24,7 +25,7 @@ from tlb.measure.record import Point
 from tlb.measure.row_tables import rows_of_last_campaign
 from tlb.measure.store import Store, data_root
 from tlb.report import card, claims, discovery, page, parameters
-from tlb.report.names import THIS_COMPUTER, machine_name
+from tlb.report.card import THIS_COMPUTER, machine_name
 from tlb.report.page import CompletenessLine
 from tlb.report.quantities import FEWEST_MAPPINGS_WITH_INTERVAL, QUANTITIES_DOCUMENT
 from tlb.system.files import ROOT
@@ -425,9 +426,47 @@ def _notes_of_lacks(lacking: Mapping[Point, Unavailable]) -> list[UnmeasuredNote
 def begin(chapter: str, namespace: dict[str, Any]) -> Chapter:
     """Start a chapter's notebook: `chapter = begin("stlb_cliff", globals())`, after its parameters.
 
-    Reads the declared parameters from `namespace`. Raises Unavailable("bad-parameter"), also for an
-    unknown name in the cell that Papermill injected.
+    With a machine `beside`, its cells run about that machine first. Raises
+    Unavailable("bad-parameter").
     """
+    checked = _parameters(chapter, namespace)
+    beside = None
+    if checked["beside"] != "reference":
+        beside = _page_about(chapter, checked | {"machine": checked["beside"]})
+    machine, about = checked["machine"], Chapter(chapter, checked, Store(data_root()))
+    opened = page.Page(
+        chapter,
+        is_reference=machine == "reference" and beside is None,
+        is_this=machine == "this",
+        beside=beside,
+    )
+    opened.is_of_few = opened.is_this and not discovery.is_rerun(chapter) and about.is_of_few
+    page.open_page(opened)
+    if not opened.is_reference:
+        opened.machine = about.shown_name
+        about.head = CompletenessLine(chapter, opened.machine, beside.machine if beside else "")
+    return about
+
+
+def _page_about(chapter: str, given: dict[str, Any]) -> page.Page:
+    """Return the page that a chapter's cells write about another machine, measuring and showing
+    nothing: its tables and quantities. given: the parameters."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    page.open_page(page.Page(chapter))
+    with capture_output():
+        for cell in page.notebook_cells(chapter):
+            if cell.kind == "code":
+                place = f"{chapter}.ipynb, cell {cell.number}, about {given['machine']}"
+                exec(compile(cell.source, place, "exec", dont_inherit=True), names)
+                page.current_page().put = lambda shown: None  # a chart need not be drawn
+            if "parameters" in cell.metadata.get("tags", ()):
+                names |= given | {"beside": "reference", "minutes": 0.0}
+    return page.current_page()
+
+
+def _parameters(chapter: str, namespace: dict[str, Any]) -> dict[str, Any]:
+    """Return the declared parameters of a notebook from its globals. Raises
+    Unavailable("bad-parameter"), also for an unknown name in the cell that Papermill injected."""
     known = parameters.declared(chapter)
     given = {name: namespace[name] for name in known if name in namespace}
     for source in namespace.get("In", []):  # IPython's list of the cells run so far
@@ -435,16 +474,7 @@ def begin(chapter: str, namespace: dict[str, Any]) -> Chapter:
             for node in ast.walk(ast.parse(source)):
                 if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                     given[node.id] = namespace.get(node.id)
-    checked = parameters.check(chapter, given)
-    is_reference = checked["machine"] == "reference"
-    is_this = checked["machine"] == "this"
-    about = Chapter(chapter, checked, Store(data_root()))
-    opened = page.Page(chapter, is_reference=is_reference, is_this=is_this)
-    opened.is_of_few = is_this and not discovery.is_rerun(chapter) and about.is_of_few
-    page.open_page(opened)
-    if not is_reference:
-        about.head = CompletenessLine(chapter, about.shown_name)
-    return about
+    return parameters.check(chapter, given)
 
 
 def published_chapter(name: str, machine: str) -> Chapter:

@@ -277,12 +277,12 @@ def curve_names(
     ends = ends_of_curves(frame, series, x_field, y_field, NAMES_APART)
     colour = unnamed_colour(series, colours)
     if isinstance(x["scale"], alt.Scale) and "range" in x["scale"].to_dict():
-        lines = ends[series].map(lambda name: fill(name, NAME_LETTERS))
-        beside = alt.Chart(ends.assign(lines=lines, **{y_field: ends["name_y"]}))
-        beside = beside.mark_text(
+        wrapped = ends[series].map(lambda name: fill(name, NAME_LETTERS))
+        beside = alt.Chart(ends.assign(wrapped=wrapped)).mark_text(
             align="left", baseline="middle", dx=8, lineBreak="\n", fontWeight="bold"
         )
-        return alt.LayerChart(layer=[beside.encode(x=x, y=y, text="lines:N", color=colour)])
+        beside = beside.encode(x=x, y="name_y:Q", text="wrapped:N", color=colour)
+        return alt.LayerChart(layer=[beside])
     sides = ((ends.iloc[:-1], 24), (ends.iloc[-1:], -12))
     names = [
         alt.Chart(side)
@@ -410,6 +410,9 @@ def marks(
     sides: list[tuple[Literal["left", "right"], int]] = [("left", 5)] * len(frame)
     if last_left:
         sides[-1] = ("right", -5)
+    breaks: list[dict[str, Any]] = [
+        {"lineBreak": "\n"} if "\n" in label else {} for label in frame["label"]
+    ]
     lines_above = (frame["label"].str.count("\n") + 1).cumsum().shift(fill_value=0)
     labels = [
         alt.Chart(frame.iloc[[k]])
@@ -419,7 +422,7 @@ def marks(
             dy=2 + 16 * int(lines_above[k]),
             baseline="top",
             color=MUTED_COLOUR,
-            **({"lineBreak": "\n"} if "\n" in frame["label"][k] else {}),
+            **breaks[k],
         )
         .encode(x=f"{x}:Q", text="label:N", y=alt.value(0))
         for k in range(len(frame))
@@ -427,7 +430,7 @@ def marks(
     return alt.LayerChart(layer=[rules, *labels])
 
 
-def unpriced(gaps: Sequence[int], base_page_bytes: int) -> alt.LayerChart | None:
+def unpriced(gaps: Sequence[float], base_page_bytes: int) -> alt.LayerChart | None:
     """Shade the working sets at which only the packed lines fit a cache, so that the distance between
     the curves is not translation alone; None without such sizes. gaps: in lines."""
     if not gaps:
@@ -436,8 +439,8 @@ def unpriced(gaps: Sequence[int], base_page_bytes: int) -> alt.LayerChart | None
     frame = pd.DataFrame([{"least": least / 2**0.25, "most": most * 2**0.25, "label": "no price"}])
     base = alt.Chart(frame)
     shade = base.mark_rect(color=MUTED_COLOUR, opacity=0.15).encode(x="least:Q", x2="most:Q")
-    label = base.mark_text(align="right", baseline="bottom", dx=-5, dy=-4, color=MUTED_COLOUR)
-    return shade + label.encode(x="least:Q", y=alt.value("height"), text="label:N")
+    label = base.mark_text(align="left", baseline="bottom", dx=5, dy=-4, color=MUTED_COLOUR)
+    return shade + label.encode(x="most:Q", y=alt.value("height"), text="label:N")
 
 
 def ends_of_curves(data: pd.DataFrame, series: str, x: str, y: str, times: float) -> pd.DataFrame:

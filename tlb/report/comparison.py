@@ -9,26 +9,32 @@ machine share the conditions of a day, so a difference may also be one between t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from math import exp, inf, isfinite, log
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal, NamedTuple
 
 import pandas as pd
+from markupsafe import Markup
 
 from tlb.machine import background, doctor
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.measure import states
 from tlb.measure.store import OWN_MACHINE_PREFIX, Store, data_root
-from tlb.report import discovery
+from tlb.report import discovery, publish
 from tlb.report.quantities import (
     FEWEST_MAPPINGS_WITH_INTERVAL,
     QUANTITIES_DOCUMENT,
     Quantities,
     Quantity,
 )
+from tlb.report.render import join_html
 from tlb.stats.intervals import UNKNOWN_REPEATS, Interval
 from tlb.system.reasons import Unavailable, if_available
 
@@ -246,6 +252,44 @@ def _descriptions(machines: Sequence[Machine]) -> pd.DataFrame:
     rows = [(label, *(lines.get(label, "not stated") for lines in said)) for label in labels]
     differing = [row for row in rows if len({*row[1:]}) > 1]
     return pd.DataFrame(differing, columns=["description", *(one.name for one in machines)])
+
+
+# --- as charts
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>{0}</title>
+<style>body {{ max-width: 45rem; margin: auto; font-family: sans-serif; }}</style></head>
+<body><h1>{0}</h1>{1}</body></html>
+"""
+_SECTION = "<h2>{}</h2>{}"
+_CHART = '<figure id="{}">{}<figcaption>{}</figcaption></figure>'
+
+
+def charts_page(names: Sequence[str], chapters: Sequence[str] = ()) -> str:
+    """Return a page of HTML with the charts of chapters, by default all, about each machine but the
+    first, whose points they have in grey. Raises Unavailable and SystemExit, as
+    `publish.execute`."""
+    first, *others = names
+    sections = []
+    for chapter, other in product(chapters or [*_declared()], others):
+        with TemporaryDirectory() as folder:
+            made = Path(folder) / f"{chapter}.ipynb"
+            given = {"machine": other, "beside": first, "minutes": 0.0}
+            publish.execute(chapter, made, given)
+            cells = json.loads(made.read_text(encoding="utf-8"))["cells"]
+        title = f"{chapter.replace('_', ' ')}: {other}, and {first} in grey"
+        sections.append((title, join_html(_CHART, _charts(cells))))
+    return str(Markup(_PAGE).format(" and ".join(names), join_html(_SECTION, sections)))
+
+
+def _charts(cells: Iterable[dict[str, Any]]) -> Iterator[tuple[str, Markup, str]]:
+    """Yield name, chart and caption of each figure of an executed notebook."""
+    for cell in cells:
+        figure = cell["metadata"].get("mystnb", {}).get("figure")
+        for output in cell.get("outputs", ()) if figure else ():
+            chart = "".join(output.get("data", {}).get("text/html", ""))
+            if chart:
+                yield figure["name"], Markup(chart), figure["caption"]
 
 
 # --- as tables and as JSON

@@ -64,10 +64,12 @@ _TOP = ("$schema", "width", "height", "autosize", "config", "datasets", "params"
 @dataclass(frozen=True)
 class OverlaidFigure(Figure):
     """A figure over another's lines and points in grey, if it has any. label: whose points are
-    where. made: its specification, if it is known."""
+    where. is_followed: whether the other figure stands below this one. made: its specification, if
+    it is known."""
 
     reference: Figure | None = None
     label: str = ""
+    is_followed: bool = False
     made: dict[str, Any] | None = None
 
     def spec(self) -> dict[str, Any]:
@@ -95,7 +97,10 @@ class OverlaidFigure(Figure):
 
     def html(self) -> str:
         note = Markup('<p class="tlb-beside" role="note">{}</p>').format(self.label)
-        return super().html() + (str(note) if self.label else "")
+        below = ""
+        if self.is_followed and self.reference:
+            below = self.reference.named(f"{self.name}_beside").html()
+        return super().html() + (str(note) if self.label else "") + below
 
 
 def has_grey(spec: dict[str, Any]) -> bool:
@@ -182,9 +187,11 @@ def _without_axis(how: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class ReferenceFigure(Figure):
-    """The reference machine's figure, dimmed, with a label."""
+class DimmedFigure(Figure):
+    """The figure of another machine, dimmed. whose: the machine, as the note above it says."""
+
+    whose: str = "the reference"
 
     def html(self) -> str:
-        note = '<p class="tlb-borrowed-note" role="note">Not measured; this is the reference.</p>'
-        return f'<div class="tlb-borrowed">{note}{super().html()}</div>'
+        note = Markup('<p class="tlb-borrowed-note" role="note">Not measured; this is {}.</p>')
+        return f'<div class="tlb-borrowed">{note.format(self.whose)}{super().html()}</div>'

@@ -9,16 +9,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from IPython import get_ipython
 from IPython.display import display
 
 from tlb.measure.store import Store
-from tlb.report.names import machine_name
-from tlb.report.quantities import ABSENT_TEXT_MARK
+from tlb.report.card import machine_name
+from tlb.report.quantities import ABSENT_TEXT_MARK, Quantities
 from tlb.report.render import Html, inline_html
 from tlb.system.files import ROOT
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 BOOK = ROOT / "book"
 _MARKDOWN = "text/markdown"
@@ -47,7 +50,9 @@ class Page:
     is_reference: whether it is about the reference machine, as committed. Another machine's page
     has the same text, which is about the reference, and a dash in the place of what it lacks.
     is_this: whether it is about this computer. is_of_few: whether that has too few mappings to
-    show intervals.
+    show intervals. beside: the page about another machine that is shown in grey; None for the
+    reference. machine: its name on pages. tables, quantities: what its charts draw, by the drawing
+    function, and what its table shows.
     """
 
     notebook: str
@@ -56,6 +61,10 @@ class Page:
     is_reference: bool = True
     is_this: bool = False
     is_of_few: bool = False
+    machine: str = ""
+    beside: Page | None = None
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    quantities: Quantities | None = None
     texts: set[int | str] = field(default_factory=set)  # cells whose committed text was shown
 
     @property
@@ -171,11 +180,12 @@ class CompletenessLine:
     and how much was measured. Stands where it is made, and is put right when more was measured.
     Outside a notebook it shows nothing.
 
-    chapter: its name. shown: whose the figures are, as Markdown.
+    chapter: its name. shown: whose the figures are, as Markdown. beside: the machine in grey, ""
+    for the reference.
     """
 
-    def __init__(self, chapter: str, shown: str):
-        self._chapter, self._shown = chapter, shown
+    def __init__(self, chapter: str, shown: str, beside: str = ""):
+        self._chapter, self._shown, self._beside = chapter, shown, beside
         self._handle = display(self._line({}), display_id=True) if get_ipython() else None
 
     def update(self, left_out: Mapping[str, tuple[int, int]]) -> None:
@@ -203,5 +213,8 @@ class CompletenessLine:
         published = Store(ROOT / "data")  # beside the committed text
         reference = machine_name(published, published.reference(self._chapter))
         if "show_chart(" not in source:
-            return f"Text: the reference ({reference}). Table: {self._shown}"
+            beside = f" beside {self._beside}" if self._beside else ""
+            return f"Text: the reference ({reference}). Table: {self._shown}{beside}"
+        if self._beside:
+            return f"Text: the reference ({reference}). Grey: {self._beside}. Colour: {self._shown}"
         return f"Text and grey: the reference ({reference}). Colour: {self._shown}"

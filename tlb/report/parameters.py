@@ -79,7 +79,7 @@ def check(chapter: str, given: Mapping[str, Any]) -> dict[str, Any]:
         checked[name] = value
     grid.load_profile(checked["profile"])
     repeats, minutes = checked["repeats"], checked["minutes"]
-    machine, engine = checked["machine"], checked["engine"]
+    engine = checked["engine"]
     if engine not in ("auto", "c", "numba"):
         raise _bad(f"engine is auto, c or numba, not '{engine}'")
     if not 0 <= repeats <= grid.MOST_REPEATS:
@@ -87,8 +87,11 @@ def check(chapter: str, given: Mapping[str, Any]) -> dict[str, Any]:
         raise _bad(f"repeats is 0 (as the profile says) or {most}, not {repeats}")
     if not 0 <= minutes <= DAY_MINUTES:
         raise _bad(f"minutes is 0 (no measuring) or up to {DAY_MINUTES}, not {minutes}")
-    if not MACHINE_ID_PATTERN.fullmatch(machine):
-        raise _bad(f"machine is this, reference or a name in data/, not {machine[:80]!r}")
+    for name in ("machine", "beside"):
+        if not MACHINE_ID_PATTERN.fullmatch(checked[name]):
+            raise _bad(f"{name} is this, reference or a name in data/, not {checked[name][:80]!r}")
+    if checked["machine"] == checked["beside"] != "reference":
+        raise _bad(f"a page has two machines, machine and beside, not {checked['machine']} twice")
     if checked["max_working_set"] != "profile":
         grid.parse_size_parameter("max_working_set", checked["max_working_set"])
     return checked

@@ -20,7 +20,7 @@ def test_each_way_gives_code_that_is_whole_or_a_reason(way):
         got = analysis.load_code(way)
     except Unavailable as why:
         assert (
-            why.code in ("thp-never", "pool-empty", "memory-short", "not-permitted", "no-collapse")
+            why.code in ("thp-never", "pool-empty", "memory-short", "not-permitted", "linux-lacks")
             and why.code in REASON_TEXTS
         )
         return

@@ -10,7 +10,7 @@ import pytest
 from support.common import lacking, refusal
 
 from experiments.hugepages import jmh
-from experiments.hugepages.jmh import Score
+from experiments.hugepages.jmh import JmhDocument, MissingScores, Score
 from tlb.system import files
 from tlb.system.reasons import Unavailable
 
@@ -221,3 +221,39 @@ def test_the_benchmark_is_built_and_measures_on_base_pages(tmp_path, monkeypatch
         (score.pages, score.iterations_count, score.forks) == ("4k", 2, 1) for score in scores
     )
     assert not (jmh.PROJECT / "target").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("ns/op", "us/op"),
+        ('"size": "1000"', '"size": "10"'),
+        ('"score": 5.4181514445277426', '"score": "NaN"'),
+        ('"params"', '"parms"'),
+        ("}]", "}"),
+    ],
+)
+def test_json_that_is_not_of_this_benchmark_is_garbage(old, new):
+    assert old in REAL
+    assert refusal(jmh.parsed_scores, REAL.replace(old, new), "4k", (1000,)) == "kernel-failed"
+
+
+def test_a_survey_keeps_the_reason_of_each_page_size_that_it_could_not_have(monkeypatch, tmp_path):
+    def fake_run(jar: Path, pages: jmh.HeapPages, sizes: tuple[int, ...], **effort: object):
+        if pages == "2m":
+            raise Unavailable("pool-empty", "105 pages needed")
+        common = {"error_ns": 0.1, "iterations_count": 15, "forks": 3}
+        made = {"pages": pages, "quantity": "touch", "ns_per_access": 4.0}
+        return [Score(array_bytes=size, **made, **common) for size in sizes]
+
+    monkeypatch.setattr(jmh, "build", lambda: Path("x"))
+    monkeypatch.setattr(jmh, "java_version", lambda: "openjdk 17")
+    monkeypatch.setattr(jmh, "run_jmh", fake_run)
+    theirs = files.measuring_lock
+    monkeypatch.setattr(files, "measuring_lock", lambda: theirs(path=tmp_path / "lock"))
+    found = jmh.measure_java_heaps((1000,))
+    assert {score.pages for score in found.scores} == {"4k", "thp"}
+    assert found.lacking == {"2m": MissingScores(code="pool-empty", detail="105 pages needed")}
+    assert JmhDocument.model_validate_json(found.model_dump_json()) == found
+    with theirs(path=tmp_path / "lock"):
+        assert refusal(jmh.measure_java_heaps, (1000,)) == "measuring-already"

@@ -1,12 +1,15 @@
 """Each way of asking for memory: what it got is read from its smaps, and whatever goes wrong has
 its reason."""
 
+import json
 import os
 from pathlib import Path
 
 import pytest
+from support.common import refusal
 
 from experiments.keeping_pages import documents
+from tlb.measure import granted_pages
 from tlb.system import procfs
 from tlb.system.reasons import Unavailable
 
@@ -48,3 +51,31 @@ def test_a_way_gives_what_its_kind_can_or_its_reason(way):
         assert got.resident_bytes == got.mapped_bytes - 4096
     if way == "arena" and got.huge_bytes == 0:
         assert got.resident_bytes == got.array_bytes == 100 << 10
+
+
+def test_a_survey_tries_every_way_and_keeps_why_one_gave_nothing(monkeypatch):
+    def measured(way: str, size: int) -> documents.MappedWay:
+        if way == "pool":
+            raise Unavailable("pool-empty")
+        return documents.MappedWay(
+            way=way,
+            array_bytes=size,
+            mapped_bytes=size,
+            resident_bytes=size,
+            huge_bytes=0,
+            rest_huge_bytes=0,
+        )
+
+    monkeypatch.setattr(documents, "try_way", measured)
+    inspected = granted_pages.host.inspect_machine()
+    if inspected.base_page_bytes != 4096:
+        pytest.skip("base pages are not of 4 KiB")
+    found = documents.try_all_ways(8 * MIB)
+    assert [got.way for got in found.got] == [
+        way for way in documents.WAYS_TO_MAP if way != "pool"
+    ] and found.lacking == {"pool": "pool-empty"}
+    assert (
+        documents.MappingWaysDocument.model_validate_json(json.dumps(found.model_dump(mode="json")))
+        == found
+    )
+    assert refusal(found.of, "pool") == "pool-empty"

@@ -3,12 +3,15 @@ whole, whatever is missing."""
 
 import os
 import subprocess
+import sys
 
 import pytest
 from support.programs import look, made, trial
 
-from experiments.your_program import programs
+from experiments.your_program import cases, programs
 from experiments.your_program.cases import PROGRAM_CASES, ProgramCase
+from tlb.machine.settings import HugePagePool
+from tlb.measure.toolchains import Toolchain
 from tlb.programs.trial import LEAST_PAIRS
 from tlb.system import files
 from tlb.system.reasons import REASON_TEXTS, Unavailable
@@ -139,3 +142,38 @@ def test_a_document_is_whole_whatever_is_missing(started):
     assert [each.case for each in document.told] == ["sort"]
     assert set(document.lacking) == set(PROGRAM_CASES) - {"sort"} | {"profile"}
     assert set(document.lacking.values()) <= set(REASON_TEXTS)
+
+
+@pytest.mark.parametrize("free", [0, 511])
+def test_a_slice_from_the_pool_is_a_reason_where_the_pool_has_no_room_for_it(free, monkeypatch):
+    monkeypatch.setattr(
+        programs.pools,
+        "look",
+        lambda: {"2m": HugePagePool(page="2m", total=600, free=free, reserved=0, surplus=0)},
+    )
+    with pytest.raises(Unavailable) as why:
+        programs.measure("rules-pool", PROGRAM_CASES["rules-pool"], 0.01)
+    assert why.value.code == "pool-empty" and "1 GiB" in why.value.detail
+
+
+@pytest.mark.parametrize(("codes", "tries"), [([], 1), (["no-time"], 2), (["no-time"] * 2, 2)])
+def test_a_program_that_did_not_end_is_tried_once_more(codes, tries, monkeypatch):
+    aims: list[object] = []
+
+    def attempt(aim: object) -> object:
+        aims.append(aim)
+        if len(aims) <= len(codes):
+            raise Unavailable(codes[len(aims) - 1])
+        return trial(made(), made(0.5))
+
+    monkeypatch.setattr(programs, "run_trial", attempt)
+    monkeypatch.setattr(cases, "inputs", dict)
+    case = ProgramCase(
+        "x", Toolchain("C", "", (sys.executable, "--version"), (), ("true",), "x"), "none", "x"
+    )
+    if len(codes) == tries:
+        with pytest.raises(Unavailable):
+            programs.measure("sort", case, 0.01)
+    else:
+        assert programs.measure("sort", case, 0.01).pairs == LEAST_PAIRS
+    assert len(aims) == tries

@@ -20,7 +20,7 @@ from xml.etree import ElementTree
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from tlb.measure import build, compiling
+from tlb.measure import build
 from tlb.programs.levers import SITES_LIBRARY
 from tlb.programs.where.report import FEW_EXPOSED_WALKS_SHARE, MAX_TABLE_ROWS, TextTable
 from tlb.programs.where.simulation import (
@@ -147,7 +147,7 @@ class Baseline(BaseModel):
         raise Unavailable("bad-parameter", f"--baseline {file}: {why}")
 
     def check_comparable(self, command: list[str], machine: str, geometry: SimulatedTlb) -> None:
-        """Raise Unavailable("other-baseline") with what differs, if something that decides counts
+        """Raise Unavailable("program-unfit") with what differs, if something that decides counts
         does besides the program. machine: the name of the geometry."""
         then = {"command": command_words(self.command)} | self.conditions
         now = {"command": command_words(command)} | conditions()
@@ -159,7 +159,11 @@ class Baseline(BaseModel):
         if self.geometry != geometry.document():
             differs.append(f"simulated TLB: {self.machine}, now {machine}")
         if differs:
-            raise Unavailable("other-baseline", "; ".join(differs))
+            raise Unavailable(
+                "program-unfit",
+                f"its baseline was made under other conditions: {'; '.join(differs)}",
+                "Make it again under these with --save, or run in the image that it was made in.",
+            )
 
 
 def command_words(command: list[str]) -> str:
@@ -169,7 +173,7 @@ def command_words(command: list[str]) -> str:
 
 def conditions() -> dict[str, str]:
     """Return what decides counts besides a program, its input and the simulated TLB."""
-    sources = [file for each in (TOOL_SOURCE, SITES_LIBRARY) for file in compiling.closure(each)]
+    sources = [file for each in (TOOL_SOURCE, SITES_LIBRARY) for file in build.source_closure(each)]
     described = {
         "architecture": platform.machine(),
         "C library": " ".join(platform.libc_ver()).strip(),
@@ -177,7 +181,7 @@ def conditions() -> dict[str, str]:
         "Valgrind": run_in_own_session(
             ["valgrind", "--version"], timeout=PROBE_TIMEOUT_S
         ).stdout.strip(),
-        "simulator": compiling.digest(sources, []),
+        "simulator": build.sources_digest(sources, []),
     }
     return {name: text or "unknown" for name, text in described.items()}
 
@@ -376,6 +380,11 @@ class BaselineComparison:
         ]
         levels = f"{now.geometry['base']['first']:,} and {now.geometry['base']['second']:,} entries"
         runs = f"{now.runs} runs" if now.runs > 1 else "1 run"
+        if "exposed" in self.grown:
+            made.append(
+                f"{METRICS['exposed'].capitalize()} may grow {MARGINS['exposed']} times as much: the "
+                "order of a compiler's instructions changes them too."
+            )
         return [*made, f"Simulated TLB: {now.machine}, {levels}; {runs}."]
 
     def _percent(self, metric: Metric) -> str:

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 from tlb.machine.cpuid import Tlb, associativity
 from tlb.machine.host import Host, data_tlbs
-from tlb.measure import build, compiling
-from tlb.measure.compiling import compiler_or_prebuilt
+from tlb.measure import build
+from tlb.measure.build import compiler_or_prebuilt
 from tlb.system.files import read_small_file
 from tlb.system.page_sizes import BASE, page_bytes
 from tlb.system.reasons import Unavailable
@@ -180,12 +180,13 @@ def build_valgrind_tool() -> Path:
     made = [str(archive.stat().st_mtime_ns) for archive in archives]
     words = [*flags, *cc.command, cc.version, *made]
     folder = (
-        build.build_folder() / f"valgrind-{compiling.digest(compiling.closure(TOOL_SOURCE), words)}"
+        build.build_folder()
+        / f"valgrind-{build.sources_digest(build.source_closure(TOOL_SOURCE), words)}"
     )
     program = folder / f"walks-{arch}-linux"
     folder.mkdir(exist_ok=True)
     if not program.exists():
-        compiling.compiled(cc, TOOL_SOURCE, program, flags, [*map(str, archives), "-lgcc"])
+        build.compile_source(cc, TOOL_SOURCE, program, flags, [*map(str, archives), "-lgcc"])
     for file in runtime.iterdir():
         with suppress(FileExistsError):
             (folder / file.name).symlink_to(file)
