@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -17,6 +18,7 @@ from tlb.measure.mapping import PointResult
 from tlb.measure.plan import MeasuringConditions, SessionRecord
 from tlb.measure.record import Point, Record
 from tlb.measure.store import Store
+from tlb.system import procfs
 from tlb.system.page_sizes import BASE, PAGE_KINDS
 from tlb.system.reasons import Unavailable
 
@@ -85,12 +87,13 @@ class MeasuringSetup:
     @cached_property
     def means(self) -> list[str]:
         """What a point may lack now and have at another time of the same state: pages in pools, the
-        cgroup's limits on them, CPUs."""
+        cgroup's limits on them, CPUs, and transparent pages, which a process may be denied."""
         pages = [f"{pool.left} {pool.page}" for pool in self.host.pools if pool.total]
         limits = [
             limit for kind in PAGE_KINDS if (limit := pools.cgroup_limits_below(kind, float("inf")))
         ]
-        return [*pages, *limits, f"{len(self.host.usable_cpus)} CPUs"]
+        own_thp = re.findall(r"THP_enabled:\s*\d", procfs.text(Path("/proc/self/status")))
+        return [*pages, *limits, *own_thp, f"{len(self.host.usable_cpus)} CPUs"]
 
     @property
     def setting(self) -> MeasuringConditions:
