@@ -65,7 +65,7 @@ class CampaignOutcome:
 
 
 # What only another state, a filled pool or more CPUs can change: no other process need find it out.
-_SETTLED_REASONS = {"pool-empty", "page-size-unsupported", "no-la57", "one-cpu", "thp-never"}
+_SETTLED_REASONS = {"pool-empty", "page-size-unsupported", "no-five-levels", "one-cpu", "thp-never"}
 
 
 def _read_lacking_points(rig: MeasuringSetup) -> tuple[dict[Point, Unavailable], bool]:
