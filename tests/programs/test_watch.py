@@ -1,6 +1,7 @@
 """Watching: how rare samples are, which windows are used, what is left behind, and the report."""
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,13 @@ from tlb.programs import activity, levers, watch, watch_report
 from tlb.programs.activity import ActivitySample, ProcessMappings, ProcessUsage, TouchedMapping
 from tlb.programs.collapse import CollapseForecast
 from tlb.programs.walk_price import PriceAtSize, WalkPrices
-from tlb.programs.watch import SAMPLE_COST_FACTOR, WINDOWS_S, WatchedProgram, WatchState
+from tlb.programs.watch import (
+    SAMPLE_COST_FACTOR,
+    WINDOWS_S,
+    ProcessStart,
+    WatchedProgram,
+    WatchState,
+)
 from tlb.programs.watch_report import WatchReport, hot_mappings, walk_rate_share
 from tlb.system.reasons import Unavailable
 
@@ -84,7 +91,7 @@ def test_samples_are_as_rare_as_asked_and_no_window_is_shorter_than_its_sample(
     took_s, overhead, seconds, monkeypatch
 ):
     clock = Clock(monkeypatch, took_s)
-    target = WatchedProgram(1, lambda: [1], clock.ended, ["program"])
+    target = WatchedProgram(1, lambda: [1], clock.ended, ProcessStart(["program"]))
     watched = watch.watch(target, seconds, overhead, lambda watched: None)
     assert all(window_s >= took_s for _, window_s in clock.begun)
     within = watched.cost <= overhead * (1 + 1e-9)
@@ -110,7 +117,7 @@ def test_the_first_sample_waits_until_memory_stands_still_or_half_of_the_time_is
 ):
     clock = Clock(monkeypatch, 0.001)
     clock.fills_s = fills_s
-    target = WatchedProgram(1, lambda: [1], clock.ended, ["program"])
+    target = WatchedProgram(1, lambda: [1], clock.ended, ProcessStart(["program"]))
     done = watch.watch(target, seconds, 0.01, lambda watched: None)
     assert first_s * 0.6 <= clock.begun[0][0] <= first_s + 0.1
     assert done.samples[0].at_s == clock.begun[0][0]
@@ -138,7 +145,7 @@ def test_a_process_that_runs_already_is_left_running_and_its_end_is_noticed():
     with subprocess.Popen(command) as child:
         with watch.attached_program(child.pid) as target:
             assert not watch.watch(target, 0.3, 0.5, lambda watched: None).has_ended
-            assert child.poll() is None and target.command == command
+            assert child.poll() is None and target.start.command == command
             done = watch.watch(target, 3600, 0.5, lambda watched: child.kill())
         assert done.has_ended and done.samples
     for pid in (child.pid, (1 << 22) + 1):
@@ -185,7 +192,7 @@ def watched(
     program: dict[str, object] | None = None,
     **how: object,
 ) -> WatchState:
-    how_to_start = {"command": ["/bin/true"]} | (program or {})
+    how_to_start = {"start": ProcessStart(["/bin/true"])} | (program or {})
     target = WatchedProgram(1, lambda: [1], lambda wait_s: False, **how_to_start)
     return WatchState(target, 0.01, [*samples], {1: used}, 10.0, 0.05, **how)
 
@@ -202,8 +209,6 @@ def test_the_verdict_is_one_number_and_a_line_to_copy():
     far = made(sample(mib=64))
     assert far.line == far.sentences()[-1] == "tlb try --lever advise -- /bin/true"
     assert far.bound.share == pytest.approx(0.6, abs=1e-4) and "up to 60%" in far.verdict
-    assert watch_report.try_line("x", ["--", "a b", "$c"]) == "tlb try --lever x -- 'a b' '$c'"
-    assert watch_report.try_line("x", ["--", "a"], "/") == "cd / && tlb try --lever x -- a"
     for little in (sample(mib=0.2), sample(mib=3)):
         nothing = made(little)
         assert nothing.is_small and not nothing.line and "Nothing" in nothing.verdict
@@ -334,7 +339,7 @@ def test_a_server_with_one_hot_mapping_is_tried_on_it_alone():
     found = hot_mappings(seen)
     assert [(each.start, each.share) for each in found] == [(hot.start, 0.95), (cold.start, 0.05)]
     large = sample(1.0, mib=64)
-    server = watched(*seen, large, ports=frozenset({1}), program={"command": ["/bin/true"]})
+    server = watched(*seen, large, ports=frozenset({1}))
     only = f"--only {hot.start:x}-{hot.end:x}"
     assert WatchReport(server, PRICES).line == f"tlb try --pid 1 {only} --driver CLIENT"
 
@@ -368,11 +373,34 @@ def test_a_command_line_that_a_program_has_overwritten_is_replaced_by_its_file(
     words, again, tmp_path
 ):
     linked(tmp_path, words)
-    assert watch.restart_command(7, tmp_path) == (again, "/")
+    assert watch.start_of(7, tmp_path)[:2] == (again, "/")
+
+
+@linux
+def test_a_worker_with_a_title_is_known_by_the_program_of_its_parent(tmp_path):
+    linked(tmp_path, ["sleep: worker 1"])
+    (tmp_path / "7/stat").write_text(f"7 (sleep) S 5 {'0 ' * 40}")
+    (tmp_path / "5").mkdir()
+    (tmp_path / "5/exe").symlink_to("/bin/sh")
+    assert watch.start_of(7, tmp_path).worker_of == 0
+    (tmp_path / "5/exe").unlink()
+    (tmp_path / "5/exe").symlink_to(SLEEP)
+    assert watch.start_of(7, tmp_path).worker_of == 5
+
+
+@linux
+def test_a_program_is_started_again_in_its_folder_with_its_input(tmp_path):
+    given = tmp_path / "given"
+    given.touch()
+    with subprocess.Popen(["sleep", "92.5"], cwd=tmp_path, stdin=given.open()) as child:
+        start = watch.start_of(child.pid)
+        child.kill()
+    assert start[:4] == (["sleep", "92.5"], str(tmp_path), (), str(given))
+    assert 0 <= start.running_s < 60
 
 
 @linux
 def test_a_file_of_another_container_is_reached_by_the_process(tmp_path):
     linked(tmp_path, ["program", "9"], file=str(tmp_path / "elsewhere"))
-    assert watch.restart_command(7, tmp_path) == ([str(tmp_path / "7/exe"), "9"], "/")
-    assert watch.restart_command(8, tmp_path)[0] == []
+    assert watch.start_of(7, tmp_path).command == [str(tmp_path / "7/exe"), "9"]
+    assert watch.start_of(8, tmp_path).command == []

@@ -54,7 +54,7 @@ int never_ended;
 """
 
 
-listing = extension("tlb_listing")
+listing = extension("tlb_markup")
 
 
 def build(folder: Path, text: str) -> tuple[BeautifulSoup, str]:
@@ -71,7 +71,8 @@ def build(folder: Path, text: str) -> tuple[BeautifulSoup, str]:
         path.write_text(content)
     warned = io.StringIO()
     settings = {
-        "extensions": ["myst_parser", "tlb_listing"],
+        "extensions": ["myst_parser", "sphinxcontrib.bibtex", "tlb_markup"],
+        "bibtex_bibfiles": [],
         "numfig": True,
         "html_theme": "basic",
         "numfig_format": {"code-block": "Listing %s"},

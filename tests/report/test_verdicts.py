@@ -251,6 +251,8 @@ def test_sentences_that_differ_in_a_number_share_a_predicate(claims, a):
         for id in ("made-first", "made-last")
     ]
     assert found == ["fails", "holds"]
+    other = judge(claims_module.REGISTRY["made-last"], a, value=1.0, place=0)
+    assert other.verdict == "holds"  # a chapter's own number comes before the claim's
 
 
 def first_value(a: Analysis, place: int, value: float) -> Answer:

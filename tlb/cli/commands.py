@@ -36,7 +36,7 @@ def _sections(command: Any, name: str, parent: Any, width: int) -> Iterator[tupl
 
 
 def _context(command: Any, name: str, parent: Any, width: int) -> Any:
-    """Return the context in which a command's help has so many columns."""
+    """Return the context in which a command's help is `width` columns wide."""
     word = name.split()[-1]
     sizes = {"terminal_width": width, "max_content_width": width}
     return command.context_class(command, info_name=word, parent=parent, **sizes)

@@ -133,6 +133,19 @@ def run_time(pid: int, proc: Path = PROC) -> tuple[float, int]:
     return sum(map(int, times)) / 1e9, len(times)
 
 
+def running_s(pid: int, proc: Path = PROC) -> float:
+    """Return how long a process has run, in s; 0 for one that has ended."""
+    with contextlib.suppress(Unavailable, ValueError):
+        up_s = float((procfs.text(proc / "uptime") or "0").split()[0])
+        return max(up_s - int(_stat(pid, proc)[19]) / os.sysconf("SC_CLK_TCK"), 0.0)
+    return 0.0
+
+
+def parent(pid: int, proc: Path = PROC) -> int:
+    """Return the parent of a process. Raises Unavailable("process-gone")."""
+    return int(_stat(pid, proc)[1])
+
+
 def is_kernel_thread(pid: int, proc: Path = PROC) -> bool:
     """Return whether a process is a thread of Linux. Raises Unavailable("process-gone")."""
     return bool(int(_stat(pid, proc)[6]) & _KERNEL_THREAD)

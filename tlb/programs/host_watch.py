@@ -18,7 +18,7 @@ from tlb.programs.levers import Lever
 from tlb.programs.runs import listening_ports
 from tlb.programs.snapshots import process_has_no_thp
 from tlb.programs.walk_price import WalkPrices
-from tlb.programs.watch import SAMPLE_COST_FACTOR, WatchedProgram, WatchState, restart_command
+from tlb.programs.watch import SAMPLE_COST_FACTOR, WatchedProgram, WatchState, start_of
 from tlb.programs.watch_report import HugePageGainBound, WatchReport, size_words
 from tlb.system import procfs
 from tlb.system.reasons import Unavailable
@@ -57,10 +57,12 @@ class RankedProcess(NamedTuple):
     @property
     def lever(self) -> str:
         """The lever to try, or why there is none."""
-        lever = self.report.lever
+        lever, worker_of = self.report.lever, self.report.watched.target.start.worker_of
         if isinstance(lever, Lever):
             return lever.name
-        return "" if lever is None else lever.code
+        if lever is None:
+            return ""
+        return f"worker of {worker_of}" if worker_of else lever.code
 
 
 @dataclass
@@ -88,6 +90,7 @@ def watch_all(
     wait(max(seconds * _USAGE_SHARE, seconds - SHORT_SAMPLES * SHORT_S - LONG_S - 1))
     elapsed_s = time.monotonic() - begin
     after = _usage(before)
+    names = {pid: procfs.word(activity.PROC / str(pid) / "comm") for pid in after}
     used = {pid: after[pid] - before[pid] for pid in after}
     busy = [pid for pid, usage in used.items() if usage.cpu_s > BUSY * elapsed_s]
     made = HostWatch(seconds, idle=len(used) - len(busy))
@@ -96,7 +99,7 @@ def watch_all(
         reports = [*pool.map(lambda pid: take(pid, used[pid]), busy)]
     for pid, report in zip(busy, reports, strict=True):
         if isinstance(report, WatchReport):
-            ranked = RankedProcess(_name(pid), used[pid].cpu_s / elapsed_s, report)
+            ranked = RankedProcess(names[pid], used[pid].cpu_s / elapsed_s, report)
             made.ranked.append(ranked)
         elif report.code != "process-gone":
             made.unread[report.code] = made.unread.get(report.code, 0) + 1
@@ -126,8 +129,7 @@ def _report(
 ) -> WatchReport | Unavailable:
     """Return what is seen of a process in some short windows and a long one, or why it cannot be
     read. One so large that these would cost too much of its time has the long one alone."""
-    command, cwd = restart_command(pid)
-    target = WatchedProgram(pid, lambda: [pid], lambda seconds: False, command, cwd=cwd)
+    target = WatchedProgram(pid, lambda: [pid], lambda seconds: False, start_of(pid))
     watched = WatchState(target, OVERHEAD, usage={pid: usage}, elapsed_s=elapsed_s)
     try:
         reading_s = activity.reading_s([pid])
@@ -143,13 +145,10 @@ def _report(
     return WatchReport(watched, prices)
 
 
-def _name(pid: int, proc: Path = activity.PROC) -> str:
-    return procfs.word(proc / str(pid) / "comm")
-
-
 # --- as a table and as JSON
 
-HEAD = ("program", "PID", "CPU", "touches in 1 s", "on huge pages", "can gain", "lever")
+# The last columns go first where the terminal is narrow.
+HEAD = ("program", "PID", "can gain", "lever", "CPU", "touches in 1 s", "on huge pages")
 
 
 def rows(made: HostWatch) -> list[tuple[str, ...]]:
@@ -157,11 +156,11 @@ def rows(made: HostWatch) -> list[tuple[str, ...]]:
         (
             each.name,
             str(each.pid),
+            _gain_words(each),
+            each.lever,
             f"{each.cpus:.0%}",
             size_words(each.report.largest.active_bytes),
             _huge_words(each.report),
-            _gain_words(each),
-            each.lever,
         )
         for each in made.ranked
     ]

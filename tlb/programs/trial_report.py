@@ -101,7 +101,7 @@ def _ratio_words(trial: Trial, quantity: ComparedQuantity, ratio: str, verb: str
     """Return in words that a quantity is so many times what it is on the other side."""
     aim = trial.aim
     timed = "driver" if aim.driver else "program"
-    owner = timed if quantity is trial.quantities[0] else "server" if aim.driver else "program"
+    owner = "server" if aim.driver and quantity.name == "cpu_s" else timed
     first, second = aim.sides
     is_printed = quantity.name not in ("elapsed_s", "cpu_s")
     what = (

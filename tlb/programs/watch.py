@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from tlb.programs import activity, children
 from tlb.programs.activity import ActivitySample, ProcessUsage, samples_after_start
@@ -236,18 +237,31 @@ def _rest(
 # --- what is watched: a process that runs already, or a command that is started
 
 
+class ProcessStart(NamedTuple):
+    """How a process is started again. command: [] if none is known; as_user: words before it, if it
+    runs as another user. cwd: its folder. input_file: its stdin, "" unless that is a regular file.
+    running_s: how long it has run. worker_of: the process of the same program that forked it and
+    gave it a title, 0 without one: such a process is not started by a command."""
+
+    command: list[str]
+    cwd: str = "."
+    as_user: tuple[str, ...] = ()
+    input_file: str = ""
+    running_s: float = 0.0
+    worker_of: int = 0
+
+
 @dataclass
 class WatchedProgram:
     """The program. pids: its processes now. ended: waits so many seconds for its end, and returns
-    whether it has ended. command: starts it again, in the folder `cwd`; [] if none is known.
-    status: its exit code if it was started here and has ended."""
+    whether it has ended. start: how it is started again. status: its exit code if it was started
+    here and has ended."""
 
     pid: int
     pids: Callable[[], list[int]]
     ended: Callable[[float], bool]
-    command: list[str]
+    start: ProcessStart
     status: Callable[[], int | None] = lambda: None
-    cwd: str = "."
     was_started: bool = False
 
 
@@ -267,7 +281,7 @@ def attached_program(pid: int, proc: Path = activity.PROC) -> Iterator[WatchedPr
         raise Unavailable("process-gone", f"process {pid}") from None
     try:
         activity.check(pid, proc)
-        command, cwd = restart_command(pid, proc)
+        start = start_of(pid, proc)
 
         def ended(wait_s: float) -> bool:
             return bool(select.select([fd], [], [], wait_s)[0])
@@ -276,14 +290,13 @@ def attached_program(pid: int, proc: Path = activity.PROC) -> Iterator[WatchedPr
             own, started = {os.getpid(), *ancestors(os.getpid())}, processes.descendants(pid)
             return [pid, *(each for each, runs in started.items() if runs and each not in own)]
 
-        yield WatchedProgram(pid, running, ended, command, cwd=cwd)
+        yield WatchedProgram(pid, running, ended, start)
     finally:
         os.close(fd)
 
 
-def restart_command(pid: int, proc: Path = activity.PROC) -> tuple[list[str], str]:
-    """Return a command that starts a process's program again, and the folder to start it in; [] if
-    that is not known, as of another user's.
+def start_of(pid: int, proc: Path = activity.PROC) -> ProcessStart:
+    """Return how a process's program is started again.
 
     A program may have overwritten its command line (setproctitle): then its file takes the place of
     the first word, and words without a character are left out. The file of another container, or
@@ -293,24 +306,53 @@ def restart_command(pid: int, proc: Path = activity.PROC) -> tuple[list[str], st
         words = os.fsdecode((folder / "cmdline").read_bytes()).removesuffix("\0").split("\0")
         file, cwd = os.readlink(folder / "exe"), os.readlink(folder / "cwd")
     except OSError:
-        return [], "."
+        return ProcessStart([])
+    start = ProcessStart(
+        [], cwd, _as_user(folder), _input_file(folder), activity.running_s(pid, proc)
+    )
     # A link to the file may have another name, which tells the program what to do (busybox).
     if named := _named(words[0], cwd, folder / "exe"):
         while words[-1:] == [""]:
             words.pop()
-        return [named if "/" in words[0] else words[0], *words[1:]], cwd
+        return start._replace(command=[named if "/" in words[0] else words[0], *words[1:]])
     title = words[0].split(maxsplit=1)[0].rstrip(":") if words[0].strip() else ""
     if title and _named(title, cwd, folder / "exe"):
         file = title
     elif not os.path.exists(file):
         file = str(folder / "exe")
-    return [file, *filter(None, words[1:])], cwd
+    worker_of = _parent_of_program(pid, proc) if words[0].startswith(f"{title}:") else 0
+    return start._replace(command=[file, *filter(None, words[1:])], worker_of=worker_of)
+
+
+def _as_user(folder: Path) -> tuple[str, ...]:
+    """Return the words that let root start a command as the user of a process; () as this user."""
+    owner = folder.stat()
+    if os.geteuid() or owner.st_uid == os.geteuid():
+        return ()
+    return "setpriv", f"--reuid={owner.st_uid}", f"--regid={owner.st_gid}", "--init-groups", "--"
+
+
+def _input_file(folder: Path) -> str:
+    """Return the stdin of a process if it is a regular file; else ""."""
+    with contextlib.suppress(OSError):
+        path = os.readlink(folder / "fd/0")
+        return path if os.path.isfile(path) else ""
+    return ""
+
+
+def _parent_of_program(pid: int, proc: Path) -> int:
+    """Return the parent of a process if it runs the same program; else 0."""
+    with contextlib.suppress(OSError, Unavailable):
+        parent = activity.parent(pid, proc)
+        if os.path.samefile(proc / str(pid) / "exe", proc / str(parent) / "exe"):
+            return parent
+    return 0
 
 
 def _named(name: str, cwd: str, file: Path) -> str:
     """Return the path of a program by the name that it was started with in a folder; "" if that is
     another file."""
-    path = shutil.which(os.path.join(cwd, name) if "/" in name else name)
+    path = shutil.which(os.path.join(cwd, name.removeprefix("./")) if "/" in name else name)
     return path if path and os.path.samefile(path, file) else ""
 
 
@@ -334,8 +376,9 @@ def started_program(command: list[str]) -> Iterator[WatchedProgram]:
                 return child.returncode is not None
 
             try:
+                start = ProcessStart(command)
                 yield WatchedProgram(
-                    child.pid, running, ended, command, lambda: child.returncode, was_started=True
+                    child.pid, running, ended, start, lambda: child.returncode, was_started=True
                 )
             finally:
                 ended(0)  # before `processes.end` reaps it, which would lose its exit code

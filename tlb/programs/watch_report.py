@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -16,6 +17,7 @@ from tlb.programs import collapse, levers
 from tlb.programs.activity import ActivitySample, ProcessUsage, windows_of_other_phases
 from tlb.programs.executable import reason_against_preload
 from tlb.programs.levers import Lever
+from tlb.programs.trial import LEAST_PAIRS, TrialAim
 from tlb.programs.walk_price import WalkPrices
 from tlb.programs.watch import WatchState
 from tlb.system.page_sizes import BASE, PAGE_KINDS, page_words
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 IDLE = 0.01  # CPU time, as a part of the time that it was watched
 MOSTLY = 0.5  # of its memory: from then on it is said to lie on huge pages
 WORTH = 0.02  # of the CPU time: the smallest gain that `tlb try` shows by default
+LEAST_SHOWN = 0.001  # of the CPU time, in a verdict
 FEWEST_SAMPLES = 3  # from which the rate of page walks is taken
 # A page is walked to again if other programs had the CPU meanwhile and took its entry: most windows
 # of a hundredth of a second see no more than one such change.
@@ -45,14 +48,23 @@ _RAN = 0.05  # of a window, with the CPU: on a busy computer a short one may pas
 _HOT_SHARE = 0.9  # of what is touched: from then on one mapping is worth a trial of its own
 
 Evidence = Literal["page walks counted", "rate of page walks", "price of far loads"]
-# Clients of servers that read without changing anything, for `tlb try --driver`.
+# Clients of servers that read without changing anything, for `tlb try --driver`. as_user: words
+# that start it as the server's user, whom PostgreSQL lets in by its socket.
 _CLIENTS = {
     "redis-server": "redis-benchmark -p {port} -n 200000 -r 1000000 -q -t get",
     "valkey-server": "valkey-benchmark -p {port} -n 200000 -r 1000000 -q -t get",
-    "postgres": "pgbench -n -S -T 5 -p {port} postgres",
+    "postgres": "{as_user}pgbench -n -S -t 20000 -p {port} postgres",
     "nginx": "ab -q -n 20000 http://127.0.0.1:{port}/",
     "apache2": "ab -q -n 20000 http://127.0.0.1:{port}/",
 }
+
+
+# Options of programs whose memory is shared, so that no lever reaches it: with huge pages, without.
+_OWN_SETTINGS = {"postgres": ("-c huge_pages=on", "-c huge_pages=off")}
+_OWN_SETTING = Lever("own setting", "huge pages requested by the program itself")
+_LONG_S = 3600.0  # a program that has run for longer is not run again for a trial
+_RUNS = 2 * (LEAST_PAIRS + 1)  # of the fewest pairs for a verdict, and of the rehearsal
+_JVM = {"java"}
 
 
 class HugePageGainBound(NamedTuple):
@@ -223,15 +235,31 @@ class WatchReport:
             return levers.thp_disabled()
         if self.is_huge:
             return levers.LEVERS["no-thp"] if self.watched.samples[-1].mapped["thp"] else None
+        start = self.watched.target.start
         if self.is_tried_as_it_runs:
-            return _nothing_to_collapse() if self.is_out_of_reach else _usable("collapse")
-        command = self.watched.target.command
-        return lever_for(command[0]) if command else None
+            if self.is_out_of_reach:
+                return _OWN_SETTING if self.own_setting else _nothing_to_collapse()
+            return _usable("collapse")
+        if start.worker_of:
+            return _a_worker(start.worker_of)
+        return lever_for(start.command[0]) if start.command else None
 
     @property
     def is_tried_as_it_runs(self) -> bool:
-        """Whether it is a server that ran before, so that a client can be timed against it."""
-        return bool(self.watched.ports) and not self.watched.target.was_started
+        """Whether it is tried without a new start, because it serves clients or has run for long."""
+        if self.watched.target.was_started:
+            return False
+        return bool(self.watched.ports) or self.watched.target.start.running_s > _LONG_S
+
+    @property
+    def own_setting(self) -> tuple[str, ...]:
+        """Options of the program for its own huge pages and without them; () if none are known."""
+        return _OWN_SETTINGS.get(self._program, ())
+
+    @property
+    def _program(self) -> str:
+        """The name of its file."""
+        return Path((self.watched.target.start.command or [""])[0]).name
 
     @property
     def is_out_of_reach(self) -> bool:
@@ -244,21 +272,39 @@ class WatchReport:
         lever, target = self.lever, self.watched.target
         if not isinstance(lever, Lever):
             return ""
-        driver = ["--driver", self.client] if self.watched.ports else []
+        start, driver = target.start, ["--driver", self.client] if self.watched.ports else []
         if lever.acts and self.is_tried_as_it_runs:
-            return try_line("", ["--pid", str(target.pid), *self.only, *driver])
-        if not target.command:
+            options = ["--pid", str(target.pid), *self.only, "--driver", self.client]
+            return f"tlb try {shlex.join(options)}"
+        if not start.command:
             return ""
-        return try_line(lever.name, [*driver, "--", *target.command], target.cwd)
+        command = [*start.as_user, *start.command]
+        given = ["--input", start.input_file] if start.input_file else []
+        if lever is _OWN_SETTING:
+            with_pages, without = ([*command, *shlex.split(each)] for each in self.own_setting)
+            options = [*driver, "--versus", shlex.join(with_pages), "--", *without]
+        else:
+            minutes = ["--minutes", str(self.minutes)] if self.minutes else []
+            options = ["--lever", lever.name, *driver, *given, *minutes, "--", *command]
+        is_here = os.path.realpath(start.cwd) == os.getcwd()
+        change = "" if is_here else f"cd {shlex.quote(start.cwd)} && "
+        return f"{change}tlb try {shlex.join(options)}"
+
+    @property
+    def minutes(self) -> int:
+        """How many minutes a verdict takes at least, because each run takes as long as it has run so
+        far; 0 if those of `tlb try` do."""
+        minutes = _RUNS * self.watched.target.start.running_s / 60
+        return ceil(minutes) if minutes > TrialAim.minutes and not self.watched.ports else 0
 
     @property
     def client(self) -> str:
         """A command that uses it, if it is a server that has one here; else CLIENT."""
-        port = min(self.watched.ports - {0}, default=0)
-        command = self.watched.target.command or [""]
-        known = _CLIENTS.get(Path(command[0]).name, "")
-        is_here = port and known and shutil.which(known.split()[0])
-        return known.format(port=port) if is_here else "CLIENT"
+        port, known = min(self.watched.ports - {0}, default=0), _CLIENTS.get(self._program, "")
+        program = known.removeprefix("{as_user}").split(maxsplit=1)[0] if known else ""
+        as_user = "".join(f"{word} " for word in self.watched.target.start.as_user)
+        is_here = port and program and shutil.which(program)
+        return known.format(port=port, as_user=as_user) if is_here else "CLIENT"
 
     @property
     def only(self) -> list[str]:
@@ -355,7 +401,8 @@ class WatchReport:
         bound = self.bound
         assert isinstance(bound, HugePageGainBound)  # else why_unknown says why not
         if self.is_small:
-            return f"Nothing to gain: huge pages save it at most {bound.share:.1%} of its CPU time."
+            most = f"at most {bound.share:.1%}" if bound.share >= LEAST_SHOWN else "less than 0.1%"
+            return f"Nothing to gain: huge pages save it {most} of its CPU time."
         return f"Huge pages save it up to {bound.share:.0%} of its CPU time."
 
     @property
@@ -378,7 +425,8 @@ class WatchReport:
             short, long = map(duration_words, windows)
             found.append(f"It touched less in {long} than in {short}: it has phases; watch longer.")
         if len(self.samples) == 1:
-            found.append("This is one sample: watch longer (--seconds) for more.")
+            seconds = ceil(FEWEST_SAMPLES * self.watched.due_s)
+            found.append(f"This is one sample: for {FEWEST_SAMPLES}, take --seconds {seconds}.")
         if throttled := self.watched.throttled:
             found.append(f"Its cgroup's CPU quota was used up {throttled:,} times meanwhile.")
         if self.watched.has_ended:
@@ -399,8 +447,23 @@ class WatchReport:
     def _trial_words(self) -> str:
         if self.is_huge:
             return "To see what they are worth, run it without"
-        client = " (a command that uses it in place of CLIENT)"
-        return f"Try it{client if 'CLIENT' in self.line else ''}"
+        start, is_client = self.watched.target.start, "CLIENT" in self.line
+        if self.lever is _OWN_SETTING:
+            size_mib = ceil(max(hot.end - hot.start for hot in self.hot_mappings[:1]) / (1 << 20))
+            return (
+                "Huge pages for its shared memory are its own setting, and take a pool: reserve it by "
+                f"`tlb pool reserve --pages 2m --size {size_mib}MiB`. Stop the server, because a "
+                "second one cannot have its folder and port, and try it"
+            )
+        if self.watched.ports:
+            return f"Try it{' (a command that uses it in place of CLIENT)' if is_client else ''}"
+        if self.is_tried_as_it_runs:
+            client = "a command that waits for a fixed amount of its work"
+            return f"Try it as it runs ({client} in place of CLIENT)"
+        if self.minutes:
+            ran = duration_words(start.running_s)
+            return f"It has run for {ran}, and a trial runs it {_RUNS} times; with less work it takes less time. Try it"
+        return "Try it"
 
 
 def _bound_words(bound: HugePageGainBound, report: WatchReport) -> str:
@@ -492,6 +555,14 @@ def _nothing_to_collapse() -> Unavailable:
     )
 
 
+def _a_worker(pid: int) -> Unavailable:
+    return Unavailable(
+        "program-unfit",
+        f"it is a worker that process {pid} of the same program has started",
+        f"Watch that process, with all its workers: `tlb watch {pid}`.",
+    )
+
+
 @cache
 def _usable(name: str) -> Lever | Unavailable:
     """Return a lever, or why it cannot be used here; it is found out once."""
@@ -500,18 +571,12 @@ def _usable(name: str) -> Lever | Unavailable:
 
 def lever_for(program: str) -> Lever | Unavailable:
     """Return the lever that reaches a program: advise if a library can be preloaded, else collapse;
-    or why that cannot be used here."""
+    or why that cannot be used here. A JVM has a setting of its own, which takes less memory."""
+    if Path(program).name in _JVM:
+        return _usable("jvm")
     advise = _usable("advise")
     is_reached = isinstance(advise, Lever) and not reason_against_preload(program)
     return advise if is_reached else _usable("collapse")
-
-
-def try_line(lever: str, words: Sequence[str], cwd: str = ".") -> str:
-    """Return a trial as a line for a shell, which starts it in a folder. lever: "" for a process
-    that runs, which is collapsed."""
-    is_here = os.path.realpath(cwd) == os.getcwd()
-    change = "" if is_here else f"cd {shlex.quote(cwd)} && "
-    return f"{change}tlb try {f'--lever {lever} ' if lever else ''}{shlex.join(words)}"
 
 
 def _value(make: Callable[[], Any]) -> Any:
@@ -532,7 +597,7 @@ def watch_document(report: WatchReport) -> dict[str, Any]:
     counts = report.counts
     return {
         "pid": watched.target.pid,
-        "command": watched.target.command,
+        "command": watched.target.start.command,
         "verdict": report.verdict,
         "bound": _or_reason(report.bound),
         "line": report.line or None,

@@ -442,7 +442,7 @@ def _source(key: str) -> str:
 
 
 def chance_words(tested: int) -> str:
-    """Say how many of so many claims tested with an interval may be decided wrongly."""
+    """Say how many of the claims tested with an interval may be decided wrongly."""
     return (
         f"The rule decides at most {WRONG_BY_CHANCE:.0%} of such claims wrongly, so on average at "
         f"most {tested * WRONG_BY_CHANCE:.1f} verdicts here are wrong by chance."

@@ -134,7 +134,7 @@ _GROWTH = 1.5
 
 
 def is_interim_analysis(pairs: int, least: int = FEWEST_RATIO_PAIRS) -> bool:
-    """Return whether the interval is looked at after so many pairs: of least 6 after 6, 9, 14, 21, ..."""
+    """Return whether the interval is looked at after `pairs` pairs: from 6 on, after 6, 9, 14, 21, ..."""
     look = least
     while look < pairs:
         look = ceil(look * _GROWTH)

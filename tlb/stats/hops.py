@@ -108,7 +108,7 @@ def cumulative_shares(spread: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 
 
 def share_below(spread: pd.DataFrame, ns: NumberOrNumbers) -> np.ndarray:
-    """Return the share of hops that took less than so many ns."""
+    """Return the share of hops that took less than `ns`."""
     return np.interp(ns, *cumulative_shares(spread), left=0.0, right=1.0)
 
 
@@ -194,8 +194,8 @@ def _peak_intervals(peaks: Sequence[float], own: Sequence[np.ndarray]) -> list[I
 def hop_shares_by_accesses(
     distributions: Mapping[int, pd.DataFrame], cuts_ns: Sequence[float]
 ) -> pd.DataFrame:
-    """Return, a row a working set, the share of hops with at least so many accesses, columns
-    1, 2 ..."""
+    """Return, a row a working set, the share of hops with at least 1, 2, ... accesses, a
+    column each."""
     rows = {size: 1 - share_below(spread, list(cuts_ns)) for size, spread in distributions.items()}
     return pd.DataFrame.from_dict(
         rows, orient="index", columns=range(1, len(cuts_ns) + 1)

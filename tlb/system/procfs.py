@@ -23,8 +23,8 @@ _LABEL_CHARS = 120
 
 
 def text(path: Path, most_bytes: int = _LIMIT_BYTES) -> str:
-    """The first MiB of a file, or so many bytes, as text, those that are not UTF-8 replaced; ""
-    where it cannot be read."""
+    """Return the first `most_bytes` of a file as text, what is not UTF-8 replaced; "" where it
+    cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(most_bytes).decode("utf-8", "replace")

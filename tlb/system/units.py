@@ -76,8 +76,8 @@ def format_ns(ns: float) -> str:
 
 
 def rounded_to_digits(value: float, digits: int = 4) -> float:
-    """A number to so many significant digits: those of a fit that do not depend on the CPU it was
-    made on.
+    """Return a number to `digits` significant digits: those of a fit that do not depend on the CPU
+    that computed it.
 
     Solvers and special functions differ in their last digits from one CPU to the next, by the width
     of its vectors and by fused multiplications. What is drawn and said of committed rows is to be
@@ -87,7 +87,7 @@ def rounded_to_digits(value: float, digits: int = 4) -> float:
 
 
 def significant_digits(value: float, digits: int) -> str:
-    """Return a finite number to so many significant digits, all whole digits kept, without an
+    """Return a finite number to `digits` significant digits, all whole digits kept, without an
     exponent: "1,234", "0.950"."""
     if not value:
         return "0"
