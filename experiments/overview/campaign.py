@@ -3,6 +3,7 @@ round, after half of all rounds and at the end."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Mapping
 from math import inf
@@ -21,9 +22,10 @@ from tlb.report.chapter import Chapter
 from tlb.system.reasons import if_available
 from tlb.system.units import DAY_MINUTES
 
-# Guesses, in seconds as a Zen 3 guest takes.
-SITE_S, SURVEY_S, DOCUMENTS_S, PROGRAMS_S = 60.0, 40.0, 10.0, 60 * QUICK_RUN_MINUTES
-LATER_SITE_S = 0.8 * SITE_S  # without the re-runs of sources, which are executed once
+# Seconds on a Zen 4 guest, as those of the kernels' declarations (tlb/measure/catalogue.py): what
+# another computer takes is learned from the first round.
+SITE_S, SURVEY_S, DOCUMENTS_S, PROGRAMS_S = 45.0, 32.0, 6.0, 60 * QUICK_RUN_MINUTES
+LATER_SITE_S = 0.75 * SITE_S  # without the re-runs of sources, which are executed once
 SITE_PER_ROUND = 0.9  # of the time of a round, as measured on two slow cores
 # Documents that build and run other people's programs for minutes: measured with `full`, or by
 # `tlb run` of their chapter.
@@ -45,23 +47,23 @@ def book(given: Mapping[str, Any]) -> publish.Book:
     whole = Chapter(contents[0], checked[contents[0]], Store(data_root()))
     minutes = checked[contents[0]]["minutes"]
     end, between = begin + 60 * minutes, int(minutes >= DAY_MINUTES)
+    programs = Chapter("your_program", checked["your_program"], whole.data)
     with CampaignProgress("book") as bar:
-        bar.later |= {"survey": SURVEY_S, "documents": DOCUMENTS_S, "programs": PROGRAMS_S}
+        programs_s = PROGRAMS_S * _wants_programs(programs)
+        bar.later |= {"survey": SURVEY_S, "documents": DOCUMENTS_S, "programs": programs_s}
         bar.later["site"] = SITE_S + (1 + between) * LATER_SITE_S
         is_measured = _measured(whole, end, bar, rounds=1, waits=False)
         round_s = time.monotonic() - begin
         site_s = max(SITE_S, SITE_PER_ROUND * round_s)  # where rounds are slow, sites are
         if is_measured and begin + round_s < end:
             with bar.doing("site", SITE_S):
-                _show(publish.book(given), "one mapping of each point")
+                _show(publish.book(given), "one mapping of each point", bar)
             site_s = bar.pace("site") * LATER_SITE_S
-        _measure_documents(whole, checked, bar, end - site_s, round_s)
+        _measure_documents(whole, checked, bar, end - site_s)
+        with bar.doing("programs", programs_s):
+            _programs(programs, end - site_s - round_s)
         if between:
-            bar.later["site"] = 2 * LATER_SITE_S
-            half = (whole.profile.repeats + 1) // 2
-            if _measured(whole, end - site_s, bar, rounds=half):
-                with bar.doing("site", LATER_SITE_S):
-                    _show(publish.book(given), f"{half} mappings of each point")
+            _measure_half(whole, given, bar, end - site_s)
         bar.later["site"] = LATER_SITE_S
         _measured(whole, end - site_s, bar)
         if given.get("profile") == "full":
@@ -70,23 +72,29 @@ def book(given: Mapping[str, Any]) -> publish.Book:
             return publish.book(given)
 
 
-def _measure_documents(
-    whole: Chapter,
-    checked: Mapping[str, dict[str, Any]],
-    bar: CampaignProgress,
-    until: float,
-    round_s: float,
+def _measure_half(
+    whole: Chapter, given: Mapping[str, Any], bar: CampaignProgress, until: float
 ) -> None:
-    """Measure the survey, the quick documents and, if a round has time after them, programs."""
+    """Measure half of all rounds, and build a site of them if anything was measured."""
+    bar.later["site"] = 2 * LATER_SITE_S
+    half = (whole.profile.repeats + 1) // 2
+    if _measured(whole, until, bar, rounds=half):
+        with bar.doing("site", LATER_SITE_S):
+            _show(publish.book(given), f"{half} mappings of each point", bar)
+
+
+def _measure_documents(
+    whole: Chapter, checked: Mapping[str, dict[str, Any]], bar: CampaignProgress, until: float
+) -> None:
+    """Measure the survey and the quick documents."""
     with bar.doing("survey", SURVEY_S):
         if_available(whole.survey)
     with bar.doing("documents", DOCUMENTS_S):
         _documents(whole, checked, until, slow=False)
-    with bar.doing("programs", PROGRAMS_S):
-        _programs(Chapter("your_program", checked["your_program"], whole.data), until - round_s)
 
 
-def _show(site: publish.Book, of: str) -> None:
+def _show(site: publish.Book, of: str, bar: CampaignProgress) -> None:
+    bar.ready = os.path.relpath(site.index)
     print(site.index)
     print(f"This site rests on {of}; measuring goes on.", flush=True)
 
@@ -128,17 +136,20 @@ def _documents(
                     if_available(getattr, a, document)
 
 
-def _programs(chapter: Chapter, until: float) -> None:
-    """Try a few whole programs, if they take at most half of the time until then, with another
-    profile than the shortest, and unless more was measured of this machine before."""
-    is_short = chapter.parameters["profile"] == "smoke"
-    places = (chapter.store, chapter.data)
+def _wants_programs(chapter: Chapter) -> bool:
+    """Return whether a few whole programs are to be tried: with another profile than the shortest,
+    and unless more was measured of this machine before."""
     known = (
         if_available(place.read_document, chapter.machine, PROGRAMS_DOCUMENT) or {}
-        for place in places
+        for place in (chapter.store, chapter.data)
     )
     is_known = any(document.get("minutes", 0.0) > QUICK_RUN_MINUTES for document in known)
-    if not is_short and not is_known and until - time.monotonic() >= 2 * PROGRAMS_S:
+    return chapter.parameters["profile"] != "smoke" and not is_known
+
+
+def _programs(chapter: Chapter, until: float) -> None:
+    """Try a few whole programs, if they take at most half of the time until then."""
+    if _wants_programs(chapter) and until - time.monotonic() >= 2 * PROGRAMS_S:
         a = your_program.Analysis(
             pd.DataFrame(), chapter, minutes=QUICK_RUN_MINUTES, wanted=QUICK_PROGRAMS
         )

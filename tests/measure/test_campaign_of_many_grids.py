@@ -4,8 +4,9 @@ changes what is left out."""
 from collections import Counter
 
 import pytest
-from support.campaigns import MACHINE, STATE, Scripted, a_rig, assert_whole, one_by_one
+from support.campaigns import MACHINE, Scripted, a_rig, assert_whole, one_by_one
 from support.common import fake_kernel
+from support.synthetic import Stated
 
 from tlb.measure import build, campaign, kernels, outcome
 from tlb.measure.campaign import CampaignOutcome
@@ -109,13 +110,13 @@ def test_what_was_lacking_is_known_to_a_run_that_may_not_measure_and_tried_again
 
     def lacks(point: Point, repeat: int) -> None:
         if point == victim:
-            raise Unavailable("pool-empty", "3 pages needed")
+            raise Unavailable("memory-short", "3 pages needed")
 
     processes.trouble = lacks
     for seconds in (1e9, 0, 0):
         outcome = go(processes, store, seconds=seconds)
         assert [(p, why.code, why.detail) for p, why in outcome.lacking.items()] == [
-            (victim, "pool-empty", "3 pages needed")
+            (victim, "memory-short", "3 pages needed")
         ]
         assert outcome.skipped == 0
     tries, rig = len(processes.asked), a_rig(store, measure=one_by_one(processes))
@@ -126,10 +127,22 @@ def test_what_was_lacking_is_known_to_a_run_that_may_not_measure_and_tried_again
     assert campaign.run(of_another_state, GRIDS, 1, seconds=0, quiet=True).lacking == {}
     processes.trouble = lambda point, repeat: None
     assert (go(processes, store).measured, go(processes, store, seconds=0).lacking) == (5, {})
-    assert store.read_document(MACHINE, UNMEASURED_POINTS_DOCUMENT) == {
-        "state": STATE,
-        "points": [],
-    }
+    assert store.read_document(MACHINE, UNMEASURED_POINTS_DOCUMENT)["points"] == []
+
+
+def test_what_an_empty_pool_prevents_is_tried_again_only_on_a_changed_computer(processes, store):
+    def lacks(point: Point, repeat: int) -> None:
+        raise Unavailable("pool-empty", "3 pages needed")
+
+    processes.trouble = lacks
+    go(processes, store)
+    tries = len(processes.asked)
+    assert len(go(processes, store).lacking) == tries == len(processes.asked)
+    more = Stated().host().model_copy(update={"usable_cpus": [*range(64)]})
+    campaign.run(
+        a_rig(store, measure=one_by_one(processes), host=more), GRIDS, 1, seconds=1e9, quiet=True
+    )
+    assert len(processes.asked) == 2 * tries
 
 
 def test_a_switch_of_a_setting_ends_the_campaign_and_no_row_is_of_two_states(processes, store):

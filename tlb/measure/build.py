@@ -20,10 +20,10 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from tlb.machine import host
@@ -231,21 +231,43 @@ def source_closure(main: Path) -> tuple[Path, ...]:
     named = _imported if main.suffix == ".py" else _included
     paths = [main]
     for path in paths:  # which grows meanwhile
-        paths += [other for other in named(path) if other not in paths]
+        paths += [other for other in named(path, _text(path)) if other not in paths]
     return tuple(dict.fromkeys(paths))
 
 
-def _included(main: Path) -> Iterator[Path]:
-    for name in re.findall(r'^#include "(\w+\.[ch])"', main.read_text(), re.MULTILINE):
-        yield main.parent / name
+def _text(path: Path) -> str:
+    """Return a source's text. It is read again only if the file changed, because a campaign needs
+    the same files for each of a thousand processes."""
+    status = path.stat()
+    return _text_of(path, status.st_mtime_ns, status.st_size, status.st_ino)
 
 
-def _imported(module: Path) -> Iterator[Path]:
-    """Yield the files of the modules of kernels/ that one imports."""
+@lru_cache(256)
+def _text_of(path: Path, *_version: int) -> str:
+    return path.read_text()
+
+
+@lru_cache(256)
+def _included(main: Path, text: str) -> tuple[Path, ...]:
+    named = re.findall(r'^#include "(\w+\.[ch])"', text, re.MULTILINE)
+    return tuple(main.parent / name for name in named)
+
+
+@lru_cache(256)
+def _imported(module: Path, text: str) -> tuple[Path, ...]:
+    """Return the files of the modules of kernels/ that one imports."""
     root = next(folder for folder in module.parents if folder.name == "kernels")
-    for node in ast.walk(ast.parse(module.read_text())):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kernels."):
-            yield root.parent.joinpath(*str(node.module).split(".")).with_suffix(".py")
+    named = [node.module for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
+    return tuple(
+        root.parent.joinpath(*name.split(".")).with_suffix(".py")
+        for name in named
+        if name and name.startswith("kernels.")
+    )
+
+
+@lru_cache(512)
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @cache  # the same few files, for each point
@@ -261,7 +283,7 @@ def sources_digest(
     files: Iterable[Path], words: Sequence[str] = (), read: Callable[[str], str] = str
 ) -> str:
     """Return 16 hex digits of files, as `read` gives their text, and words."""
-    texts = (hashlib.sha256(read(path.read_text()).encode()).hexdigest() for path in files)
+    texts = (_sha256(read(_text(path))) for path in files)
     return hashlib.sha256("\0".join([*texts, *words]).encode()).hexdigest()[:16]
 
 

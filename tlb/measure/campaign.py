@@ -17,32 +17,36 @@ from __future__ import annotations
 import random
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from math import inf
 
-from tlb.measure import build, kernels
+from tlb.machine import pools
+from tlb.measure import build
 from tlb.measure.mapping import (
     MAX_RETRY_SHARE,
     PointGroup,
     duration_estimate_key,
     expected_seconds,
     point_groups,
+    program_of,
 )
 from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.outcome import (
     CampaignOutcome,
     CampaignProgress,
+    settled_lacks,
     store_session_counts,
     store_unmeasured_points,
 )
 from tlb.measure.record import Point, Record, record_key
 from tlb.stats.intervals import median_interval
 from tlb.system.files import measuring_lock
+from tlb.system.page_sizes import PAGE_KINDS
 from tlb.system.reasons import Unavailable, explain_reason
 
 # Half an interval's width over its median. The ratio of two such points is known to 1.4 %, and what
@@ -53,9 +57,8 @@ NARROW = 0.01
 # and to halve it again would take four times as many.
 MOST = 9
 LEAST = 5  # of fewer the range covers less than 90 %: who asks for fewer wants no interval
-# Of the time that all rounds take, what the mappings beyond them may add. So an estimate of the
-# whole is right within this share.
-EXTRA_SHARE = 0.2
+# Of the time that all rounds take, what the mappings beyond them may add.
+EXTRA_SHARE = 0.1
 
 
 def most_mappings(repeats: int) -> int:
@@ -133,6 +136,7 @@ class _Campaign:
         if why := self.rig.plan.lacks_perf:
             print(f"No perf stat: {explain_reason(why)}", file=sys.stderr)
         every = sorted({repeat for _, repeat in self.missing.due()})
+        self.bar.measured, self.bar.to_measure = 0, len(self.missing.due())
         extra_share = EXTRA_SHARE * self.missing.may_add
         self.bar.expect(self._cost(map(self.missing.of_round, every)), until, extra_share)
         try:
@@ -176,20 +180,21 @@ class _Campaign:
         """Measure and store the points of one process for which there is time. Raises Unavailable
         where it is no lack of a point."""
         points = [point for point in group.points if point not in self.outcome.lacking]
-        where = f"mapping {repeat + 1} of {max(self.missing.most_wanted, repeat + 1)}:"
+        round_words = f"mapping {repeat + 1} of {max(self.missing.most_wanted, repeat + 1)}:"
 
         def begin(point: Point) -> bool:
-            words = f"{where} {point.kernel} on {point.pages}"
+            words = f"{round_words} {point.kernel} on {point.pages}"
             return self.bar.begin(duration_estimate_key(point), group.cost_s(point), words)
 
-        on = points[0].pages if points else ""
-        if group.shares and not self.bar.begin(*group.start, f"{where} memory on {on}"):
+        pages = group.points[0].pages
+        if group.shares and not self.bar.begin(*group.start, f"{round_words} memory on {pages}"):
             return
         for point, result in self.rig.measured(
             points, repeat, begin=begin, retry_share=self.retry_share
         ):
             self._keep(point, result)
             self.tried.add((point, repeat))
+            self.bar.measured += 1
 
     def _keep(self, point: Point, result: Record | Unavailable) -> None:
         if isinstance(result, Record):
@@ -204,9 +209,16 @@ class _Campaign:
             self.outcome.lacking[point] = self.rig.lacking[point] = result
 
     def _cost(self, rounds: Iterable[list[Point]]) -> dict[str, float]:
-        """Return a guess at the seconds of these rounds, by kind of work."""
+        """Return a guess at the seconds of these rounds, by kind of work; of points on an empty
+        pool, none."""
+        has_pages = {
+            kind: page.source != "pool" or bool(pools.available(kind))
+            for kind, page in PAGE_KINDS.items()
+        }
         return expected_seconds(
-            group for points in rounds for group in point_groups(points, self.shuffle)
+            group
+            for points in rounds
+            for group in point_groups([p for p in points if has_pages[p.pages]], self.shuffle)
         )
 
 
@@ -246,8 +258,9 @@ class _Missing:
         return self.most > self.most_wanted
 
     def widest(self, bar: CampaignProgress) -> list[Point]:
-        """Return the compared points that get all mappings up to `most`, the widest first. As
-        intervals of five to eight mappings only grow, one choice does for all of them."""
+        """Return the compared points that get all mappings up to `most`, the widest first, as long
+        as there is time for them and for mapping their memory. As intervals of five to eight
+        mappings only grow, one choice does for all of them."""
         wide = {
             point: width
             for point, values in self.values.items()
@@ -257,11 +270,17 @@ class _Missing:
         }
         left_s = min(bar.time_left_s, bar.extra_s)
         chosen: list[Point] = []
+        mapping_s = defaultdict[Hashable, float](float)  # by program, of the largest chosen point
         for point in sorted(wide, key=wide.__getitem__, reverse=True):
-            times = sum(repeat >= self.wanted[point] for repeat in self.repeats[point])
-            takes_s = bar.pace(duration_estimate_key(point)) * times * kernels.point_s(point)
+            (group,) = point_groups([point], random.Random(0))
+            kind, start_s = group.start if group.shares else ("", 0.0)
+            start_s = max(bar.pace(kind) * start_s, mapping_s[program_of(point)])
+            once_s = bar.pace(duration_estimate_key(point)) * group.cost_s(point)
+            once_s += start_s - mapping_s[program_of(point)]
+            takes_s = once_s * sum(repeat >= self.wanted[point] for repeat in self.repeats[point])
             if takes_s <= left_s:
                 chosen.append(point)
+                mapping_s[program_of(point)] = start_s
                 left_s -= takes_s
         return chosen
 
@@ -281,9 +300,10 @@ def _missing_of(
         rig.store.ask(rig.machine, name, points)
     asked = dict.fromkeys(chain.from_iterable(grids.values()))
     build.compile_all(asked)
-    build_of, have = build.builds(), rig.store.records(rig.machine, {p.kernel for p in asked})
+    build_of, have = build.builds(), rig.store.measured(rig.machine, {p.kernel for p in asked})
     missing = _Missing({}, most, compared, outcome.lacking, {}, {})
-    outcome.lacking |= {point: why for point, why in rig.lacking.items() if point in asked}
+    known = rig.lacking | settled_lacks(rig)
+    outcome.lacking |= {point: why for point, why in known.items() if point in asked}
     for point in asked:
         try:
             made_by = build_of(point)

@@ -49,7 +49,10 @@ class KernelDeclaration:
     # Fewer core cycles per access than this means accesses were optimised away: a load that waits
     # for another takes three on any core, and one core starts at most four loads in a cycle.
     least_cycles: float = 0.0
-    start_s: float = 0.05  # of a process, without its region and faulting in
+    # Seconds on a Zen 4 guest: of a process, without its region and faulting in, and of a point in a
+    # session, without its region. Only their proportions count (measure.outcome.Progress).
+    start_s: float = 0.05
+    prepare_s: float = 0.01
     idle_s: Callable[[Point], float] = lambda point: 0.0  # sleep
     faults_in: bool = False  # whether its timed region faults pages in, elsewhere a disturbance
     # The functions that make the timed accesses of a point, by their names in the kernel's file;
@@ -166,7 +169,7 @@ KERNEL_DECLARATIONS: dict[str, KernelDeclaration] = {
         options={"tables_1": 1, "tables_2": 1, "tables_3": 1, "hot": None},
         layout="alias",
         least_cycles=1.0,
-        start_s=0.3,
+        start_s=0.22,
         timed=fixed_functions("follow_addresses"),
         side_bytes=table_bytes,
     ),
@@ -177,12 +180,15 @@ KERNEL_DECLARATIONS: dict[str, KernelDeclaration] = {
         options={"every": 1},
         least_cycles=0.1,
         is_chase=False,
-        start_s=0.08,
+        start_s=0.05,
         side_bytes=lambda point: point.lines * 48,
     ),
     # One fault a page, where populating a range takes them in one go.
     "first_touch": replace(
-        _CHASE, modes=("address", "visit", "shuffled"), start_s=0.4, timed=fixed_functions("follow")
+        _CHASE,
+        modes=("address", "visit", "shuffled"),
+        start_s=0.08,
+        timed=fixed_functions("follow"),
     ),
     "page_gather": KernelDeclaration(
         session="session", least_cycles=0.1, timed=fixed_functions("gather")
@@ -199,6 +205,7 @@ KERNEL_DECLARATIONS: dict[str, KernelDeclaration] = {
     # in a cycle.
     "random_touch": replace(
         _PACKED,
+        prepare_s=0.09,
         session="session",
         options={"bytes": None, "spare_draws": 0},
         size="bytes",
@@ -228,7 +235,7 @@ KERNEL_DECLARATIONS: dict[str, KernelDeclaration] = {
         modes=("touch", "populate", "memset"),
         options={"threads": 1},
         order="sequential",
-        start_s=0.25,
+        start_s=0.12,
         timed=lambda point: ("touch",) if point.mode == "touch" else (),
     ),
     # Faults are Linux's work, of which no least is known. An order has four bytes a page.
@@ -236,7 +243,7 @@ KERNEL_DECLARATIONS: dict[str, KernelDeclaration] = {
         _FAULTS,
         modes=("file", "anonymous", "grouped"),
         options={"populate": 0, "written": 1},
-        start_s=0.15,
+        start_s=0.1,
     ),
     "touch_again": replace(
         _FAULTS,
@@ -250,13 +257,14 @@ KERNEL_DECLARATIONS: dict[str, KernelDeclaration] = {
         modes=("unmap", "keep"),
         options={"threads": 1, "chunks": 7},
         faults_in=True,
-        start_s=0.15,
+        start_s=0.03,
         side_bytes=copied_bytes,
     ),
     # A hop waits for the last hop of its own walker alone, and no core starts more than four loads
     # in a cycle.
     "graph_walk": replace(
         _PACKED,
+        prepare_s=0.085,
         session="graph_walk",
         modes=("plain", "blocked", "prefetch"),
         options={"vertices": None, "walkers": 1, "block_vertices": None}
@@ -271,6 +279,7 @@ KERNEL_DECLARATIONS: dict[str, KernelDeclaration] = {
     # more than two in a cycle. Its lines are those of six arrays of rows.
     "radix_partition": replace(
         _PACKED,
+        prepare_s=0.3,
         session="radix_partition",
         modes=("naive", "partitioned", "partition"),
         options={"tuples": None, "bits": 6, "passes": 1},
@@ -295,7 +304,7 @@ KERNEL_DECLARATIONS: dict[str, KernelDeclaration] = {
         options={"threads": 0, "apart": 0},
         order="sequential",
         least_cycles=1.0,
-        start_s=0.1,
+        start_s=0.05,
         side_bytes=lambda point: 0,
         inside_bytes=shot_bytes,
     ),
@@ -307,7 +316,7 @@ KERNEL_DECLARATIONS: dict[str, KernelDeclaration] = {
         options={"used": 0},
         order="sequential",
         least_cycles=1.0,
-        start_s=0.15,
+        start_s=0.07,
         timed=fixed_functions("write_each"),
         side_bytes=lambda point: 0,
         inside_bytes=sparse_bytes,
@@ -326,7 +335,7 @@ KERNEL_DECLARATIONS: dict[str, KernelDeclaration] = {
         _CHASE,
         modes=("none", "other", "address", "random"),
         faults_in=True,
-        start_s=0.15,
+        start_s=0.06,
         inside_bytes=lambda lines_bytes, point: 2 * lines_bytes,
     ),
     "numa_chase": replace(

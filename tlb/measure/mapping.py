@@ -86,7 +86,7 @@ def point_groups(
     """
     alike: dict[tuple, list[Point]] = {}
     for point in points:
-        alike.setdefault(_program(point), []).append(point)
+        alike.setdefault(program_of(point), []).append(point)
     made = [PointGroup(group, len(program) > 1) for program, group in alike.items()]
     for group in made:
         shuffle.shuffle(group.points)
@@ -105,7 +105,7 @@ def point_groups(
     )
 
 
-def _program(point: Point) -> tuple:
+def program_of(point: Point) -> tuple:
     """What points have in common that one process may measure. Those with an arena of their own
     have no shared one beside it, which would be read from smaps as well, before and after each."""
     if not build.has_session(point):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from tlb.machine import host as hosts
-from tlb.machine import settings
+from tlb.machine import pools, settings
 from tlb.machine.host import Host
 from tlb.measure import mapping, perf
 from tlb.measure import plan as plans
@@ -17,6 +18,7 @@ from tlb.measure.mapping import PointResult
 from tlb.measure.plan import MeasuringConditions, SessionRecord
 from tlb.measure.record import Point, Record
 from tlb.measure.store import Store
+from tlb.system import procfs
 from tlb.system.page_sizes import BASE, PAGE_KINDS
 from tlb.system.reasons import Unavailable
 
@@ -81,6 +83,17 @@ class MeasuringSetup:
         record = plans.measure(point, repeat, **self.setting._asdict())
         self._check_state()
         return record
+
+    @cached_property
+    def means(self) -> list[str]:
+        """What a point may lack now and have at another time of the same state: pages in pools, the
+        cgroup's limits on them, CPUs, and transparent pages, which a process may be denied."""
+        pages = [f"{pool.left} {pool.page}" for pool in self.host.pools if pool.total]
+        limits = [
+            limit for kind in PAGE_KINDS if (limit := pools.cgroup_limits_below(kind, float("inf")))
+        ]
+        own_thp = re.findall(r"THP_enabled:\s*\d", procfs.text(Path("/proc/self/status")))
+        return [*pages, *limits, *own_thp, f"{len(self.host.usable_cpus)} CPUs"]
 
     @property
     def setting(self) -> MeasuringConditions:

@@ -64,27 +64,46 @@ class CampaignOutcome:
         )
 
 
+# What only another state, a filled pool or more CPUs can change: no other process need find it out.
+_SETTLED_REASONS = {"pool-empty", "page-size-unsupported", "no-five-levels", "one-cpu", "thp-never"}
+
+
+def _read_lacking_points(rig: MeasuringSetup) -> tuple[dict[Point, Unavailable], bool]:
+    """Return what points lacked the last time in this state, and whether the computer has the same
+    pools, limits and CPUs as then."""
+    try:
+        document = rig.store.read_document(rig.machine, UNMEASURED_POINTS_DOCUMENT)
+    except Unavailable:
+        return {}, False
+    if document.get("state") != rig.state:
+        return {}, False
+    lacking = {
+        Point.model_validate(line["point"]): Unavailable(
+            line["code"], line["detail"], line.get("remedy", "")
+        )
+        for line in document["points"]
+    }
+    return lacking, document.get("means") == rig.means
+
+
+def settled_lacks(rig: MeasuringSetup) -> dict[Point, Unavailable]:
+    """Return the points that need not be tried: they lack what this computer lacked the last time
+    too."""
+    known, is_same = _read_lacking_points(rig)
+    return {point: why for point, why in known.items() if is_same and why.code in _SETTLED_REASONS}
+
+
 def store_unmeasured_points(
     rig: MeasuringSetup, due: set[Point], tried: set[Point], outcome: CampaignOutcome
 ) -> None:
     """Add to `outcome` what points lacked the last time that were not tried now, and store what is
     lacking now beside the rows."""
-    try:
-        document = rig.store.read_document(rig.machine, UNMEASURED_POINTS_DOCUMENT)
-    except Unavailable:
-        document = {}
-    lines = document["points"] if document.get("state") == rig.state else []
-    known = {
-        Point.model_validate(line["point"]): Unavailable(
-            line["code"], line["detail"], line.get("remedy", "")
-        )
-        for line in lines
-    }
+    known, _ = _read_lacking_points(rig)
     outcome.lacking |= {p: why for p, why in known.items() if p in due - tried}
     now = {p: why for p, why in known.items() if p not in tried} | {
         p: why for p, why in outcome.lacking.items() if p in tried
     }
-    if now or document:
+    if now or known:
         lines = [
             {
                 "point": p.model_dump(mode="json"),
@@ -97,7 +116,7 @@ def store_unmeasured_points(
         rig.store.write_document(
             rig.machine,
             UNMEASURED_POINTS_DOCUMENT,
-            {"state": rig.state, "points": sorted(lines, key=str)},
+            {"state": rig.state, "means": rig.means, "points": sorted(lines, key=str)},
         )
 
 
@@ -197,6 +216,8 @@ class CampaignProgress:
         self._now: tuple[str, float, float] | None = None  # kind, seconds expected, since when
         self._name, self._said, self._quiet = name[:60], "", quiet
         self._on_screen, self._shown_s = sys.stderr.isatty(), 0.0
+        self.measured = self.to_measure = 0  # mappings of points, in the part that is at work
+        self.ready = ""  # where a finished page can be opened
 
     def __enter__(self) -> CampaignProgress:
         return self
@@ -216,7 +237,10 @@ class CampaignProgress:
         text = f"{self._name} {share:4.0%} |{bar:{_BAR_CELLS}}| {_clock(gone_s)} gone"
         if left_s < inf:
             text += f", {_clock(left_s)} left"
+        if self.to_measure:
+            text += f", {self.measured} of {max(self.to_measure, self.measured)} measured"
         text += f", {self._said}" if self._said else ""
+        text += f"; ready: {self.ready}" if self.ready else ""
         if self._on_screen:
             text = f"\r{text[: shutil.get_terminal_size().columns - 1]}\x1b[K"
         end = "" if self._on_screen and not is_last else "\n"
@@ -287,6 +311,7 @@ class CampaignProgress:
         """Do a piece of what comes later, whatever time is left."""
         self.end()
         self._now, self._said = (kind, expected_s, time.monotonic()), kind
+        self.measured = self.to_measure = 0
         self._show()
         yield
         self.end()

@@ -12,12 +12,12 @@ import json
 import os
 import re
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from shutil import disk_usage
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -53,6 +53,22 @@ _REASONS = {
 }
 
 
+class MeasuredValue(NamedTuple):
+    """The time of a record, and its quantities whose event could not be requested: enough to decide
+    what to measure, in a tenth of the time that whole records take."""
+
+    ns_per_access: float
+    uncountable: frozenset[str]
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> MeasuredValue:
+        counters = record.get("counters", {}).items()
+        uncountable = (
+            name for name, one in counters if one.get("reason") and one.get("event") is None
+        )
+        return cls(record["ns_per_access"], frozenset(uncountable))
+
+
 class RowDatabase:
     """The rows of one machine. Methods raise Unavailable: disk-refused, file-damaged,
     and disk-refused on a file system that SQLite's log cannot use."""
@@ -65,10 +81,13 @@ class RowDatabase:
         self._turn = Lock()  # a fleet's worker measures now in one thread and now in another
 
     def ask(self, experiment: str, points: Iterable[Point]) -> None:
-        """Add to the points that an experiment asked for."""
-        rows = [(experiment, point.kernel, point_id(point)) for point in points]
+        """Add to the points that an experiment asked for; nothing is written if it asked for all of
+        them before."""
+        rows = {(experiment, point.kernel, point_id(point)) for point in points}
+        if rows.issubset(self._read("SELECT * FROM asked")):
+            return
         with self._writing() as database:
-            database.executemany("INSERT OR IGNORE INTO asked VALUES (?, ?, ?)", rows)
+            database.executemany("INSERT OR IGNORE INTO asked VALUES (?, ?, ?)", sorted(rows))
 
     def append(self, *records: Record) -> None:
         """Add records, all or none; each replaces that of its key if it has counters that lacks."""
@@ -97,6 +116,24 @@ class RowDatabase:
             for kernel, key, text in found
             if kernels is None or kernel in kernels
         }
+
+    def measured(self, kernels: Collection[str]) -> dict[str, MeasuredValue]:
+        """Return what each record of some kernels says of its point, by key."""
+        found = self._read("SELECT kernel, key, record FROM records")
+        return {
+            key: MeasuredValue.of(json.loads(text))
+            for kernel, key, text in found
+            if kernel in kernels
+        }
+
+    @property
+    def version(self) -> tuple[int, ...] | None:
+        """Equal numbers as long as nobody writes; None if this process has written."""
+        if self._writer is not None:
+            return None
+        found = (self.path, self.path.with_name(DATABASE_LOGS[0]))
+        states = [path.stat() for path in found if path.exists()]
+        return tuple(number for state in states for number in (state.st_mtime_ns, state.st_size))
 
     def digest(self) -> bytes:
         """Return a digest of all records and of what was asked for. That of the file would change

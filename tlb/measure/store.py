@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from tlb.measure import row_database, row_tables
 from tlb.measure.record import NAME_PATTERN, Point, Record, point_id
-from tlb.measure.row_database import DATABASE_FILE, DATABASE_LOGS, RowDatabase
+from tlb.measure.row_database import DATABASE_FILE, DATABASE_LOGS, MeasuredValue, RowDatabase
 from tlb.measure.row_tables import EXPERIMENTS_COLUMN
 from tlb.system import files
 from tlb.system.files import SAFE_OPEN_FLAGS, disk_errors, lock_file
@@ -79,6 +79,17 @@ def _published_rows(path: Path, modified_ns: int, size: int, experiment: str) ->
     return row_tables.rows_of(table)
 
 
+def _own_rows(database: RowDatabase, experiment: str) -> pd.DataFrame:
+    return pd.DataFrame([row_tables.flat_row(row) for row in database.rows(experiment)])
+
+
+@lru_cache(maxsize=12)
+def _own_frame(path: Path, _version: tuple[int, ...], experiment: str) -> pd.DataFrame:
+    """Return `row_tables.rows_frame` of an experiment's own rows, or of all, which nothing may
+    change."""
+    return row_tables.rows_frame(_own_rows(RowDatabase(path), experiment))
+
+
 def write_published_rows(file: Path | IO[bytes], rows: Iterable[tuple[Record, list[str]]]) -> None:
     """Write records, each with the experiments that asked for its point, as a published file."""
     parquet.write_table(
@@ -127,13 +138,23 @@ class Store:
     def load(self, machine: str, experiment: str = "") -> pd.DataFrame:
         """Return `row_tables.rows_frame` of the rows of an experiment's points, also if another
         experiment had them measured, or of all points: by kernel, in the order of appending. Empty where nothing was measured."""
-        measured = self._database(machine).rows(experiment)
-        own = pd.DataFrame([row_tables.flat_row(row) for row in measured])
+        database = self._database(machine)
         if (file := self._published_file(machine)) is None:
-            return row_tables.rows_frame(own)
+            if version := database.version:
+                return _own_frame(database.path, version, experiment).copy(deep=False)
+            return row_tables.rows_frame(_own_rows(database, experiment))
+        own = _own_rows(database, experiment)
         published = _published_rows(*file, experiment)
         parts = [part for part in (published, own) if len(part)] or [published]
         return row_tables.rows_frame(pd.concat(parts, ignore_index=True))
+
+    def measured(self, machine: str, kernels: Collection[str]) -> dict[str, MeasuredValue]:
+        """Return what each record of some kernels says of its point, by key."""
+        published = {
+            record.key: MeasuredValue(record.ns_per_access, record.uncountable)
+            for record, _ in self.published(machine, kernels)
+        }
+        return published | self._database(machine).measured(kernels)
 
     def keys(self, machine: str, experiment: str) -> set[str]:
         """Return the keys of an experiment's rows."""

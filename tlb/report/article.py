@@ -19,7 +19,7 @@ from markupsafe import Markup
 from tlb.report import page
 from tlb.report.all_machines import MACHINE_COLUMN
 from tlb.report.chapter import Chapter
-from tlb.report.notebook import DimmedFigure, OverlaidFigure
+from tlb.report.notebook import DimmedFigure, OverlaidFigure, has_grey
 from tlb.report.quantities import (
     FEW_MAPPINGS_MARK,
     FEWEST_MAPPINGS_WITH_INTERVAL,
@@ -104,11 +104,13 @@ def show_chart(
 
 def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
     """Label a figure with what is grey in it or follows it."""
-    label = _IN_GREY if made.has_grey else _WITHOUT_GREY
+    is_grey = has_grey(spec := made.spec())
+    label = _IN_GREY if is_grey else _WITHOUT_GREY
     if shown.beside:
-        label = (_BESIDE_IN_GREY if made.has_grey else _BESIDE_BELOW).format(shown.beside.machine)
-        made = replace(made, is_followed=not made.has_grey)
-    return replace(made, alt=f"{label} On the reference machine: {made.alt}", label=label)
+        label = (_BESIDE_IN_GREY if is_grey else _BESIDE_BELOW).format(shown.beside.machine)
+        made = replace(made, is_followed=not is_grey)
+    alt_text = f"{label} On the reference machine: {made.alt}"
+    return replace(made, alt=alt_text, label=label, made=spec)
 
 
 def _of_published(figure: Figure) -> Figure:

@@ -238,10 +238,7 @@ class Chapter(Subject):
         names = ", ".join(grids)
         if seconds:
             print(f"{names}: {outcome}.", file=sys.stderr)
-        lacking = sorted(outcome.lacking.items(), key=lambda item: kernels.arena_bytes(item[0]))
-        # Of all points that lack the same on the same pages, the largest says what to ask for.
-        largest = {(point.pages, why.code): why.note for point, why in lacking}
-        for note in sorted({*largest.values()}):
+        for note in _notes_of_lacks(outcome.lacking):
             self._note(note)
         if outcome.skipped and rounds == inf:
             every = outcome.skipped + outcome.cached + outcome.measured
@@ -355,7 +352,7 @@ class Chapter(Subject):
         self._require_linux()
         if why := self._refused.get(name):
             raise why
-        print(f"{name}: building and running, which takes minutes.", file=sys.stderr)
+        print(f"{name}: building and running.", file=sys.stderr)
         try:
             made = make(self.parameters["profile"]) | {"means": means}
         except Unavailable as why:
@@ -410,6 +407,20 @@ class Chapter(Subject):
     def _write_card(self, measured: int) -> None:
         if measured:
             card.write(self.store, self.machine, self.host)
+
+
+def _notes_of_lacks(lacking: Mapping[Point, Unavailable]) -> list[UnmeasuredNote]:
+    """Return a note for each reason. It has a detail for each kind of pages: that of the largest
+    point, which says what to ask for."""
+    details: dict[str, dict[str, Unavailable]] = {}
+    for point, why in sorted(lacking.items(), key=lambda item: kernels.arena_bytes(item[0])):
+        details.setdefault(why.code, {})[point.pages] = why
+    notes = []
+    for code, by_pages in sorted(details.items()):
+        reasons = [*by_pages.values()]
+        detail = "; ".join(dict.fromkeys(why.detail for why in reasons))
+        notes.append(Unavailable(code, detail, reasons[0].remedy).note)
+    return notes
 
 
 def begin(chapter: str, namespace: dict[str, Any]) -> Chapter:

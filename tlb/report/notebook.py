@@ -64,13 +64,17 @@ _TOP = ("$schema", "width", "height", "autosize", "config", "datasets", "params"
 @dataclass(frozen=True)
 class OverlaidFigure(Figure):
     """A figure over another's lines and points in grey, if it has any. label: whose points are
-    where. is_followed: whether the other figure stands below this one."""
+    where. is_followed: whether the other figure stands below this one. made: its specification, if
+    it is known."""
 
     reference: Figure | None = None
     label: str = ""
     is_followed: bool = False
+    made: dict[str, Any] | None = None
 
     def spec(self) -> dict[str, Any]:
+        if self.made is not None:
+            return dict(self.made)
         own = super().spec()
         theirs = self.reference.spec() if self.reference else {}
         layers = list(_grey(theirs))
@@ -91,17 +95,17 @@ class OverlaidFigure(Figure):
             "datasets": own["datasets"] | _drawn(theirs["datasets"], json.dumps(layers)),
         }
 
-    @property
-    def has_grey(self) -> bool:
-        """Whether the reference's chart has anything that can lie under this one."""
-        return any(name.startswith(_THEIRS) for name in self.spec().get("datasets", ()))
-
     def html(self) -> str:
         note = Markup('<p class="tlb-beside" role="note">{}</p>').format(self.label)
         below = ""
         if self.is_followed and self.reference:
             below = self.reference.named(f"{self.name}_beside").html()
         return super().html() + (str(note) if self.label else "") + below
+
+
+def has_grey(spec: dict[str, Any]) -> bool:
+    """Return whether the reference's chart has anything that lies under this one."""
+    return any(name.startswith(_THEIRS) for name in spec.get("datasets", ()))
 
 
 def _ticks(spec: dict[str, Any], channel: str) -> Iterator[list[float]]:

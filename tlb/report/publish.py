@@ -46,6 +46,8 @@ _STRICT = ["-W", "-n", "--keep-going"]
 _STAGED = ("_config.yml", "_toc.yml", "book", "kernels", "tlb", "experiments")
 # The first two change with each look at the computer; answers follow from rows and sources.
 _NOT_SOURCES = ("machine.json", "lacking.json", f"{ANSWERS_DOCUMENT}.json", *DATABASE_LOGS)
+# What pages write beside this computer's rows, and so no input of theirs.
+_MADE_OF_OWN_ROWS = (f"{QUANTITIES_DOCUMENT}*.json", "translation.json", "README.md")
 
 
 class SiteError(RuntimeError):
@@ -380,7 +382,9 @@ def _digests() -> dict[str, str]:
     found: dict[str, str] = {}
     for name, top in {**{name: ROOT / name for name in _STAGED}, "data": data_root()}.items():
         for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
-            is_made = path.name in _NOT_SOURCES or path.match(f"own/*/{QUANTITIES_DOCUMENT}*.json")
+            is_made = path.name in _NOT_SOURCES or any(
+                path.match(f"own/*/{name}") for name in _MADE_OF_OWN_ROWS
+            )
             if path.is_file() and path.suffix != ".pyc" and not is_made:
                 is_open = path.name == DATABASE_FILE
                 content = RowDatabase(path).digest() if is_open else _sha256(path)
