@@ -19,22 +19,34 @@ pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
 RUNNER = """
 import sys
-from tlb.measure import plan
+from tlb.measure import perf, plan
+from tlb.measure.perf_stat import NO_COUNTERS, PROCESS_EVENTS
 from tlb.measure.record import Point
-point = Point(kernel="page_chase", engine=sys.argv[1], lines=int(sys.argv[2]), region_ms=60_000)
-setting = plan.MeasuringConditions("0" * 12, 1 << 40)
+counted = perf.EventPlan("perf", (perf.Event("core_cycles", "cycles"),), of_process=PROCESS_EVENTS)
+how = {"counted": counted, "timed": NO_COUNTERS}[sys.argv[1]]
+point = Point(kernel="page_chase", engine=sys.argv[2], lines=int(sys.argv[3]), region_ms=60_000)
+setting = plan.MeasuringConditions("0" * 12, 1 << 40, how)
 with plan.KernelProcess(point, point.lines * 4096, 0, setting) as process:
     process.ask(point)
 """
 
 
-@pytest.mark.parametrize("engine", [pytest.param("c", marks=needs_c), "numba"])
-def test_a_runner_killed_with_9_leaves_no_kernel_behind(engine):
+@pytest.mark.parametrize(
+    ("engine", "counted"),
+    [
+        pytest.param("c", "timed", marks=needs_c),
+        pytest.param("c", "counted", marks=[needs_c, pytest.mark.needs("perf that counts faults")]),
+        ("numba", "timed"),
+    ],
+)
+def test_a_runner_killed_with_9_leaves_no_kernel_behind(engine, counted):
     # lines, and with them the bytes that the session maps, which only this run has
     lines = 700 + time.time_ns() % 1_000
     seed = str(lines * 4096)
     runner = subprocess.Popen(
-        [sys.executable, "-c", RUNNER, engine, str(lines)], cwd=ROOT, stderr=subprocess.PIPE
+        [sys.executable, "-c", RUNNER, counted, engine, str(lines)],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
     )
 
     # CPU time that a kernel uses up to reach its region, and more

@@ -20,6 +20,7 @@ from tlb.measure.events import (
 )
 from tlb.measure.perf_stat import NO_COUNTERS as NO_COUNTERS
 from tlb.measure.perf_stat import (
+    PROCESS_EVENTS,
     EventPlan,
     command_killed_with_parent,
     environment_in_c_locale,
@@ -63,7 +64,17 @@ def plan(
     return replace(
         made,
         perf=perf if made.events else None,
+        of_process=_of_process(command) if made.events else (),
         derived=tuple(event for event in made.derived if event.quantity not in made.lacking),
+    )
+
+
+def _of_process(command: Sequence[str]) -> tuple[Event, ...]:
+    """Return the software events that count a whole process, its time in Linux included."""
+    answer = _ask(perf_stat_command(command, PROCESS_EVENTS, "--", "true"))
+    counted = parse_perf_stat(answer[1], PROCESS_EVENTS) if not isinstance(answer, str) else {}
+    return tuple(
+        event for event in PROCESS_EVENTS if counted and not counted[event.quantity].reason
     )
 
 

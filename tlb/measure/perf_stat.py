@@ -8,6 +8,7 @@ counted all the time.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import select
@@ -87,6 +88,8 @@ def _quantity(row: dict, event: Event) -> CounterReading:
         return CounterReading(reason="perf-failed", event=event.event)
     if not 0 <= running <= 100:  # NaN is not either
         return CounterReading(reason="perf-failed", event=event.event)
+    if event.quantity in _IN_LINUX and str(row.get("event")).endswith(":u"):
+        return CounterReading(reason="perf-denied", event=event.event)
     if not 0 <= value < 2**64 or not runtime > 0:  # a counter has 64 bits
         return CounterReading(reason="not-counted", event=event.event)
     if event.quantity == "task_clock_ns" and str(row.get("unit")) == "msec":
@@ -139,6 +142,7 @@ class EventPlan:
     derived: tuple[Event, ...] = ()
     # counters that these events may take together, beside cycles and instructions
     programmable: int = PROGRAMMABLE_COUNTERS
+    of_process: tuple[Event, ...] = ()  # which count each process as a whole
 
     def groups(self) -> tuple[tuple[Event, ...], ...]:
         """Return what is counted together, one group a run: events without a programmable counter,
@@ -215,8 +219,24 @@ class EventPlan:
         """The reason code of a perf that was tried and counts nothing, "" otherwise."""
         return "" if self.perf else self.lacking.get("task_clock_ns", "")
 
+    def of_processes_only(self) -> EventPlan:
+        """Return the plan that counts whole processes and no point."""
+        return replace(NO_COUNTERS, perf=self.perf, of_process=self.of_process)
+
 
 NO_COUNTERS = EventPlan(None)
+
+# Of a process from its start to its end, by Linux. Where only user mode may be counted
+# (perf_event_paranoid 2), perf appends :u, and switches and migrations, which happen in Linux, are
+# counted as 0.
+_SOURCE = "perf_event_open(2), PERF_COUNT_SW_"
+PROCESS_EVENTS = (
+    Event("page_faults", "page-faults", source=f"{_SOURCE}PAGE_FAULTS"),
+    Event("context_switches", "context-switches", source=f"{_SOURCE}CONTEXT_SWITCHES"),
+    Event("cpu_migrations", "cpu-migrations", source=f"{_SOURCE}CPU_MIGRATIONS"),
+    Event("task_clock_ns", "task-clock", source=f"{_SOURCE}TASK_CLOCK"),
+)
+_IN_LINUX = {"context_switches", "cpu_migrations"}
 
 
 # ---- a process's own gate
@@ -349,27 +369,33 @@ class PointCounter:
         return self._plan.quantities(counts, self._group, reason)
 
 
-def wait_for_end(pid: int, seconds: float) -> None:
-    """Wait until a child has ended, without reaping it, at most so long: `Popen.wait` with a limit
-    looks only every so often, by up to 50 ms."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except OSError:  # refused, as by a filter of a container
-        end_s = time.monotonic() + seconds
-        while not os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-            if time.monotonic() > end_s:
-                return
-            time.sleep(0.001)
-        return
-    try:
-        select.select([descriptor], [], [], seconds)
-    finally:
-        os.close(descriptor)
+class ProcessCounter:
+    """Counts of a process from now until `end`."""
+
+    def __init__(self, plan: EventPlan, pid: int):
+        self._events = plan.of_process
+        self._gate = PerfGate()
+        self._perf = Attached(plan.perf or "perf", self._events, pid, self._gate)
+
+    def end(self) -> dict[str, CounterReading]:
+        """Return each quantity, or why it was not counted."""
+        counts, reason = self._perf.end()
+        self._gate.close()
+        return counts or {
+            event.quantity: CounterReading(reason=reason, event=event.event)
+            for event in self._events
+        }
 
 
 def wait_for_exit_status(child: subprocess.Popen[Any], seconds: float) -> int:
-    """Return a child's exit status as `wait_or_kill` does, at once when it has ended."""
-    wait_for_end(child.pid, seconds)
+    """Return a child's exit status as `wait_or_kill` does, which looks only every so often, by up
+    to 50 ms: a descriptor of the process is told at once."""
+    with contextlib.suppress(OSError):  # refused, as by a filter of a container
+        descriptor = os.pidfd_open(child.pid)
+        try:
+            select.select([descriptor], [], [], seconds)
+        finally:
+            os.close(descriptor)
     return wait_or_kill(child, seconds)
 
 

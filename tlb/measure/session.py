@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import resource
 import select
 import signal
 import subprocess
@@ -28,9 +27,10 @@ from tlb.measure.perf_stat import (
     EventPlan,
     PerfGate,
     PointCounter,
+    ProcessCounter,
     command_killed_with_parent,
     environment_in_c_locale,
-    wait_for_end,
+    wait_for_exit_status,
 )
 from tlb.measure.record import CounterReading
 from tlb.system.page_sizes import PAGE_KINDS
@@ -56,9 +56,9 @@ def limit_s(expected_s: float) -> float:
 class Session:
     """A running session, in a `with`.
 
-    plan: what is counted of each point, in group number `repeat` where hardware counts at all: what
-    software counts, the kernel says itself. process: what Linux counted of the process, once it has
-    ended well.
+    plan: what is counted of the whole process and of each point, the latter in group number
+    `repeat` where hardware counts at all: what software counts, the kernel says itself. process:
+    what was counted of the process, once it has ended.
     """
 
     def __init__(
@@ -77,18 +77,26 @@ class Session:
             if name not in _SOFTWARE
         }
         self.process: dict[str, CounterReading] = {}
+        self._whole: ProcessCounter | None = None
         with contextlib.ExitStack() as stack:
             self._gate = stack.enter_context(PerfGate()) if plan.counts_hardware else None
             self._errors = stack.enter_context(tempfile.TemporaryFile())
             self._child = stack.enter_context(self._started(command, cwd))
             stack.callback(self._kill)
+            if plan.of_process:
+                self._whole = ProcessCounter(plan, self._child.pid)
+                stack.callback(self._end_counting)
+                self._send("go")
             self.mapped = self._read(limit_s(expected_s))
             self._stack = stack.pop_all()
 
     def _started(self, command: Sequence[str], cwd: Path) -> subprocess.Popen[bytes]:
+        """Start the process; where it is counted, as a shell that becomes it once a line comes."""
         words = command_killed_with_parent(
             [*command, *(self._gate.kernel_words if self._gate else ())]
         )
+        if self._plan.of_process:
+            words = ["sh", "-c", 'read -r line && exec "$@"', "sh", *words]
         try:
             return subprocess.Popen(
                 words,
@@ -128,13 +136,9 @@ class Session:
         assert self._child.stdin is not None
         self._child.stdin.close()
         last = self._read(limit_s(expected_s))
-        wait_for_end(self._child.pid, HANG_S)
-        pid, status, usage = os.wait4(self._child.pid, os.WNOHANG)
-        if pid:
-            self._child.returncode = os.waitstatus_to_exitcode(status)
-        if not pid or status:
+        if wait_for_exit_status(self._child, HANG_S):
             raise self._ended()
-        self.process = _counts(usage)
+        self._end_counting()
         return last
 
     def __enter__(self) -> Session:
@@ -142,6 +146,10 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    def _end_counting(self) -> None:
+        if self._whole:
+            self.process, self._whole = self._whole.end(), None
 
     def _kill(self) -> None:
         wait_or_kill(self._child, 0)
@@ -180,18 +188,6 @@ class Session:
         self._errors.seek(0)
         stderr = self._errors.read(1 << 16).decode(errors="replace")
         return why_ended(status, stderr, self._pages)
-
-
-def _counts(usage: resource.struct_rusage) -> dict[str, CounterReading]:
-    """Return what Linux counted of a process and of what it waited for."""
-    totals = {
-        "page_faults": usage.ru_minflt + usage.ru_majflt,
-        "context_switches": usage.ru_nvcsw + usage.ru_nivcsw,
-        "task_clock_ns": (usage.ru_utime + usage.ru_stime) * 1e9,
-    }
-    return {
-        name: CounterReading(value=float(total), event="wait4") for name, total in totals.items()
-    }
 
 
 def _last_child(pid: int) -> int:

@@ -19,7 +19,6 @@ from tlb.measure import campaign, kernels, row_tables
 from tlb.measure.build import compiler_or_prebuilt
 from tlb.measure.grid import octaves
 from tlb.measure.measuring_setup import MeasuringSetup
-from tlb.measure.perf_stat import NO_COUNTERS
 from tlb.measure.record import LineLayout, Point, VisitingOrder
 from tlb.stats import geometry, geometry_curves
 from tlb.stats.fits import Knee
@@ -114,7 +113,7 @@ def _run(
     """(all rows that there are now, why each point that is lacking is). No point is
     counted, and nothing tried again: the least of several leaves noise out."""
     outcome = campaign.run(
-        replace(rig, plan=NO_COUNTERS),
+        replace(rig, plan=rig.plan.of_processes_only()),
         {name: points},
         lambda p: min(repeats, repeats_of(p)),
         retry_share=0,

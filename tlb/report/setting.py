@@ -87,7 +87,7 @@ def _counters(a: Analysis) -> str:
 
 
 def _counted_processes(a: Analysis) -> str:
-    """Return what Linux counted of the processes of this chapter's kernels; "" if of none."""
+    """Return what perf stat counted of the processes of this chapter's kernels; "" if of none."""
     sessions = [
         one for one in a.about.counted_sessions() if one.kernel in {*a.frame.get("kernel", ())}
     ]
@@ -99,13 +99,12 @@ def _counted_processes(a: Analysis) -> str:
     totals = {
         words: sum(one.totals[name].value or 0.0 for one in sessions if name in one.totals)
         for name, words in names.items()
-        if any(name in one.totals for one in sessions)
     }
     if not sessions:
         return ""
     counts = list_in_words(f"{total:,.0f} {words}" for words, total in totals.items())
     number = sum(one.sessions for one in sessions)
-    return f"Linux counted {counts} in {number:,} processes of these kernels."
+    return f"`perf stat` counted {counts} in {number:,} processes of these kernels."
 
 
 def about_pages(notes: Iterable[UnmeasuredNote]) -> str:
