@@ -17,7 +17,6 @@ import re
 import resource
 import statistics
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -45,47 +44,13 @@ def now_ns() -> int:
     return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
 
 
-def _node(cpu: int) -> str:
-    """Return the memory node of a CPU, "" if Linux names none."""
-    nodes = Path(f"/sys/devices/system/cpu/cpu{cpu}").glob("node[0-9]*")
-    return next((node.name for node in nodes), "")
-
-
-def populate(address: int, size: int, cpus: frozenset[int]) -> None:
-    """Fault memory in, a large one by two threads as kernels/arena.h does, because clearing pages is
-    what takes time. cpus: where the second may run. Raises OSError."""
-    libc, errors = ctypes.CDLL(None, use_errno=True), [0]
-    (own,) = os.sched_getaffinity(0)
-    others = {cpu for cpu in cpus if cpu != own and _node(cpu) == _node(own)}
-    half = -(-size // 2 // GIB) * GIB if others else size
-
-    def stretch(begin: int, end: int) -> None:
-        start, length = ctypes.c_void_p(address + begin), ctypes.c_size_t(end - begin)
-        if end > begin and libc.madvise(start, length, MADV_POPULATE_WRITE):
-            errors.append(ctypes.get_errno())
-
-    def second() -> None:
-        os.sched_setaffinity(0, others)  # of this thread
-        stretch(half, size)
-
-    helper = threading.Thread(target=second)
-    if half < size:
-        helper.start()
-    stretch(0, min(half, size))
-    if half < size:
-        helper.join()
-    if code := max(errors):
-        raise OSError(code, os.strerror(code))
-
-
 class Arena:
     """Memory on pages of one size, which is requested before the first touch and proved by smaps.
 
-    cpus: which may help to fault it in.
     words: uint64, shape (bytes / 8,). An address is aligned to 1 GiB, but in a pool.
     """
 
-    def __init__(self, pages: str, least_bytes: int, cpus: frozenset[int]) -> None:
+    def __init__(self, pages: str, least_bytes: int) -> None:
         if pages not in ("4k", "thp", *POOLS):
             raise Lacking("engine-lacks", f"pages of {pages}")
         is_thp, is_pool, self.pages = pages == "thp", pages in POOLS, pages
@@ -105,7 +70,7 @@ class Arena:
                 at = -(np.frombuffer(memory, np.uint8).ctypes.data + 1) % GIB + 1
                 advice = mmap.MADV_HUGEPAGE if is_thp else mmap.MADV_NOHUGEPAGE
                 memory.madvise(advice, at, self.bytes)
-            populate(np.frombuffer(memory, np.uint8).ctypes.data + at, self.bytes, cpus)
+            memory.madvise(MADV_POPULATE_WRITE, at, self.bytes)
         except OSError as error:
             code = "pool-empty" if is_pool else "memory-short"
             needed = f"{self.bytes // self.page_bytes} pages of {pages} needed"
@@ -239,7 +204,6 @@ class Session:
         self.given, self.engine, self.kernels = parser.parse_args(), engine, kernels
         self.answered = self.proved = 0
         self.shared: Arena | None = None
-        self.cpus = frozenset(os.sched_getaffinity(0))
 
     def prove(self) -> None:
         if self.shared:
@@ -261,7 +225,7 @@ class Session:
         """Measure in the shared arena, or in its own where that is too small."""
         arena = self.shared
         if not (is_shared := arena is not None and point.working_set_bytes <= arena.bytes):
-            arena = Arena(self.given.pages, point.working_set_bytes, self.cpus)
+            arena = Arena(self.given.pages, point.working_set_bytes)
             arena.prove()
         assert arena is not None
         point.page_bytes = arena.page_bytes
@@ -297,7 +261,7 @@ class Session:
         except OSError:
             raise Lacking("cpu-gone", f"CPU {self.given.cpu}") from None
         if self.given.bytes:
-            self.shared = Arena(self.given.pages, self.given.bytes, self.cpus)
+            self.shared = Arena(self.given.pages, self.given.bytes)
         populate_ns = now_ns() - begin
         self.prove()
         mapped = self.shared.bytes if self.shared else 0
