@@ -2,6 +2,6 @@
 
 from experiments.flushes import analysis, claims, grid
 from experiments.flushes.analysis import Analysis, Quantities
-from experiments.flushes.document import HOUSEKEEPING_DOCUMENT, HousekeepingDocument
+from experiments.flushes.document import KERNEL_HOUSEKEEPING_DOCUMENT, HousekeepingDocument
 
-DOCUMENTS = {HOUSEKEEPING_DOCUMENT: HousekeepingDocument}  # beside the rows: name -> model
+DOCUMENTS = {KERNEL_HOUSEKEEPING_DOCUMENT: HousekeepingDocument}  # beside the rows: name -> model

@@ -11,7 +11,7 @@ import pandas as pd
 
 from experiments.flushes.document import (
     FRAGMENTED_MEMORY,
-    HOUSEKEEPING_DOCUMENT,
+    KERNEL_HOUSEKEEPING_DOCUMENT,
     FirstTouchRun,
     HousekeepingDocument,
     KhugepagedWait,
@@ -290,13 +290,13 @@ class Analysis(_Shootdowns, _Switches, _Copies):
     lacks."""
 
     documents = ("flushes",)
-    on_request = (HOUSEKEEPING_DOCUMENT,)
+    on_request = (KERNEL_HOUSEKEEPING_DOCUMENT,)
 
     @cached_property
     def housekeeping(self) -> HousekeepingDocument:
         """The document. Raises Unavailable("housekeeping-not-asked")."""
         try:
-            return self.document(HOUSEKEEPING_DOCUMENT, None, HousekeepingDocument)
+            return self.document(KERNEL_HOUSEKEEPING_DOCUMENT, None, HousekeepingDocument)
         except Unavailable as why:
             raise Unavailable("housekeeping-not-asked", why.detail) from None
 

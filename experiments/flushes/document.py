@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 MemoryKind = Literal["free", "fragments"]  # memory as it is, and fragmented
-HOUSEKEEPING_DOCUMENT = "housekeeping"  # of the document
+KERNEL_HOUSEKEEPING_DOCUMENT = "housekeeping"  # of the document
 FREE_MEMORY: MemoryKind = "free"
 FRAGMENTED_MEMORY: MemoryKind = "fragments"
 NO_DEFRAG_MODE = ""  # in the place of a mode of defrag, which base pages have none of

@@ -24,7 +24,7 @@ from tlb.measure.toolchains import (
     Toolchain,
     cached_build,
     clean_environment,
-    fill_in_build_folder,
+    put_build_folder_in_command,
     run_tool,
 )
 from tlb.programs.levers import environment_lever, lever_by_name
@@ -216,8 +216,8 @@ def ready(case: ProgramCase) -> tuple[str, list[str], list[str]]:
         )
     return (
         version,
-        fill_in_build_folder(tool.run, folder),
-        fill_in_build_folder(case.driver, folder),
+        put_build_folder_in_command(tool.run, folder),
+        put_build_folder_in_command(case.driver, folder),
     )
 
 
@@ -232,7 +232,10 @@ def profile(room_bytes: int) -> SampledProfile:
     kernel-failed, no-toolchain."""
     if room_bytes < PROFILE_BYTES:
         raise Unavailable("memory-short", f"the chase is over {format_size(PROFILE_BYTES)}")
-    command, limit_s = fill_in_build_folder(PROFILE.run, compiled(PROFILE)[1]), PROFILE_LIMIT_S
+    command, limit_s = (
+        put_build_folder_in_command(PROFILE.run, compiled(PROFILE)[1]),
+        PROFILE_LIMIT_S,
+    )
     try:
         done = subprocess.run(
             command, capture_output=True, timeout=limit_s, env=clean_environment()

@@ -244,7 +244,7 @@ _IN_LINUX = {"context_switches", "cpu_migrations"}
 ACK = b"ack\n\0"  # perf's answer, of five bytes
 
 
-class PerfGate:
+class PerfSwitch:
     """The two pipes of a gate: a process's commands, and their acknowledgements by what counts."""
 
     def __init__(self) -> None:
@@ -279,7 +279,7 @@ class PerfGate:
             os.read(self.said, 100)
         return False
 
-    def __enter__(self) -> PerfGate:
+    def __enter__(self) -> PerfSwitch:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -321,7 +321,13 @@ class Attached:
     """
 
     def __init__(
-        self, perf: str, events: Sequence[Event], pid: int, gate: PerfGate, *, closed: bool = False
+        self,
+        perf: str,
+        events: Sequence[Event],
+        pid: int,
+        gate: PerfSwitch,
+        *,
+        closed: bool = False,
     ):
         self._events = events
         self._output, self._errors = output_file(), output_file()
@@ -358,7 +364,7 @@ class PointCounter:
     `is_on`), someone else must answer at the gate.
     """
 
-    def __init__(self, plan: EventPlan, pid: int, gate: PerfGate, repeat: int):
+    def __init__(self, plan: EventPlan, pid: int, gate: PerfSwitch, repeat: int):
         self._plan, self._group = plan, plan.group(repeat)
         self._perf = Attached(plan.perf or "perf", self._group, pid, gate, closed=True)
         self.is_on = self._perf.is_on
@@ -374,7 +380,7 @@ class ProcessCounter:
 
     def __init__(self, plan: EventPlan, pid: int):
         self._events = plan.of_process
-        self._gate = PerfGate()
+        self._gate = PerfSwitch()
         self._perf = Attached(plan.perf or "perf", self._events, pid, self._gate)
 
     def end(self) -> dict[str, CounterReading]:

@@ -25,7 +25,7 @@ from tlb.measure.events import SOFTWARE_EVENTS
 from tlb.measure.namespaces import UNSHARE_KILLED_MESSAGE
 from tlb.measure.perf_stat import (
     EventPlan,
-    PerfGate,
+    PerfSwitch,
     PointCounter,
     ProcessCounter,
     command_killed_with_parent,
@@ -79,7 +79,7 @@ class Session:
         self.process: dict[str, CounterReading] = {}
         self._whole: ProcessCounter | None = None
         with contextlib.ExitStack() as stack:
-            self._gate = stack.enter_context(PerfGate()) if plan.counts_hardware else None
+            self._gate = stack.enter_context(PerfSwitch()) if plan.counts_hardware else None
             self._errors = stack.enter_context(tempfile.TemporaryFile())
             self._child = stack.enter_context(self._started(command, cwd))
             stack.callback(self._kill)

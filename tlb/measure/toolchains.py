@@ -171,7 +171,7 @@ def run_tool(tool: Toolchain, command: Sequence[str], timeout_s: float) -> str:
     return lines[0] if lines else ""
 
 
-def fill_in_build_folder(words: Sequence[str], folder: Path) -> list[str]:
+def put_build_folder_in_command(words: Sequence[str], folder: Path) -> list[str]:
     """Return words with the folder of what is built."""
     return [word.replace("@", str(folder), 1) if word.startswith("@") else word for word in words]
 
@@ -187,7 +187,9 @@ def compile_program(tool: Toolchain, source: Path, name: str) -> tuple[str, Path
         line, words = procfs.label(cc.version), (*cc.command, *tool.compile)
 
     def make(folder: Path) -> str:
-        return run_tool(tool, [*fill_in_build_folder(words, folder), str(source)], BUILD_LIMIT_S)
+        return run_tool(
+            tool, [*put_build_folder_in_command(words, folder), str(source)], BUILD_LIMIT_S
+        )
 
     parts = [source.read_bytes(), *(word.encode() for word in (line, *words))]
     return line, cached_build(name, parts, make)
@@ -204,7 +206,7 @@ def build_program(language: str) -> BuiltProgram:
     if language == "java" and shutil.which("java") is None:
         raise Unavailable("no-toolchain", tool.lacking("java"))
     line, folder = compile_program(tool, source, f"runtime-{language}")
-    return BuiltProgram(language, line, tuple(fill_in_build_folder(tool.run, folder)))
+    return BuiltProgram(language, line, tuple(put_build_folder_in_command(tool.run, folder)))
 
 
 def cached_build(name: str, parts: Sequence[bytes], make: Callable[[Path], object]) -> Path:

@@ -25,7 +25,7 @@ from tlb.programs.trial import (
 )
 from tlb.stats.effects import paired_ratio
 from tlb.stats.intervals import Interval, median_interval
-from tlb.stats.scatter import largest_group_ratio
+from tlb.stats.scatter import largest_ratio_between_groups
 from tlb.system import procfs
 from tlb.system.units import format_size
 
@@ -173,7 +173,7 @@ def stack_effects(trial: Trial) -> tuple[float, float]:
 def _stack_effect(trial: Trial, lever: bool) -> float:
     runs = [run for run in trial.runs(lever)[1:] if run.place.stack_offset_bytes is not None]
     places = [(run.place.stack_offset_bytes or 0) % _CACHE_LINE_BYTES for run in runs]
-    return largest_group_ratio([run.cpu_s for run in runs], places)
+    return largest_ratio_between_groups([run.cpu_s for run in runs], places)
 
 
 def _has_moved(before: MemorySnapshot, after: MemorySnapshot) -> bool:

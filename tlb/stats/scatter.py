@@ -108,7 +108,7 @@ def count_modes(values: NumericValues) -> int:
     return 1
 
 
-def largest_group_ratio(values: Sequence[float], groups: Sequence[int]) -> float:
+def largest_ratio_between_groups(values: Sequence[float], groups: Sequence[int]) -> float:
     """Return how many times as large the median of one group is as that of another, at most; 1 if
     groups drawn at random would lie as far apart in one of a hundred cases (a permutation test of
     ranks), or if fewer than two groups have GROUP_VALUES values."""
