@@ -80,12 +80,12 @@ class Analysis(analysis.Analysis):
     @cached_property
     def spread(self) -> dict[str, Curve]:
         """By page size: a line on each base page."""
-        return {pages: curves.spread(self.frame, pages=pages) for pages in FULLY_SWEPT_PAGES}
+        return {pages: curves.spread_curve(self.frame, pages=pages) for pages in FULLY_SWEPT_PAGES}
 
     @cached_property
     def packed(self) -> dict[str, Curve]:
         """By page size: as many lines side by side."""
-        return {pages: curves.packed(self.frame, pages=pages) for pages in FULLY_SWEPT_PAGES}
+        return {pages: curves.packed_curve(self.frame, pages=pages) for pages in FULLY_SWEPT_PAGES}
 
     @cached_property
     def price(self) -> dict[str, Curve]:
@@ -127,7 +127,9 @@ class Analysis(analysis.Analysis):
     def gathers(self) -> dict[str, Curve]:
         """By page size: the published loop in numpy, over one byte to each base page."""
         return {
-            pages: curves.spread(self.frame, kernel="page_gather", engine="numpy", pages=pages)
+            pages: curves.spread_curve(
+                self.frame, kernel="page_gather", engine="numpy", pages=pages
+            )
             for pages in FULLY_SWEPT_PAGES
         }
 

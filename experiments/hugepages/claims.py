@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments.hugepages.analysis import Analysis, typical_speedup
 from tlb.report.claims import Answer, Band, PointPredicate, claim, counted, rows_where
-from tlb.stats.curves import packed, select_rows, spread
+from tlb.stats.curves import packed_curve, select_rows, spread_curve
 from tlb.stats.effects import Effect, inside
 from tlb.stats.intervals import Interval, median_interval
 from tlb.stats.splinter import MAX_PRICE_RATIO_OF_WHOLE_PAGES
@@ -123,7 +123,7 @@ def the_speedup_is_translation(a: Analysis, band: Band) -> Answer:
     lines = FOUR_GIB // a.base_page_bytes
     loops = a.about.kept("stlb_cliff", "numpy")
     price = a.price_of(
-        *(side(loops, kernel="page_gather", pages=BASE) for side in (spread, packed))
+        *(side(loops, kernel="page_gather", pages=BASE) for side in (spread_curve, packed_curve))
     ).at(lines)
     saved = a.gathers[BASE].at(lines) - a.gathers[a.gathered].at(lines)
     ratio = saved.share_of(price)

@@ -112,7 +112,8 @@ class Analysis(analysis.Analysis):
         prices, lines = {}, self.ladder_lines
         for pages in PAGE_KINDS:
             spread, packed = (
-                curve(self.frame, pages=pages) for curve in (curves.spread, curves.packed)
+                curve(self.frame, pages=pages)
+                for curve in (curves.spread_curve, curves.packed_curve)
             )
             if lines in spread.xs and lines in packed.xs:
                 prices[pages] = spread.at(lines) - packed.at(lines)

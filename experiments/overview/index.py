@@ -100,7 +100,7 @@ class Analysis(analysis.Analysis):
         found = {BASE_PAGES_LABEL: self.cliff.spread}
         large = self._each[hugepages]
         if not isinstance(large, Unavailable):
-            found[HUGE_PAGES_LABEL] = curves.spread(large.frame, pages="thp")
+            found[HUGE_PAGES_LABEL] = curves.spread_curve(large.frame, pages="thp")
         found[PACKED_LABEL] = self.cliff.packed
         return {name: curve for name, curve in found.items() if len(curve)}
 

@@ -450,7 +450,7 @@ def _in_memory(a: Analysis) -> tuple[WalkPrice, Interval]:
     """The walk whose lowest table is in memory, and a load that memory answers, in ns. Raises
     Unavailable."""
     found = [walk for walk in a.surveyed_walks if walk.table_in == "memory"]
-    loads = curves.packed(a.about.kept("stlb_cliff"), pages=BASE)
+    loads = curves.packed_curve(a.about.kept("stlb_cliff"), pages=BASE)
     largest = a.cache_bytes(3) or a.cache_bytes(2) or 0
     far = loads.between(4 * largest / 64, float("inf"))
     return required(found, "no walk to memory was measured")[0], required(

@@ -85,8 +85,8 @@ class Analysis(analysis.Analysis):
         2**1.03,
     )  # around the last level's entries, in multiples: where its step is sought
 
-    spread = cached_property(lambda a: curves.spread(a.frame))
-    packed = cached_property(lambda a: curves.packed(a.frame))
+    spread = cached_property(lambda a: curves.spread_curve(a.frame))
+    packed = cached_property(lambda a: curves.packed_curve(a.frame))
     price = cached_property(lambda a: a.price_of(a.spread, a.packed))
     random = cached_property(lambda a: a.priced(order="random"))
     sequential = cached_property(lambda a: a.priced(order="sequential"))
@@ -103,13 +103,15 @@ class Analysis(analysis.Analysis):
 
     # The independent loop over one line a page as published, and the price of translation in it.
     numpy_gather = cached_property(
-        lambda a: curves.spread(a.frame, kernel="page_gather", engine="numpy")
+        lambda a: curves.spread_curve(a.frame, kernel="page_gather", engine="numpy")
     )
     numpy_price = cached_property(lambda a: a.priced(kernel="page_gather", engine="numpy"))
 
     def priced(self, **where: Any) -> Curve:
         """Return spread minus packed of the rows that `where` selects."""
-        return self.price_of(curves.spread(self.frame, **where), curves.packed(self.frame, **where))
+        return self.price_of(
+            curves.spread_curve(self.frame, **where), curves.packed_curve(self.frame, **where)
+        )
 
     @property
     def as_published(self) -> Curve:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from support.common import make_record, refusal
 
-from tlb.stats.curves import Curve, medians_at_largest_common_x, packed, price, spread
+from tlb.stats.curves import Curve, medians_at_largest_common_x, packed_curve, price, spread_curve
 from tlb.stats.intervals import Interval, median_interval
 
 values = st.floats(0.1, 1e6)
@@ -134,7 +134,7 @@ def test_the_price_is_spread_minus_packed_at_the_same_point():
     assert points.table["unstable"].tolist() == [False, True] and points.table[
         "coverage"
     ].tolist() == [0.96875, 0.96875]
-    assert points.medians.equals((spread(FRAME) - packed(FRAME)).medians)
+    assert points.medians.equals((spread_curve(FRAME) - packed_curve(FRAME)).medians)
 
 
 # --- where it passes a height
@@ -270,7 +270,7 @@ def test_a_price_is_the_machines_or_it_is_a_gap():
                 for row in rows(n, layout, (ns * np.exp(0.01 * noise.normal(size=9))).tolist())
             ]
         )
-        found, difference = price(frame, ENTRIES), spread(frame) - packed(frame)
+        found, difference = price(frame, ENTRIES), spread_curve(frame) - packed_curve(frame)
         assert sorted([*found.xs, *found.gaps]) == grid
         assert all(found.between(gap, gap).gaps == (gap,) for gap in found.gaps)
         prices += list(found)

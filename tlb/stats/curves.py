@@ -289,14 +289,14 @@ def medians_at_largest_common_x(curves: Mapping[str, Curve]) -> tuple[float, dic
     return x, {name: curve.get(x).value for name, curve in found.items()}
 
 
-def spread(
+def spread_curve(
     frame: pd.DataFrame, kernel: str = "page_chase", order: str = "cycle", **where: object
 ) -> Curve:
     """Return ns per access of a chase over one line a page, by lines."""
     return Curve.of(select_rows(frame, kernel=kernel, layout="spread", order=order, **where))
 
 
-def packed(
+def packed_curve(
     frame: pd.DataFrame, kernel: str = "page_chase", order: str = "cycle", **where: object
 ) -> Curve:
     """Return its control: as many lines next to each other."""
@@ -312,7 +312,7 @@ def price(
 ) -> Curve:
     """Return the price of translation of a chase, ns per access: `price_of` its two layouts."""
     rows = select_rows(frame, kernel=kernel, order=order, **where)
-    return price_of(spread(rows, kernel, order), packed(rows, kernel, order), entries)
+    return price_of(spread_curve(rows, kernel, order), packed_curve(rows, kernel, order), entries)
 
 
 def price_of(spread: Curve, packed: Curve, entries: float = LEAST_ENTRIES) -> Curve:
