@@ -224,11 +224,11 @@ class Quantities(quantities.Quantities):
 class Analysis(analysis.Analysis):
     @cached_property
     def spread(self) -> Curve:
-        return curves.spread(self.frame)
+        return curves.spread_curve(self.frame)
 
     @cached_property
     def packed(self) -> Curve:
-        return curves.packed(self.frame)
+        return curves.packed_curve(self.frame)
 
     @property
     def price(self) -> Curve:
