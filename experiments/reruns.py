@@ -35,7 +35,7 @@ def records_by_threads(rates: pd.DataFrame, colours: Mapping[str, str]) -> alt.F
     chart = alt.layer(ends, lines, data=rates).properties(width=290, height=220)
     header = alt.Header(labelAnchor="start", labelLimit=0)
     buffers = alt.Facet("buffer:N", title=None, header=header, sort=[*rates["buffer"].unique()])
-    return chart.facet(buffers)
+    return chart.facet(buffers, columns=2)
 
 
 def fault_times(shares: pd.DataFrame, colours: Mapping[str, str]) -> alt.FacetChart:
@@ -54,8 +54,11 @@ def fault_times(shares: pd.DataFrame, colours: Mapping[str, str]) -> alt.FacetCh
     base = alt.Chart(pd.concat([theirs, ours], ignore_index=True)).encode(
         x=alt.X(
             "from_ns:Q",
-            scale=charts.log_scale(2, (FAULT_TIME_BUCKETS_NS[0], FAULT_TIME_BUCKETS_NS[-1])),
-            axis=charts.ns_axis("ns, from … to twice that", FAULT_TIME_BUCKETS_NS[::2]),
+            # With room for labels at both ends: panels stand beside each other.
+            scale=charts.log_scale(
+                2, (FAULT_TIME_BUCKETS_NS[0] / 1.5, FAULT_TIME_BUCKETS_NS[-1] * 1.5)
+            ),
+            axis=charts.ns_axis("bucket begins at, ns", FAULT_TIME_BUCKETS_NS[::3]),
         ),
         y=alt.Y("share:Q", axis=alt.Axis(title=None, format="%")),
         color=alt.Color("series:N", sort=series, scale=scale, legend=charts.line_legend(columns=3)),
@@ -66,7 +69,7 @@ def fault_times(shares: pd.DataFrame, colours: Mapping[str, str]) -> alt.FacetCh
     hollow = base.transform_filter(published).mark_point(filled=False, opacity=1, size=40)
     filled = base.transform_filter(f"!({published})").mark_point(filled=True, opacity=1, size=40)
     return charts.panels(
-        alt.LayerChart(layer=[lines, filled, hollow]), names, "share of the faults"
+        alt.LayerChart(layer=[lines, filled, hollow]), names, "share of the faults", columns=3
     )
 
 
@@ -104,7 +107,7 @@ def thp_read_speedups(shown: pd.DataFrame, colours: Mapping[str, str]) -> alt.Fa
     )
     header = alt.Header(labelAnchor="start", labelLimit=0)
     loops = alt.Facet("loop:N", title=None, header=header, sort=[*shown["loop"].unique()])
-    return chart.properties(width=230, height=150).facet(loops)
+    return chart.properties(width=230, height=150).facet(loops, columns=2)
 
 
 # --- what translation costs: the article's figure, and the gain of huge pages at each of its sizes

@@ -2,7 +2,7 @@
 "use strict";
 
 (() => {
-  const NARROW_PX = 480;
+  const NARROW_PX = 600;
   const COMPOSED = ["concat", "hconcat", "vconcat", "facet", "repeat"];
 
   // A chart brings its data with it. Whatever else it asks for is a mistake, or not ours; `refused` lists it,

@@ -188,7 +188,8 @@ def an_entry_spans_a_large_page(a: Analysis, band: Band) -> Answer:
         )
         if covers.decided():
             at_least = Interval(expansion, expansion, inf, share.coverage)
-            return inside(at_least, *band), evidence
+            covered = format_size(lines * a.base_page_bytes)
+            return inside(at_least, *band, what=f"at least {covered},"), evidence
     at_most = Interval(expansion, 0, expansion, share.coverage)
     return (inside(at_most, *band) if covers.decided() is False else Undecided("crosses")), evidence
 

@@ -38,6 +38,8 @@ class ClaimsPage(quantities.Quantities):
     untestable = QuantityDeclaration("claims that it cannot test", "")
     several = QuantityDeclaration("claims that two machines or more decide", "")
     disagree = QuantityDeclaration("claims that hold on one machine and fail on another", "")
+    direction = QuantityDeclaration("claims that predict a direction only", "")
+    direction_hold = QuantityDeclaration("claims of these that hold on this machine", "")
     by_interval = QuantityDeclaration("claims that this machine judges by an interval", "")
     wrong_by_chance = QuantityDeclaration("wrong verdicts of these to expect, at most", "", 1)
     statements = QuantityDeclaration("statements of the sources that could be checked", "")
@@ -104,6 +106,11 @@ class Scorecard:
         words = Counter(one.verdict if one else "" for one in shown)
         by_interval = [one for one in shown if one and one.effects]
         kinds = Counter(statement.status for statement in statements().values())
+        directions = [
+            claim.decisions.get(self.shown)
+            for claim in self.claims
+            if claim.statement.predicts_direction_only
+        ]
         several = [claim for claim in self.claims if sum(map(_decides, claim.words)) > 1]
         return {
             "claims": len(self.claims),
@@ -113,6 +120,8 @@ class Scorecard:
             "fail": words["fails"],
             "undecided": words["cannot tell"],
             "untestable": words[NOT_TESTABLE],
+            "direction": len(directions),
+            "direction_hold": sum(one.verdict == "holds" for one in directions if one),
             "several": len(several),
             "disagree": sum(claim.machines_disagree for claim in several),
             "by_interval": len(by_interval),

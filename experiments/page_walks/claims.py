@@ -23,7 +23,7 @@ from experiments.page_walks.table_chases import LEAST_STEP_RISE
 from tlb.measure.catalogue import VERTEX_BYTES
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
-from tlb.report.claims import Answer, Band, PointPredicate, claim, counted, rows_where
+from tlb.report.claims import Answer, Band, Fact, PointPredicate, claim, counted, rows_where
 from tlb.report.verdicts import decided, require_walk_bound
 from tlb.stats import curves
 from tlb.stats.curves import Curve, select_rows
@@ -32,7 +32,7 @@ from tlb.stats.geometry_curves import WalkPrice
 from tlb.stats.intervals import Interval, median_interval
 from tlb.system.page_sizes import BASE, TABLE_ENTRY_BYTES, page_bytes, page_words
 from tlb.system.reasons import Unavailable, Undecided, required
-from tlb.system.units import format_size
+from tlb.system.units import format_size, significant_digits
 
 TWICE = (1.6, 2.4)  # the published run's 95th percentile at its largest sizes: 1.88 to 2.06 medians
 SHORT_TAIL = 1.35  # and 1.03 to 1.13 of them on large pages: what is nearer to one than to twice
@@ -308,7 +308,8 @@ def entries_are_still_cached(a: Analysis, band: Band) -> Answer:
             " At hundreds of megabytes the caches still hold the page table, but the TLB only a "
             "small part of the translations."
         )
-    return counted(reach, band, evidence)
+    reach_words = f"TLB: {significant_digits(reach / 2**20, 3)} MiB"
+    return Fact(bool(band[0] <= reach <= band[1]), evidence, reach_words)
 
 
 @claim("large-pages-worth-fewer-entries", points=largest_in_batches)

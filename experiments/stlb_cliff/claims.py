@@ -230,7 +230,9 @@ def is_fully_associative(a: Analysis, most: float = STEP_WIDTH) -> Answer:
         tlbs = data_tlbs(a.host)
         if not tlbs or (ways := ways_text(tlbs[-1])) in (None, "full"):
             raise
-        return Fact(False, f"By CPUID, level {tlbs[-1].level} has {ways} ways.", f"{ways} ways")
+        return Fact(
+            False, f"By CPUID, level {tlbs[-1].level} has {ways} ways.", f"by CPUID: {ways} ways"
+        )
     width = ends / begins
     return inside(width, most=most), (
         f"A fully associative LRU TLB would step at {with_thousands(a.entries[-1])} pages and nowhere else. "
@@ -424,7 +426,7 @@ def fully_associative(a: Analysis) -> Answer:
     first = levels[min(levels)]
     if first is None:
         raise Unavailable("no-geometry", f"by CPUID, {list_in_words(each)}")
-    shown = "fully associative" if first == "full" else f"{first} ways"
+    shown = "first level " + ("fully associative" if first == "full" else f"{first} ways")
     return Fact(first == "full", f"By CPUID, {list_in_words(each)}.", shown)
 
 
@@ -455,15 +457,14 @@ def a_flat_table_takes_exabytes(a: Analysis, band: Band) -> Answer:
 # --- how many entries: as the survey found them, beside what CPUID states
 
 
-@claim("first-level-64-to-128", structure="l1_dtlb")
-@claim("below-100-entries", structure="l1_dtlb")
-@claim("first-level-64-entries", structure="l1_dtlb", only_x86=True)
-@claim("second-level-1024-to-2048", structure="l2_tlb")
-def entries_are_typical(a: Analysis, band: Band, structure: str, only_x86: bool = False) -> Answer:
-    """Typical is the median of the microarchitectures that published tables name, whatever this
+@claim("first-level-64-to-128")
+@claim("below-100-entries")
+@claim("first-level-64-entries", only_x86=True)
+def entries_are_typical(a: Analysis, band: Band, only_x86: bool = False) -> Answer:
+    """Of the first level. Typical is the median of the microarchitectures that published tables name, whatever this
     machine is."""
     known = literature("microarchitectures").query(
-        "structure == @structure and quantity == 'entries'"
+        "structure == 'l1_dtlb' and quantity == 'entries'"
     )
     is_named = ~known["microarchitecture"].str.contains("unnamed|CPUID")
     known = known[is_named & (known["pages"].isna() | (known["pages"] == "4k"))]
@@ -479,27 +480,37 @@ def entries_are_typical(a: Analysis, band: Band, structure: str, only_x86: bool 
     )
 
 
-@claim("second-level-1500-or-2-to-3k")
-def entries_of_the_second_level(a: Analysis, band: Band) -> Answer:
-    """Of the second level's own entries where CPUID gives them and the chases agree. Those find
-    where walks begin: somewhere between its entries and the sum of all levels, since a level need
-    not hold what another one holds."""
-    of_vendor = {"GenuineIntel": (band[0], MOST_ON_INTEL), "AuthenticAMD": (LEAST_ON_AMD, band[1])}
-    if a.host.vendor not in of_vendor:
-        return Undecided("conditions"), "The sentence is about Intel and AMD."
-    band, levels = of_vendor[a.host.vendor], a.survey.levels
+def _second_level(a: Analysis) -> tuple[Interval, str]:
+    """Return the second level's own entries where CPUID gives them and the chases agree, with the
+    evidence. The chases find where walks begin: somewhere between its entries and the sum of all
+    levels, since a level need not hold what another one holds."""
+    levels = a.survey.levels
     if len(levels) < 2:
         raise Unavailable("no-step", "our chases show one level")
     found, own = levels[-1].entries.interval, levels[-1].stated
     each = f"{'both' if len(levels) == 2 else 'all'} levels together"
     evidence = f"Our chases find {found:,.0f} entries in {each}; CPUID states "
     if own is None:
-        return inside(found, *band), f"{evidence}nothing."
+        return found, f"{evidence}nothing."
     if own <= found.high and found.low <= sum(level.stated or 0 for level in levels):
-        exact = Interval(own, own, own, found.coverage)
         stated = list_in_words(f"{level.stated or 0:,}" for level in levels)
-        return inside(exact, *band), f"{evidence}{stated}, which agrees."
-    return inside(found, *band), f"{evidence}{own:,} for the last one."
+        return Interval(own, own, own, found.coverage), f"{evidence}{stated}, which agrees."
+    return found, f"{evidence}{own:,} for the last one."
+
+
+@claim("second-level-1024-to-2048")
+def entries_of_the_second_level(a: Analysis, band: Band) -> Answer:
+    found, evidence = _second_level(a)
+    return inside(found, *band), evidence
+
+
+@claim("second-level-1500-or-2-to-3k")
+def entries_by_vendor(a: Analysis, band: Band) -> Answer:
+    of_vendor = {"GenuineIntel": (band[0], MOST_ON_INTEL), "AuthenticAMD": (LEAST_ON_AMD, band[1])}
+    if a.host.vendor not in of_vendor:
+        return Undecided("conditions"), "The sentence is about Intel and AMD."
+    found, evidence = _second_level(a)
+    return inside(found, *of_vendor[a.host.vendor]), evidence
 
 
 # --- what a walk costs by the size of its page table: all pages are the same few lines of memory, so

@@ -30,7 +30,8 @@ from tlb.system.units import format_size, list_in_words
 
 # The published block left (117 - 71) / (242 - 71) = 27 % of the tail's excess over 2 MiB pages.
 ALL_BUT_VANISHED = 0.30
-WALKS_BEYOND = "walks a load beyond one a page"
+WALKS_BEYOND = "walks beyond one per page"
+LEFT_WITH_64_BYTES_MORE = "of the slowdown, 64 bytes more leave"
 ABOUT_AS_MUCH = (0.75, 1.25)  # a quarter around the number, as for every number without a range
 
 _HOP_BY_HOP = rows_where("graph_walk", per_hop=1)
@@ -318,13 +319,13 @@ def translation_slows_it_then(a: Analysis, band: Band) -> Answer:
         f"slowdown that remains with a line more is {remains:.2f}"
     )
     if a.is_splintered:
-        remains_here = inside(remains, *band, what="with a line more")
+        remains_here = inside(remains, *band, what=LEFT_WITH_64_BYTES_MORE)
         return require_unsplintered(a, remains_here, answer=True), f"{evidence}."
     kept = _kept(a, NARROW_STRIDE, PAGE_STRIDE)
     gone = Interval(1 - kept.value, 1 - kept.high, 1 - kept.low, kept.coverage, kept.modes)
     return [
-        inside(remains, *band, what="with a line more"),
-        inside(gone, *band, what=f"gone on {page_words(a.large)}"),
+        inside(remains, *band, what=LEFT_WITH_64_BYTES_MORE),
+        inside(gone, *band, what=f"{page_words(a.large)} remove"),
     ], f"{evidence}; the share that goes on {page_words(a.large)} is {gone:z.2f}."
 
 

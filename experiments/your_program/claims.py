@@ -19,7 +19,7 @@ def walks_hide_from_profilers(a: Analysis, band: Band) -> Answer:
     """A bar of the walker's own would take its samples from the load, so what is not at the load is
     the most that it can have."""
     share = a.elsewhere
-    return inside(share, *band), (
+    return inside(share, *band, what="of a sampling profile"), (
         f"Of {a.profile.ticks:,} samples of a chase, all but {share:.1%} are at one instruction, the load or the "
         "one after it."
     )

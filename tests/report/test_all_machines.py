@@ -41,7 +41,10 @@ def test_what_is_the_same_on_all_machines_has_one_cell():
 def test_a_summary_has_the_number_of_each_machine():
     rows = [("first", IDS[1]), ("second", IDS[0])]
     read = BeautifulSoup(all_machines.summary_of_article(*rows).markup, "html.parser")
-    cells = [[cell.text for cell in row.select("td")[1:]] for row in read.select("tbody tr")]
+    counts, *cells = (
+        [cell.text for cell in row.select("td")[1:]] for row in read.select("tbody tr")
+    )
+    assert [words.partition(",")[0] for words in counts] == ["2 hold", "1 hold"]
     assert [len(row) for row in cells] == [2, 1]
     assert all("1.50" in cell for cell in cells[0])
 
@@ -69,6 +72,20 @@ def test_each_of_two_conditions_is_printed_with_its_name_unit_and_own_band():
     words = printed(UNIT, own, other)
     assert "here 70.0 (60.0 to 80.0) ns" in words
     assert words.endswith("there 2.50 (2.00 to 3.00) times, predicted 1.25 times or less")
+
+
+def test_an_end_beside_its_bands_is_not_printed_with_more_digits():
+    close = StoredEffect(value=98.3, low=82.9, high=125.001, least=75, most=125)
+    assert printed(UNIT, close) == "98.3 (82.9 to just above 125) ns"
+
+
+@pytest.mark.parametrize(
+    "unit, low, high, is_one",
+    [("ratio", "1", "", True), ("ns", "", "0", True), ("ns", "1", "", False)],
+)
+def test_a_claim_that_any_difference_supports_is_marked(unit, low, high, is_one):
+    one = UNIT._replace(unit=unit, low=low, high=high)
+    assert ("direction only" in all_machines.prediction_in_words(one)) is is_one
 
 
 def test_of_many_conditions_the_one_that_decides_is_printed():

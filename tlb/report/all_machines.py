@@ -3,7 +3,8 @@ re-run the sources, and for the page of all claims."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 
 import pandas as pd
@@ -30,7 +31,7 @@ from tlb.report.verdicts import (
 from tlb.stats.effects import Effect
 from tlb.stats.intervals import LEAST_COVERAGE
 from tlb.system.files import ROOT
-from tlb.system.reasons import Unavailable, if_available
+from tlb.system.reasons import UNDECIDED_TEXTS, Unavailable, if_available
 from tlb.system.units import list_in_words
 
 MACHINE_COLUMN = "machine"  # the column that names a row's machine
@@ -77,9 +78,11 @@ _TABLE = (
 )
 _FOLDED = '<details class="tlb-beyond"><summary>{}</summary>{}</details>'
 _HOW_TO_READ = (
-    '<p class="tlb-chance">What <a href="method.html#how-a-claim-is-judged"><em>band</em>, <em>cannot tell</em> and '
-    "<em>not testable</em></a> mean.</p>"
+    '<p class="tlb-chance">A cell gives the verdict, the measured number that decides it, and in '
+    "brackets its interval. An asterisk marks fewer than five mappings. What "
+    '<a href="method.html#how-a-claim-is-judged"><em>cannot tell</em> and <em>not testable</em></a> mean.</p>'
 )
+DIRECTION_ONLY = "direction only"  # of a claim that any difference to one side supports
 NOT_MEASURED, NOT_TESTABLE = "not measured", "not testable"
 # Why a claim is open, in the few words that a cell has room for.
 _REASON_WORDS = {
@@ -172,6 +175,12 @@ def _cells(
     if all(cell == cells[0] for cell in cells):
         title, words = cells[0]
         return Markup(_CELL).format(title, Markup(' colspan="{}"').format(len(cells)), words)
+    return _cell_of_each_machine(cells, machines)
+
+
+def _cell_of_each_machine(
+    cells: Sequence[tuple[str, str | Markup]], machines: Iterable[str]
+) -> Markup:
     named = [Markup(' data-machine="{}"').format(name) for name in machines]
     return join_html(
         _CELL, [(title, name, words) for (title, words), name in zip(cells, named, strict=True)]
@@ -179,21 +188,37 @@ def _cells(
 
 
 def summary_of_article(*rows: tuple[str, str]) -> Html:
-    """Return the table that opens a re-run: what the article says, and each machine's verdict with the
-    number that decides it.
+    """Return the table that opens a re-run: how many of the article's judged claims hold, fail or are
+    open on each machine, and for what the article says the verdict with the number that decides it.
 
     rows: what the article says, and the id of the claim. Raises KeyError for an id that claims.csv
     lacks.
     """
     answers = answers_by_machine()
     cells, lines = [], [["The article says", *answers]]
+    source = statements()[rows[0][1]].source
+    judged = [
+        one for one in statements().values() if (one.source, one.status) == (source, "judged")
+    ]
+    counts = [_verdict_counts(judged, found) for found in answers.values()]
+    counted = _cell_of_each_machine([("", words) for words in counts], answers)
+    cells.append(("", f"all {len(judged)} claims judged", "", counted))
+    lines.append([f"all {len(judged)} claims judged", *counts])
     for says, id in rows:
         one = statements()[id]
         found = _answers_to(one, answers)
-        cells.append(("", inline_html(says), "", _cells(one, found, [*answers])))
+        small = DIRECTION_ONLY if one.predicts_direction_only else ""
+        cells.append(("", inline_html(says), small, _cells(one, found, [*answers])))
         lines.append([says, *_cell_texts(one, found)])
     table = _table("The article says", [*answers], cells)
     return Html(str(table + Markup(_HOW_TO_READ)), "\n".join("\t".join(line) for line in lines))
+
+
+def _verdict_counts(judged: Sequence[Statement], found: Mapping[str, StoredAnswer]) -> str:
+    """Return "12 hold, 9 fail, 13 open"."""
+    words = Counter(found[one.id].decide().verdict for one in judged if one.id in found)
+    hold, fail = words["holds"], words["fails"]
+    return f"{hold} hold, {fail} fail, {len(judged) - hold - fail} open"
 
 
 def answers_by_machine() -> dict[str, dict[str, StoredAnswer]]:
@@ -224,19 +249,25 @@ def _kept_answers(store: Store, machine: str) -> dict[str, StoredAnswer]:
 
 
 def verdict_cell(statement: Statement, answer: StoredAnswer | None) -> tuple[str, Markup]:
-    """Return the evidence as plain text, and as markup the verdict with the number that decides it,
-    or why it is open. Of too few mappings there is no verdict, and the estimate alone."""
+    """Return the evidence as plain text, none of too few mappings, and as markup the verdict with the
+    number that decides it, or why it is open."""
     if answer is None:
         is_untestable = statement.status == "not testable"
         return "", Markup(NOT_TESTABLE if is_untestable else NOT_MEASURED)
     found = answer.decide()
     css, number = CSS_CLASS_BY_VERDICT[found.verdict], number_words(statement, found)
-    if found.reason == "few":
-        word = verdict_html(reason_words("few"), css, "few")
-        return "", Markup(" ").join([word, *filter(None, [number])])
     word = verdict_html(found.verdict, css, found.reason)
-    more = [number, "" if found.is_decided else reason_words(found.reason)]
-    return found.evidence, Markup(" ").join([word, *filter(None, more)])
+    if found.is_decided:
+        return found.evidence, Markup(" ").join(filter(None, [word, number]))
+    why = ", ".join(filter(None, [_why_open(found), number]))
+    title = "" if found.reason == "few" else found.evidence
+    return title, Markup("{}: {}").format(word, why)
+
+
+def _why_open(found: ClaimDecision) -> str:
+    """Return the reason in few words: an undecided fact's own, else that of its code."""
+    is_own = not found.effects and found.why not in ("", UNDECIDED_TEXTS.get(found.reason, ""))
+    return found.why if is_own else reason_words(found.reason)
 
 
 def reason_words(code: str) -> str:
@@ -287,4 +318,6 @@ def prediction_in_words(statement: Statement) -> str:
     if not any(map(isfinite, statement.band)):
         return what_would
     band = f"predicts {statement.quantity}: {band_in_unit(*statement.band, statement.unit)}"
+    if statement.predicts_direction_only:
+        band += f" ({DIRECTION_ONLY})"
     return f"{band}; {what_would}" if what_would else band

@@ -125,6 +125,12 @@ class Statement(NamedTuple):
         """What would support the sentence, in `unit`; infinite where it is open."""
         return float(self.low or -inf), float(self.high or inf)
 
+    @property
+    def predicts_direction_only(self) -> bool:
+        """Whether any difference to one side supports the sentence: above 0, or above 1 times."""
+        none = 1.0 if self.unit == "ratio" else 0.0
+        return self.band in ((none, inf), (-inf, none))
+
 
 @cache
 def statements() -> dict[str, Statement]:

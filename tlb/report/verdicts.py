@@ -210,17 +210,23 @@ def band_in_unit(least: float, most: float, unit: str) -> str:
 
 def effect_in_unit(effect: Effect, unit: str) -> str:
     """Return an effect's interval as "1.38 (1.12 to 1.53) times" or "1.12 times or more", or "72
-    entries" for a number without uncertainty; with enough digits that no end is printed on the
-    other side of the band's."""
+    entries" for a number without uncertainty. An end that would be printed as the band's is "just
+    above 125"."""
     value, low, high = effect.interval.value_and_bounds
     band = effect.least, effect.most
 
     def words(number: float) -> str:
-        return number_in_unit(number, unit, digits_to_separate((number,), band, EFFECT_DIGITS))
+        digits = digits_to_separate((number,), band, EFFECT_DIGITS)
+        if digits <= EFFECT_DIGITS + 1:
+            return number_in_unit(number, unit, digits)
+        end = min(band, key=lambda end: abs(end - number))
+        return f"just {'above' if number > end else 'below'} {number_in_unit(end, unit)}"
 
     shown, *ends = map(words, (value, low, high))
     if low == high:
-        return shown
+        return shown if value or unit in {*_UNIT_WORDS, "bytes"} else f"no {unit}"
+    if len({exact_in_unit(number, unit) for number in (value, low, high)}) == 1:
+        return shown  # not "100% (100.0% to 100%)"
     if not (all(ends) and shown):
         return f"{ends[0]} or more" if ends[0] else f"{ends[1]} or less" if ends[1] else shown
     suffix = "" if unit == "bytes" else _UNIT_WORDS.get(unit, f" {unit}")
