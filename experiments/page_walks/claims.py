@@ -32,7 +32,7 @@ from tlb.stats.geometry_curves import WalkPrice
 from tlb.stats.intervals import Interval, median_interval
 from tlb.system.page_sizes import BASE, TABLE_ENTRY_BYTES, page_bytes, page_words
 from tlb.system.reasons import Unavailable, Undecided, required
-from tlb.system.units import format_size, significant_digits
+from tlb.system.units import format_size
 
 TWICE = (1.6, 2.4)  # the published run's 95th percentile at its largest sizes: 1.88 to 2.06 medians
 SHORT_TAIL = 1.35  # and 1.03 to 1.13 of them on large pages: what is nearer to one than to twice
@@ -308,7 +308,7 @@ def entries_are_still_cached(a: Analysis, band: Band) -> Answer:
             " At hundreds of megabytes the caches still hold the page table, but the TLB only a "
             "small part of the translations."
         )
-    reach_words = f"TLB: {significant_digits(reach / 2**20, 3)} MiB"
+    reach_words = f"TLB: {reach / 2**20:.3g} MiB"
     return Fact(bool(band[0] <= reach <= band[1]), evidence, reach_words)
 
 
