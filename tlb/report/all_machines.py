@@ -207,7 +207,8 @@ def summary_of_article(*rows: tuple[str, str]) -> Html:
     for says, id in rows:
         one = statements()[id]
         found = _answers_to(one, answers)
-        small = DIRECTION_ONLY if one.predicts_direction_only else ""
+        is_marked = one.predicts_direction_only and one.status == "judged"
+        small = f"({DIRECTION_ONLY})" if is_marked else ""
         cells.append(("", inline_html(says), small, _cells(one, found, [*answers])))
         lines.append([says, *_cell_texts(one, found)])
     table = _table("The article says", [*answers], cells)
