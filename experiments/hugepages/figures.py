@@ -16,7 +16,7 @@ there spread minus packed is the answer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ import pandas as pd
 from experiments.hugepages.analysis import Analysis
 from tlb.report import charts
 from tlb.report.chapter import published_chapter
+from tlb.report.quantities import FEW_MAPPINGS_MARK, FEWEST_MAPPINGS_WITH_INTERVAL
 from tlb.report.render import INK_COLOUR, MUTED_COLOUR
 from tlb.stats.curves import Curve, last_level_plateau
 from tlb.stats.intervals import summarise
@@ -216,7 +217,7 @@ def two_hosts_loads() -> pd.DataFrame:
 def _loads_on(machine: str, host: str) -> pd.DataFrame:
     chapter = published_chapter("hugepages", machine)
     rows = chapter.kept("hugepages")
-    gaps = Analysis(rows, chapter).price["2m"].gaps
+    price = Analysis(rows, chapter).price
     rows = rows.query("kernel == 'page_chase' and pages in ('4k', '2m')")
     found = summarise(rows, ["layout", "pages", "lines"])
     found = found.query("layout == 'spread' or pages == '4k'")
@@ -229,9 +230,10 @@ def _loads_on(machine: str, host: str) -> pd.DataFrame:
         found.loc[is_curve, "below"] = np.exp(np.interp(*logs))[is_curve]
     ends = charts.ends_of_curves(found, "curve", "working_set_bytes", "median", _NAMES_APART)
     found = found.join(ends["name_y"])
-    priced = _with_stretches_apart(found, gaps)
+    priced = _with_stretches_apart(found, price["2m"].gaps)
     columns = ["host", "curve", "stretch", "working_set_bytes", "median", "low", "high", "below"]
-    return _noted(priced.assign(host=host))[[*columns, "removed", "left", "name_y", "n"]]
+    noted = _noted(priced.assign(host=host), price)
+    return noted[[*columns, "removed", "left", "name_y", "n"]]
 
 
 def _with_stretches_apart(found: pd.DataFrame, gaps: Sequence[float]) -> pd.DataFrame:
@@ -252,14 +254,16 @@ def _with_stretches_apart(found: pd.DataFrame, gaps: Sequence[float]) -> pd.Data
     return pd.concat([found, unpriced], ignore_index=True)
 
 
-def _noted(found: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with `removed` and `left`, in the row of base pages at the size noted."""
-    is_noted = found["working_set_bytes"] == _NOTED_BYTES
-    ns = found[is_noted & (found["curve"] != UNPRICED)].set_index("curve")["median"]
-    removed, left = ns[BASE_CURVE] - ns[HUGE_CURVE], max(ns[HUGE_CURVE] - ns[PACKED_CURVE], 0.0)
-    is_noted &= found["curve"] == BASE_CURVE
-    found.loc[is_noted, "removed"] = f"remove {removed:.0f} ns"
-    found.loc[is_noted, "left"] = f"and leave {left:.0f} ns"
+def _noted(found: pd.DataFrame, price: Mapping[str, Curve]) -> pd.DataFrame:
+    """Return the rows with `removed` and `left`, in the row of base pages at the size noted. price:
+    of translation, by page size, each with packed lines on the same pages as its control."""
+    is_noted = (found["working_set_bytes"] == _NOTED_BYTES) & (found["curve"] == BASE_CURVE)
+    lines = found.loc[is_noted, "lines"].iloc[0]
+    prices = pd.DataFrame([price[pages].row(lines) for pages in (BASE, "2m")])
+    base, huge = prices["median"].clip(lower=0)
+    mark = FEW_MAPPINGS_MARK if prices["n"].min() < FEWEST_MAPPINGS_WITH_INTERVAL else ""
+    found.loc[is_noted, "removed"] = f"remove {base - huge:.0f} ns{mark}"
+    found.loc[is_noted, "left"] = f"and leave {huge:.0f} ns{mark}"
     return found
 
 

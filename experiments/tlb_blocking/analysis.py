@@ -153,21 +153,6 @@ class Analysis(analysis.Analysis):
         return required(largest, "no block is inside the reach").sort_values("block_steps")
 
     @property
-    def largest_covered(self) -> dict[str, list[int]]:
-        """Block and steps of the last row of `largest_inside`, to select its rows; lists without
-        elements if there is none."""
-        found = if_available(lambda: self.largest_inside.tail(1))
-        columns = ["block_vertices", "block_steps"]
-        return {name: [] if found is None else found[name].tolist() for name in columns}
-
-    @property
-    def best_distance(self) -> dict[str, list[int]]:
-        """The distance of `best_ahead` on base pages, to select its rows; an empty list if no
-        prefetch was timed."""
-        found = if_available(self.best_ahead, BASE)
-        return {"distance": [] if found is None else [int(found["distance"])]}
-
-    @property
     def smallest_past(self) -> pd.Series:
         """The row of the smallest block of twice the reach or more, with the most steps."""
         base = select_rows(self.base_blocks, block_steps=self.base_blocks["block_steps"].max())
