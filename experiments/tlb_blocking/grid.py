@@ -55,13 +55,18 @@ def _many(scope: Scope) -> int:
 
 
 def block_points(scope: Scope) -> list[Point]:
-    """Blocks from 128 KiB, half of what 64 entries reach, to 64 or 128 MiB; and the walk without
-    them."""
+    """Blocks from 128 KiB, half of what 64 entries reach, to 64 or 128 MiB;
+    and the walk without them."""
     vertices = _many(scope)
-    sizes = [2**k for k in range(11, min(22, vertices.bit_length() - 1), 2 if scope.is_fine else 3)]
+    largest, step = min(22, vertices.bit_length() - 1), 2 if scope.is_fine else 3
+    sizes = [2**k for k in range(11, largest, step)]
     return [scope.point("graph_walk", mode="plain", vertices=vertices)] + [
         scope.point(
-            "graph_walk", mode="blocked", vertices=vertices, block_vertices=block, block_steps=steps
+            "graph_walk",
+            mode="blocked",
+            vertices=vertices,
+            block_vertices=block,
+            block_steps=steps,
         )
         for block in sizes
         for steps in BLOCK_STEPS[: 3 if scope.is_fine else 2]
