@@ -8,7 +8,7 @@ import altair as alt
 import pandas as pd
 
 from tlb.report import charts
-from tlb.report.render import INK_COLOUR, PALETTE
+from tlb.report.render import INK_COLOUR
 
 # --- five levels: records by threads, and how long faults take
 
@@ -119,7 +119,7 @@ SAMPLE_LOOPS = ("ns per access, NumPy as published", "ns per access, the same lo
 def _machine_colours(data: pd.DataFrame) -> alt.Color:
     """Return a colour for each machine, as its name at its curve has it, and ink for the article."""
     names = [name for name in data["machine"].unique() if name != ARTICLE_SERIES]
-    scale = alt.Scale(domain=[*names, ARTICLE_SERIES], range=[*PALETTE[: len(names)], INK_COLOUR])
+    scale = charts.machine_colours([*names, ARTICLE_SERIES])
     return alt.Color("machine:N", scale=scale, legend=None)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections import Counter
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -21,6 +22,7 @@ from sphinx.highlighting import PygmentsBridge
 from sphinx.util.docutils import SphinxRole
 
 from tlb.report.render import THEME, CompactCodeFormatter, escape_json
+from tlb.system.units import list_in_words
 
 FOLDER = Path(__file__).parent
 PACKAGE = "every-load-is-two-loads"
@@ -197,21 +199,47 @@ def put_figure_first(app: Sphinx, doctree: nodes.document) -> None:
     page.extend([*first, *code, *shown[end:]])
 
 
+# The words of a verdict by its style's class, in the order of the sentence.
+_VERDICT_WORDS = {
+    "holds": "holds",
+    "fails": "fails",
+    "unknown": "undecided",
+    "untestable": "not testable on this machine",
+}
+_VERDICT = re.compile(r"tlb-verdict-(\w+)\"")  # tlb/report/verdicts.py writes it
+
+
+def count_verdicts(app: Sphinx, doctree: nodes.document) -> None:
+    """Say above a folded table of verdicts how many of its claims hold and how many fail."""
+    for table in list(doctree.findall(nodes.raw)):
+        found = Counter(_VERDICT.findall(table.astext()))
+        cell = table.parent
+        while cell is not None and not parts_of(cell):
+            cell = cell.parent
+        if found and cell is not None and cell.get("hide_mode"):
+            counts = [
+                f"{words} {found[css]}" for css, words in _VERDICT_WORDS.items() if found[css]
+            ]
+            words = f"Verdicts on these {found.total()} claims: {list_in_words(counts)}."
+            cell.parent.insert(cell.parent.index(cell), nodes.paragraph("", words))
+
+
 # --- what the search finds
 
 # In other people's HTML: code, and the words in a drawing.
 _NO_TEXT = re.compile(r"<(pre|svg)\b.*?</\1>", re.DOTALL)
 
 
-def number_figures_by_page(app: Sphinx, env: BuildEnvironment) -> None:
+def number_figures_by_page(app: Sphinx, env: BuildEnvironment) -> list[str]:
     """Start the figures of each page without a number at 1: Sphinx counts them through all such pages,
-    and "Figure 15" beside "Figure 3.1" says nothing."""
+    and "Figure 15" beside "Figure 3.1" says nothing. Return no page to be read again."""
     for by_type in env.toc_fignumbers.values():
         for numbers in by_type.values():
             if numbers and all(len(number) == 1 for number in numbers.values()):
                 before = min(number[0] for number in numbers.values()) - 1
                 for id, (number,) in numbers.items():
                     numbers[id] = (number - before,)
+    return []
 
 
 def without_code(doctree: nodes.document) -> nodes.document:
@@ -272,7 +300,9 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("builder-inited", index_text_alone)
     app.add_config_value("tlb_moved", {}, "html", dict)
     app.connect("doctree-read", put_figure_first)
-    app.connect("env-updated", number_figures_by_page)
+    app.connect("doctree-read", count_verdicts)
+    # after Sphinx has numbered them in the same event
+    app.connect("env-get-updated", number_figures_by_page, priority=900)
     app.connect("html-page-context", add_scripts)
     app.connect("html-page-context", defer_scripts, priority=900)  # after all who add some
     app.connect("html-page-context", mend)

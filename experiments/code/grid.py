@@ -31,8 +31,9 @@ COARSE_MIB, COARSE_EVERY = (1, 30, 100), (10,)
 
 
 def points(scope: Scope) -> list[Point]:
-    """Return jumps of each kind to lines spread over pages and packed, random ones to aliased pages
-    and on large pages, and large texts. A coarse grid has fewer numbers of lines."""
+    """Return jumps of each kind to lines spread over pages and packed,
+    random ones to aliased pages and on large pages, and large texts. A
+    coarse grid has fewer numbers of lines."""
     lines = octaves(LEAST_LINES, min(MAX_CODE_LINES, scope.most_lines), 2)
     shape, fitted = lines, lines
     if not scope.is_fine:
@@ -44,8 +45,9 @@ def points(scope: Scope) -> list[Point]:
         for layout in ("spread", "packed")
         for n in shape
     ]
-    # Many pages of addresses that are all the same eight pages of memory. Random, so that a TLB of
-    # C entries holds C of M pages whatever it replaces.
+    # Many pages of addresses that are all the same eight pages of memory.
+    # Random, so that a TLB of C entries holds C of M pages whatever it
+    # replaces.
     aliased = [
         scope.point("code_chase", mode="listed", order="random", layout="alias", lines=n)
         for n in fitted

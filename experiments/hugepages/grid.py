@@ -24,8 +24,8 @@ def points(scope: Scope) -> list[Point]:
 
 
 def chases(scope: Scope) -> list[Point]:
-    """Between octaves where base pages and 2 MiB pages are compared line by line: do entries span
-    what was mapped?"""
+    """Between octaves where base pages and 2 MiB pages are compared line by
+    line: do entries span what was mapped?"""
     sizes = octaves(SMALLEST_LINES, scope.most_lines, 1)
     fine, far = scope.dense(None if scope.engine == "c" else 1), scope.lines(DENSE_BELOW_BYTES)
     if scope.is_fine:
@@ -33,8 +33,9 @@ def chases(scope: Scope) -> list[Point]:
             pages: {*sizes, *(fine if pages in (BASE, "2m") else ())} for pages in FULLY_SWEPT_PAGES
         }
     else:
-        # Every fourth octave, and the two largest sizes because 4 GiB of some page sizes may not be
-        # available; more for claims that compare sizes one by one.
+        # Every fourth octave, and the two largest sizes because 4 GiB of some
+        # page sizes may not be available; more for claims that compare sizes
+        # one by one.
         every, near = {*sizes[::4], *sizes[-2:]}, {*sizes[::2], *(n for n in sizes if n <= far)}
         wanted = {
             pages: every | (near if pages in (BASE, *HUGE_PAGE_KINDS) else set())

@@ -20,9 +20,9 @@ def points(scope: Scope) -> list[Point]:
 
 
 def prefaults(scope: Scope) -> list[Point]:
-    """Each way of making memory ready, by one thread and by one a CPU; a page cannot be shared out.
-    Of the sizes between, one way; of a coarse grid none, and one of all sizes but the base page and
-    2 MiB."""
+    """Each way of making memory ready, by one thread and by one a CPU; a
+    page cannot be shared out. Of the sizes between, one way; of a coarse
+    grid none, and one of all sizes but the base page and 2 MiB."""
     lines = min(scope.lines(PREFAULT_BYTES if scope.is_fine else COARSE_BYTES), scope.most_lines)
     ways = [("touch", 1), ("populate", 1), ("memset", 1)]
     if scope.cpus > 1:

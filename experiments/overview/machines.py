@@ -115,7 +115,8 @@ class Machine(NamedTuple):
 
 
 class Analysis(analysis.Analysis):
-    """machines: those in data/ by label and, on a page about this computer, itself first."""
+    """machines: those in data/ in the order of all pages and, on a page about this computer, itself
+    first."""
 
     chapter = "machines"
 
@@ -128,12 +129,11 @@ class Analysis(analysis.Analysis):
     def machines(self) -> list[Machine]:
         """Raises Unavailable("no-data") where there is none."""
         data = self._chapter.data
-        every = [self._machine(data, name) for name in data.machines()]
+        every = [self._machine(data, name) for name in data.machines_in_order()]
         often = Counter(each.label for each in every)
-        every = sorted(
-            (each if often[each.label] == 1 else each._replace(label=each.name) for each in every),
-            key=lambda each: (each.label, each.name),
-        )
+        every = [
+            each if often[each.label] == 1 else each._replace(label=each.name) for each in every
+        ]
         if self._chapter.is_this and self._chapter.machine in data.own.machines():
             own = self._machine(data.own, self._chapter.machine)
             every.insert(0, own._replace(label=THIS_COMPUTER, is_own=True))
@@ -336,10 +336,10 @@ def _grid(rows: Sequence[str], x: Mapping[str, Any], ends: tuple[float, float]) 
 
 
 def _colours(names: list[str]) -> alt.Scale:
-    """Return a colour a machine; of more machines than there are colours, one for this computer
-    and one for all others."""
+    """Return a colour a machine; of more machines than there are shapes, one for this computer and
+    one for all others."""
     if len(names) <= len(PALETTE):
-        return charts.colours(names)
+        return charts.machine_colours(names)
     return alt.Scale(
         domain=names, range=[PALETTE[0] if n == THIS_COMPUTER else MUTED_COLOUR for n in names]
     )

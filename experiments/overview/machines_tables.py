@@ -2,10 +2,9 @@
 a few quantities of each chapter, a column a machine.
 
 The table of machines is to be put in another order by a list above it, also where no script runs.
-The rows are in the document once, by label. Each knows its place in every order as a property of
-its style; a rule for each choice, beside the table, makes that its `order`, and
-book/assets/machines.css lets the reading order follow. Without style, the table is whole and by
-label.
+The rows are in the document once, as all pages order machines. Each knows its place in every order
+as a property of its style; a rule for each choice, beside the table, makes that its `order`, and
+book/assets/machines.css lets the reading order follow. Without style, the table is whole.
 """
 
 from __future__ import annotations
@@ -52,12 +51,8 @@ def _by_host(each: Machine) -> object:
     return (False, True, None).index(each.is_guest), [*_PAGES].index(each.pages)
 
 
-def _by_label(each: Machine) -> tuple[bool, str, str]:
-    return not each.is_own, each.label, each.name
-
-
 TABLE_ORDERS = (
-    Order("cpu", "processor", _by_label),
+    Order("book", "the order of all pages", lambda each: 0),
     Order("host", "host, bare metal first", _by_host),
     Order("counters", "machines with counters first", lambda each: not each.counts),
     Order("reach", "reach, largest first", lambda each: -(_reach_bytes(each) or 0)),
@@ -91,8 +86,8 @@ def machines_table(a: Analysis) -> Html:
     """Return the table. Raises Unavailable("no-data") where there is no machine."""
     machines, styles = a.machines, dict[str, list[str]]()
     for order in TABLE_ORDERS:
-        # Of two alike, that by label comes first.
-        ordered = sorted(machines, key=lambda each: (order.key(each), _by_label(each)))
+        # Of two alike, as the pages have them.
+        ordered = sorted(machines, key=lambda each: (order.key(each),))
         for place, each in enumerate(ordered, 1):
             styles.setdefault(f"{each.is_own} {each.name}", []).append(f"--{order.name}:{place}")
     body, lines = Markup(""), ["\t".join(_HEAD)]
@@ -219,11 +214,13 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
     },
     hugepages: {
         "far_thp_gain": "Transparent huge pages speed up a random load in 4 GiB, times",
-        "walk_huge_share": "A walk on 2 MiB pages, as a share of one on 4 KiB pages",
+        "walk_huge_share": "Price past the reach on 2 MiB pages, as a share of that on 4 KiB pages",
     },
     page_faults: {
         "buffer_page_ns": "Touch and unmap a fresh 4 KiB page",
-        "fill_20_gb_s": "Fill 20 GB on 4 KiB pages at the rate of 256 MiB, seconds",
+        "fill_20_gb_s": (
+            "Fill 20 GB on 4 KiB pages at the rate of 256 MiB (Emerald Rapids: 64 MiB), seconds"
+        ),
         "fill_20_gb_huge_s": "The same on 2 MiB pages, seconds",
     },
     tlb_blocking: {
@@ -243,7 +240,8 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
 def numbers_table(chapter: Chapter) -> Html:
     """Return the quantities of each published machine, and of this computer on a page about it, a
     column each, with links to the chapters that measure them."""
-    names = {machine: machine_name(chapter.data, machine) for machine in chapter.data.machines()}
+    ordered = chapter.data.machines_in_order()
+    names = {machine: machine_name(chapter.data, machine) for machine in ordered}
     heads = ["", *names.values(), *([THIS_COMPUTER] if chapter.is_this else [])]
     own = if_available(chapter.store.read_document, chapter.machine, QUANTITIES_DOCUMENT) or {}
     rows, lines = Markup(""), ["\t".join(heads)]

@@ -28,7 +28,9 @@ class Quantities(quantities.Quantities):
 
     file_page_ns = QuantityDeclaration("a page of a cached file, touched and unmapped", "ns")
     file_pages_per_fault = QuantityDeclaration("pages of a cached file that a fault maps", "pages")
-    file_fault_us = QuantityDeclaration("one fault on the cached file", "us", 1)
+    file_fault_us = QuantityDeclaration(
+        "a touch that faults, cached file, without unmapping", "us", 1
+    )
     folio_page_ns = QuantityDeclaration(
         "a page of a file in large folios, touched and unmapped", "ns"
     )

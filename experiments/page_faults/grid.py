@@ -31,8 +31,9 @@ def points(scope: Scope) -> list[Point]:
 
 
 def touches(scope: Scope) -> list[Point]:
-    """Return first touches of a file and of fresh memory; both with all pages populated before the
-    first touch; and fresh memory in a memory cgroup and on large pages."""
+    """Return first touches of a file and of fresh memory; both with all
+    pages populated before the first touch; and fresh memory in a memory
+    cgroup and on large pages."""
     lines = min(scope.lines(FILE_BYTES), scope.most_lines)
     ready, untouched = {"populate": 1}, {"populate": 0}
     ways: list[tuple[str, str, str, dict[str, Any]]] = [

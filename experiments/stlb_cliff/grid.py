@@ -33,7 +33,8 @@ def points(scope: Scope) -> list[Point]:
 
 
 def cycle(scope: Scope) -> list[int]:
-    """Lines of the chase in a cycle: finer where points are quick, and finest around the knees."""
+    """Lines of the chase in a cycle: finer where points are quick, and
+    finest around the knees."""
     per_octave = 1 if scope.engine == "numba" else scope.per_octave
     dense = scope.lines(DENSE_BELOW_BYTES)
     far = [n for n in octaves(dense, scope.most_lines, max(per_octave // 2, 1)) if n > dense]

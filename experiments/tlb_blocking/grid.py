@@ -3,6 +3,7 @@ strided loop with the controls that take it apart."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from tlb.measure.catalogue import VERTEX_BYTES
@@ -55,14 +56,14 @@ def _many(scope: Scope) -> int:
 
 
 def block_points(scope: Scope) -> list[Point]:
-    """Blocks from 128 KiB, half of what 64 entries reach, to 64 or 128 MiB; and the walk without
-    them."""
+    """Blocks from 128 KiB, half of what 64 entries reach, to 64 or 128 MiB;
+    and the walk without them."""
     vertices = _many(scope)
-    sizes = [2**k for k in range(11, min(22, vertices.bit_length() - 1), 2 if scope.is_fine else 3)]
-    return [scope.point("graph_walk", mode="plain", vertices=vertices)] + [
-        scope.point(
-            "graph_walk", mode="blocked", vertices=vertices, block_vertices=block, block_steps=steps
-        )
+    walk = partial(scope.point, "graph_walk", vertices=vertices)
+    largest = min(22, vertices.bit_length() - 1)
+    sizes = [2**k for k in range(11, largest, 2 if scope.is_fine else 3)]
+    return [walk(mode="plain")] + [
+        walk(mode="blocked", block_vertices=block, block_steps=steps)
         for block in sizes
         for steps in BLOCK_STEPS[: 3 if scope.is_fine else 2]
     ]

@@ -45,7 +45,8 @@ def pairs(scope: Scope) -> list[Point]:
 
 
 def steps(scope: Scope) -> list[Point]:
-    """Return the pairs that tell what a TLB entry covers, at the many sizes where its levels show."""
+    """Return the pairs that tell what a TLB entry covers, at the many sizes
+    where its levels show."""
     if scope.engine != "c":
         return []
     fine, hosts = scope.dense(), dict.fromkeys(host for _, host in STEPPED_PAGE_PAIRS)

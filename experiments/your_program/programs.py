@@ -138,8 +138,9 @@ def make_programs_document(
 
 
 def measure(name: str, case: ProgramCase, minutes: float) -> ProgramResult:
-    """Measure one program with and without its lever. Raises Unavailable: no-toolchain, no-time,
-    pool-empty, and what `run_trial` and the lever raise."""
+    """Measure one program with and without its lever. Raises Unavailable:
+    no-toolchain, no-time, pool-empty, and what `run_trial` and the lever
+    raise."""
     pool = pools.look().get("2m")
     if case.lever == POOL_LEVER and (pool is None or pool.left * HUGE_PAGE < RULES_BYTES):
         raise Unavailable("pool-empty", f"{format_size(RULES_BYTES)} of 2 MiB pages are to be free")
@@ -155,8 +156,8 @@ def measure(name: str, case: ProgramCase, minutes: float) -> ProgramResult:
     except Unavailable as why:
         if why.code != "no-time":
             raise
-        # In fragmented memory Linux compacts gigabytes before a first run can end; a second run
-        # finds them compacted.
+        # In fragmented memory Linux compacts gigabytes before a first run can
+        # end; a second run finds them compacted.
         trial = run_trial(aim)
     return summary(name, version, trial)
 

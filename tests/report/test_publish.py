@@ -44,6 +44,9 @@ def test_no_page_names_another_host_for_anything_but_a_link(site):
 
 def test_every_figure_has_words_a_number_a_caption_and_its_data(site):
     for page in pages_with_figures(site):
+        numbers = [number.text for number in soup(site / page).select("figcaption .caption-number")]
+        counted = [int(number.split()[-1].rpartition(".")[2]) for number in numbers]
+        assert counted == [*range(1, len(counted) + 1)], page
         for found in soup(site / page).select(".tlb-figure"):
             assert found.select_one(".tlb-chart")["role"] == "img"
             caption = found.find_parent("figure").find("figcaption")

@@ -66,6 +66,15 @@ def test_no_printed_interval_contradicts_its_verdict_and_each_undecided_one_says
     assert [f"{row.claim}: {why}" for row in found for why in row.contradictions()] == []
 
 
+@pytest.mark.parametrize("page", PAGES[:-1])
+def test_the_counts_above_a_table_are_those_of_its_rows(site, page):
+    shown = site / "book" / f"{page}.html"
+    ((whole, counts),) = re.findall(r"Verdicts on these (\d+) claims: (.*?)\.", prose(shown))
+    words = Counter(row.verdict for row in rows(soup(shown)))
+    numbers = Counter(map(int, re.findall(r"\d+", counts)))
+    assert (int(whole), numbers) == (words.total(), Counter(words.values()))
+
+
 def test_the_scorecard_counts_what_it_shows(site):
     page = site / "book" / "scorecard.html"
     words = Counter(row.verdict for row in rows(soup(page)))

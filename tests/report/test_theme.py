@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support.pages import contrast, linear
 
-from tlb.report import render
+from tlb.report import charts, render
 from tlb.system import files
 
 CSS = (files.ROOT / "book/assets/figures.css").read_text(encoding="utf-8")
@@ -23,7 +23,11 @@ def dark(colour: str, channel: str) -> str:
 PAPER, NIGHT = "#ffffff", "#14181e"  # the theme's backgrounds
 
 
-@pytest.mark.parametrize("colour", [render.INK_COLOUR, render.MUTED_COLOUR, *render.PALETTE])
+MACHINES = [*charts.MACHINE_COLOURS.values()]
+COLOURS = [render.INK_COLOUR, render.MUTED_COLOUR, *render.PALETTE, *MACHINES]
+
+
+@pytest.mark.parametrize("colour", COLOURS)
 def test_every_colour_is_seen_on_paper_and_at_night(colour):
     least = (
         4.5 if colour in (render.INK_COLOUR, render.MUTED_COLOUR) else 3
@@ -62,8 +66,9 @@ def lab(rgb: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("eye", EYES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_series_colours_differ_for_every_eye(eye, scheme):
-    colours = [colour if scheme == "light" else dark(colour, "stroke") for colour in render.PALETTE]
+@pytest.mark.parametrize("series", [render.PALETTE, MACHINES])
+def test_series_colours_differ_for_every_eye(eye, scheme, series):
+    colours = [colour if scheme == "light" else dark(colour, "stroke") for colour in series]
     seen = [lab(np.clip(EYES[eye] @ linear(colour), 0, 1)) for colour in colours]
     # A difference of 2.3 is just noticeable between patches side by side; thin lines need several
     # times that.

@@ -23,7 +23,7 @@ from tlb.measure.row_database import DATABASE_FILE, DATABASE_LOGS, MeasuredValue
 from tlb.measure.row_tables import EXPERIMENTS_COLUMN
 from tlb.system import files
 from tlb.system.files import SAFE_OPEN_FLAGS, disk_errors, lock_file
-from tlb.system.reasons import LazyModule, Unavailable
+from tlb.system.reasons import LazyModule, Unavailable, if_available
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -239,6 +239,17 @@ class Store:
         ]
         files = ("machine.json", PUBLISHED_ROWS, DATABASE_FILE)
         return sorted(d.name for d in real if any((d / name).is_file() for name in files))
+
+    def machines_in_order(self) -> list[str]:
+        """Return `machines` as pages show them: the reference, others of its family (zen-), the
+        rest."""
+        first = if_available(self.reference) or ""
+        family = first.partition("-")[0]
+
+        def place(name: str) -> tuple[bool, bool, str]:
+            return name != first, name.partition("-")[0] != family, name
+
+        return sorted(self.machines(), key=place)
 
     def reference(self, experiment: str = "") -> str:
         """Return the first id in data/reference, whose results are published for comparison; for an

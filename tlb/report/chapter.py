@@ -397,11 +397,9 @@ class Chapter(Subject):
     @cached_property
     def published(self) -> dict[str, Chapter]:
         """This page about each machine that is published beside the committed text, by the name of
-        the machine ("Zen 4, EPYC guest"), the reference first."""
+        the machine ("Zen 4, EPYC guest"), in the order of all pages."""
         data = Store(ROOT / "data")  # wherever this computer's own rows are kept
-        first = data.reference()
-        names = sorted(data.machines(), key=lambda name: (name != first, name))
-        chapters = [published_chapter(self.name, name) for name in names]
+        chapters = [published_chapter(self.name, name) for name in data.machines_in_order()]
         return {chapter.shown_name: chapter for chapter in chapters}
 
     def _write_card(self, measured: int) -> None:

@@ -117,6 +117,13 @@ PAGE_COLOURS = {
     "2m": PALETTE[2],
     "1g": PALETTE[4],
 }
+# Of the published machines, by short name, in every figure that compares them.
+MACHINE_COLOURS = {
+    "Zen 4": "#6a1b9a",
+    "Zen 3": "#946000",
+    "Zen 5": "#b0124f",
+    "Emerald Rapids": "#2a8fa0",
+}
 # Of a load's time. Packed lines show the data alone; a line a page, translation too.
 PART_COLOURS = {"translation": PALETTE[0], "data": PALETTE[1]}
 
@@ -124,6 +131,13 @@ PART_COLOURS = {"translation": PALETTE[0], "data": PALETTE[1]}
 def named_colours(colours: Mapping[str, str]) -> alt.Scale:
     """Return a scale of series by name, each with its colour."""
     return alt.Scale(domain=list(colours), range=list(colours.values()))
+
+
+def machine_colours(names: Sequence[str]) -> alt.Scale:
+    """Return a scale of machines by short name; of others, and of what is published, in ink."""
+    return alt.Scale(
+        domain=list(names), range=[MACHINE_COLOURS.get(name, INK_COLOUR) for name in names]
+    )
 
 
 def page_colours(kinds: Iterable[str], labels: Mapping[str, str] | None = None) -> alt.Scale:
@@ -328,10 +342,11 @@ def dashed(
     *tooltip: alt.Tooltip,
     unit: str = "ns",
     size: int = 24,
+    name_x: Mapping[str, float] | None = None,
 ) -> alt.LayerChart:
     """Lines with points and their intervals, a colour a series and a dash for each name of a second
     column, `by`. The name of a series stands where its first line begins, that of a dash where the
-    highest of its lines ends."""
+    highest of its lines ends; name_x: at which x, near it, where it would lie on a line there."""
     column, kinds = by
     series, x_field, y_field = (channel["shorthand"].partition(":")[0] for channel in (color, x, y))
     color = unnamed_colour(series, color["scale"])
@@ -340,11 +355,18 @@ def dashed(
     dashes = dash(column, kinds).legend(None)
     lines = lines.encode(x=x, y=y, color=color, strokeDash=dashes, tooltip=shown)
     bands = _bands(data, x, y["scale"], color["scale"], series, ())
-    first = data[data[column] == kinds[0]]
-    begins = alt.Chart(first.loc[first.groupby(series)[x_field].idxmin()])
-    begins = begins.mark_text(align="left", dy=-12, fontWeight="bold")
+
+    def places(rows: pd.DataFrame, field: str, otherwise: float) -> pd.DataFrame:
+        """Return the highest row of each name at the x of the name."""
+        wanted = rows[field].map(name_x or {}).fillna(otherwise)
+        away = (rows[x_field] - wanted).abs()
+        nearest = rows[away == away.groupby(rows[field]).transform("min")]
+        return nearest.loc[nearest.groupby(field)[y_field].idxmax()]
+
+    first = places(data[data[column] == kinds[0]], series, data[x_field].min())
+    begins = alt.Chart(first).mark_text(align="left", dy=-20, fontWeight="bold")
     begins = begins.encode(x=x, y=y, color=color, text=f"{series}:N")
-    last = data.sort_values([x_field, y_field]).drop_duplicates(column, keep="last")
+    last = places(data, column, data[x_field].max())
     ends = alt.Chart(last).mark_text(align="right", dy=-14).encode(x=x, y=y, text=f"{column}:N")
     return alt.LayerChart(layer=[*bands, lines, begins, ends])
 
