@@ -343,6 +343,7 @@ class Analysis(PageTableAnalysis):
         Of each page size the largest graph that was walked by several numbers of walkers.
         """
         rows = self.walks(0)
+        required(list(rows.get("walkers", ())), "no walk through a graph was measured")
         several = rows.groupby(["pages", "lines"])["walkers"].nunique()
         most = dict(several[several > 1].index)  # sorted: of each page size the last is the largest
         rows = rows[rows["lines"] == rows["pages"].map(most).astype(float)]

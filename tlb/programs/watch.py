@@ -303,7 +303,7 @@ def start_of(pid: int, proc: Path = activity.PROC) -> ProcessStart:
     one that was replaced, is reached by the process."""
     folder = proc / str(pid)
     try:
-        words = os.fsdecode((folder / "cmdline").read_bytes()).removesuffix("\0").split("\0")
+        words = _command_line(folder)
         file, cwd = os.readlink(folder / "exe"), os.readlink(folder / "cwd")
     except OSError:
         return ProcessStart([])
@@ -322,6 +322,16 @@ def start_of(pid: int, proc: Path = activity.PROC) -> ProcessStart:
         file = str(folder / "exe")
     worker_of = _parent_of_program(pid, proc) if words[0].startswith(f"{title}:") else 0
     return start._replace(command=[file, *filter(None, words[1:])], worker_of=worker_of)
+
+
+def _command_line(folder: Path) -> list[str]:
+    """Return the words of a process's command. They are empty for a moment while it becomes the
+    program, and stay so if the program erased them."""
+    for _ in range(50):
+        if read := (folder / "cmdline").read_bytes():
+            break
+        time.sleep(0.01)
+    return os.fsdecode(read).removesuffix("\0").split("\0")
 
 
 def _as_user(folder: Path) -> tuple[str, ...]:
