@@ -167,8 +167,8 @@ def test_the_hot_mapping_is_named_though_the_cold_one_is_larger(tmp_path):
         finally:
             child.kill()
     report = WatchReport(done, PRICES)
-    # A program that seldom has the CPU touches less of it in a window.
-    assert report.hot_mappings[0].start == hot and report.hot_mappings[0].share > 0.5
+    # a program that seldom has the CPU touches less in a window
+    assert report.hot_mappings[0].start == hot and report.hot_mappings[0].share > 0.8
     assert 0 < report.bound.pages * 4096 <= 1.1 * 32 * MIB
 
 
