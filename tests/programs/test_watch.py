@@ -162,14 +162,21 @@ def test_the_hot_mapping_is_named_though_the_cold_one_is_larger(tmp_path):
     with subprocess.Popen([program, "32", "96"], stdout=subprocess.PIPE) as child:
         try:
             hot = int(child.stdout.readline().split()[0], 16)
-            with watch.attached_program(child.pid) as target:
-                done = watch.watch(target, 2, 0.5, lambda watched: None)
+            for seconds in (
+                2,
+                20,
+                60,
+            ):  # a program that seldom has the CPU touches less in a window
+                with watch.attached_program(child.pid) as target:
+                    report = WatchReport(
+                        watch.watch(target, seconds, 0.5, lambda watched: None), PRICES
+                    )
+                if report.bound.pages * 4096 >= 0.9 * 32 * MIB:
+                    break
         finally:
             child.kill()
-    report = WatchReport(done, PRICES)
-    # a program that seldom has the CPU touches less in a window
     assert report.hot_mappings[0].start == hot and report.hot_mappings[0].share > 0.8
-    assert 0 < report.bound.pages * 4096 <= 1.1 * 32 * MIB
+    assert 0.9 * 32 * MIB <= report.bound.pages * 4096 <= 1.1 * 32 * MIB
 
 
 # --- the report
