@@ -201,7 +201,8 @@ def on_this_computer(own: _Quantities, reference: _Quantities) -> QuantitiesTabl
     sizes = {one.interval and one.value for one in found.get(_LARGEST, ())}
     if len(sizes) > 1:  # both measured up to their own size
         found = {name: _without_far(name, row) for name, row in found.items()}
-    return QuantitiesTable(shown.notebook, _table(heads, [*found.values()]), own)
+    measured = [row for row in found.values() if any(one.interval for one in row)]
+    return QuantitiesTable(shown.notebook, _table(heads, measured), own)
 
 
 def _head_of(shown: page.Page) -> str:
