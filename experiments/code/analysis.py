@@ -37,17 +37,19 @@ class Quantities(quantities.Quantities):
     last_entries = QuantityDeclaration(
         "pages that the last level of the iTLB holds, as stated", "pages", source="CPUID"
     )
-    predicted_pages = QuantityDeclaration("pages before direct jumps slow most", "pages")
-    direct_inside_ns = QuantityDeclaration("a direct jump as the iTLB is full", "ns", 1)
-    direct_ns = QuantityDeclaration("a direct jump to as many", "ns", 1)
-    direct_page_ns = QuantityDeclaration("what its own page adds to it", "ns", 1)
-    learned_page_ns = QuantityDeclaration("what it adds to an indirect jump that repeats", "ns", 1)
-    random_page_ns = QuantityDeclaration("what it adds to a random jump", "ns")
-    hidden_share = QuantityDeclaration(
-        "of the latter, what prediction hides from a direct jump", "share"
+    predicted_pages = QuantityDeclaration("most pages whose direct jumps are predicted", "pages")
+    direct_inside_ns = QuantityDeclaration("a direct jump where its pages fill the iTLB", "ns", 1)
+    direct_ns = QuantityDeclaration("a direct jump to the most pages that are predicted", "ns", 1)
+    direct_page_ns = QuantityDeclaration("a page's part in such a direct jump", "ns", 1)
+    learned_page_ns = QuantityDeclaration(
+        "a page's part in an indirect jump that repeats, there", "ns", 1
     )
-    forgotten_pages = QuantityDeclaration("pages after direct jumps slow most", "pages")
-    forgotten_ns = QuantityDeclaration("a direct jump to these", "ns")
+    random_page_ns = QuantityDeclaration("a page's part in a random jump, there", "ns")
+    hidden_share = QuantityDeclaration(
+        "share of a random jump's wait that prediction hides", "share"
+    )
+    forgotten_pages = QuantityDeclaration("pages at which direct jumps have slowed", "pages")
+    forgotten_ns = QuantityDeclaration("a direct jump to as many pages", "ns")
     far_pages = QuantityDeclaration("most pages that were jumped to", "pages")
     far_direct_ns = QuantityDeclaration("a direct jump to the most pages", "ns")
     far_random_ns = QuantityDeclaration("a random jump to the most pages", "ns")
