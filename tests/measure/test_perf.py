@@ -192,7 +192,7 @@ def script(folder: Path, text: str) -> str:
 ZEN_LACKS = {
     "walk_cycles": "no-walk-cycle-event",
     "itlb_walk_cycles": "no-walk-cycle-event",
-    "nested_walk_cycles": "no-nested-walk-event",
+    "nested_walk_cycles": "no-walk-cycle-event",
 }
 
 

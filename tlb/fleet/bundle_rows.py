@@ -298,6 +298,6 @@ def _counts(record: Record) -> Rules:
         ran = 0 <= (counter.running_percent or 0) <= 100 + SLACK
         in_range = 0 <= (counter.value or 0) <= INT64_MAX
         yield ran and in_range, "a counter is below zero, beyond 64 bits, or ran too long"
-        is_known = (counter.reason or "no-data") in REASON_TEXTS
+        is_known = current_reason_code(counter.reason or "no-data") in REASON_TEXTS
         is_event = public_text.is_known(counter.event or "")
         yield is_known and is_event, "a counter has an unknown reason or event"

@@ -26,7 +26,7 @@ VerdictWord = Literal["holds", "fails", "cannot tell", "not testable here"]
 # Reasons that no setting, no longer run and no repetition removes.
 _CODES = """
     bare-metal splintered two-dimensions no-pmu event-unknown no-events no-walk-cycle-event
-    no-nested-walk-event no-kvm page-size-unsupported other-arch one-cpu linux-lacks
+    no-kvm page-size-unsupported other-arch one-cpu linux-lacks
     no-five-levels emulated reach-in-cache
     """
 OBSTACLES = frozenset(_CODES.split())
