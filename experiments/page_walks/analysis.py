@@ -177,7 +177,7 @@ class Analysis(PageTableAnalysis):
     # --- distributions on base pages
 
     def distributions(self, pages: str) -> dict[int, pd.DataFrame]:
-        """By working set: `hops.merged_hops` of all processes, in which each counts alike."""
+        """By working set: `hops.pooled_hop_distribution` of all processes, in which each counts alike."""
         groups = self.walks(1, pages=pages).groupby(WORKING_SET_COLUMN)
         return {
             int(rows[WORKING_SET_COLUMN].iloc[0]): pooled_hop_distribution(rows)

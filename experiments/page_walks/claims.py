@@ -247,7 +247,7 @@ def the_second_regime_plateaus(a: Analysis, band: Band) -> Answer:
 @claim("cost-is-hit-plus-misses-times-walk", points=None)
 def two_terms_fit(a: Analysis, band: Band) -> Answer:
     """Neither term is fitted to what it predicts: two orders visit the same pages and miss
-    differently often (see `two_terms`)."""
+    differently often (see `predicted_by_two_terms`)."""
     points = predicted_by_two_terms(a)
     errors = median_interval((points["predicted_ns"] / points["measured_ns"] - 1).abs())
     return inside(errors, *band), (

@@ -92,7 +92,7 @@ class Quantities(quantities.Quantities):
 # The remedies' names are those of data/literature/mitigations.csv.
 NO_REMEDY, HUGE_PAGES_REMEDY, TLB_BLOCKING_REMEDY = "none", "huge pages", "TLB blocking"
 PUBLISHED_SINGLE_BLOCK_LABEL = "one block, as published"
-SMALL_GRAPH = "a graph of one block"  # the control of ONE_BLOCK_AS_PUBLISHED
+SMALL_GRAPH = "a graph of one block"  # the control of PUBLISHED_SINGLE_BLOCK_LABEL
 GAIN_COLUMNS = ["gain", "gain_low", "gain_high"]
 _COLUMNS = ["step_bytes", "median", "low", "high", "coverage", "modes", "n", "unstable"]
 _QUANTILES = {"p50": 0.5, "p95": 0.95}
@@ -228,7 +228,7 @@ class Analysis(analysis.Analysis):
     @property
     def _clocked(self) -> pd.DataFrame:
         """The walks timed hop by hop; and, from the chapter about page walks, the control of
-        ONE_BLOCK_AS_PUBLISHED."""
+        PUBLISHED_SINGLE_BLOCK_LABEL."""
         rows, others = (
             select_rows(self.frame, kernel="graph_walk"),
             if_available(self.about.kept, WALKS),
@@ -242,7 +242,7 @@ class Analysis(analysis.Analysis):
     def remedies(self) -> pd.DataFrame:
         """The remedies at the largest graph that was walked on base pages, a row each.
 
-        Columns: remedy (as in data/literature/mitigations.csv; ONE_BLOCK_AS_PUBLISHED, which is what that
+        Columns: remedy (as in data/literature/mitigations.csv; PUBLISHED_SINGLE_BLOCK_LABEL, which is what that
         file calls blocking; SMALL_GRAPH), pages, vertices, block_vertices (0 for none), p50 and p95
         with _low and _high, ns per hop less the clock's cost, medians over processes; coverage, n.
         Blocking has the fastest block inside the last TLB level's reach.

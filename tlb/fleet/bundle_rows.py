@@ -26,7 +26,7 @@ from tlb.measure.record import Record
 from tlb.measure.row_tables import INT64_MAX
 from tlb.measure.states import RequestedRecord
 from tlb.system.page_sizes import BASE, TABLE_ENTRY_BYTES, page_bytes
-from tlb.system.reasons import REASON_TEXTS, LazyModule, Unavailable
+from tlb.system.reasons import REASON_TEXTS, LazyModule, Unavailable, current_reason_code
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -69,7 +69,7 @@ Answer = tuple[MeasuredAnswer, str] | Fact  # a measured one comes with the evid
 
 @dataclass(frozen=True)
 class PointSelector:
-    """Selects points of some kernels by their fields and options: `points_of`."""
+    """Selects points of some kernels by their fields and options: `points_where`."""
 
     kernels: tuple[str, ...]
     limits: Mapping[str, Any]

@@ -103,7 +103,7 @@ def _by_mapping(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def curve_knees(points: pd.DataFrame) -> list[Knee]:
-    """The knees of a curve of `curve` or `priced`."""
+    """Return the knees of a `survey_curve` or a `price_curve`."""
     return find_knees(points["lines"], points["least"]) if len(points) else []
 
 

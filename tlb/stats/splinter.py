@@ -29,7 +29,7 @@ MAX_LINES = 1 << 15
 
 
 def judge_page_backing(frame: pd.DataFrame, hypervisor: str) -> EntryPageBacking:
-    """`judge` for `tlb geometry`: what it cannot tell, it says."""
+    """Return `judge_splintering` for `tlb geometry`, with the reason in words where it raises Unavailable."""
     try:
         verdict = judge_splintering(frame, hypervisor)
     except Unavailable as why:
