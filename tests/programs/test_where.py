@@ -175,7 +175,7 @@ def test_the_chosen_allocation_alone_lies_on_huge_pages(known_walks):
                 arguments, levers.allocation_sites_lever(each), limit_s=LONG_S, share=0.2
             ).snapshots
         )
-        for each in (proof.NO_SITES, (chosen,), proof.ALL_SITES)
+        for each in (proof.NO_ALLOCATION_SITES, (chosen,), proof.ALL_ALLOCATION_SITES)
     }
     sizes = [snapshot.pages.huge_bytes >> 20 for snapshot in huge.values()]
     # Linux gives fewer where memory is fragmented.
@@ -191,7 +191,7 @@ def test_the_smallest_set_that_keeps_the_gain_is_found(monkeypatch):
         for _ in range(10):
             load, each = 1 + noise.random(), {}
             for sites in settings:
-                chosen = saves if sites == proof.ALL_SITES else sites
+                chosen = saves if sites == proof.ALL_ALLOCATION_SITES else sites
                 saved = sum(saves[site] for site in chosen)
                 each[sites] = proof.Timed(load * (1 - saved) + noise.random() / 500)
             made.rounds.append(each)
@@ -220,7 +220,7 @@ def test_runs_that_differ_too_much_leave_the_gain_open(walks, spread, verdict):
     rounds = [
         {
             sites: proof.Timed(1 + spread * noise.random())
-            for sites in (proof.NO_SITES, proof.ALL_SITES)
+            for sites in (proof.NO_ALLOCATION_SITES, proof.ALL_ALLOCATION_SITES)
         }
         for _ in range(8)
     ]

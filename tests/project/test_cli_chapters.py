@@ -14,7 +14,7 @@ from tlb.measure.store import PUBLISHED_ROWS, Store, write_published_rows
 from tlb.report import publish
 from tlb.report.card import card
 from tlb.system import files
-from tlb.system.units import DAY_MINUTES
+from tlb.system.units import MINUTES_PER_DAY
 
 # --- parameters as Papermill takes them
 
@@ -41,7 +41,7 @@ def test_a_pair_is_read_in_either_form_and_has_the_type_that_the_chapter_declare
         ("stlb_cliff", ROOT / "_build/runs/stlb_cliff.ipynb", {"machine": "this"} | read)
     ]
     assert ended(monkeypatch, "book", "--profile", "smoke", *given) == 0
-    assert executed[1] == {"machine": "this", "profile": "smoke", "minutes": DAY_MINUTES} | read
+    assert executed[1] == {"machine": "this", "profile": "smoke", "minutes": MINUTES_PER_DAY} | read
 
 
 # --- committed chapters
