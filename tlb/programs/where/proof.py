@@ -146,29 +146,16 @@ def prove(
     Unavailable as `runs.run_program` does, and lever-failed."""
     begin = time.monotonic()
     number = _affordable(len(candidates), (limit_s - begin) / max(native_s, 1e-3))
+    controls: list[AllocationSites] = [NO_ALLOCATION_SITES, ALL_ALLOCATION_SITES]
     singles: list[AllocationSites] = [(site,) for site in candidates[:number]]
     proof = SitesProof()
     proof.left_out = min(len(candidates), MOST_CANDIDATES) - number
     with sampling.scratch() as (file, proof.no_samples):
         timed = partial(_timed, command, file, limit_s, status)
         try:
-            _measure(
-                proof,
-                timed,
-                [NO_ALLOCATION_SITES, ALL_ALLOCATION_SITES, *singles],
-                (begin + limit_s) / 2,
-                limit_s,
-                tell,
-            )
+            _measure(proof, timed, [*controls, *singles], (begin + limit_s) / 2, limit_s, tell)
             if nested := _together(proof, singles):
-                _measure(
-                    proof,
-                    timed,
-                    [NO_ALLOCATION_SITES, ALL_ALLOCATION_SITES, *nested],
-                    limit_s,
-                    limit_s,
-                    tell,
-                )
+                _measure(proof, timed, [*controls, *nested], limit_s, limit_s, tell)
         except KeyboardInterrupt:
             proof.is_interrupted = True
     proof.smallest = proof.enough()
