@@ -55,10 +55,6 @@ def fresh() -> tuple[str, ...]:
     return namespaces.namespaces_prefix("/bin/sh")
 
 
-def run(words: tuple[str, ...], *command: str, **how: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*words, *command], **{"capture_output": True, "text": True, **how})
-
-
 def measured(point: Point = INSIDE, plan: perf.EventPlan = perf.NO_COUNTERS) -> Record:
     return measured_point(point, plan=plan)
 
@@ -85,23 +81,6 @@ def unshare(tmp_path, monkeypatch) -> Iterator[Callable[[str], None]]:
 
 
 # --- what is in them
-
-
-def test_each_of_the_four_is_another_than_here(fresh):
-    """By the inodes behind the links, which are what the kernel of Linux compares
-    (namespaces(7))."""
-    here = [os.stat(f"/proc/self/ns/{kind}").st_ino for kind in ("user", "mnt", "pid", "net")]
-    for _ in range(2):
-        said = run(
-            fresh,
-            "stat",
-            "-L",
-            "-c",
-            "%i",
-            *(f"/proc/self/ns/{kind}" for kind in ("user", "mnt", "pid", "net")),
-        ).stdout
-        there = [int(line) for line in said.split()]
-        assert len(there) == 4 and not set(there) & set(here)
 
 
 # --- the same kernel, measured in them

@@ -124,29 +124,6 @@ def test_huge_pages_add_what_is_not_touched_of_whole_blocks(known_walks):
 
 @pytest.mark.needs("valgrind")
 @pytest.mark.endurance
-def test_small_objects_are_the_heap_s(known_walks):
-    pages, passes = 2 * SECOND, 20
-    found = simulation.simulate(
-        [known_walks, "small", str(pages), str(passes)], GEOMETRY.option, LONG_S
-    )
-    ((line, counts),) = [
-        (k, c) for k, c in found.lines.items() if k.function == "follow" and c.walks > 100
-    ]
-    assert abs(counts.walks / (pages * passes) - 1) < 0.005
-    assert found.touches[line][HEAP] > 0.99 * counts.walks
-
-
-@pytest.mark.needs("valgrind")
-@pytest.mark.endurance
-def test_a_program_that_reads_in_order_has_nothing_to_gain(known_walks):
-    found = simulation.simulate([known_walks, "stream", "2000", "20"], GEOMETRY.option, LONG_S)
-    assert found.total.walks < 0.03 * found.total.misses * 64
-    made = report.WhereReport(["x"], GEOMETRY, found, 1.0, 30.0)
-    assert made.verdict is HugePagesVerdict.NO_GAIN and not [*made.commands()]
-
-
-@pytest.mark.needs("valgrind")
-@pytest.mark.endurance
 def test_a_site_is_the_same_in_each_run_and_can_be_advised_alone(known_walks):
     arguments = [known_walks, "chase", "2048", "5"]
     first, again = (simulation.simulate(arguments, GEOMETRY.option, LONG_S) for _ in range(2))
