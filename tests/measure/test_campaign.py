@@ -92,12 +92,11 @@ def take(
     return measure
 
 
-@pytest.mark.parametrize("reason", ["no-perf"])
 def test_rows_without_counts_are_measured_again_once_they_can_be_counted_and_then_no_more(
-    faked, store, reason
+    faked, store
 ):
     asked: list[Point] = []
-    lacking = perf.EventPlan(None, (), {"walk": reason})
+    lacking = perf.EventPlan(None, (), {"walk": "no-perf"})
     assert [
         run(store, POINTS, 2, measure=take(counted, asked, 1.0), plan=lacking).measured
         for _ in range(2)

@@ -170,6 +170,7 @@ def test_advice_for_a_jvm_brings_huge_pages(tmp_path):
     assert any("UseTransparentHugePages" in line for line in lines)
 
 
+@pytest.mark.endurance
 @pytest.mark.needs("go")
 def test_advice_for_go_is_to_collapse(tmp_path):
     source, target = SUPPORT / "array.go", tmp_path / "array"
