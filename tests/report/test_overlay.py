@@ -45,12 +45,6 @@ def layers(spec: dict[str, Any], outer: dict[str, Any] | None = None) -> list[di
     return found + [one for layer in spec.get("layer", ()) for one in layers(layer, inner)]
 
 
-def encodings(spec: dict[str, Any]) -> list[dict[str, Any]]:
-    """The encodings of all layers."""
-    found = [spec["encoding"]] if "encoding" in spec else []
-    return found + [one for layer in spec.get("layer", ()) for one in encodings(layer)]
-
-
 def test_the_reference_s_medians_are_drawn_in_grey_under_the_own_ones():
     made = shown()
     spec = made.spec()

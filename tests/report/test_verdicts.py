@@ -198,15 +198,6 @@ def test_a_predicate_gives_effects_or_a_fact_and_no_bool(a):
     assert (nothing.verdict, nothing.reason) == ("cannot tell", "too-few-points")
 
 
-@pytest.mark.parametrize(
-    ("holds", "because", "error"),
-    [(None, "So.", TypeError), (1, "So.", TypeError), (True, " ", ValueError)],
-)
-def test_a_fact_holds_or_does_not_and_has_its_proof(holds, because, error):
-    with pytest.raises(error):
-        Fact(holds, because)
-
-
 def test_a_verdict_table_escapes_and_has_a_twin_in_words():
     table = table_of(
         ("flat < 8 MiB", "holds", "slope `0.02`"), (HOSTILE, "cannot tell", "no counters")

@@ -3,7 +3,7 @@ each comes back, and what is lacking is a reason."""
 
 import pytest
 from support.common import refusal
-from support.events import Events, House, analysis, rows
+from support.events import Events, analysis, housekeeping, rows
 from support.synthetic import GIB, scope
 
 from experiments.flushes import grid
@@ -118,12 +118,12 @@ def test_writes_after_a_fork_and_arenas_by_page_size(whole, copied):
 
 
 def test_linux_s_own_work_comes_back_or_has_its_reason():
-    a = analysis(house=House())
+    a = analysis(house=housekeeping())
     assert a.first_touch_ns("free", "always").value == 100_000
     assert a.merged_write_ns("own").value == 80
     assert a.idle_share() == 0.5
-    assert refusal(lambda: analysis(house=None).housekeeping) == "housekeeping-not-asked"
-    left = analysis(house=House(lacking=("merged", "idle", "pieces")))
+    assert refusal(lambda: analysis().housekeeping) == "housekeeping-not-asked"
+    left = analysis(house=housekeeping("merged", "idle", "pieces"))
     for make in (left.merged, left.idle, lambda: left.runs("fragments", "always")):
         assert refusal(make) == "memory-short"
 
