@@ -142,11 +142,13 @@ def test_a_lost_scheduler_ends_the_client_with_a_reason(loopback):
     assert found == ["worker-failed"]
 
 
-@pytest.mark.parametrize("sent", ["a flipped bit", "no bundle"])
-def test_what_is_no_bundle_is_refused_and_nothing_of_it_is_kept(sent, loopback):
+@pytest.mark.parametrize(
+    ("sent", "code"), [("other units", "bundle-refused"), ("no bundle", "worker-failed")]
+)
+def test_what_is_no_bundle_is_refused_and_nothing_of_it_is_kept(sent, code, loopback):
     loopback.workers("a")
     loopback.workers("b", spoil=sent)
-    assert codes(loopback.run(2)) == {"a": "", "b": "bundle-refused"}
+    assert codes(loopback.run(2)) == {"a": "", "b": code}
     assert loopback.data.machines() == [machine_of("a")]
 
 

@@ -12,7 +12,8 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import Future as ThreadFuture
 from dataclasses import dataclass, field
 
 from distributed import Client, Future, LocalCluster, Scheduler, SpecCluster
@@ -34,7 +35,7 @@ POLL_S = 0.5
 CALL_S = 5.0  # for the scheduler to answer
 FETCH_S = 8.0  # for a bundle of a few MB to arrive, else it is fetched anew
 STATUS_S = 10.0  # between two lines that say how far the computers are
-TRIES = 3  # of a task that was lost or failed without a reason
+RETRIES = 2  # by Dask, of a task that failed without a reason
 MARGIN_S = 300.0  # to inspect a computer, compile kernels and pack rows, beyond the campaign
 PASSING = {"measuring-already", "state-changed", "cpu-gone"}  # reasons that end by themselves
 MOST_SHOWN = 8  # computers in a line
@@ -42,20 +43,19 @@ MOST_SHOWN = 8  # computers in a line
 
 @dataclass
 class Computer:
-    """One worker. rows: new ones of this run. left: mappings without time. lacking: points by
-    reason. since: when it connected. until: when its measuring has to end. why: the reason for
-    which it is given up. lost: since when its worker is gone."""
+    """One worker. rows: new ones of this run. measured: what its last task gave. check: of the bundle in
+    it. until: when its measuring has to end. lost: since when its worker is gone. why: the reason for
+    which it is given up. share: of the campaign that is done."""
 
     name: str
     address: str
     machine: str = ""
     rows: int = 0
-    left: int = 0
-    lacking: Counter[str] = field(default_factory=Counter)
+    measured: worker.Measured = field(default_factory=worker.Measured)
+    check: ThreadFuture[tuple[str, int]] | None = None
     over: bool = False
     why: Unavailable | None = None
     share: float = 0.0
-    tries: int = 0
     since: float = field(default_factory=time.monotonic)
     until: float | None = None
     lost: float | None = None
@@ -66,8 +66,8 @@ class Computer:
 @dataclass
 class Fleet:
     """seconds: to measure on each computer. expected: computers to wait for, for wait_s at most;
-    patience_s: how long a lost worker may take to come back. keep: takes each bundle, and returns how
-    many of its rows are new. say: takes a line about what happens."""
+    patience_s: how long a lost worker may take to come back. keep: takes each bundle, in a thread, and
+    returns how many of its rows are new. say: takes a line about what happens."""
 
     client: Client
     profile: MeasuringProfile
@@ -86,16 +86,19 @@ class Fleet:
         self._begun = self._heard = self._shown = time.monotonic()
         self._owners: dict[str, str] = {}
         self._campaigns: dict[Scope, tuple[dict[str, list[Point]], set[Point]]] = {}
+        self._checker = ThreadPoolExecutor(1)  # bundles are checked while others are awaited
         self.client.subscribe_topic(worker.TOPIC, self._progress)
         self.say(self.connected)
-        while not self._is_finished():
-            if (present := self._workers()) is not None:
-                self._update(present)
-                for computer in self.computers.values():
-                    if not computer.over:
+        try:
+            while not self._is_finished():
+                if (present := self._workers()) is not None:
+                    self._update(present)
+                    for computer in self.computers.values():
                         self._advance(computer)
-            self._show()
-            time.sleep(POLL_S)
+                self._show()
+                time.sleep(POLL_S)
+        finally:
+            self._checker.shutdown(cancel_futures=True)
         if len(self.computers) < self.expected:
             raise Unavailable("worker-failed", self.connected)
 
@@ -140,7 +143,8 @@ class Fleet:
         if len(self.computers) > before:
             self.say(self.connected)
         for computer in self.computers.values():
-            if not computer.over and computer.name not in present:
+            is_needed = not computer.over and computer.check is None
+            if is_needed and computer.name not in present:
                 self._miss(computer)
 
     def _miss(self, computer: Computer) -> None:
@@ -152,46 +156,34 @@ class Fleet:
             self._end(computer, Unavailable("worker-failed", computer.name))
 
     def _advance(self, computer: Computer) -> None:
-        """Submit what is next on a computer, and take what has ended there."""
-        if computer.lost is not None:
-            return
-        if time.monotonic() > (computer.until or computer.since) + MARGIN_S + self.patience_s:
-            self._end(computer, Unavailable("worker-failed", f"{computer.name} does not end"))
-        elif computer.future is None:
-            computer.future = self._submitted(computer)
-        elif computer.future.status == "finished":
-            self._fetch(computer, computer.future)
-        elif computer.future.status != "pending":
-            self._fail(computer, computer.future)
-
-    def _fetch(self, computer: Computer, future: Future) -> None:
-        """Take the result of a task. That of a worker which died meanwhile never comes, since its
-        task is bound to it: so the next look at the workers decides what to do."""
+        """Submit what is next on a computer, and take what has ended there. Raises
+        Unavailable("disk-refused")."""
+        future, now = computer.future, time.monotonic()
         try:
-            result = future.result(timeout=FETCH_S)
-        except (TimeoutError, CancelledError):
-            return
-        computer.future = None
-        self._take(computer, result)
+            if computer.over or (computer.check and not computer.check.done()):
+                return
+            if computer.check:
+                self._take(computer, computer.measured, computer.check)
+            elif computer.lost is not None:
+                return
+            elif now > (computer.until or computer.since) + MARGIN_S + self.patience_s:
+                raise Unavailable("worker-failed", f"{computer.name} does not end")
+            elif future is None or future.status in ("cancelled", "lost"):
+                computer.future = self._submitted(computer)
+            elif future.status == "finished":
+                self._fetch(computer, future)
+            elif future.status == "error":
+                raise _no_bundle(computer, future.exception())
+        except Unavailable as why:
+            if why.code == "disk-refused":
+                raise
+            self._end(computer, why)
 
-    def _submitted(self, computer: Computer) -> Future | None:
-        where = {"workers": [computer.address], "pure": False}
+    def _submitted(self, computer: Computer) -> Future:
+        where = {"workers": [computer.address], "pure": False, "retries": RETRIES}
         if computer.host is None:
             return self.client.submit(worker.describe, **where)
-        try:
-            task = self._task(computer, computer.host)
-        except Unavailable as why:
-            self._end(computer, why)
-            return None
-        return self.client.submit(worker.measure, task, **where)
-
-    def _fail(self, computer: Computer, future: Future) -> None:
-        """Try again what failed without a reason."""
-        error = future.exception() if future.status == "error" else "its task was lost"
-        computer.future, computer.tries = None, computer.tries + 1
-        if computer.tries >= TRIES:
-            detail = f"{computer.name}: {type(error).__name__}: {error}"[:200]
-            self._end(computer, _no_bundle(detail))
+        return self.client.submit(worker.measure, self._task(computer, computer.host), **where)
 
     def _task(self, computer: Computer, host: Host) -> worker.Task:
         """Return what a computer is to measure in the time that is left."""
@@ -221,22 +213,22 @@ class Fleet:
             seconds=max(computer.until - time.monotonic(), 0.0),
         )
 
-    def _take(self, computer: Computer, result: object) -> None:
-        """Take a description or a bundle."""
+    def _fetch(self, computer: Computer, future: Future) -> None:
+        """Take a description, or have a bundle checked. That of a worker which died meanwhile never comes,
+        since its task is bound to it: so the next look at the workers decides what to do."""
         try:
-            if computer.host is None and isinstance(result, Host):
-                self._introduce(computer, result)
-            elif isinstance(result, worker.Measured):
-                self._collect(computer, result)
-            else:
-                raise _no_bundle(computer.name)
-        except Unavailable as why:
-            if why.code == "disk-refused":
-                raise
-            self._end(computer, why)
+            result = future.result(timeout=FETCH_S)
+        except (TimeoutError, CancelledError):
+            return
+        computer.future = None
+        if isinstance(result, Host):
+            self._introduce(computer, result)
+        else:
+            computer.measured = result
+            computer.check = self._checker.submit(self._check, result)
 
     def _introduce(self, computer: Computer, host: Host) -> None:
-        """Raises Unavailable: worker-failed, and as `machine_id`."""
+        """Note what a computer is. Raises Unavailable: worker-failed, and as `machine_id`."""
         machine = hosts.machine_id(host)
         owner = self._owners.setdefault(machine, computer.name)
         if owner != computer.name:
@@ -248,19 +240,31 @@ class Fleet:
             )
         computer.machine, computer.host = machine, host
 
-    def _collect(self, computer: Computer, measured: worker.Measured) -> None:
-        """Raises Unavailable for a bundle that is refused, and for a campaign that was stopped."""
-        if measured.contents:
-            read = bundle.read(bundle.pack(bundle.Contents.decompressed(measured.contents)))
-            computer.machine = read.machine
-            computer.rows += self.keep(read)
-        computer.lacking, computer.left = Counter(measured.lacking), measured.left
-        if measured.code in PASSING:  # the next task goes on
-            time.sleep(POLL_S)
-        elif measured.code:
+    def _check(self, measured: worker.Measured) -> tuple[str, int]:
+        """Keep the bundle that a computer sent; return its machine and how many of its rows are new."""
+        if measured.contents is None:
+            return "", 0
+        read = bundle.read(bundle.pack(measured.contents))
+        return read.machine, self.keep(read)
+
+    def _take(
+        self, computer: Computer, measured: worker.Measured, check: ThreadFuture[tuple[str, int]]
+    ) -> None:
+        """Take the result of a check. Raises Unavailable for a bundle that is refused, and for a campaign
+        that was stopped."""
+        computer.check = None
+        try:
+            machine, new = check.result()
+        except Unavailable:
+            raise
+        except Exception as error:  # whatever a worker of another version sent
+            raise _no_bundle(computer, error) from error
+        computer.machine, computer.rows = machine or computer.machine, computer.rows + new
+        if measured.code in PASSING:
+            return  # the next task goes on
+        if measured.code:
             raise Unavailable(measured.code, measured.detail)
-        else:
-            self._end(computer, None)
+        self._end(computer, None)
 
     def _end(self, computer: Computer, why: Unavailable | None) -> None:
         computer.over, computer.why, computer.future = True, why, None
@@ -279,18 +283,17 @@ class Fleet:
         if now - self._shown >= STATUS_S:
             self._shown = now
             measuring = [one for one in self.computers.values() if not one.over]
+            measuring.sort(key=lambda one: one.share)
             done = len(self.computers) - len(measuring)
-            parts = [f"{one.name} {one.share:.0%}" for one in measuring[:MOST_SHOWN]]
-            if len(measuring) > MOST_SHOWN:
-                least = min(measuring, key=lambda one: one.share)
-                parts.append(f"the last of {len(measuring)}, {least.name}, {least.share:.0%}")
-            self.say(f"{done} of {len(self.computers)} done; {', '.join(parts) or 'waiting'}")
+            shares = [f"{one.name} {one.share:.0%}" for one in measuring[:MOST_SHOWN]]
+            self.say(f"{done} of {len(self.computers)} done; {', '.join(shares) or 'waiting'}")
 
 
-def _no_bundle(detail: str) -> Unavailable:
+def _no_bundle(computer: Computer, error: BaseException | None) -> Unavailable:
+    why = f"it sent no bundle, so nothing of it was kept: {computer.name}: {type(error).__name__}: {error}"
     return Unavailable(
         "worker-failed",
-        f"it sent no bundle, so nothing of it was kept: {detail}",
+        why[:250],
         "Run `tlb run` and `tlb bundle make` on that computer and report what differs; then restart "
         "its worker.",
     )
@@ -311,9 +314,8 @@ def connected(
     try:
         if scheduler:
             return Client(scheduler, timeout=timeout_s, set_as_default=False)
-        if ssh:
-            return Client(_by_ssh(ssh, python), set_as_default=False)
-        cluster = LocalCluster(n_workers=local, threads_per_worker=1, memory_limit=0)
+        one_task = {"threads_per_worker": 1, "memory_limit": 0}
+        cluster = _by_ssh(ssh, python) if ssh else LocalCluster(n_workers=local, **one_task)
         return Client(cluster, set_as_default=False)
     # asyncssh's errors, and Dask's of a worker that does not start, are of no closer kind.
     except Exception as error:
@@ -325,18 +327,12 @@ def connected(
 def _by_ssh(names: Sequence[str], python: str) -> SpecCluster:
     """Return a cluster of a scheduler in this process and a worker on each host. Unlike SSHCluster it
     needs no SSH server here."""
-    worker_options = {"nthreads": 1, "memory_limit": 0}
-    workers = {
-        name: {
-            "cls": ssh_cluster.Worker,
-            "options": {
-                "address": name,
-                "connect_options": {},
-                "kwargs": worker_options | {"name": name},
-                "remote_python": python,
-            },
-        }
-        for name in names
-    }
+
+    def options(name: str) -> dict[str, object]:
+        kwargs = {"nthreads": 1, "memory_limit": 0, "name": name}
+        how = {"connect_options": {}, "kwargs": kwargs, "remote_python": python}
+        return {"cls": ssh_cluster.Worker, "options": {"address": name, **how}}
+
     scheduler = {"cls": Scheduler, "options": {"host": ""}}
+    workers = {name: options(name) for name in names}
     return SpecCluster(workers, scheduler, silence_logs=logging.ERROR)
