@@ -171,13 +171,13 @@ def test_without_a_scheduler_there_is_a_sentence(monkeypatch, capsys):
 
 
 def test_a_worker_killed_before_its_bundle_is_fetched_is_given_up(loopback, monkeypatch):
-    fetch = Fleet._fetch
+    fetched = Fleet._fetched
 
-    def kill_first(made, computer, future):
+    async def kill_first(made, computer, future):
         loopback.processes.kill("a")
-        fetch(made, computer, future)
+        return await fetched(made, computer, future)
 
-    monkeypatch.setattr(Fleet, "_fetch", kill_first)
+    monkeypatch.setattr(Fleet, "_fetched", kill_first)
     monkeypatch.setattr(client, "FETCH_S", 1.0)
     loopback.workers("a")
     assert codes(loopback.run(1, patience_s=1.0)) == {"a": "worker-failed"}

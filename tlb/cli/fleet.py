@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import pandas as pd
 import typer
-import yaml
 
 from tlb.cli import terminal
 from tlb.machine import doctor
@@ -16,7 +15,7 @@ from tlb.machine import host as hosts
 from tlb.measure import grid
 from tlb.measure.store import OWN_MACHINE_PREFIX, Store, data_root
 from tlb.report import discovery
-from tlb.system.files import ROOT, disk_errors, replace_file
+from tlb.system.files import disk_errors, replace_file
 from tlb.system.reasons import Unavailable
 from tlb.system.units import DAY_MINUTES, format_size, list_in_words, with_thousands
 
@@ -177,9 +176,7 @@ def make_bundle(
     print(f"{path}: {rows} rows of {kernels}; {size}.")
     if contents.left_out:
         print(f"Left out: {list_in_words(contents.left_out)}.")
-    url = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]["url"]
-    where = f"attach it to an issue at {url}" if url else "send it to the book's maintainer"
-    print(f"`tlb bundle check {path}` shows what is in it; then {where}.")
+    print(f"`tlb bundle check {path}` shows what is in it; then send it to the book's maintainer.")
 
 
 @bundle_app.command("check")
