@@ -84,7 +84,9 @@ def collect(store: Store, machine: str) -> Contents:
         if other := re.fullmatch(r"machine-([0-9a-f]{12})", name):
             described.append(states.description_of_state(store, machine, other[1]))
     public = [public_host(host) for host in described]
-    renamed = dict(zip(map(hosts.state_digest, described), map(hosts.state_digest, public), strict=True))
+    renamed = dict(
+        zip(map(hosts.state_digest, described), map(hosts.state_digest, public), strict=True)
+    )
     files = {f"machine-{hosts.state_digest(host)}.json": _written(host) for host in public[1:]}
     files.pop(f"machine-{hosts.state_digest(public[0])}.json", None)
     files[MACHINE] = _written(public[0])

@@ -170,8 +170,8 @@ class Fleet:
         self.say(f"{computer.name}: {computer.why or f'{computer.rows} new rows'}")
 
     async def _measure(self, computer: Computer) -> None:
-        """Raises Unavailable for a computer that is present twice, a campaign that was stopped, and a bundle
-        that is refused."""
+        """Measure on a computer and keep its bundle. Raises Unavailable for one that is present twice, a
+        campaign that was stopped, and a bundle that is refused; TimeoutError."""
         host = await self._done(computer, lambda: (worker.describe,))
         machine = hosts.machine_id(host)
         if same := [one.name for one in self.computers.values() if one.machine == machine]:
@@ -202,10 +202,12 @@ class Fleet:
                 raise Unavailable(measured.code, measured.detail)
 
     async def _done(self, computer: Computer, call: Callable[[], tuple[Any, ...]]) -> Any:
-        """Return what a function gives on a computer. call: gives it and its arguments. It is submitted again if its worker is lost, since a
-        task is bound to it. Raises Unavailable("worker-failed") for a worker that stays away, TimeoutError for a
-        task that does not end."""
-        where = {"pure": False, "retries": RETRIES}
+        """Return what a task gives on a computer. call: gives its function and arguments.
+
+        It is submitted again if its worker is lost, since a task is bound to its worker. Raises
+        Unavailable("worker-failed") for a worker that stays away, TimeoutError for a task that does not end.
+        """
+        where: dict[str, Any] = {"pure": False, "retries": RETRIES}
         async with asyncio.timeout(self.seconds + MARGIN_S):
             while True:
                 address = computer.address

@@ -26,7 +26,7 @@ _PLAIN = re.compile(rf"[{PLAIN_CHARACTERS}]{{0,300}}")
 _DIGEST = re.compile(r"([0-9a-f]{12}|[0-9a-f]{16})?")  # of a state, an installation or a boot
 _ADDRESS = re.compile(
     r"(?<![0-9.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![0-9.])|[0-9a-f]{2}(?::[0-9a-f]{0,4}){3,}"
-    r"|\b[a-z]{2,}-[0-9]|\S@\S|[/\\]{2}|~/|(?:^|\s)/"
+    r"|\b[a-z]{2,}-[0-9]|\S@\S|[/\\]{2}|~/|(?:^|\s)/\S"
 )
 _HEXADECIMAL = re.compile(r"0x[0-9a-f]{1,8}")
 _LONGEST_NUMBER = 8  # digits of a word, and with its letters two more: less than a serial number

@@ -44,7 +44,9 @@ def utc_now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-PLAIN_CHARACTERS = r" -%'-;=?-\[\]-_a-~"  # printable ASCII without markup, for rows come from strangers too
+PLAIN_CHARACTERS = (
+    r" -%'-;=?-\[\]-_a-~"  # printable ASCII without markup, for rows come from strangers too
+)
 
 
 class _Strict(BaseModel):

@@ -151,8 +151,8 @@ def publish_rows(
         write_published_rows(content, merged)
         before = _documents_and_card(store, machine)
         states = Counter(record.state for record, _ in merged)
-        described = (one.get("machine.json", b"") for one in (before, files))
-        beside = {**before, **files, **_descriptions(*described, states)}
+        old, new = (one.get("machine.json", b"") for one in (before, files))
+        beside = {**before, **files, **_descriptions(old, new, states)}
         if main := _host(beside.get("machine.json", b"")):
             beside.pop(f"{_document(hosts.state_digest(main))}.json", None)
         for path, text in (beside | {PUBLISHED_ROWS: content.getvalue()}).items():
