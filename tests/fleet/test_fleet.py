@@ -150,11 +150,13 @@ def test_a_lost_scheduler_ends_the_client_with_a_reason(loopback):
     assert found == ["worker-failed"]
 
 
-@pytest.mark.parametrize("sent", ["a flipped bit", "no bundle"])
-def test_what_is_no_bundle_is_refused_and_nothing_of_it_is_kept(sent, loopback):
+@pytest.mark.parametrize(
+    ("sent", "code"), [("other units", "bundle-refused"), ("no bundle", "worker-failed")]
+)
+def test_what_is_no_bundle_is_refused_and_nothing_of_it_is_kept(sent, code, loopback):
     loopback.workers("a")
     loopback.workers("b", spoil=sent)
-    assert codes(loopback.run(2)) == {"a": "", "b": "bundle-refused"}
+    assert codes(loopback.run(2)) == {"a": "", "b": code}
     assert loopback.data.machines() == [machine_of("a")]
 
 
@@ -177,13 +179,13 @@ def test_without_a_scheduler_there_is_a_sentence(monkeypatch, capsys):
 
 
 def test_a_worker_killed_before_its_bundle_is_fetched_is_given_up(loopback, monkeypatch):
-    fetch = Fleet._fetch
+    fetched = Fleet._fetched
 
-    def kill_first(made, computer, future):
+    async def kill_first(made, computer, future):
         loopback.processes.kill("a")
-        fetch(made, computer, future)
+        return await fetched(made, computer, future)
 
-    monkeypatch.setattr(Fleet, "_fetch", kill_first)
+    monkeypatch.setattr(Fleet, "_fetched", kill_first)
     monkeypatch.setattr(client, "FETCH_S", 1.0)
     loopback.workers("a")
     assert codes(loopback.run(1, patience_s=1.0)) == {"a": "worker-failed"}

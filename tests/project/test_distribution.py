@@ -68,7 +68,7 @@ worker.campaign.measuring_lock = lambda wait: worker.contextmanager(lambda: (yie
 points = [Point(kernel="page_chase", lines=64, engine=engine) for engine in ("c", "numba")]
 task = worker.Task(points={{"stlb_cliff": points}}, compared=set(), repeats=1, shape_repeats=1, seconds=60)
 sent = worker.measure(task)
-print(sent.code, dict(sent.lacking), len(worker.bundle.Contents.decompressed(sent.contents).rows))
+print(sent.code, dict(sent.lacking), len(sent.contents.rows))
 """
     lines = python(code).split()
     assert lines == ["{'no-extra':", "1}", "1"]

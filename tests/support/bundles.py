@@ -98,7 +98,8 @@ def packed(members: dict[str, bytes] | list[tuple[str | zipfile.ZipInfo, bytes]]
 def changed(name: str, change: Callable[[dict[str, Any]], Any]) -> bytes:
     """A bundle in which a document was changed in place, or replaced by what `change` returns."""
     content = json.loads(files()[name])
-    return packed(files() | {name: json.dumps(change(content) or content).encode()})
+    text = json.dumps(change(content) or content, indent=2, sort_keys=True)
+    return packed(files() | {name: f"{text}\n".encode()})
 
 
 def with_rows(table: pa.Table) -> bytes:

@@ -12,6 +12,7 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from support import bundles
 from support.campaigns import one_by_one
 from support.common import fake_kernel
 from support.synthetic import Stated
+from tlb.fleet.bundle import Contents
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.measure import build, campaign
@@ -133,11 +135,9 @@ def work(
     rig = a_rig(alike or name, root, pause)
     hosts.inspect_machine = lambda *_, **__: rig.host
     MeasuringSetup.of = classmethod(lambda cls, *given: rig)
-    compressed = worker.bundle.Contents.compressed
-    if spoil == "a flipped bit":
-        worker.bundle.Contents.compressed = lambda self: _flipped(compressed(self))
-    elif spoil:
-        worker.bundle.Contents.compressed = lambda self: spoil.encode()
+    collect = worker.bundle.collect
+    if spoil:
+        worker.bundle.collect = lambda *given: _spoiled(collect(*given), spoil)
 
     async def run() -> None:
         options = {"nthreads": 1, "memory_limit": 0, "dashboard": False}
@@ -147,10 +147,15 @@ def work(
     asyncio.run(run())
 
 
-def _flipped(content: bytes) -> bytes:
-    changed = bytearray(content)
-    changed[len(changed) // 2] ^= 1
-    return bytes(changed)
+def _spoiled(contents: Contents, how: str) -> object:
+    """What a worker sends that has other units, or another version."""
+    if how == "no bundle":
+        return how
+    rows = [
+        (record.model_copy(update={"ns_per_access": record.ns_per_access / 1000}), asked)
+        for record, asked in contents.rows
+    ]
+    return replace(contents, rows=rows)
 
 
 def schedule(port: int) -> None:

@@ -109,18 +109,10 @@ def compare(
         ),
     ],
     as_json: terminal.Json = False,
-    charts: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE.html",
-            help="Also execute the chapters, and write their charts with the first machine in grey.",
-        ),
-    ] = None,
 ) -> None:
     """Compare the quantities of two machines or more."""
     from tlb.report import comparison
 
-    terminal.check_files(charts=charts)
     contents = discovery.table_of_contents()
     chapters = [name for name in names if name in contents]
     found = comparison.compare([name for name in names if name not in chapters], chapters)
@@ -128,10 +120,6 @@ def compare(
         print(json.dumps(comparison.as_json(found), indent=1))
     else:
         terminal.parts(comparison.tables(found))
-    if charts:
-        terminal.write(
-            charts, comparison.charts_page([one.name for one in found.machines], chapters)
-        )
 
 
 def refresh(

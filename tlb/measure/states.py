@@ -12,9 +12,10 @@ machine's folder.
 
 from __future__ import annotations
 
+import io
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -125,23 +126,40 @@ RecordWithExperiments = tuple[
 
 
 def publish(store: Store, machine: str) -> Path:
-    """Put the union into data/<machine>/, whole or not at all; return the folder.
+    """Add what was measured here to data/<machine>/, as `publish_rows` does; return the folder.
 
-    Published rows come first, then own rows of new keys that an experiment asked for; documents are
-    the own ones. machine.json describes the state of most rows, machine-<state>.json the other.
-    Raises Unavailable("no-data") if nothing was measured.
+    Own rows are those that an experiment asked for. Raises Unavailable("no-data") if nothing was measured.
     """
-    target = store.folder(machine)
     measured = [(record, asked) for record, asked in store.own.asked_rows(machine) if asked]
     if not measured:
         raise Unavailable("no-data", f"nothing was measured of {machine} here")
+    own = _documents_and_card(store.own, machine)
+    files = {path: text for path, text in own.items() if not _NOT_SHARED.fullmatch(Path(path).stem)}
+    return publish_rows(store, machine, measured, files)
+
+
+def publish_rows(
+    store: Store, machine: str, rows: Iterable[RecordWithExperiments], files: Mapping[str, bytes]
+) -> Path:
+    """Put the union of rows and files into data/<machine>/, whole or not at all; return the folder.
+
+    Published rows come first, then those of new keys. A file, named by its path in the folder, replaces
+    the published one; but machine.json describes the state of most rows, machine-<state>.json each other.
+    """
+    target, content = store.folder(machine), io.BytesIO()
     with replaced_folder(target) as made:
         made.mkdir()
-        rows = merge_rows(store.published(machine), measured)
-        for name, content in _files_beside(store, machine, rows).items():
-            (made / name).parent.mkdir(exist_ok=True)
-            replace_file(made / name, content)
-        write_published_rows(made / PUBLISHED_ROWS, rows)
+        merged = merge_rows(store.published(machine), rows)
+        write_published_rows(content, merged)
+        before = _documents_and_card(store, machine)
+        states = Counter(record.state for record, _ in merged)
+        old, new = (one.get("machine.json", b"") for one in (before, files))
+        beside = {**before, **files, **_descriptions(old, new, states)}
+        if main := _host(beside.get("machine.json", b"")):
+            beside.pop(f"{_document(hosts.state_digest(main))}.json", None)
+        for path, text in (beside | {PUBLISHED_ROWS: content.getvalue()}).items():
+            (made / path).parent.mkdir(exist_ok=True)
+            replace_file(made / path, text)
     return target
 
 
@@ -156,20 +174,6 @@ def merge_rows(
         kept = record if record.counts_more_than(before) else before
         rows[record.key] = kept, sorted({*experiments, *asked})
     return sorted(rows.values(), key=lambda row: row[0].kernel)
-
-
-def _files_beside(
-    store: Store, machine: str, rows: list[RecordWithExperiments]
-) -> dict[str, bytes]:
-    """Return the files of the new folder beside its rows, by path in it."""
-    files = _documents_and_card(store, machine)
-    described = files.get("machine.json", b"")
-    own = _documents_and_card(store.own, machine)
-    files |= {
-        name: content for name, content in own.items() if not _NOT_SHARED.fullmatch(Path(name).stem)
-    }
-    states = Counter(record.state for record, _ in rows)
-    return files | _descriptions(described, files.get("machine.json", b""), states)
 
 
 def _descriptions(published: bytes, own: bytes, states: Counter[str]) -> dict[str, bytes]:
