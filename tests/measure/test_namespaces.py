@@ -19,7 +19,16 @@ from tlb.measure.record import Point
 WALK = "cpu/event=0x45,umask=0xf0/u"
 PLAIN = Point(kernel="page_chase", lines=300, region_ms=1)
 INSIDE = PLAIN.model_copy(update={"mode": namespaces.FRESH_NAMESPACES_MODE})
-SAME = "seed checksum cpu backing lines working_set_bytes arena_bytes stride_bytes".split()
+SAME = [
+    "seed",
+    "checksum",
+    "cpu",
+    "backing",
+    "lines",
+    "working_set_bytes",
+    "arena_bytes",
+    "stride_bytes",
+]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has namespaces")
 
 

@@ -1,12 +1,11 @@
 """claims.csv: each sentence has its source, its place, its band, and somewhere where it is judged
 or a reason why it is not."""
 
-import ast
 import inspect
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from math import inf
 
