@@ -124,8 +124,9 @@ def _reach(each: Machine, name: str) -> Markup:
     if quantity is None or quantity.value is None or each.host is None:
         return _pair("", _why(each, name))
     known = quantity.interval
+    is_exact = known is None or known.low == known.high
     size = significant_digits(quantity.value * each.host.base_page_bytes / 2**20, 2)
-    entries = f"{known:,.0f}" if known else f"{quantity.value:,.0f}"
+    entries = f"{quantity.value:,.0f}" if is_exact else f"{known:,.0f}"
     return _pair(f"{size} MiB", f"{entries} entries")
 
 
