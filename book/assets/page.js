@@ -22,7 +22,7 @@
   if (matchMedia("(max-width: 600px)").matches)
     document.querySelectorAll("div.cell > .cell_input").forEach((code) => {
       const fold = document.createElement("details");
-      fold.className = "admonition hide";
+      fold.className = "admonition hide above-input";
       fold.innerHTML = '<summary><p class="admonition-title">Code</p></summary>';
       code.before(fold);
       fold.append(code);

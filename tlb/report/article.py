@@ -163,6 +163,7 @@ _OTHER_SIZE = Unavailable(
     "the largest size measured here is another than the reference's",
     "Compare the rows of equal sizes, or measure with more time and memory.",
 )
+_MOST_UNFOLDED = 10  # rows of a table that is read beside its chapter
 _NOTHING_WORDS = "None of this page's quantities has been measured on this computer."
 _NOTHING = Html(f'<p class="tlb-absent">{_NOTHING_WORDS}</p>', _NOTHING_WORDS)
 
@@ -214,7 +215,15 @@ def on_this_computer(own: _Quantities, reference: _Quantities) -> QuantitiesTabl
     sizes = {one.interval and one.value for one in found.get(_LARGEST, ())}
     if len(sizes) > 1:  # both measured up to their own size
         found = {name: _without_far(name, row) for name, row in found.items()}
-    return QuantitiesTable(shown.notebook, _table(heads, [*found.values()]), own)
+    rows = [*found.values()]
+    if not shown.is_this:
+        rows = [row for row in rows if any(one.interval for one in row)]
+    table = _table(heads, rows)
+    if shown.is_reference and len(rows) > _MOST_UNFOLDED:
+        summary = f"{len(rows)} quantities"
+        folded = f"<details><summary>{summary}</summary>{table.markup}</details>"
+        table = Html(folded, table.text)
+    return QuantitiesTable(shown.notebook, table, own)
 
 
 def _head_of(shown: page.Page) -> str:
