@@ -14,6 +14,7 @@ import pandas as pd
 
 from experiments import hugepages, stlb_cliff
 from experiments.overview import chapter_analysis
+from experiments.overview.campaign import grids_of
 from experiments.overview.profile import (
     TranslationProfile,
     profile_of_analyses,
@@ -25,7 +26,7 @@ from tlb.report.quantities import QuantityDeclaration
 from tlb.report.render import MUTED_COLOUR, Figure
 from tlb.stats import curves
 from tlb.stats.curves import Curve, medians_at_largest_common_x
-from tlb.stats.intervals import Interval
+from tlb.stats.intervals import Interval, without_bounds_of_few
 from tlb.stats.scatter import LEAST_MODE_RATIO
 from tlb.system.reasons import Unavailable, if_available, required
 from tlb.system.units import escape_markdown, format_ns, format_size, list_in_words
@@ -66,6 +67,12 @@ class Analysis(analysis.Analysis):
         self._each = {
             module: _analysis(module, chapter) for module in chapters or discovery.chapters()
         }
+        if chapter.is_this and chapter.left_out:
+            # each chapter counted its own points, and they share many
+            chapter.left_out.clear()
+            chapter.campaign(grids_of(chapter.scope), seconds=0.0)
+            if chapter.head:
+                chapter.head.update(chapter.left_out)
 
     def on(self, machine: str) -> Analysis:
         """Return the first page's Analysis of another machine. Raises Unavailable("no-data")."""
@@ -190,6 +197,7 @@ def load_time_chart(a: Analysis) -> Figure:
     chase was measured."""
     page_bytes, found = a.base_page_bytes, a.curves
     data = charts.stacked(found, "no chase was measured", page_bytes=page_bytes)
+    data = without_bounds_of_few(data)
     colours = alt.Scale(domain=[*found], range=[_COLOURS[name] for name in found])
     x, scale = charts.working_set(page_bytes), _scale(data)
     y, solid = alt.Y("median:Q", scale=scale), [name for name in found if name != PACKED_LABEL]

@@ -208,7 +208,7 @@ def _penalty(a: Analysis, band: Band) -> tuple[Effect, str]:
         return inside(price, *band), evidence
     most = required(a.at_most, "no stride was measured with its lines packed").at(PAGE_STRIDE)
     effect = inside(most, *band, what="at most")
-    if effect.decided() is not False or most.value > band[1]:
+    if not effect.is_of_few and (effect.decided() is not False or most.value > band[1]):
         raise Unavailable("splintered")
     return effect, (
         f"At a stride of 4 KiB and one cache line more, translation costs at most {most:.2f} ns a "
