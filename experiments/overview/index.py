@@ -22,7 +22,11 @@ from experiments.overview.profile import (
 )
 from tlb.report import analysis, charts, discovery, quantities, setting
 from tlb.report.chapter import Chapter
-from tlb.report.quantities import QuantityDeclaration
+from tlb.report.quantities import (
+    FEW_MAPPINGS_MARK,
+    FEWEST_MAPPINGS_WITH_INTERVAL,
+    QuantityDeclaration,
+)
 from tlb.report.render import MUTED_COLOUR, Figure
 from tlb.stats import curves
 from tlb.stats.curves import Curve, medians_at_largest_common_x
@@ -292,7 +296,7 @@ def median_at(curve: Curve, lines: float) -> float | None:
 
 def _range(curve: Curve, lines: float) -> str:
     """Return the time as a text, to two digits: from the smallest to the largest where the mappings
-    of the nearest points, or these points, differ much."""
+    of the nearest points, or these points, differ much; marked if there are too few mappings."""
     below = max(x for x in curve.xs if x <= lines)
     above = min(x for x in curve.xs if x >= lines)
     values = [float(curve.medians[x]) for x in (below, above)]
@@ -300,7 +304,9 @@ def _range(curve: Curve, lines: float) -> str:
         values += each.loc[each["lines"].isin((below, above)), "median"].tolist()
     if max(values) > LEAST_MODE_RATIO * min(values):
         return f"{_two_digits(min(values))} to {_two_digits(max(values))} ns"
-    return f"{_two_digits(median_at(curve, lines) or 0.0)} ns"
+    fewest = curve.table.loc[curve.table[curve.x].isin((below, above)), "n"].min()
+    mark = FEW_MAPPINGS_MARK if fewest < FEWEST_MAPPINGS_WITH_INTERVAL else ""
+    return f"{_two_digits(median_at(curve, lines) or 0.0)} ns{mark}"
 
 
 def _two_digits(ns: float) -> str:

@@ -29,7 +29,15 @@ from tlb.report.quantities import (
     Quantities,
     Quantity,
 )
-from tlb.report.render import ABSENT, FEW_MAPPINGS_NOTE, Figure, Html, highlighted_code, join_html
+from tlb.report.render import (
+    ABSENT,
+    FEW_MAPPINGS_NOTE,
+    Figure,
+    Html,
+    any_is_hollow,
+    highlighted_code,
+    join_html,
+)
 from tlb.stats.intervals import INTERVAL_COLUMNS, without_bounds_of_few
 from tlb.system.reasons import explain_reason
 
@@ -52,6 +60,7 @@ _BESIDE_BELOW = "Below: {}. The caption describes the reference machine."
 _PUBLISHED = "Published machines; none of this computer's points."
 _WITHOUT_GREY = "With this computer's numbers, in place of the reference machine's, which caption and text describe."
 _HOLLOW = " Hollow, without an interval: fewer than five mappings."
+_OF_FEW = " Fewer than five mappings: no intervals."
 
 
 @dataclass(frozen=True)
@@ -139,8 +148,10 @@ def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
     if shown.beside:
         label = (_BESIDE_IN_GREY if is_grey else _BESIDE_BELOW).format(shown.beside.machine)
         made = replace(made, is_followed=not is_grey)
-    if "n" in made.data and (made.data["n"] < FEWEST_MAPPINGS_WITH_INTERVAL).any():
+    if any_is_hollow(made.data):
         label += _HOLLOW
+    elif shown.is_of_few:
+        label += _OF_FEW
     alt_text = f"{label} On the reference machine: {made.alt}"
     return replace(made, alt=alt_text, label=label, made=spec)
 

@@ -257,7 +257,7 @@ class CompletenessLine:
         ]
         source = "\n".join(shown)
         if "on_this_computer(" not in source:
-            return f"Text: the published machines. In tables: {self._shown}"
+            return f"Text: the published machines. Also shown: {self._shown}"
         published = Store(ROOT / "data")  # beside the committed text
         reference = machine_name(published, published.reference(self._chapter))
         if self._is_empty:

@@ -141,10 +141,10 @@ class Quantity:
         return f"{self:value}{FEW_MAPPINGS_MARK}" if self.is_of_few else format(self)
 
     def cell_beside(self, others: Iterable[Quantity]) -> str:
-        """Return `cell`, with the conditions if those of others in its row differ."""
-        known = {one.conditions for one in (self, *others) if one.interval}
-        is_named = self.interval and self.conditions and len(known) > 1
-        return f"{self.cell} ({self.conditions})" if is_named else self.cell
+        """Return `cell`, with those of its conditions that are not those of others in its row."""
+        known = [one.conditions.split(", ") for one in others if one.interval]
+        own = [one for one in self.conditions.split(", ") if any(one not in each for each in known)]
+        return f"{self.cell} ({', '.join(own)})" if self.interval and any(own) else self.cell
 
     @property
     def is_of_few(self) -> bool:

@@ -361,13 +361,18 @@ def _with_hollow_points(
     return spec
 
 
-def _filter_of_few(rows: Sequence[dict[str, Any]]) -> str:
+def _filter_of_few(rows: Sequence[Mapping[Any, Any]]) -> str:
     """Return the Vega expression of the rows of too few mappings; "" if there are none."""
     column = next((name for name in _LEAST if rows and name in rows[0]), "")
     values = [row.get(column) for row in rows] if column else []
     if not any(value is not None and value < _LEAST[column] for value in values):
         return ""
-    return f"datum.{column} < {_LEAST[column]}"
+    return f"isValid(datum.{column}) && datum.{column} < {_LEAST[column]}"
+
+
+def any_is_hollow(data: pd.DataFrame) -> bool:
+    """Return whether points of a figure's data are hollow."""
+    return bool(_filter_of_few(data.to_dict("records")))
 
 
 def _filled_and_hollow(
