@@ -63,7 +63,9 @@ class Quantities(quantities.Quantities):
     collapse_us = QuantityDeclaration("a collapse, program on one CPU", "us")
     area_collapse_ms = QuantityDeclaration("a collapse of 64 MiB that another thread reads", "ms")
     page_collapse_ms = QuantityDeclaration("a collapse of one of its 32 huge pages", "ms")
-    collapse_flushes = QuantityDeclaration("flushes of each other CPU by a collapse", "", 1)
+    collapse_flushes = QuantityDeclaration(
+        "flushes of each other CPU by a collapse", "", 1, is_found=True
+    )
     fork_base_us = QuantityDeclaration("fork with 64 MiB on base pages", "us")
     fork_thp_us = QuantityDeclaration("fork with 64 MiB on huge pages", "us")
     write_base_us = QuantityDeclaration("first write after a fork, on base pages", "us", 1)

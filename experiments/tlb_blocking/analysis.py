@@ -281,6 +281,11 @@ class Analysis(analysis.Analysis):
             )
         return pd.DataFrame([_remedy(*group, vertices) for group in groups])
 
+    @property
+    def clocked_bytes(self) -> int:
+        """The size of that graph; 0 for none."""
+        return int(self.remedies["vertices"].max()) * VERTEX_BYTES if len(self.remedies) else 0
+
     def remedy(self, name: str, *pages: str) -> pd.Series:
         """The row of a remedy, on the first of `pages` that was measured."""
         require_nonempty(self.remedies, "no walk on base pages was timed hop by hop")

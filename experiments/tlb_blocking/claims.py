@@ -213,7 +213,7 @@ def _penalty(a: Analysis, band: Band) -> tuple[Effect, str]:
         PAGE_STRIDE
     )
     effect = effect_inside_band(most, *band, what="at most")
-    if effect.decided() is not False or most.value > band[1]:
+    if not effect.is_of_few and (effect.decided() is not False or most.value > band[1]):
         raise Unavailable("splintered")
     return effect, (
         f"At a stride of 4 KiB and one cache line more, translation costs at most {most:.2f} ns a "

@@ -11,7 +11,7 @@ from support import campaigns
 from support.campaigns import MACHINE, NAME, POINTS, Scripted, put
 from support.common import fake_kernel, make_record
 
-from tlb.measure import build, mapping, plan
+from tlb.measure import build, mapping
 from tlb.measure.campaign import CampaignOutcome
 from tlb.measure.record import Point, Record
 from tlb.measure.row_database import DATABASE_FILE

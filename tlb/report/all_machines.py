@@ -29,7 +29,6 @@ from tlb.report.verdicts import (
     verdict_html,
 )
 from tlb.stats.effects import Effect
-from tlb.stats.intervals import LEAST_COVERAGE
 from tlb.system.files import ROOT
 from tlb.system.reasons import UNDECIDED_TEXTS, Unavailable, none_if_unavailable
 from tlb.system.units import list_in_words
@@ -304,10 +303,9 @@ def _effect_words(effect: Effect, statement: Statement) -> str:
     """Return an effect with its name and unit, and its band where that is not the claim's. Of too
     few mappings it is the estimate alone."""
     unit = effect.unit or statement.unit
-    if not effect.interval.coverage >= LEAST_COVERAGE:
+    words = format_effect_in_unit(effect, unit)
+    if effect.is_of_few:
         words = f"{format_number_in_unit(effect.interval.value, unit)}{FEW_MAPPINGS_MARK}"
-    else:
-        words = format_effect_in_unit(effect, unit)
     band = effect.least, effect.most
     if effect.what and band != statement.band:
         words += f", predicted {format_band_in_unit(*band, unit)}"
