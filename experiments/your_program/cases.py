@@ -171,8 +171,7 @@ PROGRAM_CASES = {
     ),
     "sort": _advised("GNU sort", _others("C", "sort --version", _SORT, "coreutils")),
     "sqlite": _advised(
-        "SQLite look-ups by key",
-        _others("C", _SQLITE_VERSION, "sqlite3 :memory:", "sqlite3", _SQL),
+        "SQLite look-ups by key", _others("C", _SQLITE_VERSION, "sqlite3 :memory:", "sqlite3", _SQL)
     ),
     "dict": _advised(
         "CPython's dictionary",
