@@ -41,18 +41,6 @@ class Quantities(quantities.Quantities):
     near_2m_on_2m_ns = QuantityDeclaration(
         "between the TLB's levels, guest's 2 MiB on the machine's 2 MiB: price", "ns", 1
     )
-    reach_2m_on_4k = QuantityDeclaration(
-        "between the TLB's levels, guest's 2 MiB on 4 KiB: price over 4 KiB on 4 KiB", "times", 2
-    )
-    reach_4k_on_2m = QuantityDeclaration(
-        "between the TLB's levels, guest's 4 KiB on 2 MiB: price over 4 KiB on 4 KiB", "times", 2
-    )
-    reach_2m_on_2m = QuantityDeclaration(
-        "between the TLB's levels, guest's 2 MiB on 2 MiB: price over 4 KiB on 4 KiB", "times", 2
-    )
-    reach_process = QuantityDeclaration(
-        "between the TLB's levels, a process on 2 MiB: price over one on 4 KiB", "times", 2
-    )
     walk_2m_on_4k = QuantityDeclaration(
         "past both levels, guest's 2 MiB on 4 KiB: price over 4 KiB on 4 KiB", "times", 2
     )
@@ -234,22 +222,6 @@ class Analysis(analysis.Analysis):
         )
         pairs = [(("", host), ("", BASE_PAGES)) for host in outside]
         return pairs + [(chase, GUEST_HOST_PAGE_PAIRS[0]) for chase in GUEST_HOST_PAGE_PAIRS[1:]]
-
-    @cached_property
-    def reached(self) -> dict[PagePair, Interval]:
-        """What translation costs between the two levels' entries, over that on 4 KiB pages: 0 if an
-        entry spans a large page (stats/splinter.py). What cannot be compared is left out."""
-        shares = {}
-        for chase, base_chase in self._over_base():
-            base, large = self.rows(*base_chase), self.rows(*chase)
-            if base.empty or large.empty or large["lines"].min() > base["lines"].min():
-                continue  # what a load costs that misses nothing goes off both
-            both = pd.concat([base.assign(pages=BASE_PAGES), large.assign(pages="2m")]).assign(
-                kernel=PROCESS_CHASE, stride_pages=1
-            )
-            with suppress(Unavailable):
-                shares[chase] = splinter.judge_splintering(both, "none").first.share
-        return shares
 
     @cached_property
     def walks(self) -> dict[PagePair, Interval]:

@@ -81,8 +81,8 @@ _TABLE = (
 _FOLDED = '<details class="tlb-beyond"><summary>{}</summary>{}</details>'
 _HOW_TO_READ = (
     '<p class="tlb-chance">A cell gives the verdict, the measured number that decides it, and in '
-    "brackets its interval. An asterisk marks fewer than five mappings. What "
-    '<a href="method.html#how-a-claim-is-judged"><em>cannot tell</em> and <em>not testable</em></a> mean.</p>'
+    "brackets its interval. An asterisk marks fewer than five mappings. See "
+    '<a href="method.html#how-a-claim-is-judged">what <em>cannot tell</em> and <em>not testable</em> mean</a>.</p>'
 )
 DIRECTION_ONLY = "direction only"  # of a claim that any difference to one side supports
 NOT_MEASURED, NOT_TESTABLE = "not measured", "not testable"
@@ -237,9 +237,9 @@ def answers_by_machine() -> dict[str, dict[str, StoredAnswer]]:
 
 
 def published_names(store: Store) -> dict[str, str]:
-    """Return the short name of each machine of a store, the reference first."""
-    names, first = short_machine_names(store), store.reference()
-    return dict(sorted(names.items(), key=lambda item: (item[0] != first, item[0])))
+    """Return the short name of each machine of a store, in the order of `machines_in_order`."""
+    names = short_machine_names(store)
+    return {machine: names[machine] for machine in store.machines_in_order()}
 
 
 def _kept_answers(store: Store, machine: str) -> dict[str, StoredAnswer]:

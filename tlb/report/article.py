@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import altair as alt
 import pandas as pd
 from markupsafe import Markup
+from pygments.lexers import CLexer
 
 from tlb.report import page
 from tlb.report.all_machines import MACHINE_COLUMN
@@ -27,17 +28,29 @@ from tlb.report.quantities import (
     Quantities,
     Quantity,
 )
-from tlb.report.render import FEW_MAPPINGS_NOTE, Figure, Html, highlighted_code, join_html
+from tlb.report.render import (
+    FEW_MAPPINGS_NOTE,
+    Figure,
+    Html,
+    highlighted_code,
+    join_html,
+    timed_part,
+)
+from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable, explain_reason
 
 LEAST_SWEEP_BYTES = 1 << 30  # the chapters' quantities are of working sets past all caches
 _Quantities = TypeVar("_Quantities", bound=Quantities)
 
 
-def show_source(function: Callable[..., Any]) -> Html:
-    """Return the source of a function, such as a chapter's grid, for the page."""
-    source = inspect.getsource(function)
-    return Html(str(highlighted_code(source)), source)
+def show_source(source: Callable[..., Any] | str, part: str = "") -> Html:
+    """Return source code for the page: of a function, or of a C file what stands between the marks
+    `[timed: part]` and `[end]`. Raises LookupError without that part."""
+    if isinstance(source, str):
+        _, lines = timed_part((ROOT / source).read_text(encoding="utf-8"), part)
+        return Html(str(highlighted_code(code := "\n".join(lines), CLexer)), code)
+    code = inspect.getsource(source)
+    return Html(str(highlighted_code(code)), code)
 
 
 # --- charts
@@ -150,6 +163,7 @@ _OTHER_SIZE = Unavailable(
     "the largest size measured here is another than the reference's",
     "Compare the rows of equal sizes, or measure with more time and memory.",
 )
+_MOST_UNFOLDED = 10  # rows of a table that is read beside its chapter
 _NOTHING_WORDS = "None of this page's quantities has been measured on this computer."
 _NOTHING = Html(f'<p class="tlb-absent">{_NOTHING_WORDS}</p>', _NOTHING_WORDS)
 
@@ -201,7 +215,15 @@ def on_this_computer(own: _Quantities, reference: _Quantities) -> QuantitiesTabl
     sizes = {one.interval and one.value for one in found.get(_LARGEST, ())}
     if len(sizes) > 1:  # both measured up to their own size
         found = {name: _without_far(name, row) for name, row in found.items()}
-    return QuantitiesTable(shown.notebook, _table(heads, [*found.values()]), own)
+    rows = [*found.values()]
+    if not shown.is_this:
+        rows = [row for row in rows if any(one.interval for one in row)]
+    table = _table(heads, rows)
+    if shown.is_reference and len(rows) > _MOST_UNFOLDED:
+        summary = f"{len(rows)} quantities"
+        folded = f"<details><summary>{summary}</summary>{table.markup}</details>"
+        table = Html(folded, table.text)
+    return QuantitiesTable(shown.notebook, table, own)
 
 
 def _head_of(shown: page.Page) -> str:

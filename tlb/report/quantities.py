@@ -122,7 +122,8 @@ class Quantity:
             return format_size(round(shown.value))
         number = f"z,.{decimals}%" if self.unit == "share" else f"z,.{decimals}f"
         is_exact = shown.low == shown.high
-        text = format(shown.value, number) if is_exact else format(shown, number)
+        # of two modes the page speaks where it matters
+        text = format(shown.value if is_exact else replace(shown, modes=1), number)
         return text + _UNITS.get(self.unit, f" {self.unit}")
 
     @property

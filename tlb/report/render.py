@@ -26,6 +26,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
+from pygments.lexer import Lexer
 from pygments.lexers import PythonLexer
 from pygments.token import Name, Operator, Punctuation, Text, Whitespace
 
@@ -410,6 +411,7 @@ class Html:
 
 _INLINE = MarkdownIt("zero").enable("backticks")
 _PLAIN = {Name, Operator, Punctuation, Whitespace}
+_PART_MARK = re.compile(r"(?:/\*|//|#) \[(?:timed: ([^\]]+)|(timed|recipe|pool))\]")
 
 
 class CompactCodeFormatter(HtmlFormatter):
@@ -425,9 +427,20 @@ def inline_html(text: str) -> Markup:
     return Markup(_INLINE.renderInline(text))
 
 
-def highlighted_code(source: str) -> Markup:
-    """Return Python source as the page's own code blocks show it."""
-    code = highlight(source, PythonLexer(), CompactCodeFormatter(nowrap=True))
+def timed_part(text: str, name: str) -> tuple[int, list[str]]:
+    """(first line, lines) between [timed: NAME], [timed], [recipe] or [pool] and [end]; the name is
+    what stands last. LookupError without it."""
+    lines = text.splitlines()
+    for start, line in enumerate(lines):
+        if (mark := _PART_MARK.search(line)) and name in (mark[1] or mark[2]).split(", "):
+            ends = [i for i in range(start, len(lines)) if "[end]" in lines[i]]
+            return start + 2, lines[start + 1 : ends[0] if ends else len(lines)]
+    raise LookupError(name)
+
+
+def highlighted_code(source: str, lexer: type[Lexer] = PythonLexer) -> Markup:
+    """Return source code as the page's own code blocks show it."""
+    code = highlight(source, lexer(), CompactCodeFormatter(nowrap=True))
     return Markup('<div class="highlight"><pre>{}</pre></div>').format(Markup(code))
 
 
