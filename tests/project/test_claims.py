@@ -1,12 +1,11 @@
 """claims.csv: each sentence has its source, its place, its band, and somewhere where it is judged
 or a reason why it is not."""
 
-import ast
 import inspect
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from math import inf
 
@@ -130,4 +129,3 @@ def test_each_condition_of_a_published_answer_has_its_own_name():
                 names = [effect.get("what", "") for effect in answer.get("effects", ())]
                 is_named = len(names) < 2 or (all(names) and len(set(names)) == len(names))
                 assert is_named, f"{path.parent.name}, {id}: {names}"
-
