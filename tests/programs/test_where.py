@@ -151,7 +151,7 @@ def test_the_chosen_allocation_alone_lies_on_huge_pages(known_walks):
                 arguments, levers.allocation_sites_lever(each), limit_s=LONG_S, share=0.2
             ).snapshots
         )
-        for each in (proof.NO_SITES, (chosen,), proof.ALL_SITES)
+        for each in (proof.NO_ALLOCATION_SITES, (chosen,), proof.ALL_ALLOCATION_SITES)
     }
     sizes = [snapshot.pages.huge_bytes >> 20 for snapshot in huge.values()]
     # Linux gives fewer where memory is fragmented.
@@ -171,7 +171,7 @@ def test_runs_that_differ_too_much_leave_the_gain_open(walks, spread, verdict):
     rounds = [
         {
             sites: proof.Timed(1 + spread * noise.random())
-            for sites in (proof.NO_SITES, proof.ALL_SITES)
+            for sites in (proof.NO_ALLOCATION_SITES, proof.ALL_ALLOCATION_SITES)
         }
         for _ in range(8)
     ]

@@ -13,7 +13,7 @@ from support.common import LONG_S, SUPPORT, compiled, lacking, needs_c
 from support.where import GEOMETRY
 
 from tlb.programs import levers
-from tlb.programs.levers import LEVERS, Lever, LeverVariable
+from tlb.programs.levers import LEVERS, Lever, LeverEnvironmentVariable
 from tlb.programs.runs import ProgramRun, RunConditions, run_program
 from tlb.programs.where import advice, simulation
 from tlb.programs.where.report import WhereReport
@@ -77,7 +77,7 @@ def followed(line: str, command: list[str]) -> Lever | None:
         return None
     assignments = words[: -len(command)]
     assert words[-len(command) :] == command
-    variables = [LeverVariable(*word.split("=", 1)) for word in assignments]
+    variables = [LeverEnvironmentVariable(*word.split("=", 1)) for word in assignments]
     return Lever("followed", line, variables=tuple(variables))
 
 

@@ -130,13 +130,13 @@ def test_a_package_that_is_missing_is_one_sentence_with_the_line_that_installs_i
 
 @pytest.mark.parametrize("name", ["run", "compare", "bundle", "fleet"])
 def test_a_command_of_the_book_says_that_it_needs_a_clone(name, monkeypatch, capsys):
-    monkeypatch.setattr(cli, "IS_CLONE", False)
+    monkeypatch.setattr(cli, "IS_REPOSITORY_CLONE", False)
     assert ended(monkeypatch, name) == 1
     assert "the book, which only a clone of the repository has" in capsys.readouterr().err
 
 
 def test_outside_a_clone_rows_and_binaries_are_the_users(monkeypatch, tmp_path):
-    monkeypatch.setattr(files, "IS_CLONE", False)
+    monkeypatch.setattr(files, "IS_REPOSITORY_CLONE", False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)

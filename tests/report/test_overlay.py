@@ -7,7 +7,7 @@ import pandas as pd
 from support.synthetic import Truth, frame, grid
 
 from tlb.report import charts
-from tlb.report.notebook import OverlaidFigure, has_grey
+from tlb.report.notebook import OverlaidFigure, has_reference_underlay
 from tlb.report.render import MUTED_COLOUR, Figure
 from tlb.stats.intervals import summarise
 
@@ -49,7 +49,7 @@ def test_the_reference_s_medians_are_drawn_in_grey_under_the_own_ones():
     made = shown()
     spec = made.spec()
     theirs = [one for one in layers(spec) if one["data"]["name"].startswith("reference-")]
-    assert has_grey(spec) and theirs == layers(spec)[: len(theirs)]
+    assert has_reference_underlay(spec) and theirs == layers(spec)[: len(theirs)]
     assert {one["mark"]["type"] for one in theirs} <= {"line", "point"}
     assert {one["mark"]["color"] for one in theirs} == {MUTED_COLOUR}
     drawn = [row["median"] for one in theirs for row in spec["datasets"][one["data"]["name"]]]

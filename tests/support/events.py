@@ -66,7 +66,7 @@ class Events:
         if own.get("discard_pages"):
             factor = taken
         near = self.near_ns + (0 if packed else self.held_ns)
-        return (100.0 + loaded if point.lines > grid.PAGES_THE_TLB_HOLDS else near) * factor
+        return (100.0 + loaded if point.lines > grid.PAGES_WITHIN_STLB else near) * factor
 
     def also(self, point: Point, ns: float, accesses: int) -> dict[str, float]:
         """What the kernel itself tells beside its time."""

@@ -12,7 +12,7 @@ from support.common import SUPPORT
 from tlb.machine import cpuid, doctor, host
 from tlb.machine.cpuid import Registers
 from tlb.machine.memory import ResourceLimits
-from tlb.system.reasons import if_available
+from tlb.system.reasons import none_if_unavailable
 
 _XEON = """processor\t: {}
 vendor_id\t: GenuineIntel
@@ -187,7 +187,7 @@ def topics(found: host.Host) -> set[str]:
 
 def well_formed(found: host.Host) -> None:
     """What the command line and the pages rely on, whatever was read."""
-    assert re.fullmatch(r"[a-z0-9-]{1,64}", if_available(host.machine_id, found) or "none")
+    assert re.fullmatch(r"[a-z0-9-]{1,64}", none_if_unavailable(host.machine_id, found) or "none")
     assert re.fullmatch(r"[0-9a-f]{12}", host.state_digest(found))
     assert host.Host.model_validate_json(found.model_dump_json()) == found
     for texts in [*doctor.host_description(found), *doctor.advice(found)]:

@@ -29,25 +29,25 @@ from tlb.fleet.bundle_rows import (
     IMPOSSIBLE_ROW_REMEDY,
     MAX_UNPACKED_BYTES,
     REPACKED_BUNDLE_REMEDY,
-    ROWS,
+    ROWS_FILE_NAME,
     UPDATE_BOTH_REMEDY,
     escape_untrusted_text,
     read_bundle_rows,
 )
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
-from tlb.machine.stated_facts import FlushesDocument, JavaFlagsDocument
+from tlb.machine.stated_facts import JavaFlagsDocument, TlbFlushBehaviourDocument
 from tlb.measure import row_tables, states
 from tlb.measure.outcome import SESSIONS_DOCUMENT
-from tlb.measure.states import RequestedRecord, merge_rows
+from tlb.measure.states import RecordWithExperiments, merge_rows
 from tlb.measure.store import (
     PUBLISHED_ROWS,
     UNMEASURED_POINTS_DOCUMENT,
     Store,
     write_published_rows,
 )
-from tlb.system.files import IS_CLONE, replaced_folder, sync_folder
-from tlb.system.reasons import Unavailable, if_available
+from tlb.system.files import IS_REPOSITORY_CLONE, replaced_folder, sync_folder
+from tlb.system.reasons import Unavailable, none_if_unavailable
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -78,7 +78,7 @@ class Bundle:
     machine: str
     host: Host
     hosts: dict[str, Host]
-    rows: list[RequestedRecord]
+    rows: list[RecordWithExperiments]
     content: bytes = field(repr=False)
     documents: dict[str, dict[str, Any]]
 
@@ -90,7 +90,7 @@ class Contents(BaseModel):
     """What a bundle is packed from. rows: each with the experiments that asked for its point. files: the
     other members. left_out: phrases about documents that are not among them."""
 
-    rows: list[RequestedRecord]
+    rows: list[RecordWithExperiments]
     files: dict[str, bytes]
     left_out: list[str]
 
@@ -144,8 +144,10 @@ def collect(store: Store, machine: str) -> Contents:
     return Contents(rows=rows, files=files, left_out=left_out)
 
 
-def _public_rows(store: Store, machine: str, renamed: dict[str, str]) -> list[RequestedRecord]:
-    rows: dict[str, RequestedRecord] = {}
+def _public_rows(
+    store: Store, machine: str, renamed: dict[str, str]
+) -> list[RecordWithExperiments]:
+    rows: dict[str, RecordWithExperiments] = {}
     for record, asked in store.asked_rows(machine):
         if asked:
             changes = {
@@ -163,10 +165,10 @@ def pack(contents: Contents) -> bytes:
     """Return the file: the same bytes of the same contents."""
     rows, file = io.BytesIO(), io.BytesIO()
     write_published_rows(rows, contents.rows)
-    files = contents.files | {ROWS: rows.getvalue()}
+    files = contents.files | {ROWS_FILE_NAME: rows.getvalue()}
     with zipfile.ZipFile(file, "w") as archive:
         for name in sorted(files):
-            kind = zipfile.ZIP_STORED if name == ROWS else zipfile.ZIP_DEFLATED
+            kind = zipfile.ZIP_STORED if name == ROWS_FILE_NAME else zipfile.ZIP_DEFLATED
             archive.writestr(zipfile.ZipInfo(name, _DATE), files[name], kind, 9)
     return file.getvalue()
 
@@ -202,10 +204,10 @@ def read(content: bytes, now: datetime | None = None) -> Bundle:
     have given.
     """
     files = _members(content)
-    if lacking := {ROWS, MACHINE} - files.keys():
+    if lacking := {ROWS_FILE_NAME, MACHINE} - files.keys():
         raise Unavailable("bundle-refused", f"it has no {min(lacking)}", UPDATE_BOTH_REMEDY)
     host = _description(MACHINE, files[MACHINE])
-    machine = if_available(hosts.machine_id, host)
+    machine = none_if_unavailable(hosts.machine_id, host)
     if machine is None:
         raise Unavailable(
             "bundle-refused", f"{MACHINE} describes no computer", IMPOSSIBLE_ROW_REMEDY
@@ -216,7 +218,10 @@ def read(content: bytes, now: datetime | None = None) -> Bundle:
         if name.startswith("machine-"):
             other = _description(name, member)
             state = hosts.state_digest(other)
-            if if_available(hosts.machine_id, other) != machine or stem != f"machine-{state}":
+            if (
+                none_if_unavailable(hosts.machine_id, other) != machine
+                or stem != f"machine-{state}"
+            ):
                 raise Unavailable(
                     "bundle-refused", f"{name} describes something else", IMPOSSIBLE_ROW_REMEDY
                 )
@@ -224,7 +229,7 @@ def read(content: bytes, now: datetime | None = None) -> Bundle:
         elif name.startswith("documents/"):
             documents[stem] = _document(name, member)
             _check_document(name, stem, documents[stem])
-    rows = list(read_bundle_rows(files[ROWS], host, by_state, now or datetime.now(UTC)))
+    rows = list(read_bundle_rows(files[ROWS_FILE_NAME], host, by_state, now or datetime.now(UTC)))
     return Bundle(machine, host, by_state, rows, content, documents)
 
 
@@ -260,7 +265,7 @@ def _members(content: bytes) -> dict[str, bytes]:
 def _check_entry(entry: zipfile.ZipInfo, files: dict[str, bytes]) -> None:
     name = entry.filename
     kind = stat.S_IFMT(entry.external_attr >> 16)
-    most = MOST_FILE_BYTES if name == ROWS else MOST_DOCUMENT_BYTES
+    most = MOST_FILE_BYTES if name == ROWS_FILE_NAME else MOST_DOCUMENT_BYTES
     if not _MEMBER.fullmatch(name) or kind not in (0, stat.S_IFREG):
         why = f"it has a member {escape_untrusted_text(name)}, which no bundle has"
     elif name in files:
@@ -363,9 +368,9 @@ def document_schemas() -> dict[str, tuple[type[BaseModel], frozenset[str]]]:
     ones: those of the machine, and in a clone those of chapters."""
     models: dict[str, tuple[type[BaseModel], Collection[str]]] = {
         "flags": (JavaFlagsDocument, ()),
-        "flushes": (FlushesDocument, ()),
+        "flushes": (TlbFlushBehaviourDocument, ()),
     }
-    if IS_CLONE:
+    if IS_REPOSITORY_CLONE:
         from tlb.report import discovery
 
         models |= discovery.documents()
@@ -408,7 +413,7 @@ def add(data: Store, bundle: Bundle) -> Added:
     Raises Unavailable: bundle-refused for another computer of the same name, disk-refused.
     """
     machine = bundle.machine
-    published = if_available(states.latest_description, data, machine)
+    published = none_if_unavailable(states.latest_description, data, machine)
     if published and hosts.identity_facts(published) != hosts.identity_facts(bundle.host):
         why = f"{machine} in data/ is another computer: {published.cpu_model}"
         raise Unavailable("bundle-refused", why, IMPOSSIBLE_ROW_REMEDY)
@@ -446,7 +451,7 @@ def _write(made: Path, data: Store, bundle: Bundle, is_first: bool) -> None:
             store.write_document(machine, name, document)
     described = [host for host in bundle.hosts.values() if host != bundle.host]
     for host in [*described, bundle.host] if is_newer else [bundle.host, *described]:
-        before = if_available(states.latest_description, store, machine)
+        before = none_if_unavailable(states.latest_description, store, machine)
         states.write_description(store, machine, host)
         if before and not is_newer:
             states.write_description(store, machine, before)

@@ -24,9 +24,9 @@ from tlb.measure import build, kernels, row_tables
 from tlb.measure.plan import order_seed
 from tlb.measure.record import Record
 from tlb.measure.row_tables import INT64_MAX
-from tlb.measure.states import RequestedRecord
-from tlb.system.page_sizes import BASE, TABLE_ENTRY_BYTES, page_bytes
-from tlb.system.reasons import REASON_TEXTS, LazyModule, Unavailable
+from tlb.measure.states import RecordWithExperiments
+from tlb.system.page_sizes import BASE_PAGES, TABLE_ENTRY_BYTES, page_bytes
+from tlb.system.reasons import REASON_TEXTS, LazyModule, Unavailable, current_reason_code
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +45,7 @@ IMPOSSIBLE_ROW_REMEDY = (
     "No kernel and no computer can print that: accept nothing of it, and ask its sender to measure "
     "again with an unchanged checkout."
 )
-ROWS = "rows.parquet"
+ROWS_FILE_NAME = "rows.parquet"
 MAX_ROWS = 100_000  # the largest published machine has 16,817
 MAX_ROW_VALUES = 512  # in all lists of a row's column, on average
 MAX_UNPACKED_BYTES = 256 << 20  # of all columns
@@ -67,12 +67,12 @@ Rules = Iterator[tuple[bool, str]]  # whether a rule holds, and what is wrong ot
 
 def read_bundle_rows(
     content: bytes, host: Host, by_state: dict[str, Host], now: datetime
-) -> Iterator[RequestedRecord]:
+) -> Iterator[RecordWithExperiments]:
     """Yield the rows of a Parquet file, each with the experiments that asked for its point. host: of
     rows in a state that is not in by_state. Raises Unavailable."""
     known, seen = experiments(), set[str]()
     for number, row in enumerate(_columns_of(content), 1):
-        place = f"{ROWS}, row {number}"
+        place = f"{ROWS_FILE_NAME}, row {number}"
         try:
             asked = row[row_tables.EXPERIMENTS_COLUMN]
             record = row_tables.record_of(row)
@@ -129,7 +129,7 @@ def _columns_of(content: bytes) -> Iterator[dict[str, Any]]:
                 if batch is not None and batch.nbytes > MOST_BATCH_BYTES:
                     raise Unavailable(
                         "bundle-refused",
-                        f"{ROWS} has rows that are too long",
+                        f"{ROWS_FILE_NAME} has rows that are too long",
                         REPACKED_BUNDLE_REMEDY,
                     )
                 rows = batch.to_pylist() if batch is not None else []
@@ -137,7 +137,7 @@ def _columns_of(content: bytes) -> Iterator[dict[str, Any]]:
             yield from rows
     # pyarrow's own are of these kinds
     except (OSError, ValueError, NotImplementedError, KeyError, MemoryError) as error:
-        why = f"{ROWS} cannot be read: {escape_untrusted_text(str(error).splitlines()[0] if str(error) else '')}"
+        why = f"{ROWS_FILE_NAME} cannot be read: {escape_untrusted_text(str(error).splitlines()[0] if str(error) else '')}"
         raise Unavailable("bundle-refused", why, REPACKED_BUNDLE_REMEDY) from None
 
 
@@ -147,7 +147,7 @@ def _check_file(file: parquet.ParquetFile) -> None:
     if not 1 <= about.num_rows <= MAX_ROWS or about.num_columns > MAX_ROW_VALUES:
         raise Unavailable(
             "bundle-refused",
-            f"{ROWS} has no rows, or more than {MAX_ROWS:,}",
+            f"{ROWS_FILE_NAME} has no rows, or more than {MAX_ROWS:,}",
             REPACKED_BUNDLE_REMEDY,
         )
     groups = [about.row_group(number) for number in range(about.num_row_groups)]
@@ -157,20 +157,24 @@ def _check_file(file: parquet.ParquetFile) -> None:
     ):
         raise Unavailable(
             "bundle-refused",
-            f"{ROWS} has more than {MAX_UNPACKED_BYTES >> 20} MiB",
+            f"{ROWS_FILE_NAME} has more than {MAX_UNPACKED_BYTES >> 20} MiB",
             REPACKED_BUNDLE_REMEDY,
         )
     values = [group.column(at).num_values for group in groups for at in range(about.num_columns)]
     if max(values) > MAX_ROWS * MAX_ROW_VALUES:
         raise Unavailable(
-            "bundle-refused", f"{ROWS} has lists that are too long", REPACKED_BUNDLE_REMEDY
+            "bundle-refused",
+            f"{ROWS_FILE_NAME} has lists that are too long",
+            REPACKED_BUNDLE_REMEDY,
         )
     schema = file.schema_arrow
     own = {*schema.names} - row_tables.shared_names()
     is_known = len(own) <= MAX_ROW_VALUES and schema.equals(row_tables.arrow_schema(sorted(own)))
     if not is_known or {*(about.metadata or {})} - {b"ARROW:schema"}:
         raise Unavailable(
-            "bundle-refused", f"{ROWS} has other columns than rows have", UPDATE_BOTH_REMEDY
+            "bundle-refused",
+            f"{ROWS_FILE_NAME} has other columns than rows have",
+            UPDATE_BOTH_REMEDY,
         )
 
 
@@ -268,7 +272,7 @@ def _sizes(record: Record, host: Host) -> Rules:
     least = {"alias": page, "packed": record.working_set_bytes}.get(record.layout, spread)
     has_room = least <= record.arena_bytes <= host.memory.total_bytes
     yield has_room, "its arena is smaller than its lines, or larger than this computer's memory"
-    if record.pages == BASE and record.page_table_bytes is not None:
+    if record.pages == BASE_PAGES and record.page_table_bytes is not None:
         least = record.arena_bytes // base * TABLE_ENTRY_BYTES
         yield record.page_table_bytes >= least, "its page tables have no room for its pages"
 
@@ -298,6 +302,6 @@ def _counts(record: Record) -> Rules:
         ran = 0 <= (counter.running_percent or 0) <= 100 + SLACK
         in_range = 0 <= (counter.value or 0) <= INT64_MAX
         yield ran and in_range, "a counter is below zero, beyond 64 bits, or ran too long"
-        is_known = (counter.reason or "no-data") in REASON_TEXTS
+        is_known = current_reason_code(counter.reason or "no-data") in REASON_TEXTS
         is_event = public_text.is_known(counter.event or "")
         yield is_known and is_event, "a counter has an unknown reason or event"

@@ -1,6 +1,6 @@
 """One row of data/: what a kernel process measured, checked field by field.
 
-A kernel prints a `KernelReport`; the runner adds what only it knows and makes a `Record`.
+A kernel prints a `KernelOutput`; the runner adds what only it knows and makes a `Record`.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def test_every_point_goes_through_tables_that_there_can_be(entries):
     for point in (point for point in asked if point.kernel == "table_chase"):
         if point.order == "random":
             assert dict(point.options)["hot"] <= point.lines
-        own = [point.lines, *(dict(point.options)[name] for name in grid.TABLE_OPTION_NAMES)]
+        own = [point.lines, *(dict(point.options)[name] for name in grid.PAGE_TABLE_OPTION_NAMES)]
         assert all(
             below % above == 0 and below // above <= 512
             for below, above in zip(own, own[1:], strict=False)

@@ -21,7 +21,7 @@ from support.guests import (
 )
 from support.synthetic import GIB
 
-from tlb.stats.splinter import MAX_PRICE_RATIO_OF_WHOLE_PAGES
+from tlb.stats.splinter import UNSPLINTERED_MAX_PRICE_RATIO
 
 pytestmark = pytest.mark.filterwarnings("error")
 FAR = GIB // 4096
@@ -92,18 +92,16 @@ def test_without_a_guest_anywhere_a_machine_stands_for_itself(other):
 
 def test_large_pages_on_one_side_are_pieces_and_on_both_whole():
     shares = of().reached
-    pieces = {
-        chase for chase, share in shares.items() if share.low > MAX_PRICE_RATIO_OF_WHOLE_PAGES
-    }
+    pieces = {chase for chase, share in shares.items() if share.low > UNSPLINTERED_MAX_PRICE_RATIO}
     assert pieces == {("4k", "thp"), ("2m", "4k")}
     assert (
-        {chase for chase, share in shares.items() if share.high < MAX_PRICE_RATIO_OF_WHOLE_PAGES}
+        {chase for chase, share in shares.items() if share.high < UNSPLINTERED_MAX_PRICE_RATIO}
         == shares.keys() - pieces
         == {("", "thp"), ("2m", "thp")}
     )
     nested = of("a guest's guest").reached
     assert (
-        all(share.low > MAX_PRICE_RATIO_OF_WHOLE_PAGES for share in nested.values())
+        all(share.low > UNSPLINTERED_MAX_PRICE_RATIO for share in nested.values())
         and ("2m", "thp") in nested
     )
 
