@@ -25,9 +25,9 @@ from typing import Any
 
 import numpy as np
 
-LINE, GIB = 64, 1 << 30
+LINE_BYTES, GIB = 64, 1 << 30
 MIN_BATCHES, MOST_BATCHES = 5, 16
-SETTLE = 256  # rounds after a long warm-up, which restore what reading the clock displaced
+SETTLING_ROUNDS = 256  # rounds after a long warm-up, which restore what reading the clock displaced
 OFTEN = 100  # answers between two readings of smaps; of THP, which Linux may split, one
 THP = Path("/sys/kernel/mm/transparent_hugepage")
 POOLS = {"2m": 2 << 20, "1g": GIB}
@@ -116,7 +116,7 @@ class Point:
 
     @property
     def working_set_bytes(self) -> int:
-        return self.lines * (LINE if self.layout == "packed" else self.stride_bytes)
+        return self.lines * (LINE_BYTES if self.layout == "packed" else self.stride_bytes)
 
     def gate(self, command: bytes) -> None:
         if self.perf_fds:
@@ -125,7 +125,7 @@ class Point:
 
 
 @dataclass
-class Work:
+class TimedAccesses:
     """Accesses in rounds: `run` makes some and returns what `due` predicts."""
 
     run: Callable[[int], int]
@@ -155,15 +155,15 @@ class Work:
 
 
 # Places the lines of a point in the arena's words, and says how to access them.
-Prepare = Callable[[Point, np.ndarray], Work]
+Prepare = Callable[[Point, np.ndarray], TimedAccesses]
 
 
-def measured(point: Point, work: Work) -> dict[str, Any]:
+def measured(point: Point, work: TimedAccesses) -> dict[str, Any]:
     """Warm up, time batches of equal work behind perf's gate; return their part of the record."""
     rounds = max(point.region_ms * 1e6 / work.warm_up(), work.least)
     batches = min(max(int(rounds), MIN_BATCHES), MOST_BATCHES)
     rounds = max(int(rounds / batches + 0.5), -(-work.least // batches), 1)
-    work.timed_ns(SETTLE if work.warm else 1)
+    work.timed_ns(SETTLING_ROUNDS if work.warm else 1)
     prepare_ns, ns, usage = now_ns() - point.started_ns, [], resource.getrusage
     point.gate(b"enable\n")
     before, cpu_ns = usage(resource.RUSAGE_SELF), time.process_time_ns()
@@ -276,7 +276,7 @@ def say(fields: Mapping[str, object]) -> None:
     print(json.dumps(fields), flush=True)
 
 
-def serve(engine: str, kernels: Mapping[str, Prepare]) -> None:
+def answer_plan(engine: str, kernels: Mapping[str, Prepare]) -> None:
     """Answer the plan on stdin. Exit 3 with a reason on stderr for what the machine lacks."""
     try:
         Session(engine, kernels).serve()

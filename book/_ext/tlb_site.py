@@ -21,7 +21,7 @@ from sphinx.environment import BuildEnvironment
 from sphinx.highlighting import PygmentsBridge
 from sphinx.util.docutils import SphinxRole
 
-from tlb.report.render import THEME, CompactCodeFormatter, escape_json
+from tlb.report.render import CHART_THEME, CompactCodeFormatter, escape_json
 from tlb.system.units import list_in_words
 
 FOLDER = Path(__file__).parent
@@ -55,7 +55,9 @@ def make_bundle(app: Sphinx) -> None:
     static.mkdir(parents=True, exist_ok=True)
     bundle = cache.read_text(encoding="utf-8")
     (static / cache.name).write_text(f"(() => {{{bundle}}})();\n", encoding="utf-8")
-    (static / "theme.js").write_text(f"const TLB_THEME = {escape_json(THEME)};\n", encoding="utf-8")
+    (static / "theme.js").write_text(
+        f"const TLB_THEME = {escape_json(CHART_THEME)};\n", encoding="utf-8"
+    )
 
 
 def holds(doctree: nodes.document | None, mark: str) -> bool:

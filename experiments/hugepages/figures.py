@@ -26,8 +26,8 @@ from tlb.report import charts
 from tlb.report.chapter import published_chapter
 from tlb.report.quantities import FEWEST_MAPPINGS_WITH_INTERVAL
 from tlb.stats.curves import Curve, last_level_plateau
-from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, ordered_page_sizes, page_bytes
-from tlb.system.reasons import if_available, required
+from tlb.system.page_sizes import BASE_PAGES, HUGE_PAGE_KINDS, ordered_page_sizes, page_bytes
+from tlb.system.reasons import none_if_unavailable, require_nonempty
 from tlb.system.units import format_size, significant_digits
 
 # --- the calculator
@@ -53,14 +53,14 @@ class ModelledTlb(NamedTuple):
 def modelled_tlb(a: Analysis) -> ModelledTlb:
     """Return entries as measured, else by CPUID; the hit's price is that of base pages between the
     two levels. Raises Unavailable: no-geometry, too-few-points."""
-    found = if_available(lambda: a.survey)
+    found = none_if_unavailable(lambda: a.survey)
     entries = [level.entries.value for level in found.levels] if found else []
     source = "as measured by `tlb geometry`"
     if len(entries) < 2:
         entries, source = [float(n) for n in a.two_levels()], "by CPUID"
     first, last = entries[0], entries[-1]
-    is_splintered = if_available(lambda: a.pieces.is_splintered) or False
-    hit_ns = a.price[BASE].level(*last_level_plateau(first, last))
+    is_splintered = none_if_unavailable(lambda: a.pieces.is_splintered) or False
+    hit_ns = a.price[BASE_PAGES].level(*last_level_plateau(first, last))
     return ModelledTlb(first, last, source, hit_ns, is_splintered)
 
 
@@ -88,7 +88,7 @@ def expected_load_times(a: Analysis, known: ModelledTlb) -> pd.DataFrame:
             drawn = first * known.hit_ns + last * walk
             ns = _at(a.packed[pages], lines) + (_at(price, lines) if span > base else drawn)
             rows.append((pages, log2_bytes, span, known.last * span, last, ns))
-    required(rows, f"nothing was measured past {PAST_REACH_TIMES * known.last:,.0f} lines")
+    require_nonempty(rows, f"nothing was measured past {PAST_REACH_TIMES * known.last:,.0f} lines")
     columns = ["pages", "log2_bytes", "span_bytes", "reach_bytes", "walks_per_access", "ns"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -110,7 +110,7 @@ def calculator_answer(row: pd.Series, label: str) -> str:
 def calculator_table(a: Analysis) -> pd.DataFrame:
     """Return `model` with the columns working_set_bytes, label (of the page size) and answer (in
     words); empty where it raises Unavailable."""
-    rows = if_available(lambda: expected_load_times(a, modelled_tlb(a)))
+    rows = none_if_unavailable(lambda: expected_load_times(a, modelled_tlb(a)))
     if rows is None:
         return pd.DataFrame()
     labels = rows["pages"].map(a.page_labels)
@@ -154,7 +154,7 @@ def calculator_chart(rows: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
     and of one kind of huge pages, which stands for the others too, and a dot for a size and a page
     size to choose."""
     names = dict(zip(rows["pages"], rows["label"], strict=True))
-    drawn = [BASE, next((kind for kind in HUGE_PAGE_KINDS if kind in names), BASE)]
+    drawn = [BASE_PAGES, next((kind for kind in HUGE_PAGE_KINDS if kind in names), BASE_PAGES)]
     axis = charts.bytes_axis("Working set")
     x = alt.X("working_set_bytes:Q", axis=axis, scale=charts.log_scale())
     ns = rows["ns"]
@@ -211,7 +211,8 @@ def _parts_on(machine: str) -> pd.DataFrame:
     found = times.groupby(["bytes", "pages"])[["packed", "translation"]]
     medians = found.median().clip(lower=0).assign(n=found.size())
     parts = []
-    for (size, pages), row in medians.iterrows():
+    for row in medians.reset_index().to_dict("records"):
+        size, pages = int(row["bytes"]), row["pages"]
         name = f"{HOSTS[machine]}, {'4 KiB' if pages == '4k' else '2 MiB'} pages"
         few = "" if row["n"] >= FEWEST_MAPPINGS_WITH_INTERVAL else f" ({row['n']:.0f} mappings)"
         label = f"{name}: {row['packed']:.0f} + {row['translation']:.0f} ns{few}"

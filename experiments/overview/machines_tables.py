@@ -26,7 +26,7 @@ from tlb.report.setting import hypervisor_name
 from tlb.stats.intervals import LEAST_COVERAGE
 from tlb.stats.scatter import LEAST_MODE_RATIO
 from tlb.system import procfs
-from tlb.system.reasons import REASON_TEXTS, if_available
+from tlb.system.reasons import REASON_TEXTS, none_if_unavailable
 from tlb.system.units import list_in_words, significant_digits
 
 _UNMEASURED = "not measured"
@@ -246,7 +246,9 @@ def numbers_table(chapter: Chapter) -> Html:
     ordered = chapter.data.machines_in_order()
     names = {machine: machine_name(chapter.data, machine) for machine in ordered}
     heads = ["", *names.values(), *([THIS_COMPUTER] if chapter.is_this else [])]
-    own = if_available(chapter.store.read_document, chapter.machine, QUANTITIES_DOCUMENT) or {}
+    own = (
+        none_if_unavailable(chapter.store.read_document, chapter.machine, QUANTITIES_DOCUMENT) or {}
+    )
     rows, lines = Markup(""), ["\t".join(heads)]
     for module, wanted in NUMBERS.items():
         name = module.__name__.rpartition(".")[2]

@@ -22,7 +22,7 @@ from tlb.report import analysis, quantities
 from tlb.report.chapter import Chapter
 from tlb.report.quantities import QuantityDeclaration
 from tlb.stats.intervals import Interval
-from tlb.system.reasons import Unavailable, if_available, required
+from tlb.system.reasons import Unavailable, none_if_unavailable, require_nonempty
 
 
 class Quantities(quantities.Quantities):
@@ -100,7 +100,7 @@ class Analysis(analysis.Analysis):
         gain: time without large pages (or before the change of layout) over time with, and its
         median, low and high; memory and faults: with large pages over without; large: their share
         of resident memory then; again: whether an earlier one is of the same program."""
-        document = if_available(lambda: self.programs)
+        document = none_if_unavailable(lambda: self.programs)
         rows = [
             _row(each) for each in (document.told if document else ()) if each.case in PROGRAM_CASES
         ]
@@ -149,7 +149,7 @@ class Analysis(analysis.Analysis):
 
     def measured(self) -> pd.DataFrame:
         self.programs  # noqa: B018  # raises why there is none
-        return required(self.trials, "no program was measured")
+        return require_nonempty(self.trials, "no program was measured")
 
     @property
     def tables_of_others(self) -> dict[str, int]:
@@ -169,7 +169,7 @@ class Analysis(analysis.Analysis):
         rows = self.paged
         if ours is not None:
             rows = rows[(rows["ours"] == ours) & ~rows["again"]]
-        return required(rows, "no such program was measured")
+        return require_nonempty(rows, "no such program was measured")
 
 
 def _ratio(part: float, whole: float) -> float:

@@ -102,20 +102,3 @@ def test_the_limits_of_this_process_are_read():
     size, source = done.stdout.split(" ", 1)
     assert int(size) <= GIB
     assert source.strip() == "RLIMIT_DATA" or int(size) < GIB
-
-
-@pytest.mark.slow
-@settings(max_examples=50, deadline=None)
-@given(JUNK, JUNK, JUNK)
-def test_cgroup_files_of_any_bytes_give_an_amount_of_memory(cgroup, mountinfo, value):
-    with tempfile.TemporaryDirectory() as folder:
-        files = {
-            "proc/self/cgroup": b"0::/" + cgroup,
-            "proc/self/mountinfo": V2_MOUNT.encode() + mountinfo,
-            "sys/fs/cgroup/memory.max": value,
-        }
-        assert (
-            0
-            <= usable_memory(plant(Path(folder), MEMINFO | files), ResourceLimits()).usable_bytes
-            <= 16 * GIB
-        )

@@ -1,19 +1,15 @@
-"""Fixtures of the tests of measure/: a store, a campaign of three small points, and what may befall one
-of them."""
+"""Fixtures of the tests of measure/: a store, a campaign of three small points."""
 
-import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support import campaigns
-from support.campaigns import MACHINE, NAME, POINTS, VICTIM, Scripted, put
+from support.campaigns import MACHINE, NAME, POINTS, Scripted, put
 from support.common import fake_kernel, make_record
 
 from tlb.measure import build, plan
 from tlb.measure.campaign import CampaignOutcome
-from tlb.measure.record import Point
 from tlb.measure.row_database import DATABASE_FILE
 from tlb.measure.store import Store
 from tlb.system.reasons import Unavailable
@@ -36,32 +32,6 @@ def run(store, own_lock) -> Callable[..., CampaignOutcome]:
     """Runs a campaign of three small points, one process each; `how` as support.campaigns.run takes
     it."""
     return lambda points=POINTS, *repeats, **how: campaigns.run(store, points, *repeats, **how)
-
-
-@pytest.fixture
-def befall(tmp_path, monkeypatch) -> Callable[[str], Path]:
-    """Puts a shell script before each process, of one point, which does something else for the
-    victim than $REAL "$@"; a folder of its own."""
-
-    def fake(text: str) -> Path:
-        folder = tmp_path / "befall"
-        folder.mkdir(exist_ok=True)
-        script = folder / "kernel"
-        script.write_text(
-            f"#!/bin/sh\nLINES=$1; REAL=$2; shift 2\nHERE={shlex.quote(str(folder))}\n"
-            f'case "$LINES" in {VICTIM.lines})\n{text}\nexit;; esac\nexec "$REAL" "$@"\n'
-        )
-        script.chmod(0o755)
-        real = plan._command
-
-        def command(point: Point, *more: Any) -> list[str]:
-            return [str(script), str(point.lines), *real(point, *more)]
-
-        monkeypatch.setattr(plan, "_command", command)
-        monkeypatch.setattr(build, "has_session", lambda point: False)
-        return folder
-
-    return fake
 
 
 @pytest.fixture

@@ -187,9 +187,8 @@ def test_on_transparent_huge_pages_what_was_proved_before_a_crash_is_kept(progra
     ]  # that 64 was proved, the answer to 128 would have said
 
 
-@pytest.mark.parametrize("proves", [False])
-def test_nothing_that_was_not_proved_is_a_record(program, proves):
-    program(proves=proves)
+def test_nothing_that_was_not_proved_is_a_record(program):
+    program(proves=False)
     assert set(codes(results(SMALL)).values()) == {"kernel-failed"}
 
 

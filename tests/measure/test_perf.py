@@ -13,7 +13,7 @@ from support.kernels import compiled
 
 from tlb.measure import perf
 from tlb.measure.events import Event
-from tlb.measure.perf_stat import EventPlan, PerfSwitch, PointCounter, parse_perf_stat
+from tlb.measure.perf_stat import EventPlan, PerfControlPipes, PointCounter, parse_perf_stat
 from tlb.measure.plan import measure
 from tlb.measure.record import CounterReading, Point
 from tlb.system.reasons import REASON_TEXTS
@@ -192,7 +192,7 @@ def script(folder: Path, text: str) -> str:
 ZEN_LACKS = {
     "walk_cycles": "no-walk-cycle-event",
     "itlb_walk_cycles": "no-walk-cycle-event",
-    "nested_walk_cycles": "no-nested-walk-event",
+    "nested_walk_cycles": "no-walk-cycle-event",
 }
 
 
@@ -239,7 +239,7 @@ def test_perf_counts_exactly_the_faults_between_the_gates(tmp_path_factory, page
     binary = tmp_path_factory.getbasetemp() / "gate_faults"
     if not binary.exists():
         compiled(SUPPORT / "gate_faults.c", binary, "-Wno-unused-function")
-    with PerfSwitch() as gate:
+    with PerfControlPipes() as gate:
         words = [str(binary), "--plan", *gate.kernel_words]
         how = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "pass_fds": gate.fds}
         with subprocess.Popen(words, text=True, **how) as child:

@@ -79,7 +79,7 @@ def records(draw: st.DrawFn) -> Record:
 
 @pytest.mark.slow
 @given(st.lists(records(), max_size=4))
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30)
 def test_any_record_comes_back_as_it_went_in(made):
     with tempfile.TemporaryDirectory() as folder:
         store = Store(folder)

@@ -26,12 +26,6 @@ def stored(root, *records: Record, experiment: str = "tlb_blocking") -> Chapter:
     return Chapter("method", PARAMETERS, store)
 
 
-def test_the_rule_s_rates_are_those_that_the_page_promises():
-    rates = method.Analysis.simulated_verdicts(1.05, 1.2, noises=(0.02, 0.10))
-    assert (rates["decided on the line, %"] <= 100 * WRONG_BY_CHANCE).all()
-    assert (rates["decided a fifth beyond it, %"] > rates["decided on the line, %"]).all()
-
-
 def test_without_rows_there_are_no_numbers(tmp_path):
     a = method.Analysis(stored(tmp_path))
     tables = (a.spreads(), a.by_chapter(), a.by_machine(), a.by_kernel(), a.second_run_by_chapter())

@@ -111,7 +111,6 @@ NUMBERS = st.floats(allow_infinity=False, allow_subnormal=False)
 CELLS = NUMBERS | st.text(st.characters(codec="utf-8")) | st.none()
 
 
-@settings(deadline=None)
 @given(st.lists(CELLS, min_size=1, max_size=8))
 def test_the_csv_gives_back_every_value_to_six_digits(values):
     frame = pd.DataFrame({"value": pd.Series(values, dtype=object), "n": range(len(values))})

@@ -92,11 +92,11 @@ class Paged:
 
 
 def hugepages(
-    max_working_set: int = 4 * GIB, cpus: int = 4, per_octave: int = 4, engine: str = "c"
+    max_working_set: int = 4 * GIB, cpus: int = 4, per_octave: int = 4
 ) -> list[Point]:
     """The points of the chapter about page sizes."""
     return hugepages_grid.points(
-        scope(max_working_set, cpus=cpus, per_octave=per_octave, engine=engine)
+        scope(max_working_set, cpus=cpus, per_octave=per_octave)
     )
 
 
@@ -107,9 +107,9 @@ def chases(splintered: bool) -> pd.DataFrame:
 
 
 def keeping_pages(
-    max_working_set: int = 4 * GIB, cpus: int = 4, per_octave: int = 4, engine: str = "c"
+    max_working_set: int = 4 * GIB, cpus: int = 4, per_octave: int = 4
 ) -> list[Point]:
     """The points of the chapter about getting them."""
     return keeping_grid.points(
-        scope(max_working_set, cpus=cpus, per_octave=per_octave, engine=engine)
+        scope(max_working_set, cpus=cpus, per_octave=per_octave)
     )

@@ -33,13 +33,13 @@ from tlb.measure.mapping import (
     duration_estimate_key,
     expected_seconds,
     point_groups,
-    program_of,
+    shared_process_key,
 )
 from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.outcome import (
     CampaignOutcome,
     CampaignProgress,
-    settled_lacks,
+    known_unavailable_points,
     store_session_counts,
     store_unmeasured_points,
 )
@@ -274,13 +274,13 @@ class _Missing:
         for point in sorted(wide, key=wide.__getitem__, reverse=True):
             (group,) = point_groups([point], random.Random(0))
             kind, start_s = group.start if group.shares else ("", 0.0)
-            start_s = max(bar.pace(kind) * start_s, mapping_s[program_of(point)])
+            start_s = max(bar.pace(kind) * start_s, mapping_s[shared_process_key(point)])
             once_s = bar.pace(duration_estimate_key(point)) * group.cost_s(point)
-            once_s += start_s - mapping_s[program_of(point)]
+            once_s += start_s - mapping_s[shared_process_key(point)]
             takes_s = once_s * sum(repeat >= self.wanted[point] for repeat in self.repeats[point])
             if takes_s <= left_s:
                 chosen.append(point)
-                mapping_s[program_of(point)] = start_s
+                mapping_s[shared_process_key(point)] = start_s
                 left_s -= takes_s
         return chosen
 
@@ -302,7 +302,7 @@ def _missing_of(
     build.compile_all(asked)
     build_of, have = build.builds(), rig.store.measured(rig.machine, {p.kernel for p in asked})
     missing = _Missing({}, most, compared, outcome.lacking, {}, {})
-    known = rig.lacking | settled_lacks(rig)
+    known = rig.lacking | known_unavailable_points(rig)
     outcome.lacking |= {point: why for point, why in known.items() if point in asked}
     for point in asked:
         try:

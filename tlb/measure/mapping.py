@@ -21,7 +21,7 @@ from tlb.measure.plan import (
     MeasuringConditions,
     ProcessPerPoint,
     SleepingProcesses,
-    reason_to_skip,
+    reason_to_skip_point,
     uses_shared_arena,
 )
 from tlb.measure.record import Point, Record
@@ -86,7 +86,7 @@ def point_groups(
     """
     alike: dict[tuple, list[Point]] = {}
     for point in points:
-        alike.setdefault(program_of(point), []).append(point)
+        alike.setdefault(shared_process_key(point), []).append(point)
     made = [PointGroup(group, len(program) > 1) for program, group in alike.items()]
     for group in made:
         shuffle.shuffle(group.points)
@@ -105,7 +105,7 @@ def point_groups(
     )
 
 
-def program_of(point: Point) -> tuple:
+def shared_process_key(point: Point) -> tuple:
     """What points have in common that one process may measure. Those with an arena of their own
     have no shared one beside it, which would be read from smaps as well, before and after each."""
     if not build.has_session(point):
@@ -152,7 +152,7 @@ def measured(
     point is measured a second time, after all others: the first quiet record is kept, or the
     second. To choose by the time measured would be to pick cherries.
     """
-    short = {point: why for point in points if (why := reason_to_skip(point, setting))}
+    short = {point: why for point in points if (why := reason_to_skip_point(point, setting))}
     yield from short.items()
     left = [point for point in points if point not in short]
     if left:

@@ -86,7 +86,7 @@ def _read_lacking_points(rig: MeasuringSetup) -> tuple[dict[Point, Unavailable],
     return lacking, document.get("means") == rig.means
 
 
-def settled_lacks(rig: MeasuringSetup) -> dict[Point, Unavailable]:
+def known_unavailable_points(rig: MeasuringSetup) -> dict[Point, Unavailable]:
     """Return the points that need not be tried: they lack what this computer lacked the last time
     too."""
     known, is_same = _read_lacking_points(rig)

@@ -26,7 +26,7 @@ from tlb.measure.record import (
     Slug,
     utc_now,
 )
-from tlb.measure.session import CPUS_ALLOWED_AT_START, Session, reason_from_kernel
+from tlb.measure.session import CPUS_ALLOWED_AT_START, Session, parse_kernel_reason
 from tlb.system.page_sizes import PageKind
 from tlb.system.reasons import Unavailable
 
@@ -85,12 +85,12 @@ def measure(point: Point, repeat: int = 0, **setting: Any) -> Record:
     disturbed a process that did give a number is in `noisy`.
     """
     how = MeasuringConditions(**setting)
-    if why := reason_to_skip(point, how):
+    if why := reason_to_skip_point(point, how):
         raise why
     return measure_alone(point, repeat, how)
 
 
-def reason_to_skip(point: Point, setting: MeasuringConditions) -> Unavailable | None:
+def reason_to_skip_point(point: Point, setting: MeasuringConditions) -> Unavailable | None:
     """Return why a point need not be tried: it takes more memory than may be used, or what its engine does
     not have."""
     if (needed := kernels.memory_bytes(point)) > setting.usable_bytes:
@@ -144,7 +144,7 @@ class KernelProcess:
         proved = self._proved(answer, "id", self._answers)
         self._answers += 1
         if "reason" in answer:
-            return reason_from_kernel(json.dumps(answer)), proved
+            return parse_kernel_reason(json.dumps(answer)), proved
         fields = {name: value for name, value in answer.items() if name not in ("id", "proved")}
         try:
             report = _checked(json.dumps(fields), point)

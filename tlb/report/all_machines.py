@@ -21,17 +21,17 @@ from tlb.report.quantities import FEW_MAPPINGS_MARK, QUANTITIES_DOCUMENT
 from tlb.report.render import Html, inline_html, join_html
 from tlb.report.verdicts import (
     CSS_CLASS_BY_VERDICT,
-    band_in_unit,
     claim_anchor,
-    effect_in_unit,
-    exact_in_unit,
-    number_in_unit,
+    format_band_in_unit,
+    format_effect_in_unit,
+    format_exact_in_unit,
+    format_number_in_unit,
     verdict_html,
 )
 from tlb.stats.effects import Effect
 from tlb.stats.intervals import LEAST_COVERAGE
 from tlb.system.files import ROOT
-from tlb.system.reasons import UNDECIDED_TEXTS, Unavailable, if_available
+from tlb.system.reasons import UNDECIDED_TEXTS, Unavailable, none_if_unavailable
 from tlb.system.units import list_in_words
 
 MACHINE_COLUMN = "machine"  # the column that names a row's machine
@@ -62,7 +62,9 @@ def estimates_on_all_machines(page: Chapter, experiment: str) -> pd.DataFrame:
     machine; NaN for what a machine lacks."""
     found = {}
     for name, about in page.published.items():
-        kept = if_available(about.store.read_document, about.machine, QUANTITIES_DOCUMENT) or {}
+        kept = (
+            none_if_unavailable(about.store.read_document, about.machine, QUANTITIES_DOCUMENT) or {}
+        )
         found[name] = {key: one.get("value") for key, one in kept.get(experiment, {}).items()}
     return pd.DataFrame(found, dtype=float)
 
@@ -241,7 +243,7 @@ def published_names(store: Store) -> dict[str, str]:
 
 
 def _kept_answers(store: Store, machine: str) -> dict[str, StoredAnswer]:
-    chapters: Mapping = if_available(store.read_document, machine, ANSWERS_DOCUMENT) or {}
+    chapters: Mapping = none_if_unavailable(store.read_document, machine, ANSWERS_DOCUMENT) or {}
     return {
         id: StoredAnswer.model_validate(answer)
         for answers in chapters.values()
@@ -284,7 +286,7 @@ def number_words(statement: Statement, found: ClaimDecision) -> str:
     effects = found.effects
     if not effects:
         if isinstance(found.value, float | int):
-            return exact_in_unit(found.value, statement.unit)
+            return format_exact_in_unit(found.value, statement.unit)
         return found.value or ""
     if len(effects) <= MOST_SHOWN:
         return "; ".join(_effect_words(one, statement) for one in effects)
@@ -303,12 +305,12 @@ def _effect_words(effect: Effect, statement: Statement) -> str:
     few mappings it is the estimate alone."""
     unit = effect.unit or statement.unit
     if not effect.interval.coverage >= LEAST_COVERAGE:
-        words = f"{number_in_unit(effect.interval.value, unit)}{FEW_MAPPINGS_MARK}"
+        words = f"{format_number_in_unit(effect.interval.value, unit)}{FEW_MAPPINGS_MARK}"
     else:
-        words = effect_in_unit(effect, unit)
+        words = format_effect_in_unit(effect, unit)
     band = effect.least, effect.most
     if effect.what and band != statement.band:
-        words += f", predicted {band_in_unit(*band, unit)}"
+        words += f", predicted {format_band_in_unit(*band, unit)}"
     return f"{effect.what} {words}" if effect.what else words
 
 
@@ -318,7 +320,7 @@ def prediction_in_words(statement: Statement) -> str:
     what_would = statement.note if statement.status == "not testable" else ""
     if not any(map(isfinite, statement.band)):
         return what_would
-    band = f"predicts {statement.quantity}: {band_in_unit(*statement.band, statement.unit)}"
+    band = f"predicts {statement.quantity}: {format_band_in_unit(*statement.band, statement.unit)}"
     if statement.predicts_direction_only:
         band += f" ({DIRECTION_ONLY})"
     return f"{band}; {what_would}" if what_would else band

@@ -20,7 +20,7 @@ from pygments.lexers import CLexer
 from tlb.report import page
 from tlb.report.all_machines import MACHINE_COLUMN
 from tlb.report.chapter import Chapter
-from tlb.report.notebook import DimmedFigure, OverlaidFigure, has_grey
+from tlb.report.notebook import DimmedFigure, OverlaidFigure, has_reference_underlay
 from tlb.report.quantities import (
     FEW_MAPPINGS_MARK,
     FEWEST_MAPPINGS_WITH_INTERVAL,
@@ -117,7 +117,7 @@ def show_chart(
 
 def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
     """Label a figure with what is grey in it or follows it."""
-    is_grey = has_grey(spec := made.spec())
+    is_grey = has_reference_underlay(spec := made.spec())
     label = _IN_GREY if is_grey else _WITHOUT_GREY
     if shown.beside:
         label = (_BESIDE_IN_GREY if is_grey else _BESIDE_BELOW).format(shown.beside.machine)

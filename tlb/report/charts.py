@@ -14,7 +14,7 @@ import pandas as pd
 from tlb.report.render import FONT_PX, INK_COLOUR, MUTED_COLOUR, PALETTE
 from tlb.stats.curves import Curve
 from tlb.system.page_sizes import ordered_page_sizes
-from tlb.system.reasons import required
+from tlb.system.reasons import require_nonempty
 from tlb.system.units import format_size
 
 # --- axes, scales and colours
@@ -234,7 +234,7 @@ def stacked(
         for name, curve in curves.items()
         if len(curve)
     ]
-    data = pd.concat(required(tables, lacking), ignore_index=True)
+    data = pd.concat(require_nonempty(tables, lacking), ignore_index=True)
     return data.assign(working_set_bytes=data["lines"] * page_bytes) if page_bytes else data
 
 

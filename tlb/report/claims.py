@@ -59,7 +59,7 @@ class Fact:
             raise ValueError("A fact needs its proof.")
 
 
-def counted(value: float, band: Band, because: str) -> Fact:
+def count_inside_band(value: float, band: Band, because: str) -> Fact:
     """Return whether a count, which has no interval, lies in a band."""
     return Fact(bool(band[0] <= value <= band[1]), because, float(value))
 
@@ -69,7 +69,7 @@ Answer = tuple[MeasuredAnswer, str] | Fact  # a measured one comes with the evid
 
 @dataclass(frozen=True)
 class PointSelector:
-    """Selects points of some kernels by their fields and options: `points_of`."""
+    """Selects points of some kernels by their fields and options: `points_where`."""
 
     kernels: tuple[str, ...]
     limits: Mapping[str, Any]
@@ -90,7 +90,7 @@ class PointSelector:
         )
 
 
-def rows_where(
+def points_where(
     kernel: str | tuple[str, ...], *, low: Bound = 0, high: Bound = inf, **where: object
 ) -> PointSelector:
     """Select the points of a kernel, or several, from `low` to `high` lines whose fields or options

@@ -35,8 +35,8 @@ from tlb.report.answers import ANSWERS_DOCUMENT
 from tlb.report.discovery import table_of_contents
 from tlb.report.parameters import BOOK
 from tlb.report.quantities import QUANTITIES_DOCUMENT
-from tlb.system.files import ROOT, disk_errors, measuring_lock
-from tlb.system.reasons import if_available
+from tlb.system.files import ROOT, disk_errors_as_unavailable, measuring_lock
+from tlb.system.reasons import none_if_unavailable
 
 # jupyter_book cannot be run by `-m`, and its script need not be on the PATH.
 _JUPYTER_BOOK = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()"]
@@ -154,7 +154,7 @@ def execute(
         with kernel() as within:
             return execute(chapter, output, given, within)
     try:
-        with disk_errors(output):
+        with disk_errors_as_unavailable(output):
             output.parent.mkdir(parents=True, exist_ok=True)
             papermill.execute_notebook(
                 BOOK / f"{chapter}.ipynb",
@@ -215,7 +215,7 @@ def refresh(chapter: str) -> Path:
     for part in (notebook, *notebook.cells):  # when and for how long it ran
         part.metadata.pop("papermill", None)
         part.metadata.pop("execution", None)
-    with disk_errors(path):
+    with disk_errors_as_unavailable(path):
         nbformat.write(notebook, path)
     if chapter == table_of_contents()[0]:
         _refresh_readme()
@@ -265,7 +265,7 @@ def _recorded(executed: Path, kind: str) -> dict[str, Any]:
 
 def _keep(store: Store, machine: str, document: str, recorded: Mapping[str, Any]) -> None:
     if recorded:
-        kept = if_available(store.read_document, machine, document) or {}
+        kept = none_if_unavailable(store.read_document, machine, document) or {}
         store.write_document(machine, document, {**kept, **recorded})
 
 
@@ -300,7 +300,7 @@ def book(given: Mapping[str, Any]) -> Book:
         return Book(index)
     pages = {page: _digest(_inputs(page, digests)) for page in table_of_contents()}
     failed = _execute_pages(given, place / "pages", pages)
-    with disk_errors(source):
+    with disk_errors_as_unavailable(source):
         built_of.unlink(missing_ok=True)
         shutil.rmtree(source, ignore_errors=True)
         stage(source, "*.ipynb")
@@ -308,7 +308,7 @@ def book(given: Mapping[str, Any]) -> Book:
             shutil.copy(place / "pages" / f"{page}.ipynb", source / "book")
     index = build_site(source, place / "site", is_whole=not failed)
     if not failed:
-        with disk_errors(built_of):
+        with disk_errors_as_unavailable(built_of):
             built_of.write_text(made_of)
     return Book(index, tuple(failed))
 
@@ -335,7 +335,7 @@ def _execute_pages(given: Mapping[str, Any], folder: Path, inputs: Mapping[str, 
             with keeping:
                 keep_own_quantities(done)
         show_given(done, parameters.check(name, given))
-        with disk_errors(made_of):
+        with disk_errors_as_unavailable(made_of):
             made_of.write_text(inputs[name])
 
     def is_new(name: str) -> bool:
@@ -467,7 +467,7 @@ def _refresh_readme() -> None:
     """Update the figure and its text in the README."""
     words, svg = first_figure()
     readme = ROOT / "README.md"
-    with disk_errors(readme):
+    with disk_errors_as_unavailable(readme):
         (ROOT / README_FIGURE).write_text(svg, encoding="utf-8")
         text = readme.read_text(encoding="utf-8")
         readme.write_text(_SHOWN.sub(lambda _: words, text), encoding="utf-8")
@@ -495,7 +495,7 @@ def pdf(output: Path) -> Path:
         raise SystemExit(
             "Printing needs Chromium (Debian, Ubuntu: apt install chromium fonts-liberation)."
         )
-    with disk_errors(output):
+    with disk_errors_as_unavailable(output):
         output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         html = build_site(ROOT, Path(folder), "singlehtml").parent

@@ -36,7 +36,7 @@ _UNITS = {"us": " µs", "times": "", "share": "", "": ""}  # as a text writes th
 
 
 _SHORT = Unavailable("sweep-short")
-_BELOW_ZERO = Unavailable("below-zero")
+_BELOW_ZERO = Unavailable("too-few-points", "it came out below zero, so it is noise")
 _OF_TIMES = ("ns", "us", "ms", "cycles", "share", "times")
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 # book/assets/figures.css repaints each of these in dark mode; a test holds the two together.
 INK_COLOUR = "#1f2933"  # what is read: labels, titles, annotations
 MUTED_COLOUR = "#46525e"  # what is glanced at: ticks, reference lines
-RULE_COLOUR = "#dde3ea"  # what is looked through: grid lines
+GRID_LINE_COLOUR = "#dde3ea"  # what is looked through: grid lines
 # Okabe and Ito's colours, which red-green blind readers tell apart, with green, purple and yellow
 # darkened for white paper. Give a series a dash or a shape too.
 PALETTE = ("#0072b2", "#d55e00", "#007f5c", "#cc6699", "#5c5000", MUTED_COLOUR)
@@ -63,7 +63,7 @@ _LABELS = {
     "titleFontSize": FONT_PX,
     "titleFontWeight": "normal",
 }
-THEME: dict[str, Any] = {
+CHART_THEME: dict[str, Any] = {
     # as of its marks: the container of a chart is one image with one text alternative
     "aria": False,
     "background": None,
@@ -71,7 +71,7 @@ THEME: dict[str, Any] = {
     "axis": {
         **_LABELS,
         "domainColor": MUTED_COLOUR,
-        "gridColor": RULE_COLOUR,
+        "gridColor": GRID_LINE_COLOUR,
         "tickColor": MUTED_COLOUR,
         "tickSize": 4,
         "labelPadding": 6,
@@ -124,7 +124,7 @@ THEME: dict[str, Any] = {
 @alt.theme.register("tlb", enable=False)
 def _theme() -> alt.theme.ThemeConfig:
     # Altair has a type for each key; here groups of keys are shared, and the page reads them as JSON.
-    return {"config": cast(alt.theme.ConfigKwds, THEME)}
+    return {"config": cast(alt.theme.ConfigKwds, CHART_THEME)}
 
 
 # --- the drawing of a chart, made small
