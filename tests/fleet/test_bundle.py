@@ -187,14 +187,14 @@ def long_list() -> bytes:
     parquet.write_table(
         table.set_column(place, "batch_ns_per_access", numbers), file, compression="zstd"
     )
-    return packed(files() | {bundle.ROWS: file.getvalue()})
+    return packed(files() | {bundle.ROWS_FILE_NAME: file.getvalue()})
 
 
 def overwritten(at: int) -> Callable[[], bytes]:
     def damaged() -> bytes:
-        content = bytearray(files()[bundle.ROWS])
+        content = bytearray(files()[bundle.ROWS_FILE_NAME])
         content[at] ^= 0xFF
-        return packed(files() | {bundle.ROWS: bytes(content)})
+        return packed(files() | {bundle.ROWS_FILE_NAME: bytes(content)})
 
     return damaged
 
@@ -268,7 +268,7 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "a text for a number": described(logical_cpus="2"),
     "an unknown microarchitecture": described(microarchitecture="db17"),
     # the rows
-    "no Parquet": lambda: packed(files() | {bundle.ROWS: b"PAR1" * 100}),
+    "no Parquet": lambda: packed(files() | {bundle.ROWS_FILE_NAME: b"PAR1" * 100}),
     **{f"a byte at {at}": overwritten(at) for at in (4, 200, -1, -5, -50)},
     "no row": repeated(lambda table: table.slice(0, 0)),
     "a row twice": repeated(lambda table: pa.concat_tables([table, table.slice(0, 1)])),

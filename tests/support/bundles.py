@@ -106,11 +106,11 @@ def with_rows(table: pa.Table) -> bytes:
     """A bundle with these rows."""
     file = io.BytesIO()
     parquet.write_table(table, file)
-    return packed(files() | {bundle.ROWS: file.getvalue()})
+    return packed(files() | {bundle.ROWS_FILE_NAME: file.getvalue()})
 
 
 def rows_table() -> pa.Table:
-    return parquet.read_table(io.BytesIO(files()[bundle.ROWS]))
+    return parquet.read_table(io.BytesIO(files()[bundle.ROWS_FILE_NAME]))
 
 
 def with_values(**values: Any) -> bytes:

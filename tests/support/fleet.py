@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import ctypes
 import hashlib
+import itertools
 import multiprocessing
 import os
 import random
@@ -42,6 +43,7 @@ POINTS = [
     for layout in ("spread", "packed")
 ]
 GRIDS = {"stlb_cliff": POINTS, "tlb_blocking": POINTS[1:4]}
+ROWS_BEFORE_PAUSE = 5
 PROCESS_S = 0.02  # of a made-up process: long enough to be killed in
 _PDEATHSIG = 1
 DASK = {"distributed.worker.profile.enabled": False, "distributed.logging.distributed": "critical"}
@@ -59,12 +61,16 @@ def machine_of(name: str) -> str:
     return hosts.machine_id(host_of(name))
 
 
-def made_up(name: str) -> Callable[..., Record]:
-    """Stands for plan.measure on a computer: the same record for the same process."""
+def made_up(name: str, pause: Path | None = None) -> Callable[..., Record]:
+    """Stands for plan.measure on a computer: the same record for the same process. Of those after the
+    first five none ends while there is a file `pause`."""
+    number = itertools.count()
 
     def one(point: Point, repeat: int, *, state: str, **_: object) -> Record:
         rng = random.Random(f"{name} {point} {repeat}")
         time.sleep(PROCESS_S)
+        while pause and next(number) >= ROWS_BEFORE_PAUSE and pause.exists():
+            time.sleep(PROCESS_S)
         return bundles.row(
             point.lines,
             point.layout,
@@ -81,7 +87,7 @@ def made_up(name: str) -> Callable[..., Record]:
     return one
 
 
-def a_rig(name: str, root: Path) -> MeasuringSetup:
+def a_rig(name: str, root: Path, pause: Path | None = None) -> MeasuringSetup:
     host = host_of(name)
     return MeasuringSetup(
         host=host,
@@ -89,7 +95,7 @@ def a_rig(name: str, root: Path) -> MeasuringSetup:
         machine=hosts.machine_id(host),
         state=hosts.state_digest(host),
         usable_bytes=1 << 30,
-        measure=one_by_one(made_up(name)),
+        measure=one_by_one(made_up(name, pause)),
     )
 
 
@@ -106,8 +112,11 @@ def rows_of(store: Store, machine: str) -> list[str]:
     return sorted(rows or [one.model_dump_json() for one in store.records(machine).values()])
 
 
-def work(name: str, address: str, root: Path, alike: str = "", spoil: str = "") -> None:
-    """Run a worker on the computer `alike`, by default its own. spoil: what it sends instead."""
+def work(
+    name: str, address: str, root: Path, alike: str = "", spoil: str = "", pause: Path | None = None
+) -> None:
+    """Run a worker on the computer `alike`, by default its own. spoil: what it sends instead. pause: a
+    file; as long as it is there, the worker goes no further than a few rows."""
     from distributed import Worker
 
     from tlb.fleet import worker
@@ -118,7 +127,7 @@ def work(name: str, address: str, root: Path, alike: str = "", spoil: str = "") 
     campaign.measuring_lock = lambda wait=False: files.measuring_lock(wait, root / "lock")
     os.environ["TLB_DATA"] = str(root)
     worker.EVENT_S = 0.0
-    rig = a_rig(alike or name, root)
+    rig = a_rig(alike or name, root, pause)
     hosts.inspect_machine = lambda *_, **__: rig.host
     MeasuringSetup.of = classmethod(lambda cls, *given: rig)
     collect = worker.bundle.collect

@@ -15,9 +15,9 @@ from tlb.machine import host as hosts
 from tlb.measure import grid
 from tlb.measure.store import OWN_MACHINE_PREFIX, Store, data_root
 from tlb.report import discovery
-from tlb.system.files import disk_errors, replace_file
+from tlb.system.files import disk_errors_as_unavailable, replace_file
 from tlb.system.reasons import Unavailable
-from tlb.system.units import DAY_MINUTES, format_size, list_in_words, with_thousands
+from tlb.system.units import MINUTES_PER_DAY, format_size, list_in_words, with_thousands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -43,12 +43,12 @@ Workers = Annotated[
         help="To wait for; default: those that --ssh or --local start, else 1.", min=0, max=65_536
     ),
 ]
-Wait = Annotated[float, typer.Option(help="Minutes to wait for them.", min=0, max=DAY_MINUTES)]
+Wait = Annotated[float, typer.Option(help="Minutes to wait for them.", min=0, max=MINUTES_PER_DAY)]
 Patience = Annotated[
     float, typer.Option(help="Seconds in which a lost worker may come back.", min=0, max=3600)
 ]
 Minutes = Annotated[
-    float, typer.Option(help="To measure on each computer.", min=0, max=DAY_MINUTES)
+    float, typer.Option(help="To measure on each computer.", min=0, max=MINUTES_PER_DAY)
 ]
 Chapters = Annotated[list[str] | None, typer.Option(help="Only this one; several.")]
 Output = Annotated[
@@ -128,7 +128,7 @@ def _into_folder(folder: Path) -> Callable[[Bundle], int]:
 
 
 def _write(path: Path, content: bytes) -> None:
-    with disk_errors(path):
+    with disk_errors_as_unavailable(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, content)
 

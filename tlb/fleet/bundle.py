@@ -23,16 +23,16 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel, ValidationError, create_model
 
 from tlb.fleet import public_text
-from tlb.fleet.bundle_rows import ROWS, explained, read_bundle_rows, refused
+from tlb.fleet.bundle_rows import ROWS_FILE_NAME, explained, read_bundle_rows, refused
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
-from tlb.machine.stated_facts import FlushesDocument, JavaFlagsDocument
+from tlb.machine.stated_facts import JavaFlagsDocument, TlbFlushBehaviourDocument
 from tlb.measure import states
 from tlb.measure.outcome import SESSIONS_DOCUMENT
-from tlb.measure.states import RequestedRecord
+from tlb.measure.states import RecordWithExperiments
 from tlb.measure.store import UNMEASURED_POINTS_DOCUMENT, Store, write_published_rows
-from tlb.system.files import IS_CLONE
-from tlb.system.reasons import Unavailable, if_available
+from tlb.system.files import IS_REPOSITORY_CLONE
+from tlb.system.reasons import Unavailable, none_if_unavailable
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -53,7 +53,7 @@ class Contents:
     """What a bundle is packed from. rows: each with the experiments that asked for its point. files: the
     other members by name. left_out: why documents are not among them."""
 
-    rows: list[RequestedRecord]
+    rows: list[RecordWithExperiments]
     files: dict[str, bytes]
     left_out: list[str] = field(default_factory=list)
 
@@ -65,7 +65,7 @@ class Bundle:
 
     machine: str
     host: Host
-    rows: list[RequestedRecord]
+    rows: list[RecordWithExperiments]
     files: dict[str, bytes]
     content: bytes = field(repr=False)
 
@@ -121,8 +121,10 @@ def _public_document(name: str, document: dict[str, Any], renamed: dict[str, str
     return _written(_parsed(name, content, kind))
 
 
-def _public_rows(store: Store, machine: str, renamed: dict[str, str]) -> list[RequestedRecord]:
-    rows: dict[str, RequestedRecord] = {}
+def _public_rows(
+    store: Store, machine: str, renamed: dict[str, str]
+) -> list[RecordWithExperiments]:
+    rows: dict[str, RecordWithExperiments] = {}
     for record, asked in store.asked_rows(machine):
         if asked:
             changes = {
@@ -140,10 +142,10 @@ def pack(contents: Contents) -> bytes:
     """Return the file: the same bytes of the same contents."""
     rows, file = io.BytesIO(), io.BytesIO()
     write_published_rows(rows, contents.rows)
-    files = contents.files | {ROWS: rows.getvalue()}
+    files = contents.files | {ROWS_FILE_NAME: rows.getvalue()}
     with zipfile.ZipFile(file, "w") as archive:
         for name in sorted(files):
-            kind = zipfile.ZIP_STORED if name == ROWS else zipfile.ZIP_DEFLATED
+            kind = zipfile.ZIP_STORED if name == ROWS_FILE_NAME else zipfile.ZIP_DEFLATED
             archive.writestr(zipfile.ZipInfo(name, _DATE), files[name], kind, 9)
     return file.getvalue()
 
@@ -179,10 +181,10 @@ def read(content: bytes, now: datetime | None = None) -> Bundle:
     another schema, for a text that may name somebody, and for rows that break a rule.
     """
     files = _members(content)
-    rows, texts = files.pop(ROWS, b""), public_text.schema_texts(Host)
+    rows, texts = files.pop(ROWS_FILE_NAME, b""), public_text.schema_texts(Host)
     by_state: dict[str, Host] = {}
     host = _read(MACHINE, files.get(MACHINE, b""), Host, texts)
-    machine = if_available(hosts.machine_id, host)
+    machine = none_if_unavailable(hosts.machine_id, host)
     for name, member in files.items():
         stem = Path(name).stem
         if name.startswith("documents/"):
@@ -190,7 +192,7 @@ def read(content: bytes, now: datetime | None = None) -> Bundle:
             continue
         described = _read(name, member, Host, texts)
         state = hosts.state_digest(described)
-        is_same = machine and if_available(hosts.machine_id, described) == machine
+        is_same = machine and none_if_unavailable(hosts.machine_id, described) == machine
         if not is_same or name not in (MACHINE, f"machine-{state}.json"):
             raise refused(f"{name} describes no computer, or another one")
         by_state[state] = described
@@ -210,7 +212,7 @@ def _members(content: bytes) -> dict[str, bytes]:
                 raise refused(f"it has more than {MOST_MEMBERS} members")
             for entry in entries:
                 name = entry.filename
-                most = MOST_FILE_BYTES if name == ROWS else MOST_DOCUMENT_BYTES
+                most = MOST_FILE_BYTES if name == ROWS_FILE_NAME else MOST_DOCUMENT_BYTES
                 is_plain = entry.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
                 is_known = _MEMBER.fullmatch(name) and is_plain and name not in files
                 if not is_known or entry.file_size > most:
@@ -264,9 +266,9 @@ def _schemas() -> dict[str, tuple[type[BaseModel], frozenset[str]]]:
     """Return `_schema` of each document: those of the machine, and in a clone those of chapters."""
     models: dict[str, tuple[type[BaseModel], tuple[str, ...]]] = {
         "flags": (JavaFlagsDocument, ()),
-        "flushes": (FlushesDocument, ()),
+        "flushes": (TlbFlushBehaviourDocument, ()),
     }
-    if IS_CLONE:
+    if IS_REPOSITORY_CLONE:
         from tlb.report import discovery
 
         models |= discovery.documents()
@@ -296,7 +298,7 @@ def add(data: Store, bundle: Bundle) -> Added:
     Raises Unavailable: bundle-refused for another computer of the same name, disk-refused.
     """
     machine = bundle.machine
-    published = if_available(states.latest_description, data, machine)
+    published = none_if_unavailable(states.latest_description, data, machine)
     if published and hosts.identity_facts(published) != hosts.identity_facts(bundle.host):
         raise refused(f"{machine} in data/ is another computer: {published.cpu_model}")
     there = data.records(machine)

@@ -24,7 +24,7 @@ from tlb.measure import build, kernels, row_tables
 from tlb.measure.plan import order_seed
 from tlb.measure.record import Record
 from tlb.measure.row_tables import INT64_MAX
-from tlb.measure.states import RequestedRecord
+from tlb.measure.states import RecordWithExperiments
 from tlb.system.reasons import REASON_TEXTS, LazyModule, Unavailable
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 else:
     pa, parquet = LazyModule("pyarrow"), LazyModule("pyarrow.parquet")
 
-ROWS = "rows.parquet"
+ROWS_FILE_NAME = "rows.parquet"
 MAX_ROWS = 100_000  # the largest published machine has 16,817
 MAX_COLUMNS = 512
 MAX_UNPACKED_BYTES = 256 << 20  # of all columns
@@ -65,7 +65,7 @@ def explained(error: Exception) -> str:
 
 def read_bundle_rows(
     content: bytes, host: Host, by_state: dict[str, Host], now: datetime
-) -> Iterator[RequestedRecord]:
+) -> Iterator[RecordWithExperiments]:
     """Yield the rows of a Parquet file, each with the experiments that asked for its point. host: of
     rows in a state that is not in by_state. Raises Unavailable."""
     known, seen = experiments(), set[str]()
@@ -84,7 +84,7 @@ def read_bundle_rows(
                 why = why or "it is there twice"
             seen.add(record.key)
         if why:
-            raise refused(f"{ROWS}, row {number}: {why}")
+            raise refused(f"{ROWS_FILE_NAME}, row {number}: {why}")
         yield record, sorted({*asked})
 
 
@@ -120,12 +120,12 @@ def _columns_of(content: bytes) -> Iterator[dict[str, Any]]:
                 if batch is None:
                     return
                 if batch.nbytes > MOST_BATCH_BYTES:
-                    raise refused(f"{ROWS} has rows that are too long")
+                    raise refused(f"{ROWS_FILE_NAME} has rows that are too long")
                 rows = batch.to_pylist()
             yield from rows
     # pyarrow's own are of these kinds
     except (OSError, ValueError, NotImplementedError, KeyError, MemoryError) as error:
-        raise refused(f"{ROWS} cannot be read: {explained(error)}") from None
+        raise refused(f"{ROWS_FILE_NAME} cannot be read: {explained(error)}") from None
 
 
 def _check_file(file: parquet.ParquetFile) -> None:
@@ -134,11 +134,11 @@ def _check_file(file: parquet.ParquetFile) -> None:
     own = {*schema.names} - row_tables.shared_names()
     is_known = len(own) <= MAX_COLUMNS and schema.equals(row_tables.arrow_schema(sorted(own)))
     if not is_known or {*(about.metadata or {})} - {b"ARROW:schema"}:
-        raise refused(f"{ROWS} has other columns than rows have")
+        raise refused(f"{ROWS_FILE_NAME} has other columns than rows have")
     groups = [about.row_group(number) for number in range(about.num_row_groups)]
     unpacked = sum(group.total_byte_size for group in groups)
     if not (1 <= about.num_rows <= MAX_ROWS and unpacked <= MAX_UNPACKED_BYTES):
-        raise refused(f"{ROWS} has no rows, or more than a machine gives")
+        raise refused(f"{ROWS_FILE_NAME} has no rows, or more than a machine gives")
 
 
 @contextmanager

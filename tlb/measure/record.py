@@ -1,6 +1,6 @@
 """One row of data/: what a kernel process measured, checked field by field.
 
-A kernel prints a `KernelReport`; the runner adds what only it knows and makes a `Record`.
+A kernel prints a `KernelOutput`; the runner adds what only it knows and makes a `Record`.
 """
 
 from __future__ import annotations
@@ -189,6 +189,9 @@ class KernelOutput(_Strict):
     # engine has none.
     core_ghz: Annotated[FiniteFloat, Field(ge=0)]
     prepare_ns: PositiveNs  # map, fault in, place the chase, verify, warm up
+    # of that, the accesses of the warm-up; None: a kernel without one, or a row from before it was
+    # kept
+    warm_ns: Annotated[FiniteFloat, Field(ge=0)] | None = None
     minor_faults: NonNegativeInt  # in the timed region, from getrusage
     major_faults: NonNegativeInt
     voluntary_switches: NonNegativeInt

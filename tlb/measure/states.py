@@ -30,7 +30,7 @@ from tlb.measure.store import (
     write_published_rows,
 )
 from tlb.system.files import replace_file, replaced_folder
-from tlb.system.reasons import Unavailable, if_available
+from tlb.system.reasons import Unavailable, none_if_unavailable
 from tlb.system.units import list_in_words
 
 LEAST_DIGITS = 4  # of an id: fewer may be of another state tomorrow
@@ -38,7 +38,7 @@ LEAST_DIGITS = 4  # of an id: fewer may be of another state tomorrow
 
 def write_description(store: Store, machine: str, host: Host) -> None:
     """Write machine.json; keep the description of another state under that state's id first."""
-    before = if_available(latest_description, store, machine)
+    before = none_if_unavailable(latest_description, store, machine)
     if before is not None and hosts.state_digest(before) != hosts.state_digest(host):
         store.write_document(
             machine, _document(hosts.state_digest(before)), before.model_dump(mode="json")
@@ -58,7 +58,7 @@ def has_several_states(store: Store, machine: str) -> bool:
 
 def description_of_state(store: Store, machine: str, state: str) -> Host:
     """Return a machine as it was in a state. Raises Unavailable("no-data")."""
-    now = if_available(latest_description, store, machine)
+    now = none_if_unavailable(latest_description, store, machine)
     return (
         now
         if now is not None and hosts.state_digest(now) == state
@@ -70,7 +70,7 @@ def chosen(store: Store, machine: str, name: str, there: Collection[str]) -> str
     """Return the id of the state that a name means among `there`. Raises Unavailable: no-data, or
     bad-parameter if it means several."""
     called = {
-        state: _names(if_available(description_of_state, store, machine, state))
+        state: _names(none_if_unavailable(description_of_state, store, machine, state))
         for state in sorted(there)
     }
     meant = [
@@ -120,7 +120,9 @@ def _read(store: Store, machine: str, document: str) -> Host:
 
 # Documents of this computer that are not published: what it lacked, and what its own pages recorded.
 _NOT_SHARED = re.compile(rf"{UNMEASURED_POINTS_DOCUMENT}|claims|quantities(-.*)?")
-RequestedRecord = tuple[Record, list[str]]  # a record, and the experiments that asked for its point
+RecordWithExperiments = tuple[
+    Record, list[str]
+]  # a record, and the experiments that asked for its point
 
 
 def publish(store: Store, machine: str) -> Path:
@@ -137,7 +139,7 @@ def publish(store: Store, machine: str) -> Path:
 
 
 def publish_rows(
-    store: Store, machine: str, rows: Iterable[RequestedRecord], files: Mapping[str, bytes]
+    store: Store, machine: str, rows: Iterable[RecordWithExperiments], files: Mapping[str, bytes]
 ) -> Path:
     """Put the union of rows and files into data/<machine>/, whole or not at all; return the folder.
 
@@ -162,8 +164,8 @@ def publish_rows(
 
 
 def merge_rows(
-    published: Iterable[RequestedRecord], new: Iterable[RequestedRecord]
-) -> list[RequestedRecord]:
+    published: Iterable[RecordWithExperiments], new: Iterable[RecordWithExperiments]
+) -> list[RecordWithExperiments]:
     """Return rows by kernel, each key once: the published row unless the new one has counters that
     it lacks, and the experiments of both."""
     rows = {record.key: (record, asked) for record, asked in published}

@@ -32,7 +32,7 @@ from tlb.report.quantities import (
     Quantity,
 )
 from tlb.stats.intervals import UNKNOWN_REPEATS, Interval
-from tlb.system.reasons import Unavailable, if_available
+from tlb.system.reasons import Unavailable, none_if_unavailable
 
 DifferenceVerdict = Literal["differs", "no difference", "cannot tell", ""]
 DIFFERS: DifferenceVerdict = "differs"
@@ -135,7 +135,7 @@ def compare_quantities(
 def _ratio(first: Quantity, other: Quantity) -> Interval | None:
     """Return other / first; coverage 0 if one is of fewer mappings than decide."""
     a, b = first.interval, other.interval
-    ratio = if_available(lambda: b / a) if a and b else None
+    ratio = none_if_unavailable(lambda: b / a) if a and b else None
     if ratio and any(0 < one.mappings < FEWEST_MAPPINGS_WITH_INTERVAL for one in (first, other)):
         return replace(ratio, coverage=0.0)
     return ratio
@@ -185,7 +185,7 @@ def _declared() -> dict[str, type[Quantities]]:
     """Return the quantities that each chapter declares, in the order of the contents."""
     declared = {}
     for name in discovery.table_of_contents():
-        chapter = if_available(discovery.load, name)  # pages of all machines have no package
+        chapter = none_if_unavailable(discovery.load, name)  # pages of all machines have no package
         if chapter and hasattr(chapter, "Quantities"):
             declared[name] = chapter.Quantities
     return declared
@@ -210,7 +210,7 @@ def _machine(name: str) -> Machine:
         kept_states = {of for name, _, of in own if name == QUANTITIES_DOCUMENT and of}
         state = states.chosen(store, identity, state, kept_states)
         document = f"{document}-{state}"
-    kept = if_available(store.read_document, identity, document)
+    kept = none_if_unavailable(store.read_document, identity, document)
     if kept is None:
         made = "`tlb book` makes them" if is_own else "`tlb refresh` makes them"
         raise Unavailable("no-data", f"{name[:80]} has no quantities yet; {made}")
