@@ -1,4 +1,5 @@
-"""What the cells of a chapter show: the source of its grid, charts of their own data, quantities.
+"""What the cells of a chapter show: the source of its grid, charts of their own data, quantities,
+verdicts on claims.
 
 On the page of another machine than the reference, a chart lies over the reference's, whose data the
 committed notebook has.
@@ -10,6 +11,7 @@ import inspect
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any, TypeVar
 
 import altair as alt
@@ -19,9 +21,12 @@ from pygments.lexers import CLexer
 
 from tlb.report import page
 from tlb.report.all_machines import MACHINE_COLUMN
+from tlb.report.analysis import Analysis
+from tlb.report.answers import ANSWERS_DOCUMENT
 from tlb.report.card import THIS_COMPUTER
 from tlb.report.chapter import Chapter
-from tlb.report.notebook import DimmedFigure, OverlaidFigure, has_reference_underlay
+from tlb.report.claims import untestable_statements
+from tlb.report.overlay import DimmedFigure, OverlaidFigure, has_reference_underlay
 from tlb.report.quantities import (
     ABSENT_CELL,
     FEW_MAPPINGS_MARK,
@@ -40,6 +45,7 @@ from tlb.report.render import (
     join_html,
     timed_part,
 )
+from tlb.report.verdicts import chapter_verdicts, table_of_answered_verdicts, verdict_table
 from tlb.stats.intervals import INTERVAL_COLUMNS, without_bounds_of_few
 from tlb.system.files import ROOT
 from tlb.system.reasons import explain_reason
@@ -293,6 +299,41 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[Quantity]]) -> Html:
 
 def _mappings(quantity: Quantity) -> str:
     return str(quantity.mappings) if quantity.mappings else ""
+
+
+# --- claims
+
+
+def judge(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
+    """Show a chapter's claims as a table, and keep the answers in the notebook. The page of another
+    machine than the reference has only those that its rows decide, or leave open though they are
+    enough.
+
+    bands: for a predicate by its name, keywords in place of its defaults, as in `judge(claims,
+    analysis, price_is_flat={"most": 1.1})`.
+    """
+    shown, found = page.current_page(), chapter_verdicts(module, a, **bands)
+    answers = {verdict.claim.id: verdict.answer.kept for verdict in found}
+    beyond = untestable_statements(a.chapter)
+    table = (
+        verdict_table(found, beyond)
+        if shown.is_reference
+        else table_of_answered_verdicts(found, beyond, shown.heading)
+    )
+    shown.put(ClaimsTable(table, {shown.notebook: answers}))
+
+
+@dataclass(frozen=True)
+class ClaimsTable:
+    """A table of verdicts, with the answers that they follow from as data, by chapter and claim."""
+
+    table: Html
+    answers: dict[str, dict[str, Any]]
+
+    def _repr_mimebundle_(
+        self, include: Any = None, exclude: Any = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        return self.table._repr_mimebundle_(), {"tlb": {ANSWERS_DOCUMENT: self.answers}}
 
 
 def recorded(notebook: dict[str, Any], kind: str) -> dict[str, dict[str, Any]]:
