@@ -36,14 +36,14 @@ from tlb.report.quantities import (
     Quantity,
 )
 from tlb.report.render import (
-    ABSENT,
+    ABSENT_HTML,
     FEW_MAPPINGS_NOTE,
     Figure,
     Html,
-    any_is_hollow,
+    has_hollow_points,
     highlighted_code,
     join_html,
-    timed_part,
+    timed_source_part,
 )
 from tlb.report.verdicts import chapter_verdicts, table_of_answered_verdicts, verdict_table
 from tlb.stats.intervals import INTERVAL_COLUMNS, without_bounds_of_few
@@ -58,7 +58,7 @@ def show_source(source: Callable[..., Any] | str, part: str = "") -> Html:
     """Return source code for the page: of a function, or of a C file what stands between the marks
     `[timed: part]` and `[end]`. Raises LookupError without that part."""
     if isinstance(source, str):
-        _, lines = timed_part((ROOT / source).read_text(encoding="utf-8"), part)
+        _, lines = timed_source_part((ROOT / source).read_text(encoding="utf-8"), part)
         return Html(str(highlighted_code(code := "\n".join(lines), CLexer)), code)
     code = inspect.getsource(source)
     return Html(str(highlighted_code(code)), code)
@@ -143,11 +143,11 @@ def _figure(
 
 
 def show_figure(figure: Figure | None) -> None:
-    """Show a figure of the page's own machine that is drawn without a table of its cell, ABSENT for
+    """Show a figure of the page's own machine that is drawn without a table of its cell, ABSENT_HTML for
     none; on the page of another machine than the reference, with a line that says whose it is."""
     shown = page.current_page()
     if figure is None:
-        shown.put(ABSENT)
+        shown.put(ABSENT_HTML)
     elif shown.is_reference:
         shown.put(figure)
     else:
@@ -161,7 +161,7 @@ def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
     if shown.beside:
         label = (_BESIDE_IN_GREY if is_grey else _BESIDE_BELOW).format(shown.beside.machine)
         made = replace(made, is_followed=not is_grey)
-    if any_is_hollow(made.data):
+    if has_hollow_points(made.data):
         label += _HOLLOW
     elif shown.is_of_few:
         label += _OF_FEW
@@ -200,8 +200,6 @@ def _table_beside(shown: page.Page, name: str) -> pd.DataFrame | None:
 
 
 _MOST_UNFOLDED = 10  # rows of a table that is read beside its chapter
-_NOTHING_WORDS = "None of this page's quantities has been measured on this computer."
-_NOTHING = Html(f'<p class="tlb-absent">{_NOTHING_WORDS}</p>', _NOTHING_WORDS)
 _DASH_WORDS = "– not measured, or not enough of it; point at a row for the reason"
 _DASH_NOTE = Html(f'<p class="tlb-few"><small>{_DASH_WORDS}</small></p>', _DASH_WORDS)
 
