@@ -239,7 +239,9 @@ class Fleet:
         entries, cpus = tuple(tlb_entries(host)), len(host.usable_cpus)
         scope = Scope(profile, "c", entries, cpus, base_page_bytes=host.base_page_bytes)
         if scope not in self._campaigns:  # alike of computers of one type
-            points = discovery.load("overview.campaign").grids_of(scope, self.chapters or None)
+            points = discovery.load("overview.campaign").points_by_chapter(
+                scope, self.chapters or None
+            )
             is_compared = claims.compared_points(scope)
             every = {point for grid_points in points.values() for point in grid_points}
             self._campaigns[scope] = points, {point for point in every if is_compared(point)}
