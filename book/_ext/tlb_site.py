@@ -216,6 +216,7 @@ _VERDICT_WORDS = {
     "fails": "fails",
     "unknown": "undecided",
     "untestable": "not testable on this machine",
+    "recomputed": "recomputed",
 }
 _VERDICT = re.compile(r"tlb-verdict-(\w+)\"")  # tlb/report/verdicts.py writes it
 _OWN_CLAIMS = re.compile(r'data-whose="(.+?)" data-claims="(\d+)"')  # and this

@@ -38,20 +38,22 @@ class Quantities(quantities.Quantities):
         "pages that the last level of the iTLB holds, as stated", "pages", source="CPUID"
     )
     predicted_pages = QuantityDeclaration(
-        "pages before direct jumps slow most", "pages", is_found=True
+        "most pages whose direct jumps are predicted", "pages", is_found=True
     )
-    direct_inside_ns = QuantityDeclaration("a direct jump as the iTLB is full", "ns", 1)
-    direct_ns = QuantityDeclaration("a direct jump to as many", "ns", 1)
-    direct_page_ns = QuantityDeclaration("what its own page adds to it", "ns", 1)
-    learned_page_ns = QuantityDeclaration("what it adds to an indirect jump that repeats", "ns", 1)
-    random_page_ns = QuantityDeclaration("what it adds to a random jump", "ns")
+    direct_inside_ns = QuantityDeclaration("a direct jump where its pages fill the iTLB", "ns", 1)
+    direct_ns = QuantityDeclaration("a direct jump to the most pages that are predicted", "ns", 1)
+    direct_page_ns = QuantityDeclaration("a page's part in such a direct jump", "ns", 1)
+    learned_page_ns = QuantityDeclaration(
+        "a page's part in an indirect jump that repeats, there", "ns", 1
+    )
+    random_page_ns = QuantityDeclaration("a page's part in a random jump, there", "ns")
     hidden_share = QuantityDeclaration(
-        "of the latter, what prediction hides from a direct jump", "share"
+        "share of a random jump's wait that prediction hides", "share"
     )
     forgotten_pages = QuantityDeclaration(
-        "pages after direct jumps slow most", "pages", is_found=True
+        "pages at which direct jumps have slowed", "pages", is_found=True
     )
-    forgotten_ns = QuantityDeclaration("a direct jump to these", "ns")
+    forgotten_ns = QuantityDeclaration("a direct jump to as many pages", "ns")
     far_pages = QuantityDeclaration("most pages that were jumped to", "pages")
     far_direct_ns = QuantityDeclaration("a direct jump to the most pages", "ns")
     far_random_ns = QuantityDeclaration("a random jump to the most pages", "ns")

@@ -211,7 +211,8 @@ def _parts_on(machine: str) -> pd.DataFrame:
     found = times.groupby(["bytes", "pages"])[["packed", "translation"]]
     medians = found.median().clip(lower=0).assign(n=found.size())
     parts = []
-    for (size, pages), row in medians.iterrows():
+    for row in medians.reset_index().to_dict("records"):
+        size, pages = int(row["bytes"]), row["pages"]
         name = f"{HOSTS[machine]}, {'4 KiB' if pages == '4k' else '2 MiB'} pages"
         few = "" if row["n"] >= FEWEST_MAPPINGS_WITH_INTERVAL else f" ({row['n']:.0f} mappings)"
         label = f"{name}: {row['packed']:.0f} + {row['translation']:.0f} ns{few}"

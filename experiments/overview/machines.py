@@ -28,7 +28,7 @@ from tlb.report import analysis, charts, quantities
 from tlb.report.card import THIS_COMPUTER
 from tlb.report.chapter import Chapter
 from tlb.report.quantities import QuantityDeclaration, ValueOrFunction
-from tlb.report.render import MUTED_COLOUR, PALETTE, GRID_LINE_COLOUR, Figure
+from tlb.report.render import GRID_LINE_COLOUR, MUTED_COLOUR, PALETTE, Figure
 from tlb.stats.intervals import LEAST_COVERAGE, Interval, without_bounds_of_few
 from tlb.stats.splinter import Splinter, judge_splintering
 from tlb.system import procfs

@@ -37,7 +37,16 @@ def has_namespaces() -> None:
     """A test that takes them needs a computer that has them, by unshare's own word."""
     if shutil.which("unshare") is None:
         lacking("unshare")
-    by_hand = "unshare --user --map-root-user --mount --pid --net --fork true".split()
+    by_hand = [
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--mount",
+        "--pid",
+        "--net",
+        "--fork",
+        "true",
+    ]
     done = subprocess.run(by_hand, capture_output=True, text=True)
     if done.returncode:
         lacking(f"what namespaces take ({done.stderr.strip()})")

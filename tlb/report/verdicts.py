@@ -384,6 +384,9 @@ CSS_CLASS_BY_VERDICT: dict[str, str] = {
     "cannot tell": "unknown",
     "not testable here": "untestable",
 }
+# The word, and the class, of what follows from numbers alone: arithmetic, or what the source or
+# published tables print. It is counted apart from what was measured.
+RECOMPUTED = "recomputed"
 _TABLE = (
     '<div class="tlb-table"><table class="tlb-verdicts"><thead><tr><th scope="col">Claim</th>'
     '<th scope="col">Verdict</th><th scope="col">Evidence</th></tr></thead>'
@@ -410,6 +413,14 @@ def verdict_html(word: str, css: str, reason: str = "") -> Markup:
     return span.format(css, attribute, word)
 
 
+def verdict_in_words(found: ClaimDecision, statement: Statement | None) -> Markup:
+    """Return a verdict in its colour; of a claim that no machine's rows decide "recomputed", and
+    whether it holds."""
+    if statement and statement.status == RECOMPUTED and found.is_decided:
+        return verdict_html(RECOMPUTED, RECOMPUTED) + Markup(": {}").format(found.verdict)
+    return verdict_html(found.verdict, CSS_CLASS_BY_VERDICT[found.verdict], found.reason)
+
+
 def bounds_html(bounds: Sequence[EffectBounds], why: str) -> Markup:
     """Return the intervals and bands of a verdict, and why they leave it undecided."""
     parts = filter(None, [bounds_words(bounds), escape(f"Not decided: {why}" if why else "")])
@@ -425,7 +436,7 @@ def verdict_table(found: Sequence[Verdict], beyond: Sequence[Statement] = ()) ->
             claim_anchor(verdict.claim.id),
             inline_html(verdict.claim.says),
             _source(verdict.claim.source),
-            verdict_html(verdict.verdict, CSS_CLASS_BY_VERDICT[verdict.verdict], verdict.reason),
+            verdict_in_words(verdict, statements().get(verdict.claim.id)),
             inline_html(verdict.evidence),
             bounds_html(verdict.bounds, verdict.why),
             verdict.claim.place,
