@@ -175,6 +175,7 @@ def execute(
                 output,
                 dict(given),
                 progress_bar=False,
+                request_save_on_cell_execute=False,  # twice a cell: a third of a book's CPU time
                 start_timeout=_PATIENCE_S,
                 stderr_file=sys.stderr,
                 kernel_name="python3",
