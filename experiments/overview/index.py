@@ -14,6 +14,7 @@ import pandas as pd
 
 from experiments import hugepages, stlb_cliff
 from experiments.overview import chapter_analysis
+from experiments.overview.campaign import grids_of
 from experiments.overview.profile import (
     TranslationProfile,
     profile_of_analyses,
@@ -21,13 +22,17 @@ from experiments.overview.profile import (
 )
 from tlb.report import analysis, charts, discovery, quantities, setting
 from tlb.report.chapter import Chapter
-from tlb.report.quantities import QuantityDeclaration
+from tlb.report.quantities import (
+    FEW_MAPPINGS_MARK,
+    FEWEST_MAPPINGS_WITH_INTERVAL,
+    QuantityDeclaration,
+)
 from tlb.report.render import MUTED_COLOUR, Figure
 from tlb.stats import curves
 from tlb.stats.curves import Curve, medians_at_largest_common_x
-from tlb.stats.intervals import Interval
+from tlb.stats.intervals import Interval, without_bounds_of_few
 from tlb.stats.scatter import LEAST_MODE_RATIO
-from tlb.system.reasons import Unavailable, if_available, required
+from tlb.system.reasons import Unavailable, none_if_unavailable, require_nonempty
 from tlb.system.units import escape_markdown, format_ns, format_size, list_in_words
 
 # What a machine may lack without the first page failing; a bad parameter is an error there too.
@@ -66,6 +71,12 @@ class Analysis(analysis.Analysis):
         self._each = {
             module: _analysis(module, chapter) for module in chapters or discovery.chapters()
         }
+        if chapter.is_this and chapter.left_out:
+            # each chapter counted its own points, and they share many
+            chapter.left_out.clear()
+            chapter.campaign(grids_of(chapter.scope), seconds=0.0)
+            if chapter.head:
+                chapter.head.update(chapter.left_out)
 
     def on(self, machine: str) -> Analysis:
         """Return the first page's Analysis of another machine. Raises Unavailable("no-data")."""
@@ -75,7 +86,7 @@ class Analysis(analysis.Analysis):
     def all_rows(self) -> pd.DataFrame:
         """The rows of all chapters. Raises Unavailable("no-data") where none has any."""
         frames = [rows for rows in map(self.rows_of, self._each) if len(rows)]
-        return pd.concat(required(frames, "any chapter", "no-data"), ignore_index=True)
+        return pd.concat(require_nonempty(frames, "any chapter", "no-data"), ignore_index=True)
 
     def rows_of(self, module: ModuleType) -> pd.DataFrame:
         """Return the rows of a chapter, none where it was not measured."""
@@ -126,8 +137,8 @@ class Analysis(analysis.Analysis):
     def setup(self) -> str:
         """Which machine this is, when its results were measured, and by which kernels, as
         Markdown."""
-        days = if_available(lambda: self.provenance) or "Its chases were not measured."
-        earlier = if_available(lambda: setting.earlier_kernels(self.all_rows)) or ""
+        days = none_if_unavailable(lambda: self.provenance) or "Its chases were not measured."
+        earlier = none_if_unavailable(lambda: setting.earlier_kernels(self.all_rows)) or ""
         which = "Our reference machine" if self.about.is_reference else self.about.shown_name
         return f"{which[0].upper()}{which[1:]}: {escape_markdown(setting.machine(self))}. {days} {earlier}".strip()
 
@@ -150,7 +161,9 @@ class Analysis(analysis.Analysis):
     def _systems(self) -> str:
         """Name the kernels under which the rows were measured, if they are of several."""
         states = sorted({*self.all_rows["state"].dropna()})
-        found = if_available(lambda: {self.about.described(s).kernel_release for s in states})
+        found = none_if_unavailable(
+            lambda: {self.about.described(s).kernel_release for s in states}
+        )
         if not found or len(found) < 2:
             return ""
         releases = list_in_words([escape_markdown(release) for release in sorted(found)])
@@ -190,6 +203,7 @@ def load_time_chart(a: Analysis) -> Figure:
     chase was measured."""
     page_bytes, found = a.base_page_bytes, a.curves
     data = charts.stacked(found, "no chase was measured", page_bytes=page_bytes)
+    data = without_bounds_of_few(data)
     colours = alt.Scale(domain=[*found], range=[_COLOURS[name] for name in found])
     x, scale = charts.working_set(page_bytes), _scale(data)
     y, solid = alt.Y("median:Q", scale=scale), [name for name in found if name != PACKED_LABEL]
@@ -205,7 +219,8 @@ def load_time_chart(a: Analysis) -> Figure:
         )
     ends = charts.capacities(a.cliff.entries, base_page_bytes=page_bytes)
     sizes = _sizes(
-        required(found.get(BASE_PAGES_LABEL), "no chase was measured on base pages"), page_bytes
+        require_nonempty(found.get(BASE_PAGES_LABEL), "no chase was measured on base pages"),
+        page_bytes,
     )
     answers = {f"{size:g}": working_set_answer(a, slider_bytes(size)) for size in sizes}
     default = min(sizes, key=lambda size: abs(size - _ASKED_LOG2))
@@ -242,7 +257,7 @@ def _sizes(curve: Curve, page_bytes: int) -> list[float]:
     measured = [
         size for size in sizes if median_at(curve, slider_bytes(size) / page_bytes) is not None
     ]
-    return required(measured, "base pages were measured at one size")
+    return require_nonempty(measured, "base pages were measured at one size")
 
 
 def _slider(sizes: list[float], default: float, answers: Mapping[str, str]) -> list[alt.Parameter]:
@@ -284,7 +299,7 @@ def median_at(curve: Curve, lines: float) -> float | None:
 
 def _range(curve: Curve, lines: float) -> str:
     """Return the time as a text, to two digits: from the smallest to the largest where the mappings
-    of the nearest points, or these points, differ much."""
+    of the nearest points, or these points, differ much; marked if there are too few mappings."""
     below = max(x for x in curve.xs if x <= lines)
     above = min(x for x in curve.xs if x >= lines)
     values = [float(curve.medians[x]) for x in (below, above)]
@@ -292,7 +307,9 @@ def _range(curve: Curve, lines: float) -> str:
         values += each.loc[each["lines"].isin((below, above)), "median"].tolist()
     if max(values) > LEAST_MODE_RATIO * min(values):
         return f"{_two_digits(min(values))} to {_two_digits(max(values))} ns"
-    return f"{_two_digits(median_at(curve, lines) or 0.0)} ns"
+    fewest = curve.table.loc[curve.table[curve.x].isin((below, above)), "n"].min()
+    mark = FEW_MAPPINGS_MARK if fewest < FEWEST_MAPPINGS_WITH_INTERVAL else ""
+    return f"{_two_digits(median_at(curve, lines) or 0.0)} ns{mark}"
 
 
 def _two_digits(ns: float) -> str:

@@ -28,11 +28,11 @@ from tlb.report import analysis, charts, quantities
 from tlb.report.card import THIS_COMPUTER
 from tlb.report.chapter import Chapter
 from tlb.report.quantities import QuantityDeclaration, ValueOrFunction
-from tlb.report.render import MUTED_COLOUR, PALETTE, RULE_COLOUR, Figure
-from tlb.stats import splinter
-from tlb.stats.intervals import Interval
+from tlb.report.render import GRID_LINE_COLOUR, MUTED_COLOUR, PALETTE, Figure
+from tlb.stats.intervals import LEAST_COVERAGE, Interval, without_bounds_of_few
+from tlb.stats.splinter import Splinter, judge_splintering
 from tlb.system import procfs
-from tlb.system.reasons import Unavailable, if_available, required
+from tlb.system.reasons import Unavailable, none_if_unavailable, require_nonempty
 from tlb.system.units import escape_markdown
 
 # as found or, where nothing was, as stated
@@ -69,7 +69,7 @@ class Machine(NamedTuple):
     label: str  # what a figure calls it
     host: Host | None
     profile: TranslationProfile | None
-    pages: Backing  # what its host makes of large pages
+    splinter: Splinter | None  # whether its host splinters huge pages; None if unknown
     days: tuple[str, str]
     rows: int
     has_nodes: bool = False  # whether remote memory was measured
@@ -80,6 +80,11 @@ class Machine(NamedTuple):
     # whether an earlier version of a kernel than the present one measured rows of it, and none
     # later
     is_earlier: bool = False
+
+    @property
+    def pages(self) -> Backing:
+        """What its host makes of huge pages."""
+        return _PAGES.get(self.splinter.verdict, "unknown") if self.splinter else "unknown"
 
     def quantity(self, name: str) -> ProfileQuantity | None:
         """One with a value; None where it has none."""
@@ -148,7 +153,7 @@ class Analysis(analysis.Analysis):
 
         def known_profile() -> TranslationProfile:
             # The first page keeps this computer's own, perhaps before its last row was measured.
-            known = if_available(_profile, store, name) if is_own else _profile(store, name)
+            known = none_if_unavailable(_profile, store, name) if is_own else _profile(store, name)
             return known or profile_of_chapter(about)
 
         host = _or_reason(lambda: states.latest_description(store, name), why)
@@ -161,7 +166,7 @@ class Analysis(analysis.Analysis):
             procfs.label(label)[:_LABEL_CHARS] or name,
             host,
             known,
-            _pages(about, name, host),
+            _splinter(about, name, host),
             (days[0], days[-1]) if days else ("", ""),
             len(rows),
             has_nodes="numa_chase" in {*rows["kernel"]},
@@ -217,13 +222,13 @@ class Analysis(analysis.Analysis):
 def _of(machines: list[Machine], family: str) -> Machine:
     """Return the first machine of a family. Raises Unavailable("no-data")."""
     found = [each for each in machines if each.name.startswith(f"{family}-")]
-    return required(found, f"data/ holds no machine of the family {family}", "no-data")[0]
+    return require_nonempty(found, f"data/ holds no machine of the family {family}", "no-data")[0]
 
 
 def _releases(store: Store, name: str, rows: pd.DataFrame) -> tuple[str, ...]:
     """Return the releases of the OS kernel under which rows were measured, as far as described."""
     found = (
-        if_available(states.description_of_state, store, name, state)
+        none_if_unavailable(states.description_of_state, store, name, state)
         for state in rows["state"].dropna().unique()
     )
     return tuple(sorted({each.kernel_release for each in found if each}))
@@ -235,14 +240,13 @@ def _is_earlier(rows: pd.DataFrame) -> bool:
     return any(build.declared_measures(str(name), "c") > last for name, last in newest.items())
 
 
-def _pages(about: Chapter, name: str, host: Host | None) -> Backing:
+def _splinter(about: Chapter, name: str, host: Host | None) -> Splinter | None:
     """As the chapter about page sizes infers it from its rows."""
-    if host is None or "hugepages" not in (if_available(about.store.experiments, name) or ()):
-        return "unknown"
-    found = if_available(
-        lambda: splinter.judge_splintering(about.kept("hugepages"), host.hypervisor)
-    )
-    return _PAGES.get(found.verdict, "unknown") if found else "unknown"
+    if host is None or "hugepages" not in (
+        none_if_unavailable(about.store.experiments, name) or ()
+    ):
+        return None
+    return none_if_unavailable(lambda: judge_splintering(about.kept("hugepages"), host.hypervisor))
 
 
 def _or_reason(make: Callable[[], Any], why: list[str]) -> Any:
@@ -288,17 +292,24 @@ _PLACES_PX = [27, 52]  # of these lines in a row
 def times_by_machine(a: Analysis) -> Figure:
     """Draw all machines' times. Raises Unavailable("too-few-points") where no machine has one."""
     found = [
-        (each.name, each.label, words, q.value, q.low, q.high)
+        (each.name, each.label, words, q.value, q.low, q.high, q.coverage)
         for each in a.machines
         for name, words in _SHOWN.items()
         if (q := each.quantity(name)) and each.value(name) > 0  # on a logarithmic axis
     ]
-    columns = ["machine", "label", "what", "value", "low", "high"]
-    data = pd.DataFrame(required(found, "no machine has a time in its profile"), columns=columns)
+    columns = ["machine", "label", "what", "value", "low", "high", "coverage"]
+    data = pd.DataFrame(
+        require_nonempty(found, "no machine has a time in its profile"), columns=columns
+    )
     data, ends = charts.intervals_on_log(data)
+    is_of_few = data["coverage"] < LEAST_COVERAGE
     rows = [words for words in _SHOWN.values() if (data["what"] == words).any()]
     names = [*data["label"].unique()]
-    shown = data.assign(median=data["value"], low=data["begin"], high=data["end"])
+    shown = data.assign(
+        median=data["value"],
+        low=data["begin"].mask(is_of_few, data["value"]),
+        high=data["end"].mask(is_of_few, data["value"]),
+    )
     x: dict[str, Any] = {
         "scale": charts.log_scale(10, ends),
         "axis": alt.Axis(title="ns", format=",", tickCount=6),
@@ -315,7 +326,7 @@ def times_by_machine(a: Analysis) -> Figure:
     )
     chart = charts.layered(*_grid(rows, x, ends), medians)
     chart = chart.properties(height=_ROW_PX * len(rows))
-    return Figure(chart, _finding(a, names), data[columns], "machines_times")
+    return Figure(chart, _finding(a, names), without_bounds_of_few(data[columns]), "machines_times")
 
 
 def _grid(rows: Sequence[str], x: Mapping[str, Any], ends: tuple[float, float]) -> list[alt.Chart]:
@@ -323,10 +334,10 @@ def _grid(rows: Sequence[str], x: Mapping[str, Any], ends: tuple[float, float]) 
     low, high = np.log10(ends)
     decades = [10.0**power for power in range(int(np.ceil(low)), int(high) + 1)]
     upright = alt.Chart(pd.DataFrame({"decade": decades})).mark_rule(
-        color=RULE_COLOUR, strokeWidth=1
+        color=GRID_LINE_COLOUR, strokeWidth=1
     )
     between = alt.Chart(pd.DataFrame({"what": [*rows[1:]]})).mark_rule(
-        color=RULE_COLOUR, strokeWidth=1
+        color=GRID_LINE_COLOUR, strokeWidth=1
     )
     above = alt.Y("what:N", sort=[*rows], axis=None, bandPosition=0)
     return [

@@ -9,7 +9,7 @@ book/assets/machines.css lets the reading order follow. Without style, the table
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf, isfinite
 from types import ModuleType
 from typing import NamedTuple
@@ -18,6 +18,7 @@ from markupsafe import Markup
 
 from experiments import code, flushes, hugepages, page_faults, page_walks, stlb_cliff, tlb_blocking
 from experiments.overview.machines import ENTRY_QUANTITY_NAMES, Analysis, Machine
+from experiments.overview.profile import ProfileQuantity
 from tlb.report.card import THIS_COMPUTER, machine_name
 from tlb.report.chapter import Chapter, published_chapter
 from tlb.report.quantities import FEW_MAPPINGS_MARK, QUANTITIES_DOCUMENT, Quantity
@@ -26,8 +27,8 @@ from tlb.report.setting import hypervisor_name
 from tlb.stats.intervals import LEAST_COVERAGE
 from tlb.stats.scatter import LEAST_MODE_RATIO
 from tlb.system import procfs
-from tlb.system.reasons import REASON_TEXTS, if_available
-from tlb.system.units import format_size, list_in_words
+from tlb.system.reasons import REASON_TEXTS, none_if_unavailable
+from tlb.system.units import list_in_words, significant_digits
 
 _UNMEASURED = "not measured"
 _PAGES = {"whole": "huge pages whole", "splintered": "huge pages splintered", "unknown": ""}
@@ -63,8 +64,8 @@ TABLE_ORDERS = (
     Order("date", "newest first", lambda each: [-ord(letter) for letter in each.days[1]]),
 )
 _HEAD = (
-    *("Machine", "Where it runs", "Reach", "STLB hit", "Page walk", "Page walk in 2 GiB"),
-    *("On 2 MiB pages", "Touch, unmap", "Measured"),
+    *("Machine", "Where it runs", "Reach, stated", "Reach, found", "STLB hit", "Page walk"),
+    *("Page walk in 2 GiB", "On 2 MiB pages", "Touch, unmap", "Measured"),
 )
 _TABLE = (
     '<div class="tlb-machines">{}<div class="tlb-table"><table role="table"><thead role="rowgroup">'
@@ -107,25 +108,27 @@ def machines_table(a: Analysis) -> Html:
     return Html(str(Markup(_TABLE).format(choice, head, body)), "\n".join(lines))
 
 
-def last_level_entries(each: Machine) -> str:
-    """Return the entries of the last level as text: as found, with their interval, or as stated."""
-    found, stated = (each.quantity(name) for name in ENTRY_QUANTITY_NAMES[2])
-    known = found.interval if found else None
-    return f"{known:,.0f}" if known else f"{stated.value:,.0f}" if stated else ""
-
-
 def _cells(each: Machine) -> list[Markup]:
-    reach = _reach_bytes(each)
-    size = format_size(reach) if reach else ""
-    below = (
-        f"{last_level_entries(each)} entries" if reach else _why(each, ENTRY_QUANTITY_NAMES[2][0])
-    )
+    found, stated = ENTRY_QUANTITY_NAMES[2]
     gain = "gain_thp" if each.quantity("gain_thp") else "gain_2m"
     shown = ("hit_last_level", "walk_past_last_level", "walk_over_2_gib", gain, "fault_fresh")
     earlier = ", by earlier programs" if each.is_earlier else ""
     days = _pair(each.days[1] or "never", f"{each.rows:,} rows{earlier}")
     prices = [_price(each, name) for name in shown]
-    return [_who(each), _where(each), _pair(size, below), *prices, days]
+    return [_who(each), _where(each), _reach(each, stated), _reach(each, found), *prices, days]
+
+
+def _reach(each: Machine, name: str) -> Markup:
+    """Return what the entries of a quantity cover on base pages, to two digits, as many as are
+    known, and below it the entries."""
+    quantity = each.quantity(name)
+    if quantity is None or quantity.value is None or each.host is None:
+        return _pair("", _why(each, name))
+    known = quantity.interval
+    is_exact = known is None or known.low == known.high
+    size = significant_digits(quantity.value * each.host.base_page_bytes / 2**20, 2)
+    entries = f"{quantity.value:,.0f}" if is_exact else f"{known:,.0f}"
+    return _pair(f"{size} MiB", f"{entries} entries")
 
 
 def _who(each: Machine) -> Markup:
@@ -149,7 +152,9 @@ def _where(each: Machine) -> Markup:
     counts = "counters" if each.counts else "no counters"
     releases = map(procfs.label, each.releases or (host.kernel_release,))
     system = f"{host.os} {list_in_words([*releases])}"
-    words = [_PAGES[each.pages], counts, system, procfs.label(host.arch)]
+    mark = FEW_MAPPINGS_MARK if each.splinter and each.splinter.is_of_few else ""
+    pages = _PAGES[each.pages]
+    words = [pages and f"{pages}{mark}", counts, system, procfs.label(host.arch)]
     below = join_html("<small>{}</small>", filter(None, words))
     return Markup("{}{}").format(guest or f"guest, {procfs.label(hypervisor_name(host))}", below)
 
@@ -164,7 +169,7 @@ def _price(each: Machine, name: str) -> Markup:
     before, unit = "", " ns"
     if found.unit == "ratio":
         digits, before, unit = 2, "×", ""
-    if found.coverage is not None and found.coverage < LEAST_COVERAGE:
+    if _is_of_few(found):
         return _pair(
             f"{before}{found.value:,.{digits}f}{unit}{FEW_MAPPINGS_MARK}", "too few mappings"
         )
@@ -173,6 +178,10 @@ def _price(each: Machine, name: str) -> Markup:
     if found.low and found.high and found.high > LEAST_MODE_RATIO * found.low > 0:
         return _pair(f"{before}{' to '.join(ends)}{unit}", "")
     return _pair(f"{before}{found.value:,.{digits}f}{unit}", " to ".join(ends))
+
+
+def _is_of_few(found: ProfileQuantity | None) -> bool:
+    return bool(found and found.coverage is not None and found.coverage < LEAST_COVERAGE)
 
 
 def _why(each: Machine, name: str) -> str:
@@ -205,22 +214,21 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
         "hit_ns": "A hit in the TLB's second level adds",
         "walk_ns": "Translation adds to a random load just past the TLB's reach",
         "price_2_gib_ns": "Translation adds to a random load in 2 GiB, at least",
-        "far_price_ns": "The same in the largest working set (Zen 4: 8 GiB, others: 4 GiB), at least",
+        "far_price_ns": "The same in the largest working set, at least",
     },
     page_walks: {
         "walk_l2_ns": "A walk by itself (data in the L1 cache), its entries in the L2 cache",
+        "walk_l3_ns": "A walk by itself, its entries in the L3 cache as stated",
         "walk_memory_ns": "A walk by itself, the guest's entries in memory",
         "entry_ns": "Each page-table entry read from memory adds to a hop",
     },
     hugepages: {
-        "far_thp_gain": "Transparent huge pages speed up a random load in 4 GiB, times",
+        "far_thp_gain": "Transparent huge pages speed up a random load, times",
         "walk_huge_share": "Price past the reach on 2 MiB pages, as a share of that on 4 KiB pages",
     },
     page_faults: {
         "buffer_page_ns": "Touch and unmap a fresh 4 KiB page",
-        "fill_20_gb_s": (
-            "Fill 20 GB on 4 KiB pages at the rate of 256 MiB (Emerald Rapids: 64 MiB), seconds"
-        ),
+        "fill_20_gb_s": "Fill 20 GB on 4 KiB pages, at the rate of a smaller heap, seconds",
         "fill_20_gb_huge_s": "The same on 2 MiB pages, seconds",
     },
     tlb_blocking: {
@@ -242,8 +250,10 @@ def numbers_table(chapter: Chapter) -> Html:
     column each, with links to the chapters that measure them."""
     ordered = chapter.data.machines_in_order()
     names = {machine: machine_name(chapter.data, machine) for machine in ordered}
-    heads = ["", *names.values(), *([THIS_COMPUTER] if chapter.is_this else [])]
-    own = if_available(chapter.store.read_document, chapter.machine, QUANTITIES_DOCUMENT) or {}
+    heads = ["", *([THIS_COMPUTER] if chapter.is_this else []), *names.values()]
+    own = (
+        none_if_unavailable(chapter.store.read_document, chapter.machine, QUANTITIES_DOCUMENT) or {}
+    )
     rows, lines = Markup(""), ["\t".join(heads)]
     for module, wanted in NUMBERS.items():
         name = module.__name__.rpartition(".")[2]
@@ -252,10 +262,10 @@ def numbers_table(chapter: Chapter) -> Html:
             for machine in names
         ]
         if chapter.is_this:
-            kept.append(module.Quantities(own.get(name, {})))
+            kept.insert(0, module.Quantities(own.get(name, {})))
         for each, words in wanted.items():
             declared = module.Quantities.declared[each]
-            cells = [_shown(quantities.of(declared)) for quantities in kept]
+            words, *cells = _shown(words, [quantities.of(declared) for quantities in kept])
             label = Markup('<a href="{}.html">{}</a>').format(name, words)
             rows += Markup('<tr><th scope="row">{}</th>{}</tr>').format(
                 label, join_html("<td>{}</td>", cells)
@@ -270,12 +280,23 @@ def numbers_table(chapter: Chapter) -> Html:
     return made + FEW_MAPPINGS_NOTE if any(FEW_MAPPINGS_MARK in line for line in lines) else made
 
 
-def _shown(quantity: Quantity) -> str:
+def _shown(words: str, row: Sequence[Quantity]) -> list[str]:
+    """Return the label and the cells of a row, with the sizes or kinds of pages that they are of:
+    in the label if all are of the same, else in each cell."""
+    conditions = {one.conditions for one in row if one.interval} - {""}
+    cells = [_without_interval(one) for one in row]
+    if len(conditions) == 1:
+        words += f" ({conditions.pop()})"
+    for place, one in enumerate(row if conditions else ()):
+        if one.interval and one.conditions:
+            cells[place] += f" ({one.conditions})"
+    return [words, *cells]
+
+
+def _without_interval(quantity: Quantity) -> str:
     """Return a quantity without its interval, which its chapter has, or the range alone of one that
     varies widely; of too few mappings the estimate alone, marked."""
-    if quantity.interval is None:
-        return "–"
-    if quantity.is_of_few:
+    if quantity.interval is None or quantity.is_of_few:
         return quantity.cell
     if (
         quantity.interval.low > 0

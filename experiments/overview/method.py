@@ -17,16 +17,16 @@ from experiments import stlb_cliff
 from tlb.measure import campaign, survey
 from tlb.report import analysis, discovery, quantities
 from tlb.report.card import processes_per_point
-from tlb.report.chapter import Chapter
+from tlb.report.chapter import Chapter, published_chapter
 from tlb.report.claims import Band
 from tlb.report.comparison import CANNOT_TELL, DIFFERS, NO_DIFFERENCE
 from tlb.report.quantities import QuantityDeclaration, ValueOrFunction
 from tlb.report.setting import hypervisor_name
-from tlb.report.verdicts import decided
-from tlb.stats.effects import inside
+from tlb.report.verdicts import holds_or_none
+from tlb.stats.effects import effect_inside_band
 from tlb.stats.intervals import Interval, median_interval
 from tlb.system.files import ROOT
-from tlb.system.reasons import Unavailable, if_available, required
+from tlb.system.reasons import Unavailable, none_if_unavailable, require_nonempty
 
 # What numbers pass through; the rest of requirements.lock builds the page around them.
 LIBRARIES = (
@@ -108,7 +108,7 @@ class Analysis(analysis.Analysis):
         A mapping's time is the median of its batches; a median of n normal values has sqrt(pi / 2n)
         times their standard error.
         """
-        cliff = if_available(lambda: self.cliff.frame)
+        cliff = none_if_unavailable(lambda: self.cliff.frame)
         if cliff is None:
             return pd.DataFrame({"n": [], "between": [], "alone": []})
         chases = cliff[cliff["kernel"] == "page_chase"]
@@ -131,14 +131,14 @@ class Analysis(analysis.Analysis):
     def control_example(self) -> dict[str, ValueOrFunction]:
         """Return the largest working set that has a price, with its loads, by name of MethodPage."""
 
-        def size() -> int:
-            return max(required(self.cliff.price.xs, "no size has a price"))
+        def sizes() -> Sequence[int]:
+            return require_nonempty(self.cliff.price.xs, "no size has a price")
 
         return {
-            "far_bytes": lambda: size() * self.base_page_bytes,
-            "far_ns": lambda: self.cliff.spread.get(size()),
-            "far_packed_ns": lambda: self.cliff.packed.get(size()),
-            "near_ns": lambda: self.cliff.spread.get(min(self.cliff.price.xs)),
+            "far_bytes": lambda: max(sizes()) * self.base_page_bytes,
+            "far_ns": lambda: self.cliff.spread.get(max(sizes())),
+            "far_packed_ns": lambda: self.cliff.packed.get(max(sizes())),
+            "near_ns": lambda: self.cliff.spread.get(min(sizes())),
         }
 
     @staticmethod
@@ -150,7 +150,11 @@ class Analysis(analysis.Analysis):
         def percent(n: int, noise: float, true: float) -> float:
             measure = measured_ratio(lognormal_times(noise), true)
             found = simulate_verdict_errors(
-                measure, lambda one: decided(inside(one, line)), None, n, trials=1000
+                measure,
+                lambda one: holds_or_none(effect_inside_band(one, line)),
+                None,
+                n,
+                trials=1000,
             )
             return 100 * found.decided
 
@@ -172,7 +176,7 @@ class Analysis(analysis.Analysis):
         found = {}
         for name, chapter in self._chapters.items():
             points = [] if name == survey.NAME else discovery.load(name).grid.points(chapter.scope)
-            if (rows := if_available(chapter.measure, points)) is not None:
+            if (rows := none_if_unavailable(chapter.measure, points)) is not None:
                 found[name] = (chapter, rows)
         return found
 
@@ -180,7 +184,7 @@ class Analysis(analysis.Analysis):
     def rows(self) -> pd.DataFrame:
         """Return the rows behind all chapters, each once. Raises Unavailable("no-data")."""
         frames = [rows[_PROCESS].assign(machine=c.machine) for c, rows in self.kept.values()]
-        return pd.concat(required(frames, "any chapter", "no-data")).drop_duplicates()
+        return pd.concat(require_nonempty(frames, "any chapter", "no-data")).drop_duplicates()
 
     @cached_property
     def _second_run(self) -> pd.DataFrame:
@@ -256,6 +260,18 @@ class Analysis(analysis.Analysis):
         """Return how much was measured, by name of MethodPage."""
         return {"measurements": len(self.rows), "minutes": self.rows["wall_ns"].sum() / 6e10}
 
+    def own_total(self) -> str:
+        """Say how much was measured on another machine than the text is about, as Markdown; "" on
+        the reference's page."""
+        if self.about.is_reference:
+            return ""
+        found = self.totals()
+        whose = self.about.shown_name
+        return (
+            f"**{whose[0].upper()}{whose[1:]}:** {found['measurements']:,.0f} measurements, "
+            f"{found['minutes']:.1f} minutes."
+        )
+
     def second_run_quantities(self) -> dict[str, ValueOrFunction]:
         """Return how far the second run lies from the first, by name of MethodPage."""
         prefixes = ("second_", "cliff_", "claims_")
@@ -289,12 +305,11 @@ class Analysis(analysis.Analysis):
         }
 
     def second_run_by_chapter(self) -> pd.DataFrame:
-        """Return a row a chapter: how far the times of the second run lie from the first, and how
-        many of them do by more than chance; empty without a second run."""
+        """Return a row a chapter: how far the times of the reference's second run lie from the
+        first, and how many of them do by more than chance."""
         rows: list[dict[str, object]] = []
-        second = if_available(lambda: self.second_run)
-        if second is None:
-            return pd.DataFrame(rows)
+        about = published_chapter(self.about.name, "reference")
+        second = Analysis(about).second_run
         for chapter, found in second.groupby("chapter", sort=False):
             off, words = relative_excess(found["ratio"]), found["verdict"].value_counts()
             row: dict[str, object] = {"chapter": str(chapter).replace("_", " ")}
@@ -398,7 +413,10 @@ def verdict_error_rows() -> Iterator[tuple[str, ...]]:
             for true, truth in ((RATIO_AT_BAND_EDGE, None), (RATIO_BEYOND_BAND, True)):
                 measure = measured_ratio(lognormal_times(noise), true)
                 found = simulate_verdict_errors(
-                    measure, lambda one: decided(inside(one, *TESTED_BAND)), truth, n
+                    measure,
+                    lambda one: holds_or_none(effect_inside_band(one, *TESTED_BAND)),
+                    truth,
+                    n,
                 )
                 asked = str(n), f"{noise:.0%}", f"{true:.2f}", f"from {TESTED_BAND[0]:.2f} on"
                 yield *asked, f"{found.wrong:.1%}", f"{found.decided:.1%}"

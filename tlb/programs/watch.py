@@ -283,7 +283,7 @@ def attached_program(pid: int, proc: Path = activity.PROC) -> Iterator[WatchedPr
         raise Unavailable("process-gone", f"process {pid}") from None
     try:
         activity.check(pid, proc)
-        start = start_of(pid, proc)
+        start = process_start_of(pid, proc)
 
         def ended(wait_s: float) -> bool:
             return bool(select.select([fd], [], [], wait_s)[0])
@@ -297,7 +297,7 @@ def attached_program(pid: int, proc: Path = activity.PROC) -> Iterator[WatchedPr
         os.close(fd)
 
 
-def start_of(pid: int, proc: Path = activity.PROC) -> ProcessStart:
+def process_start_of(pid: int, proc: Path = activity.PROC) -> ProcessStart:
     """Return how a process's program is started again.
 
     A program may have overwritten its command line (setproctitle): then its file takes the place of

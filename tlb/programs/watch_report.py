@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tlb.programs import collapse, levers
-from tlb.programs.activity import ActivitySample, ProcessUsage, windows_of_other_phases
+from tlb.programs.activity import ActivitySample, ProcessUsage, phase_change_windows
 from tlb.programs.executable import reason_against_preload
 from tlb.programs.levers import Lever
 from tlb.programs.trial import LEAST_PAIRS, TrialAim
 from tlb.programs.walk_price import WalkPrices
 from tlb.programs.watch import WatchState
-from tlb.system.page_sizes import BASE, PAGE_KINDS, page_words
+from tlb.system.page_sizes import BASE_PAGES, PAGE_KINDS, page_words
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_ns, format_size
 
@@ -177,7 +177,7 @@ class WatchReport:
     def is_huge(self) -> bool:
         """Whether most of its memory lies on huge pages, and what it touches may."""
         last, touched = self.watched.samples[-1], self.largest
-        huge_bytes = last.resident_bytes - last.mapped[BASE]
+        huge_bytes = last.resident_bytes - last.mapped[BASE_PAGES]
         pool_bytes = huge_bytes - last.mapped["thp"]  # of which no touch is seen
         is_touched = touched.huge_most + pool_bytes >= MOSTLY * (touched.active_bytes + pool_bytes)
         return huge_bytes >= MOSTLY * last.resident_bytes and is_touched
@@ -340,7 +340,7 @@ class WatchReport:
         rows = [
             (self._page_words(page), format_size(size))
             for page, size in last.mapped.items()
-            if size or page in (BASE, "thp")
+            if size or page in (BASE_PAGES, "thp")
         ]
         touched = [
             (f"touched in {duration_words(sample.window_s)}", _touched_words(sample))
@@ -401,7 +401,7 @@ class WatchReport:
             return f"Cannot tell, because {why}"
         if self.is_huge:
             last = self.watched.samples[-1]
-            huge = size_words(last.resident_bytes - last.mapped[BASE])
+            huge = size_words(last.resident_bytes - last.mapped[BASE_PAGES])
             whole = size_words(last.resident_bytes)
             return f"Nothing to gain: {huge} of its {whole} are on huge pages already."
         bound = self.bound
@@ -427,7 +427,7 @@ class WatchReport:
             found.append(_bound_words(bound, self))
             if self.fault_share >= WORTH:
                 found.append(f"Page faults take at most {self.fault_share:.0%} of it.")
-        if windows := windows_of_other_phases(self.samples):
+        if windows := phase_change_windows(self.samples):
             short, long = map(duration_words, windows)
             found.append(f"It touched less in {long} than in {short}: it has phases; watch longer.")
         if len(self.samples) == 1:

@@ -7,7 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf
 from typing import Any
 
@@ -30,7 +30,7 @@ from tlb.report.page import CompletenessLine
 from tlb.report.quantities import FEWEST_MAPPINGS_WITH_INTERVAL, QUANTITIES_DOCUMENT
 from tlb.system.files import ROOT
 from tlb.system.page_sizes import PAGE_KINDS
-from tlb.system.reasons import Unavailable, UnmeasuredNote, explain_reason, if_available
+from tlb.system.reasons import Unavailable, UnmeasuredNote, explain_reason, none_if_unavailable
 from tlb.system.units import format_size, parse_size
 
 _MEMORY_LIMIT = "half of the memory that is free"
@@ -46,6 +46,8 @@ class Subject:
     notes: list[UnmeasuredNote] = field(default_factory=list)  # what was lacking
     # by grid: the measurements for which there was no time, and of how many
     left_out: dict[str, tuple[int, int]] = field(default_factory=dict)
+    # asked for, and measured by another compiler or library than is here now: which
+    replaced: dict[Point, str] = field(default_factory=dict)
     head: CompletenessLine | None = None  # of a page about another machine than the reference
 
     @cached_property
@@ -92,7 +94,10 @@ class Subject:
         if frame.empty:
             return host
         state = str(frame["state"].mode()[0])
-        return if_available(states.description_of_state, self.store, self.machine, state) or host
+        return (
+            none_if_unavailable(states.description_of_state, self.store, self.machine, state)
+            or host
+        )
 
     def described(self, state: str) -> Host:
         """Return the machine as it was in the state of a row. Raises Unavailable("no-data") if it
@@ -283,7 +288,11 @@ class Chapter(Subject):
         asked = {(point.kernel, point.engine) for point in points}
         frame = self.store.load(self.machine, name)
         if self.is_this:
-            frame = row_tables.current_rows(frame, hosts.state_digest(self.host))
+            state = hosts.state_digest(self.host)
+            programs = row_tables.replaced_programs(frame, state)
+            made_by = {point: programs.get((point.kernel, point.engine), "") for point in points}
+            self.replaced |= {point: program for point, program in made_by.items() if program}
+            frame = row_tables.current_rows(frame, state)
         else:
             frame = rows_of_last_campaign(frame)
             asked &= {*zip(frame["kernel"], frame["engine"], strict=True)}
@@ -306,7 +315,7 @@ class Chapter(Subject):
 
     def counted_sessions(self) -> list[SessionCounts]:
         """Return what perf stat counted of the machine's measuring processes."""
-        kept = if_available(self.store.read_document, self.machine, SESSIONS_DOCUMENT) or {
+        kept = none_if_unavailable(self.store.read_document, self.machine, SESSIONS_DOCUMENT) or {
             "sessions": []
         }
         return [SessionCounts.model_validate(one) for one in kept["sessions"]]
@@ -316,7 +325,7 @@ class Chapter(Subject):
         first refresh."""
         data = Store(ROOT / "data")  # beside the committed text, whatever is measured elsewhere
         name = data.resolve(machine, experiment=self.name)
-        kept = if_available(data.read_document, name, QUANTITIES_DOCUMENT) or {}
+        kept = none_if_unavailable(data.read_document, name, QUANTITIES_DOCUMENT) or {}
         return kept.get(self.name, {})
 
     def document(
@@ -345,7 +354,7 @@ class Chapter(Subject):
         whole: Callable[[dict[str, Any]], bool],
     ) -> None:
         means = self._means()
-        known = if_available(self.store.read_document, self.machine, name) or {}
+        known = none_if_unavailable(self.store.read_document, self.machine, name) or {}
         now = (hosts.state_digest(self.host), means)
         if not self._seconds or ((known.get("state"), known.get("means")) == now and whole(known)):
             return
@@ -417,7 +426,8 @@ def _notes_of_lacks(lacking: Mapping[Point, Unavailable]) -> list[UnmeasuredNote
     for code, by_pages in sorted(details.items()):
         reasons = [*by_pages.values()]
         detail = "; ".join(dict.fromkeys(why.detail for why in reasons))
-        notes.append(Unavailable(code, detail, reasons[0].remedy).note)
+        note = Unavailable(code, detail, reasons[0].remedy).note
+        notes.append(note._replace(pages=tuple(by_pages)))
     return notes
 
 
@@ -440,9 +450,12 @@ def begin(chapter: str, namespace: dict[str, Any]) -> Chapter:
     )
     opened.is_of_few = opened.is_this and not discovery.is_rerun(chapter) and about.is_of_few
     page.open_page(opened)
+    page.name_frames()
     if not opened.is_reference:
         opened.machine = about.shown_name
         about.head = CompletenessLine(chapter, opened.machine, beside.machine if beside else "")
+        opened.head = about.head
+        namespace["print"] = partial(print, f"{opened.whose}:")
     return about
 
 

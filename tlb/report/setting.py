@@ -12,19 +12,26 @@ from tlb.measure import build, kernels
 from tlb.report.analysis import Analysis
 from tlb.report.card import processes_per_point
 from tlb.stats.curves import counter_curve, reason_not_counted
-from tlb.system.page_sizes import BASE, PAGE_KINDS, ordered_page_sizes, page_words
+from tlb.system.page_sizes import BASE_PAGES, PAGE_KINDS, ordered_page_sizes, page_words
 from tlb.system.reasons import (
     PAGE_REASONS,
-    REASON_TEXTS,
     Unavailable,
     UnmeasuredNote,
     explain_reason,
-    if_available,
+    none_if_unavailable,
 )
 from tlb.system.units import escape_markdown, format_size, list_in_words, with_thousands
 
 # Up to this working set, the first version of the kernels measures what later ones do.
 _ALIKE_BYTES = 256 << 20
+_IN_SHORT = {  # why a page size has no rows
+    "pool-empty": "pool empty",
+    "thp-never": "switched off",
+    "page-size-unsupported": "not offered",
+    "backing-partial": "given only in part",
+    "memory-short": "too little memory",
+    "linux-lacks": "this Linux lacks it",
+}
 # Names of the hypervisors that are not abbreviations.
 _NAMES = ("Hyper-V", "VMware", "Xen", "bhyve", "Parallels", "VirtualBox")
 _HYPERVISORS = {name.lower(): name for name in _NAMES}
@@ -108,12 +115,15 @@ def _counted_processes(a: Analysis) -> str:
 
 
 def about_pages(notes: Iterable[UnmeasuredNote]) -> str:
-    """Say in one line why page sizes have no rows, as Markdown; "" if all have some."""
-    codes = dict.fromkeys(note.code for note in notes if note.code in PAGE_REASONS)
-    if not codes:
+    """Say in one line which page sizes have no rows, and why, as Markdown; "" if all have some."""
+    found = [note for note in notes if note.code in PAGE_REASONS]
+    if not found:
         return ""
-    reasons = " ".join(REASON_TEXTS[code].sentence for code in codes)
-    return f"Some page sizes were not measured. {reasons} `tlb doctor` says what to do."
+    lacking = []
+    for note in found:
+        pages = list_in_words(map(page_words, ordered_page_sizes(note.pages)))
+        lacking.append(f"{pages} ({_IN_SHORT[note.code]})")
+    return f"Not measured: {'; '.join(lacking)}. See `tlb doctor`."
 
 
 # --- what was measured on it
@@ -121,6 +131,7 @@ def about_pages(notes: Iterable[UnmeasuredNote]) -> str:
 
 def set_up(a: Analysis) -> str:
     """List the machine, its system and what was measured there, as Markdown."""
+    others = {(point.kernel, point.engine, by) for point, by in a.about.replaced.items()}
     items = {
         "Machine": f"{escape_markdown(machine(a))}.",
         "System": system(a, {*a.frame.get("state", ())}),
@@ -128,6 +139,11 @@ def set_up(a: Analysis) -> str:
     }
     if len(a.frame):
         items |= {"Huge pages": _large(a.frame), "Counters": _counters(a)}
+    if others:
+        items["Left out"] = " ".join(
+            f"Rows of `{kernel}` by {engine} that were measured with {escape_markdown(by)}, which is not here now."
+            for kernel, engine, by in sorted(others)
+        )
     if processes := _counted_processes(a):
         items["Processes"] = processes
     if documents := _other_documents(a):
@@ -147,7 +163,7 @@ def earlier_kernels(frame: pd.DataFrame) -> str:
     names = list_in_words([f"`{kernel}`" for kernel in sorted({*earlier["kernel"]})])
     text = f"**These times were taken with an earlier version of {names}.**"
     far = earlier.query(
-        f"pages == {BASE!r} and layout == 'spread' and working_set_bytes > {_ALIKE_BYTES}"
+        f"pages == {BASE_PAGES!r} and layout == 'spread' and working_set_bytes > {_ALIKE_BYTES}"
     )
     if (far["measures"] == 1).any():
         text += f" Those above {format_size(_ALIKE_BYTES)} are up to 1.5 times too high."
@@ -158,7 +174,7 @@ def _other_documents(a: Analysis) -> str:
     """Name the documents of a published page that belong to another state than its rows."""
     if not a.about.is_this:  # this computer's own are always of its present state
         for name in (*a.documents, *a.on_request):
-            if_available(getattr, a, name)  # read, which notes its state
+            none_if_unavailable(getattr, a, name)  # read, which notes its state
     states = {*a.frame.get("state", ())} or {hosts.state_digest(a.host)}
     of = "the rows of this page" if len(a.frame) else "the description above"
     return " ".join(

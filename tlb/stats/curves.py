@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tlb.stats.intervals import (
     BY_REPEAT_COLUMN,
+    FEWEST_PAIRS,
     UNKNOWN_INTERVAL,
     Interval,
     ValuesByRepeat,
@@ -17,7 +18,7 @@ from tlb.stats.intervals import (
     summarise,
 )
 from tlb.stats.scatter import LEAST_MODE_RATIO, UNSTABLE_SPREAD
-from tlb.system.reasons import LazyModule, Unavailable, required
+from tlb.system.reasons import LazyModule, Unavailable, require_nonempty
 from tlb.system.units import format_size
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ else:
 
 # A grid in quarter octaves rounds to whole lines; its next point is 19 % away.
 SAME_GRID_POINT = 0.01
-HALF_AN_OCTAVE = 2**0.5 - 1  # as far as a coarse grid's nearest point may lie
+HALF_OCTAVE_TOLERANCE = 2**0.5 - 1  # as far as a coarse grid's nearest point may lie
 # Beside N lines on N pages the caches hold the entries that lead to them: N/8 lines of the page
 # table and, in a guest whose host's entries lie apart, as many as N more.
 CACHED_LINES = 2 + 1 / 8
@@ -37,6 +38,8 @@ CACHED_LINES = 2 + 1 / 8
 # times the entries (1.5, interpolated, on the one with two points an octave), and a tenth of the
 # second at 0.70 to 0.93 of them.
 _LAST_LEVEL_PLATEAU = (1.4, 0.6)
+# What the data of spread lines may cost more than packed ones, as a share of a price.
+_MOST_AHEAD, _MOST_AHEAD_OF_FEW = 1 / 2, 1 / 4
 LEAST_ENTRIES = 512  # of a second-level TLB of any CPU of the last ten years
 
 
@@ -148,7 +151,7 @@ class Curve:
     @property
     def last(self) -> Interval:
         """The estimate at the largest x. Raises Unavailable("too-few-points") on an empty curve."""
-        return Interval.of(required(self.table, "nothing was measured").iloc[-1])
+        return Interval.of(require_nonempty(self.table, "nothing was measured").iloc[-1])
 
     def between(self, low: float, high: float) -> Curve:
         """Return the part with low <= x <= high."""
@@ -227,7 +230,7 @@ class Curve:
     def typical(self) -> Interval:
         """Return the medians of the medians and of their bounds, over a range where one number
         should hold for all x. Raises Unavailable("too-few-points") on an empty curve."""
-        table = required(self.table, "nothing was measured there")
+        table = require_nonempty(self.table, "nothing was measured there")
         value, low, high = (float(table[name].median()) for name in ("median", "low", "high"))
         return Interval(value, low, high, float(table["coverage"].min()), self.modes)
 
@@ -283,9 +286,9 @@ def medians_at_largest_common_x(curves: Mapping[str, Curve]) -> tuple[float, dic
     """Return the largest x that all curves but empty ones have, and the median of each there.
     Raises Unavailable("too-few-points")."""
     found = {name: curve for name, curve in curves.items() if len(curve)}
-    required(found, "nothing was measured")
+    require_nonempty(found, "nothing was measured")
     shared = set.intersection(*(set(curve.xs) for curve in found.values()))
-    x = max(required(shared, "the curves have no point in common"))
+    x = max(require_nonempty(shared, "the curves have no point in common"))
     return x, {name: curve.get(x).value for name, curve in found.items()}
 
 
@@ -323,8 +326,8 @@ def price_of(spread: Curve, packed: Curve, entries: float = LEAST_ENTRIES) -> Cu
     cache in which its control still lies; the difference is then the data's too. The data of N
     spread lines take at least what N packed lines take, and at most what packed lines take at any
     point up to the first past CACHED_LINES N that is no slower than the whole spread load. The
-    intervals span both. An x for which that is more than half of the difference has no price and is
-    one of `gaps`.
+    intervals span both. An x for which that is more than half of the difference, a quarter where
+    too few mappings give no interval that could show it, has no price and is one of `gaps`.
 
     Past 64 times the entries the packed lines have too many pages as well: there the price is a
     lower bound.
@@ -337,7 +340,8 @@ def price_of(spread: Curve, packed: Curve, entries: float = LEAST_ENTRIES) -> Cu
         slowest = nearby["median"][nearby["low"] <= spread.get(n).high].max()
         own = control["median"][n]
         ahead = slowest - own if n > entries and slowest > (1 + UNSTABLE_SPREAD) * own else 0.0
-        if ahead > max(row["median"], 0.0) / 2:
+        most = _MOST_AHEAD if row["n"] >= FEWEST_PAIRS else _MOST_AHEAD_OF_FEW
+        if ahead > most * max(row["median"], 0.0):
             gaps.append(n)
         else:
             rows.append(row | {"low": row["low"] - ahead, BY_REPEAT_COLUMN: None} if ahead else row)

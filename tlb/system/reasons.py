@@ -95,10 +95,11 @@ class Undecided:
 
 class UnmeasuredNote(NamedTuple):
     """What a run could not measure, in a sentence; and the reason's code, "" where it is none of
-    REASON_TEXTS."""
+    REASON_TEXTS. pages: the page sizes that it is about."""
 
     text: str
     code: str = ""
+    pages: tuple[str, ...] = ()
 
 
 class Unavailable(Exception):
@@ -126,7 +127,7 @@ class Unavailable(Exception):
         return [f"Unavailable: {self.text}"]
 
 
-def if_available(make: Callable[..., Any], *given: Any) -> Any:
+def none_if_unavailable(make: Callable[..., Any], *given: Any) -> Any:
     """What `make` gives; None where it raises Unavailable: for what a sentence or a figure can do
     without."""
     try:
@@ -135,7 +136,7 @@ def if_available(make: Callable[..., Any], *given: Any) -> Any:
         return None
 
 
-def required(rows: Some | None, lacking: str, code: str = "too-few-points") -> Some:
+def require_nonempty(rows: Some | None, lacking: str, code: str = "too-few-points") -> Some:
     """Return `rows`. Raises Unavailable(code) with what is lacking for None and for anything
     empty."""
     if rows is None or (isinstance(rows, Sized) and not len(rows)):
