@@ -113,16 +113,14 @@ def last_level_entries(each: Machine) -> str:
     found, stated = (each.quantity(name) for name in ENTRY_QUANTITY_NAMES[2])
     known = found.interval if found else None
     if known and _is_of_few(found):
-        return f"{known.value:,.0f}{FEW_MAPPINGS_MARK}"
-    return f"{known:,.0f}" if known else f"{stated.value:,.0f}" if stated else ""
+        return f"{known.value:,.0f} entries{FEW_MAPPINGS_MARK}"
+    return f"{known:,.0f} entries" if known else f"{stated.value:,.0f} entries" if stated else ""
 
 
 def _cells(each: Machine) -> list[Markup]:
     reach = _reach_bytes(each)
     size = format_size(reach) if reach else ""
-    below = (
-        f"{last_level_entries(each)} entries" if reach else _why(each, ENTRY_QUANTITY_NAMES[2][0])
-    )
+    below = last_level_entries(each) if reach else _why(each, ENTRY_QUANTITY_NAMES[2][0])
     gain = "gain_thp" if each.quantity("gain_thp") else "gain_2m"
     shown = ("hit_last_level", "walk_past_last_level", "walk_over_2_gib", gain, "fault_fresh")
     earlier = ", by earlier programs" if each.is_earlier else ""

@@ -34,7 +34,7 @@ def test_the_rule_s_rates_are_those_that_the_page_promises():
 
 def test_without_rows_there_are_no_numbers(tmp_path):
     a = method.Analysis(stored(tmp_path))
-    tables = (a.spreads(), a.by_chapter(), a.by_machine(), a.by_kernel(), a.second_run_by_chapter())
+    tables = (a.spreads(), a.by_chapter(), a.by_machine(), a.by_kernel())
     assert all(table.empty for table in tables)
 
 
