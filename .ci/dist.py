@@ -33,8 +33,8 @@ for path in sorted(build.KERNELS_FOLDER.glob("*.c")):
 """
 LIBRARIES = """
 from tlb.measure import build
-from tlb.programs.levers import SHIM, SITES_LIBRARY
-for path in (SHIM, SITES_LIBRARY):
+from tlb.programs.levers import SHIM, ALLOCATION_SITES_SOURCE
+for path in (SHIM, ALLOCATION_SITES_SOURCE):
     build.preload_library(path)
 """
 

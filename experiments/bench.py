@@ -22,9 +22,9 @@ from experiments.page_faults import grid as faults
 from experiments.program_benchmarks import (
     REFERENCE_PROGRAMS,
     TableCells,
-    cells_with_share,
     comparison_cells,
     compiled_c_program,
+    count_and_share_cells,
     medians_over_rounds,
     temporary_build_folder,
 )
@@ -39,7 +39,7 @@ from tlb.measure.record import CounterReading, Point
 from tlb.measure.session import Session
 from tlb.measure.store import Store
 from tlb.system.files import measuring_lock
-from tlb.system.page_sizes import BASE, LINE_BYTES
+from tlb.system.page_sizes import BASE_PAGES, LINE_BYTES
 from tlb.system.processes import pinned_to_cpu
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_size
@@ -204,7 +204,7 @@ def speedup_of_large_pages() -> Rows:
     chase, lines = program("independent_chase"), 1 << 18
 
     def rounds(pages: str, i: int) -> list[float]:
-        kinds = (pages, BASE)
+        kinds = (pages, BASE_PAGES)
         points = [_point("page_chase", kind, lines=lines, region_ms=150) for kind in kinds]
         return [_ns(point, i) for point in points] + [chase(lines, i + 1, k)[0] for k in kinds]
 
@@ -280,7 +280,7 @@ def guests() -> Rows:
 
 def gate_counts(binary: str, plan: EventPlan, repeat: int) -> dict[str, CounterReading]:
     """Return the counts of a program that opens its gate and closes it."""
-    with Session([binary, "--plan"], build.ROOT, BASE, plan, repeat, 1) as session:
+    with Session([binary, "--plan"], build.ROOT, BASE_PAGES, plan, repeat, 1) as session:
         return session.ask("0 empty_gate - spread cycle 1 1 1 1", 1)[1]
 
 
@@ -301,7 +301,7 @@ def empty_gate() -> Rows:
     for event in plan.events + plan.derived:
         name = event.quantity
         sides = ([counters[name].value for counters in side] for side in (empty, full))
-        yield name, *cells_with_share(*sides)
+        yield name, *count_and_share_cells(*sides)
 
 
 # --- the beginning of a large mapping
@@ -328,7 +328,7 @@ def prefixes() -> Iterator[TableCells]:
         for size in PREFIX_BYTES
         for layout, apart in (("spread", base), ("packed", 64))
     ]
-    for pages in (BASE, "thp"):
+    for pages in (BASE_PAGES, "thp"):
         points = [
             ask("page_chase", pages, layout=layout, lines=lines, region_ms=20)
             for _, layout, lines in kinds

@@ -30,11 +30,11 @@ from tlb.programs.runs import RunConditions, run_program
 from tlb.programs.trial import Trial, TrialAim, run_trial, smallest_detectable_difference
 from tlb.programs.trial_report import huge_share_words, runs_summary
 from tlb.programs.watch import WatchState, attached_program, watch
-from tlb.programs.where.proof import ALL_SITES, NO_SITES
+from tlb.programs.where.proof import ALL_ALLOCATION_SITES, NO_ALLOCATION_SITES
 from tlb.programs.where.report import WhereReport
 from tlb.stats.effects import FEWEST_RATIO_PAIRS, paired_ratio
 from tlb.stats.intervals import Interval
-from tlb.system.page_sizes import BASE
+from tlb.system.page_sizes import BASE_PAGES
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_ns, format_size
 
@@ -77,7 +77,9 @@ def comparison_cells(ours: float, theirs: float, decimals: int = 2) -> TableCell
     return f"{ours:.{decimals}f}", f"{theirs:.{decimals}f}", f"{ours / theirs - 1:+.1%}"
 
 
-def cells_with_share(gate: Iterable[float | None], whole: Iterable[float | None]) -> TableCells:
+def count_and_share_cells(
+    gate: Iterable[float | None], whole: Iterable[float | None]
+) -> TableCells:
     """Return the medians of two counts and the first as a part of the second, as texts."""
     a, b = (
         statistics.median(counted) if (counted := [n for n in side if n is not None]) else None
@@ -155,7 +157,11 @@ def _said(made: WhereReport) -> tuple[str, str, str]:
     proof, chosen = made.proof, made.proof.smallest
     origins = [site.origin for site in made.sites if site.id in chosen]
     said = "; ".join(origins) or "everything" if chosen else made.verdict
-    ratios = [_text(proof.ratio(sites)) for sites in (chosen, ALL_SITES) if sites != NO_SITES]
+    ratios = [
+        _text(proof.ratio(sites))
+        for sites in (chosen, ALL_ALLOCATION_SITES)
+        if sites != NO_ALLOCATION_SITES
+    ]
     return said, ratios[0] if chosen else "", ratios[-1]
 
 
@@ -255,7 +261,7 @@ def kernel_ratio(pairs: int) -> Interval:
     taken = [
         [
             rig.take(point("page_chase", pages, lines=lines, region_ms=150), i).ns_per_access
-            for pages in ("thp", BASE)
+            for pages in ("thp", BASE_PAGES)
         ]
         for i in range(max(pairs, FEWEST_RATIO_PAIRS))
     ]

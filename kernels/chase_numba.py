@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numba import njit, uint64
 
-from kernels.plan import LINE, SETTLE, Point, Work, serve
+from kernels.plan import LINE_BYTES, SETTLING_ROUNDS, Point, TimedAccesses, answer_plan
 
 compiled = njit(cache=True)  # numba keeps it in $NUMBA_CACHE_DIR
 MEASURES = 3  # 2 chased by addresses, in loops written out sixteen times
@@ -127,8 +127,8 @@ def places_in(point: Point) -> tuple[np.uint64, np.uint64]:
     """Return the stride in lines, and the bits of a line's place within its page."""
     if point.layout == "packed":
         return np.uint64(1), np.uint64(0)
-    room = min(point.stride_bytes & -point.stride_bytes, point.page_bytes) // LINE
-    return np.uint64(point.stride_bytes // LINE), np.uint64(room.bit_length() - 1)
+    room = min(point.stride_bytes & -point.stride_bytes, point.page_bytes) // LINE_BYTES
+    return np.uint64(point.stride_bytes // LINE_BYTES), np.uint64(room.bit_length() - 1)
 
 
 def visits_to_warm(point: Point) -> int:
@@ -137,14 +137,14 @@ def visits_to_warm(point: Point) -> int:
         return 0
     caches = Path(f"/sys/devices/system/cpu/cpu{point.cpu}/cache").glob("index*/size")
     largest = max((int(size.read_text().strip("K\n")) << 10 for size in caches), default=0)
-    lines = min(largest // LINE, MOST_WARM, point.lines) or point.lines
+    lines = min(largest // LINE_BYTES, MOST_WARM, point.lines) or point.lines
     return -(-lines // STEP) * STEP
 
 
 # ---- points
 
 
-def prepare_chase(point: Point, words: np.ndarray) -> Work:
+def prepare_chase(point: Point, words: np.ndarray) -> TimedAccesses:
     warm, places = visits_to_warm(point), places_in(point)
     if point.order == "random":
         at = np.empty(-(-max(point.lines * 4, 1 << 18) // STEP) * STEP, dtype=np.uint32)
@@ -154,14 +154,14 @@ def prepare_chase(point: Point, words: np.ndarray) -> Work:
         if point.order == "cycle":
             shuffle(at, 0, np.uint64(point.seed))
             at = cycle_of(at)
-    first, visits = (warm + SETTLE * STEP, PART) if warm else (0, len(at))
+    first, visits = (warm + SETTLING_ROUNDS * STEP, PART) if warm else (0, len(at))
     checksum = int(checksum_of(at, first, visits))
     to_places(at, *places)
     of_order = draws if point.order == "random" else hops
     run, due = of_order(words, at, STEP if warm else len(at))
     touch(words, point.lines, *places)
     rounds = (warm // STEP, PART // STEP) if warm else (0, 0)
-    return Work(run, due, STEP if warm else len(at), checksum, *rounds)
+    return TimedAccesses(run, due, STEP if warm else len(at), checksum, *rounds)
 
 
 def hops(words, at, step):
@@ -205,13 +205,13 @@ def draws(words, at, step):
     return run, lambda rounds: 1
 
 
-def prepare_gather(point: Point, words: np.ndarray) -> Work:
+def prepare_gather(point: Point, words: np.ndarray) -> TimedAccesses:
     visit, places = np.arange(point.lines, dtype=np.uint32), places_in(point)
     if point.order == "cycle":
         shuffle(visit, 1, np.uint64(point.seed))
     checksum = int(checksum_of(visit, 0, point.lines))
     to_places(visit, *places)
-    memory, index = words.view(np.uint8), visit.astype(np.int64) * LINE
+    memory, index = words.view(np.uint8), visit.astype(np.int64) * LINE_BYTES
     words[:] = 1
     touch(words, point.lines, *places)
     gather(memory, index, 0)  # compiles it
@@ -219,8 +219,8 @@ def prepare_gather(point: Point, words: np.ndarray) -> Work:
     def run(rounds: int) -> int:
         return int(gather(memory, index, rounds))
 
-    return Work(run, lambda rounds: rounds * point.lines, point.lines, checksum)
+    return TimedAccesses(run, lambda rounds: rounds * point.lines, point.lines, checksum)
 
 
 if __name__ == "__main__":
-    serve("numba", {"page_chase": prepare_chase, "page_gather": prepare_gather})
+    answer_plan("numba", {"page_chase": prepare_chase, "page_gather": prepare_gather})

@@ -25,9 +25,9 @@ from typing import Any
 
 import numpy as np
 
-LINE, GIB = 64, 1 << 30
+LINE_BYTES, GIB = 64, 1 << 30
 MIN_BATCHES, MOST_BATCHES = 5, 16
-SETTLE = 256  # rounds after a long warm-up, which restore what reading the clock displaced
+SETTLING_ROUNDS = 256  # rounds after a long warm-up, which restore what reading the clock displaced
 OFTEN = 100  # answers between two readings of smaps; of THP, which Linux may split, one
 THP = Path("/sys/kernel/mm/transparent_hugepage")
 POOLS = {"2m": 2 << 20, "1g": GIB}
@@ -116,7 +116,7 @@ class Point:
 
     @property
     def working_set_bytes(self) -> int:
-        return self.lines * (LINE if self.layout == "packed" else self.stride_bytes)
+        return self.lines * (LINE_BYTES if self.layout == "packed" else self.stride_bytes)
 
     def gate(self, command: bytes) -> None:
         if self.perf_fds:
@@ -125,7 +125,7 @@ class Point:
 
 
 @dataclass
-class Work:
+class TimedAccesses:
     """Accesses in rounds: `run` makes some and returns what `due` predicts."""
 
     run: Callable[[int], int]
@@ -134,11 +134,13 @@ class Work:
     checksum: int  # of the lines visited, in their order
     warm: int = 0  # rounds to warm up; 0: 5 ms
     least: int = 0  # rounds to time at least
+    taken_ns: int = 0  # by all rounds so far
 
     def timed_ns(self, rounds: int) -> int:
         due, begin = self.due(rounds), now_ns()
         got = self.run(rounds)
         took = now_ns() - begin
+        self.taken_ns += took
         if got != due:
             raise Lacking("kernel-failed", f"the accesses ended in {got:x} where {due:x} was due")
         return took
@@ -155,16 +157,17 @@ class Work:
 
 
 # Places the lines of a point in the arena's words, and says how to access them.
-Prepare = Callable[[Point, np.ndarray], Work]
+Prepare = Callable[[Point, np.ndarray], TimedAccesses]
 
 
-def measured(point: Point, work: Work) -> dict[str, Any]:
+def measured(point: Point, work: TimedAccesses) -> dict[str, Any]:
     """Warm up, time batches of equal work behind perf's gate; return their part of the record."""
     rounds = max(point.region_ms * 1e6 / work.warm_up(), work.least)
     batches = min(max(int(rounds), MIN_BATCHES), MOST_BATCHES)
     rounds = max(int(rounds / batches + 0.5), -(-work.least // batches), 1)
-    work.timed_ns(SETTLE if work.warm else 1)
+    work.timed_ns(SETTLING_ROUNDS if work.warm else 1)
     prepare_ns, ns, usage = now_ns() - point.started_ns, [], resource.getrusage
+    warm_ns = work.taken_ns
     point.gate(b"enable\n")
     before, cpu_ns = usage(resource.RUSAGE_SELF), time.process_time_ns()
     for _ in range(batches):
@@ -179,6 +182,7 @@ def measured(point: Point, work: Work) -> dict[str, Any]:
         "batch_ns_per_access": [float(f"{one:.6g}") for one in each],
         "core_ghz": 0.0,
         "prepare_ns": float(prepare_ns),
+        "warm_ns": float(warm_ns),
         "cpu_ns": float(cpu_ns),
         "fifo": 0,
         "minor_faults": after.ru_minflt - before.ru_minflt,
@@ -276,7 +280,7 @@ def say(fields: Mapping[str, object]) -> None:
     print(json.dumps(fields), flush=True)
 
 
-def serve(engine: str, kernels: Mapping[str, Prepare]) -> None:
+def answer_plan(engine: str, kernels: Mapping[str, Prepare]) -> None:
     """Answer the plan on stdin. Exit 3 with a reason on stderr for what the machine lacks."""
     try:
         Session(engine, kernels).serve()

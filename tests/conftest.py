@@ -9,9 +9,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from support.common import ROOT, fake_kernel, lacking, software_plan
 from support.dead_worker import pytest_testnodedown as pytest_testnodedown  # a hook
+from support.fuzzing import ENDURANCE
 
 from tlb.machine.host import compiler_on_path
 from tlb.measure import build
@@ -26,8 +27,15 @@ ABILITIES: dict[str, Callable[[], bool]] = {
 }
 
 
-settings.register_profile("no test asserts a time", deadline=None)
-settings.load_profile("no test asserts a time")
+# The same inputs in each run, so that none fails by chance; `make endurance` draws others. No test asserts a
+# time, nor how long its inputs take to draw on a busy machine.
+settings.register_profile(
+    "by no chance",
+    deadline=None,
+    derandomize=not ENDURANCE,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("by no chance")
 
 
 def pytest_configure(config: pytest.Config) -> None:

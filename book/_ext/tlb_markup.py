@@ -18,7 +18,6 @@ read, where they are cited and in the list of references.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar, cast
@@ -35,10 +34,10 @@ from sphinx.util.docutils import SphinxDirective
 from sphinxcontrib.bibtex.domain import BibtexDomain
 
 from tlb.report.claims import READ_BEFORE_YEAR, citation_label, citation_years
+from tlb.report.render import timed_part
 
 _LANGUAGES = {".py": "python", ".go": "go", ".rs": "rust", ".java": "java"}
 ROOTS = ("tlb/", "experiments/", "kernels/")  # nothing else of a source tree is shown
-_MARK = re.compile(r"(?:/\*|//|#) \[(?:timed: ([^\]]+)|(timed|recipe|pool))\]")
 
 
 def python_part(text: str, name: str) -> tuple[int, list[str]]:
@@ -60,17 +59,6 @@ def python_part(text: str, name: str) -> tuple[int, list[str]]:
 def _names(node: ast.stmt) -> list[str | None]:
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", node)]
     return [getattr(target, "id", getattr(target, "name", None)) for target in targets]
-
-
-def timed_part(text: str, name: str) -> tuple[int, list[str]]:
-    """(first line, lines) between [timed: NAME], [timed], [recipe] or [pool] and [end]; the name is
-    what stands last. LookupError without it."""
-    lines = text.splitlines()
-    for start, line in enumerate(lines):
-        if (mark := _MARK.search(line)) and name in (mark[1] or mark[2]).split(", "):
-            ends = [i for i in range(start, len(lines)) if "[end]" in lines[i]]
-            return start + 2, lines[start + 1 : ends[0] if ends else len(lines)]
-    raise LookupError(name)
 
 
 class Listing(SphinxDirective):

@@ -21,7 +21,7 @@ from sphinx.environment import BuildEnvironment
 from sphinx.highlighting import PygmentsBridge
 from sphinx.util.docutils import SphinxRole
 
-from tlb.report.render import THEME, CompactCodeFormatter, escape_json
+from tlb.report.render import CHART_THEME, CompactCodeFormatter, escape_json
 from tlb.system.units import list_in_words
 
 FOLDER = Path(__file__).parent
@@ -55,7 +55,9 @@ def make_bundle(app: Sphinx) -> None:
     static.mkdir(parents=True, exist_ok=True)
     bundle = cache.read_text(encoding="utf-8")
     (static / cache.name).write_text(f"(() => {{{bundle}}})();\n", encoding="utf-8")
-    (static / "theme.js").write_text(f"const TLB_THEME = {escape_json(THEME)};\n", encoding="utf-8")
+    (static / "theme.js").write_text(
+        f"const TLB_THEME = {escape_json(CHART_THEME)};\n", encoding="utf-8"
+    )
 
 
 def holds(doctree: nodes.document | None, mark: str) -> bool:
@@ -214,6 +216,7 @@ _VERDICT_WORDS = {
     "fails": "fails",
     "unknown": "undecided",
     "untestable": "not testable on this machine",
+    "recomputed": "recomputed",
 }
 _VERDICT = re.compile(r"tlb-verdict-(\w+)\"")  # tlb/report/verdicts.py writes it
 _OWN_CLAIMS = re.compile(r'data-whose="(.+?)" data-claims="(\d+)"')  # and this

@@ -25,10 +25,10 @@ from tlb.measure.granted_pages import (
 )
 from tlb.report import analysis, quantities
 from tlb.report.quantities import QuantityDeclaration
-from tlb.stats.curves import HALF_AN_OCTAVE, Curve, counter_curve, select_rows
+from tlb.stats.curves import HALF_OCTAVE_TOLERANCE, Curve, counter_curve, select_rows
 from tlb.stats.intervals import UNKNOWN_INTERVAL, Interval
-from tlb.system.page_sizes import BASE, LINE_BYTES
-from tlb.system.reasons import Unavailable, required
+from tlb.system.page_sizes import BASE_PAGES, LINE_BYTES
+from tlb.system.reasons import Unavailable, require_nonempty
 
 
 class Quantities(quantities.Quantities):
@@ -38,20 +38,22 @@ class Quantities(quantities.Quantities):
         "pages that the last level of the iTLB holds, as stated", "pages", source="CPUID"
     )
     predicted_pages = QuantityDeclaration(
-        "pages before direct jumps slow most", "pages", is_found=True
+        "most pages whose direct jumps are predicted", "pages", is_found=True
     )
-    direct_inside_ns = QuantityDeclaration("a direct jump as the iTLB is full", "ns", 1)
-    direct_ns = QuantityDeclaration("a direct jump to as many", "ns", 1)
-    direct_page_ns = QuantityDeclaration("what its own page adds to it", "ns", 1)
-    learned_page_ns = QuantityDeclaration("what it adds to an indirect jump that repeats", "ns", 1)
-    random_page_ns = QuantityDeclaration("what it adds to a random jump", "ns")
+    direct_inside_ns = QuantityDeclaration("a direct jump where its pages fill the iTLB", "ns", 1)
+    direct_ns = QuantityDeclaration("a direct jump to the most pages that are predicted", "ns", 1)
+    direct_page_ns = QuantityDeclaration("a page's part in such a direct jump", "ns", 1)
+    learned_page_ns = QuantityDeclaration(
+        "a page's part in an indirect jump that repeats, there", "ns", 1
+    )
+    random_page_ns = QuantityDeclaration("a page's part in a random jump, there", "ns")
     hidden_share = QuantityDeclaration(
-        "of the latter, what prediction hides from a direct jump", "share"
+        "share of a random jump's wait that prediction hides", "share"
     )
     forgotten_pages = QuantityDeclaration(
-        "pages after direct jumps slow most", "pages", is_found=True
+        "pages at which direct jumps have slowed", "pages", is_found=True
     )
-    forgotten_ns = QuantityDeclaration("a direct jump to these", "ns")
+    forgotten_ns = QuantityDeclaration("a direct jump to as many pages", "ns")
     far_pages = QuantityDeclaration("most pages that were jumped to", "pages")
     far_direct_ns = QuantityDeclaration("a direct jump to the most pages", "ns")
     far_random_ns = QuantityDeclaration("a random jump to the most pages", "ns")
@@ -86,7 +88,7 @@ class Analysis(analysis.Analysis):
     texts = cached_property(lambda a: a.times_by_size())
     hot = cached_property(lambda a: a.times_by_hot_share())
 
-    def jumps(self, layout: str, kind: str, pages: str = BASE) -> Curve:
+    def jumps(self, layout: str, kind: str, pages: str = BASE_PAGES) -> Curve:
         """ns a jump of a kind in a layout, by lines of code."""
         mode, order = JUMP_KINDS[kind]
         rows = select_rows(
@@ -106,7 +108,7 @@ class Analysis(analysis.Analysis):
     def near(self, pages: int, kind: str) -> tuple[Interval, Interval, Interval]:
         """Return ns a jump of a kind to about so many lines, spread and packed, and the difference."""
         curves = (of.get(kind, Curve.of(self.frame[:0])) for of in (self.spread, self.packed))
-        spread, packed = (curve.at(pages, HALF_AN_OCTAVE) for curve in curves)
+        spread, packed = (curve.at(pages, HALF_OCTAVE_TOLERANCE) for curve in curves)
         return spread, packed, spread - packed
 
     @property
@@ -115,8 +117,10 @@ class Analysis(analysis.Analysis):
         which no TLB explains: so many the branch predictor still knows, and no longer. Raises
         Unavailable("too-few-points"), also where they lie too far apart to say."""
         packed = self.packed.get("direct", Curve.of(self.frame[:0]))
-        medians = required(packed, "no direct jumps were measured side by side").medians
-        rises = required((medians / medians.shift()).dropna(), "one number of jumps has no rise")
+        medians = require_nonempty(packed, "no direct jumps were measured side by side").medians
+        rises = require_nonempty(
+            (medians / medians.shift()).dropna(), "one number of jumps has no rise"
+        )
         after = medians.index.get_loc(rises.idxmax())
         known, forgotten = int(medians.index[after - 1]), int(medians.index[after])
         if forgotten > 2 * known:
@@ -127,7 +131,7 @@ class Analysis(analysis.Analysis):
     def farthest(self, kind: str) -> tuple[int, Interval, Interval]:
         """Return the most pages, and ns a jump of a kind to as many lines, spread and packed."""
         spread, packed = (
-            required(curves.get(kind, ()), "no such jumps were measured")
+            require_nonempty(curves.get(kind, ()), "no such jumps were measured")
             for curves in (self.spread, self.packed)
         )
         pages = min(spread.xs[-1], packed.xs[-1])
@@ -141,21 +145,23 @@ class Analysis(analysis.Analysis):
         silent."""
         by_level: dict[int, int] = {}
         for tlb in self.host.tlb:
-            if BASE in tlb.pages and tlb.kind in ("instruction", "unified"):
+            if BASE_PAGES in tlb.pages and tlb.kind in ("instruction", "unified"):
                 by_level[tlb.level] = by_level.get(tlb.level, 0) + tlb.entries
         return [by_level[level] for level in sorted(by_level)]
 
     @property
     def known_stated(self) -> list[int]:
         """`stated`, of one level at least. Raises Unavailable("no-geometry")."""
-        return required(self.stated, "no entries for instructions are stated", "no-geometry")
+        return require_nonempty(
+            self.stated, "no entries for instructions are stated", "no-geometry"
+        )
 
     def walks_counted(self, kind: str) -> Curve:
         """Page walks for instructions of the spread jumps of a kind, per jump. Raises Unavailable
         where none were counted."""
         mode, order = JUMP_KINDS[kind]
-        rows = select_rows(self.frame, mode=mode, order=order, layout="spread", pages=BASE)
-        return required(
+        rows = select_rows(self.frame, mode=mode, order=order, layout="spread", pages=BASE_PAGES)
+        return require_nonempty(
             counter_curve(rows, "itlb_walk"),
             "no walks for instructions were counted here",
             self.host.pmu.reason or "no-data",
@@ -167,7 +173,7 @@ class Analysis(analysis.Analysis):
         """Return a row a MiB of code that is all jumped to: mib; base and large, ns a jump, each an
         Interval, UNKNOWN_INTERVAL where not measured."""
         rows = [
-            (mib, self._text(BASE, lines), self._text(HUGE_TEXT_PAGES, lines))
+            (mib, self._text(BASE_PAGES, lines), self._text(HUGE_TEXT_PAGES, lines))
             for mib in CODE_SIZES_MIB
             if (lines := (mib << 20) // LINE_BYTES)
         ]
@@ -187,9 +193,9 @@ class Analysis(analysis.Analysis):
             (
                 1 / every,
                 most,
-                self._text(BASE, lines, every),
+                self._text(BASE_PAGES, lines, every),
                 self._text(HUGE_TEXT_PAGES, lines, every),
-                self._text(BASE, lines // every) if every > 1 else UNKNOWN_INTERVAL,
+                self._text(BASE_PAGES, lines // every) if every > 1 else UNKNOWN_INTERVAL,
             )
             for every in (1, *LINES_PER_HOT_LINE)
         ]
@@ -214,13 +220,13 @@ class Analysis(analysis.Analysis):
         MiB."""
         rows = self.texts[self.texts["mib"] == mib].itertuples(index=False)
         both = [row.base / row.large for row in rows if row.base.is_known and row.large.is_known]
-        return required(both, f"no text of {mib} MiB was measured on both")[0]
+        return require_nonempty(both, f"no text of {mib} MiB was measured on both")[0]
 
     @property
     def least_hot(self) -> pd.Series:
         """The row of `hot` with the smallest share."""
         rows = [row for _, row in self.hot.iterrows() if row["packed"].is_known]
-        return required(rows, "no text was measured of which a part is hot")[-1]
+        return require_nonempty(rows, "no text was measured of which a part is hot")[-1]
 
     @cached_property
     def ways(self) -> CodeLoadingDocument:

@@ -5,23 +5,31 @@ from __future__ import annotations
 
 from experiments.code.analysis import Analysis
 from tlb.machine.stated_facts import HUGE_PAGE_FLAGS, JAVA_FLAGS
-from tlb.report.claims import Answer, Band, Fact, PointPredicate, claim, counted, rows_where
-from tlb.stats.effects import inside
+from tlb.report.claims import (
+    Answer,
+    Band,
+    Fact,
+    PointPredicate,
+    claim,
+    count_inside_band,
+    points_where,
+)
+from tlb.stats.effects import effect_inside_band
 from tlb.system.page_sizes import LINE_BYTES
-from tlb.system.reasons import Unavailable, required
+from tlb.system.reasons import Unavailable, require_nonempty
 from tlb.system.units import list_in_words
 
 
 def _text(mib: int) -> PointPredicate:
     """A text of so many MiB, on base pages and on large ones."""
-    return rows_where("code_chase", lines=(mib << 20) // LINE_BYTES)
+    return points_where("code_chase", lines=(mib << 20) // LINE_BYTES)
 
 
 @claim("text-on-2-mib-helps", points=_text(100), mib=100)
 def large_text_helps(a: Analysis, band: Band, mib: int) -> Answer:
     ratio = a.gain(mib)
     return (
-        inside(ratio, *band),
+        effect_inside_band(ratio, *band),
         f"A random jump in {mib} MiB of code takes {ratio:.2f} times as long on base pages as on "
         "large ones.",
     )
@@ -32,8 +40,8 @@ claim("hundred-mb-of-code-gains", points=_text(100), mib=100)(large_text_helps)
 
 @claim("defer-only-madvise-exists", points=None)
 def defer_only_madvise_exists(a: Analysis, band: Band) -> Answer:
-    modes = required(a.flags.defrag_modes, "this kernel lists no modes", "no-data")
-    return counted(
+    modes = require_nonempty(a.flags.defrag_modes, "this kernel lists no modes", "no-data")
+    return count_inside_band(
         modes.count("defer-only-madvise"), band, f"The kernel lists {list_in_words(modes)}."
     )
 
@@ -51,11 +59,11 @@ def java_flags_exist(a: Analysis, band: Band) -> Answer:
 
 @claim("java-large-pages-off-by-default", points=None)
 def javas_large_pages_are_off(a: Analysis, band: Band) -> Answer:
-    on = required(
+    on = require_nonempty(
         [a.flags.java_on] if a.flags.java_on is not None else [],
         "Java was not asked what it has on",
         "no-data",
     )[0]
     used = list_in_words(on) if on else "none"
     text = f"By default this Java uses {used} of {list_in_words(HUGE_PAGE_FLAGS)}."
-    return counted(len(on), band, text)
+    return count_inside_band(len(on), band, text)

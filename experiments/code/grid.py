@@ -7,7 +7,7 @@ from typing import Any
 
 from tlb.measure.grid import Scope, octaves
 from tlb.measure.record import Point
-from tlb.system.page_sizes import BASE, LINE_BYTES
+from tlb.system.page_sizes import BASE_PAGES, LINE_BYTES
 
 # By what the front end can know of where a jump leads: it stands in the instruction; it is the same
 # each time round; it is random.
@@ -80,6 +80,6 @@ def texts(scope: Scope) -> list[Point]:
             lines=size // LINE_BYTES,
             **own,
         )
-        for pages in (BASE, HUGE_TEXT_PAGES)
+        for pages in (BASE_PAGES, HUGE_TEXT_PAGES)
         for size, own in wanted
     ]

@@ -18,14 +18,14 @@ from experiments.flushes.document import (
     SamePageMergingRound,
 )
 from experiments.flushes.grid import (
-    ARENA_BYTES,
     FORKED_MIB,
     HOPS_AFTER_SWITCH,
     HUGE_PAGES,
-    MEMORY_CALLS,
+    MALLOC_ARENA_BYTES,
+    MAPPING_SYSTEM_CALLS,
     ONE_PAGE_PER_CALL,
     PAGES_PER_DISCARD,
-    PAGES_THE_TLB_HOLDS,
+    PAGES_WITHIN_STLB,
     SWITCH_MODES,
 )
 from tlb.report import quantities
@@ -33,8 +33,8 @@ from tlb.report.analysis import SingleEventAnalysis
 from tlb.report.quantities import QuantityDeclaration
 from tlb.stats.curves import Curve, select_rows
 from tlb.stats.intervals import Interval, median_interval
-from tlb.system.page_sizes import BASE
-from tlb.system.reasons import Unavailable, required
+from tlb.system.page_sizes import BASE_PAGES
+from tlb.system.reasons import Unavailable, require_nonempty
 
 _DOCUMENT = "housekeeping.json"
 
@@ -69,13 +69,15 @@ class Quantities(quantities.Quantities):
     fork_base_us = QuantityDeclaration("fork with 64 MiB on base pages", "us")
     fork_thp_us = QuantityDeclaration("fork with 64 MiB on huge pages", "us")
     write_base_us = QuantityDeclaration("first write after a fork, on base pages", "us", 1)
-    write_thp_us = QuantityDeclaration("the same to a huge page", "us", 1)
+    write_thp_us = QuantityDeclaration("first write after a fork, to a huge page", "us", 1)
     price_alone_ns = QuantityDeclaration("translation of a load without a switch", "ns", 1)
     price_process_ns = QuantityDeclaration(
-        "the same after a switch to another process and back", "ns", 1
+        "translation of a load after a switch to a process and back", "ns", 1
     )
-    price_new_ns = QuantityDeclaration("the same in the first round of a new process", "ns", 1)
-    first_walks_us = QuantityDeclaration("512 such first loads of a new process", "us", 1)
+    price_new_ns = QuantityDeclaration(
+        "translation of a load in a new process's first round", "ns", 1
+    )
+    first_walks_us = QuantityDeclaration("first 512 page walks of a new process", "us", 1)
     switch_us = QuantityDeclaration("a switch to another process and back", "us", 1)
     exec_us = QuantityDeclaration("fork, exec and exit of a small program", "us")
     merged_write_us = QuantityDeclaration(
@@ -106,13 +108,13 @@ class _Shootdowns(SingleEventAnalysis):
     def calls(self, others: int) -> dict[str, Curve]:
         """Return ns of each call over the pages that it removes, while the program runs on so many
         other CPUs too."""
-        rows = self._rows("shootdown", "threads", pages=BASE, threads=others, apart=0)
-        return Curve.by(rows, MEMORY_CALLS, "mode")
+        rows = self._rows("shootdown", "threads", pages=BASE_PAGES, threads=others, apart=0)
+        return Curve.by(rows, MAPPING_SYSTEM_CALLS, "mode")
 
     def unmapped(self, others: int, pages: int) -> Interval:
         """Return ns a munmap() of so many pages."""
-        curve = self.calls(others).get(MEMORY_CALLS[0])
-        return required(curve, "no calls were measured").at(pages)
+        curve = self.calls(others).get(MAPPING_SYSTEM_CALLS[0])
+        return require_nonempty(curve, "no calls were measured").at(pages)
 
     @property
     def interrupting(self) -> int:
@@ -132,7 +134,9 @@ class _Shootdowns(SingleEventAnalysis):
 
     def beside_processes(self, call: str) -> Interval:
         """Return ns a call on one page beside as many processes that share nothing."""
-        rows = self._rows("shootdown", mode=call, pages=BASE, lines=ONE_PAGE_PER_CALL, apart=1)
+        rows = self._rows(
+            "shootdown", mode=call, pages=BASE_PAGES, lines=ONE_PAGE_PER_CALL, apart=1
+        )
         self.require_others(rows, "no calls beside other processes were measured")
         return median_interval(rows["ns_per_access"])
 
@@ -141,7 +145,9 @@ class _Shootdowns(SingleEventAnalysis):
         """A row a process beside other threads: call, flushes_asked of other CPUs and flushes_seen
         by them."""
         counts = ["flushes_asked", "flushes_seen"]
-        rows = self._rows("shootdown", *counts, apart=0, pages=BASE, mode=list(MEMORY_CALLS))
+        rows = self._rows(
+            "shootdown", *counts, apart=0, pages=BASE_PAGES, mode=list(MAPPING_SYSTEM_CALLS)
+        )
         rows = rows[rows["flushes_asked"] > 0].dropna(subset=["flushes_seen"])
         return rows.reindex(columns=["mode", *counts]).rename(columns={"mode": "call"})
 
@@ -149,7 +155,7 @@ class _Shootdowns(SingleEventAnalysis):
         """Return all flushes seen over all asked: a few processes miss many, which a median of
         shares hides. Raises Unavailable("linux-lacks") too."""
         if self.most_others:
-            required(self.flush_counts, _NOT_COUNTED, "linux-lacks")
+            require_nonempty(self.flush_counts, _NOT_COUNTED, "linux-lacks")
         self.require_others(self.flush_counts, "no calls beside other threads were measured")
         sums = self.flush_counts[["flushes_asked", "flushes_seen"]].sum()
         return float(sums["flushes_seen"] / sums["flushes_asked"])
@@ -160,24 +166,24 @@ class _Shootdowns(SingleEventAnalysis):
 
     def _beside_discards(self, layout: str, *columns: str) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Return the chases beside a thread that gives pages back, and beside one that only runs."""
-        where = {"mode": "other", "layout": layout, "lines": PAGES_THE_TLB_HOLDS}
+        where = {"mode": "other", "layout": layout, "lines": PAGES_WITHIN_STLB}
         rows = self._rows("neighbour_chase", "discard_pages", *columns, **where)
         return select_rows(rows, discard_pages=PAGES_PER_DISCARD), select_rows(
             rows, discard_pages=0
         )
 
     def lost_per_flush(self, layout: str) -> Interval:
-        """Return ns that the chase over PAGES_THE_TLB_HOLDS lines loses for each flush that its CPU
+        """Return ns that the chase over PAGES_WITHIN_STLB lines loses for each flush that its CPU
         counts. Raises Unavailable("linux-lacks") too."""
         busy, idle = self._beside_discards(layout, "flushes_seen")
         added_ns = busy["ns_per_access"] - self._median(idle, "no chase was measured").value
-        counted = required(
+        counted = require_nonempty(
             busy[busy["flushes_seen"] > 0], "no TLB flush was counted", "linux-lacks"
         )
         return median_interval((added_ns * counted["accesses"] / counted["flushes_seen"]).dropna())
 
     def slowed_by_discards(self, layout: str) -> Interval:
-        """Return a hop's time over PAGES_THE_TLB_HOLDS lines beside a thread that gives pages back
+        """Return a hop's time over PAGES_WITHIN_STLB lines beside a thread that gives pages back
         over beside one that only runs."""
         busy, idle = self._beside_discards(layout)
         self.require_others(busy, "no chase beside a thread that gives pages back was measured")
@@ -185,7 +191,7 @@ class _Shootdowns(SingleEventAnalysis):
 
     def part_unmapped(self) -> Interval:
         """Return ns of a munmap() of one base page of a large page, on one CPU."""
-        where = {"mode": MEMORY_CALLS[0], "pages": HUGE_PAGES, "lines": ONE_PAGE_PER_CALL}
+        where = {"mode": MAPPING_SYSTEM_CALLS[0], "pages": HUGE_PAGES, "lines": ONE_PAGE_PER_CALL}
         return self._median(self._rows("shootdown", **where), "no part of a page was removed")
 
     def collapse_ns(self) -> Interval:
@@ -197,7 +203,7 @@ class _Shootdowns(SingleEventAnalysis):
         """Return ns in which Linux makes large pages of a whole area, one after the other, while
         another thread chases through it."""
         rows = self._rows("collapse_chase", "joined_ns", mode="random")
-        rows = required(rows.dropna(subset=["joined_ns"]), "no area was collapsed")
+        rows = require_nonempty(rows.dropna(subset=["joined_ns"]), "no area was collapsed")
         return median_interval(rows["joined_ns"])
 
     def flushes_per_collapse(self) -> float:
@@ -206,7 +212,7 @@ class _Shootdowns(SingleEventAnalysis):
         rows = self._rows("shootdown", "threads", "flushes_seen", mode="collapse")
         rows = rows[rows["threads"] > 0]
         self.require_others(rows, "no pages were collapsed beside other threads")
-        rows = required(rows.dropna(subset=["flushes_seen"]), _NOT_COUNTED, "linux-lacks")
+        rows = require_nonempty(rows.dropna(subset=["flushes_seen"]), _NOT_COUNTED, "linux-lacks")
         return float(rows["flushes_seen"].sum() / (rows["accesses"] * rows["threads"]).sum())
 
 
@@ -231,8 +237,8 @@ class _Switches(SingleEventAnalysis):
         return found | {NEW_PROCESS_MODE: self.translation("cold_chase")}
 
     def price_after(self, kind: str) -> Interval:
-        return required(self.after[kind], "no rounds of this kind were measured").at(
-            PAGES_THE_TLB_HOLDS
+        return require_nonempty(self.after[kind], "no rounds of this kind were measured").at(
+            PAGES_WITHIN_STLB
         )
 
     def first_walks(self) -> Interval:
@@ -247,12 +253,12 @@ class _Switches(SingleEventAnalysis):
 
     def switch_ns(self, mode: str) -> Interval:
         """Return ns of a switch there and back."""
-        rows = self._rows("switch_chase", "switch_ns", mode=mode, lines=PAGES_THE_TLB_HOLDS, hops=0)
+        rows = self._rows("switch_chase", "switch_ns", mode=mode, lines=PAGES_WITHIN_STLB, hops=0)
         return self._median(rows, "no switches were measured", "switch_ns")
 
     def start(self, name: str) -> Interval:
-        """Return `spawn_ns` or `exec_ns` of a new process that has PAGES_THE_TLB_HOLDS pages."""
-        rows = self._rows("cold_chase", name, lines=PAGES_THE_TLB_HOLDS, layout="spread").dropna(
+        """Return `spawn_ns` or `exec_ns` of a new process that has PAGES_WITHIN_STLB pages."""
+        rows = self._rows("cold_chase", name, lines=PAGES_WITHIN_STLB, layout="spread").dropna(
             subset=[name]
         )
         return self._median(rows, "no processes were started so", name)
@@ -275,15 +281,15 @@ class _Copies(SingleEventAnalysis):
 
     def _resident_per_used(self, pages: str) -> Interval:
         """Return the resident bytes over the used ones of arenas far apart."""
-        used = max(ARENA_BYTES // self.base_page_bytes, 1)
+        used = max(MALLOC_ARENA_BYTES // self.base_page_bytes, 1)
         where = {"mode": "touch", "pages": pages, "used": used}
         rows = self._rows("fork_write", "used", "resident_bytes", **where)
-        rows = required(rows, "no arenas were measured")
+        rows = require_nonempty(rows, "no arenas were measured")
         return median_interval(rows["resident_bytes"] / rows["working_set_bytes"])
 
     def waste(self) -> Interval:
         """Return how much more memory arenas far apart take on large pages than on base pages."""
-        return self._resident_per_used(HUGE_PAGES) / self._resident_per_used(BASE)
+        return self._resident_per_used(HUGE_PAGES) / self._resident_per_used(BASE_PAGES)
 
 
 class Analysis(_Shootdowns, _Switches, _Copies):
@@ -311,7 +317,7 @@ class Analysis(_Shootdowns, _Switches, _Copies):
         return value
 
     def runs(self, memory: str, mode: str) -> tuple[FirstTouchRun, ...]:
-        """The runs of first touches in such memory, with defrag in a mode or NO_DEFRAG_MODE."""
+        """The runs of first touches in such memory, with defrag in a mode or DEFRAG_NOT_APPLICABLE."""
         runs: dict[tuple[str, str], tuple[FirstTouchRun, ...]] = {
             (some.memory, some.mode): some.runs for some in self.housekeeping.touched
         }

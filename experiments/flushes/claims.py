@@ -7,32 +7,37 @@ from experiments.flushes.analysis import NEW_PROCESS_MODE, Analysis
 from experiments.flushes.document import (
     DEFRAG_ALWAYS,
     DEFRAG_NEVER,
+    DEFRAG_NOT_APPLICABLE,
     FRAGMENTED_MEMORY,
-    FREE_MEMORY,
-    NO_DEFRAG_MODE,
+    UNFRAGMENTED_MEMORY,
 )
-from experiments.flushes.grid import ARENA_BYTES, HOPS_AFTER_SWITCH, HUGE_PAGES, PAGES_THE_TLB_HOLDS
-from tlb.report.claims import Answer, Band, claim, counted, rows_where
-from tlb.stats.effects import inside
-from tlb.system.page_sizes import BASE, page_words
+from experiments.flushes.grid import (
+    HOPS_AFTER_SWITCH,
+    HUGE_PAGES,
+    MALLOC_ARENA_BYTES,
+    PAGES_WITHIN_STLB,
+)
+from tlb.report.claims import Answer, Band, claim, count_inside_band, points_where
+from tlb.stats.effects import effect_inside_band
+from tlb.system.page_sizes import BASE_PAGES, page_words
 from tlb.system.units import format_ns, format_size
 
 # --- shootdowns, switches, neighbours
 
 
 @claim(
-    "page-management-slows-a-loop", points=rows_where("neighbour_chase", lines=PAGES_THE_TLB_HOLDS)
+    "page-management-slows-a-loop", points=points_where("neighbour_chase", lines=PAGES_WITHIN_STLB)
 )
 def page_management_slows(a: Analysis, band: Band) -> Answer:
     ratio = a.beside_discards()
-    return inside(ratio, *band), (
-        f"Beside a thread that gives its pages back, a chase through {PAGES_THE_TLB_HOLDS} other pages takes "
+    return effect_inside_band(ratio, *band), (
+        f"Beside a thread that gives its pages back, a chase through {PAGES_WITHIN_STLB} other pages takes "
         f"{ratio:.2f} times as "
         "long, after dividing by the slowdown of its packed control, which is the interrupts'."
     )
 
 
-@claim("switch-flushes-walk-caches", points=rows_where("switch_chase", hops=HOPS_AFTER_SWITCH))
+@claim("switch-flushes-walk-caches", points=points_where("switch_chase", hops=HOPS_AFTER_SWITCH))
 def a_switch_flushes(a: Analysis, band: Band) -> Answer:
     ratio = a.first_walks()
     evidence = (
@@ -44,16 +49,16 @@ def a_switch_flushes(a: Analysis, band: Band) -> Answer:
             " By its source, Linux reloads CR3 without a flush on a CPU with PCID, if it still "
             "knows the address space."
         )
-    return inside(ratio, *band), evidence
+    return effect_inside_band(ratio, *band), evidence
 
 
 @claim(
-    "warm-workers-win", points=rows_where(("cold_chase", "switch_chase"), lines=PAGES_THE_TLB_HOLDS)
+    "warm-workers-win", points=points_where(("cold_chase", "switch_chase"), lines=PAGES_WITHIN_STLB)
 )
 def a_warm_worker_wins(a: Analysis, band: Band) -> Answer:
     ratio = a.price_after(NEW_PROCESS_MODE) / a.price_after("process")
-    return inside(ratio, *band), (
-        f"Translation of a request through {PAGES_THE_TLB_HOLDS} pages costs {ratio:.1f} times as much in a new "
+    return effect_inside_band(ratio, *band), (
+        f"Translation of a request through {PAGES_WITHIN_STLB} pages costs {ratio:.1f} times as much in a new "
         "process as in a worker that is switched to."
     )
 
@@ -61,31 +66,32 @@ def a_warm_worker_wins(a: Analysis, band: Band) -> Answer:
 # --- forks, sparse memory, defragmenting, pools
 
 
-@claim("cow-copies-2-mib", points=rows_where("fork_write", mode="write", used=1))
+@claim("cow-copies-2-mib", points=points_where("fork_write", mode="write", used=1))
 def a_write_copies_2_mib(a: Analysis, band: Band) -> Answer:
     copied, _ = a.single_write(HUGE_PAGES)
     return (
-        inside(copied, *band, what="on THP"),
+        effect_inside_band(copied, *band, what="on 2 MiB pages (THP)"),
         f"A write to {page_words(HUGE_PAGES)} after a fork copies {format_size(round(copied.value))}. "
         "Pages of the pool were not tested.",
     )
 
 
-@claim("sparse-small-allocations-hurt", points=rows_where("fork_write", mode="touch"))
+@claim("sparse-small-allocations-hurt", points=points_where("fork_write", mode="touch"))
 def sparse_allocations_hurt(a: Analysis, band: Band) -> Answer:
     ratio = a.waste()
-    return inside(ratio, *band), (
-        f"Arenas of {format_size(ARENA_BYTES)} apart take {ratio:.1f} times as much memory on "
-        f"{page_words(HUGE_PAGES)} as on {page_words(BASE)}."
+    return effect_inside_band(ratio, *band), (
+        f"Arenas of {format_size(MALLOC_ARENA_BYTES)} apart take {ratio:.1f} times as much memory on "
+        f"{page_words(HUGE_PAGES)} as on {page_words(BASE_PAGES)}."
     )
 
 
 @claim("defrag-costs-time", points=None)
 def defrag_costs_time(a: Analysis, band: Band) -> Answer:
     fragmented, free = (
-        a.first_touch_ns(memory, DEFRAG_ALWAYS) for memory in (FRAGMENTED_MEMORY, FREE_MEMORY)
+        a.first_touch_ns(memory, DEFRAG_ALWAYS)
+        for memory in (FRAGMENTED_MEMORY, UNFRAGMENTED_MEMORY)
     )
-    return inside(fragmented / free, *band), (
+    return effect_inside_band(fragmented / free, *band), (
         f"With defrag at {DEFRAG_ALWAYS} the first touch of a 2 MiB range takes "
         f"{format_ns(fragmented.value)} where memory is fragmented, "
         f"and {format_ns(free.value)} where it is free."
@@ -96,18 +102,18 @@ def defrag_costs_time(a: Analysis, band: Band) -> Answer:
 def defrag_spikes(a: Analysis, band: Band) -> Answer:
     large, base = (
         a.touch_ns(FRAGMENTED_MEMORY, mode, lambda run: run.p999_ns)
-        for mode in (DEFRAG_ALWAYS, NO_DEFRAG_MODE)
+        for mode in (DEFRAG_ALWAYS, DEFRAG_NOT_APPLICABLE)
     )
-    return inside(large / base, *band), (
+    return effect_inside_band(large / base, *band), (
         f"Where memory is fragmented, one first touch in a thousand takes {format_ns(large.value)} "
-        f"or more with defrag at {DEFRAG_ALWAYS}, and {format_ns(base.value)} on {page_words(BASE)}."
+        f"or more with defrag at {DEFRAG_ALWAYS}, and {format_ns(base.value)} on {page_words(BASE_PAGES)}."
     )
 
 
 @claim("defrag-is-paid-at-first-access", points=None)
 def defrag_is_paid_first(a: Analysis, band: Band) -> Answer:
     on, off = (a.first_touch_ns(FRAGMENTED_MEMORY, mode) for mode in (DEFRAG_ALWAYS, DEFRAG_NEVER))
-    return inside(on / off, *band), (
+    return effect_inside_band(on / off, *band), (
         "Where memory is fragmented, the first touch of a 2 MiB range takes "
         f"{format_ns(on.value)} with defrag at {DEFRAG_ALWAYS}, and {format_ns(off.value)} at {DEFRAG_NEVER}."
     )
@@ -117,7 +123,7 @@ def defrag_is_paid_first(a: Analysis, band: Band) -> Answer:
 def khugepaged_promotes(a: Analysis, band: Band) -> Answer:
     idle = a.idle()
     share = a.idle_share()
-    return counted(
+    return count_inside_band(
         share,
         band,
         f"Of {format_size(idle.bytes)} that no program touched for {idle.seconds:.0f} s, "
@@ -128,7 +134,7 @@ def khugepaged_promotes(a: Analysis, band: Band) -> Answer:
 @claim("pool-is-lost-to-others", points=None)
 def a_pool_is_lost(a: Analysis, band: Band) -> Answer:
     share = a.pool_taken()
-    return inside(
+    return effect_inside_band(
         share, *band
     ), f"As a pool grows, what is available to others shrinks by {share:.3f} times as much."
 
@@ -136,7 +142,7 @@ def a_pool_is_lost(a: Analysis, band: Band) -> Answer:
 @claim("pool-needs-application-changes", points=None)
 def a_pool_needs_changes(a: Analysis, band: Band) -> Answer:
     share = a.pool_plain()
-    return counted(
+    return count_inside_band(
         share,
         band,
         f"Of an array that a program has of its heap beside a free pool, {share:.0%} lie in the "

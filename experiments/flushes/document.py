@@ -10,9 +10,9 @@ from pydantic import BaseModel, Field
 
 MemoryKind = Literal["free", "fragments"]  # memory as it is, and fragmented
 KERNEL_HOUSEKEEPING_DOCUMENT = "housekeeping"  # of the document
-FREE_MEMORY: MemoryKind = "free"
+UNFRAGMENTED_MEMORY: MemoryKind = "free"
 FRAGMENTED_MEMORY: MemoryKind = "fragments"
-NO_DEFRAG_MODE = ""  # in the place of a mode of defrag, which base pages have none of
+DEFRAG_NOT_APPLICABLE = ""  # in the place of a mode of defrag, which base pages have none of
 DEFRAG_ALWAYS, DEFRAG_NEVER = "always", "never"
 
 

@@ -8,16 +8,16 @@ from typing import Any
 
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
-from tlb.system.page_sizes import BASE
+from tlb.system.page_sizes import BASE_PAGES
 
 HUGE_PAGES = "thp"
-PAGES_THE_TLB_HOLDS = (
+PAGES_WITHIN_STLB = (
     512  # pages: more than a first level of those published holds, and fewer than a last one
 )
 TAIL_MS = 30  # of region: for a 99th percentile of hundreds of slices
 
 # --- shootdowns
-MEMORY_CALLS = ("unmap", "protect", "discard")
+MAPPING_SYSTEM_CALLS = ("unmap", "protect", "discard")
 # Pages a call; Linux flushes up to 33 singly, and of more the whole TLB.
 ONE_PAGE_PER_CALL, _, MANY = REMOVED = 1, 32, 512
 PAGES_PER_DISCARD = 40  # pages a call: more than Linux flushes singly
@@ -25,9 +25,9 @@ PAGES_PER_DISCARD = 40  # pages a call: more than Linux flushes singly
 # --- switches
 SWITCH_MODES = ("alone", "thread", "process")
 # pages after a switch; of a coarse grid the last two
-CHASED = (64, PAGES_THE_TLB_HOLDS, 8 * PAGES_THE_TLB_HOLDS)
+CHASED = (64, PAGES_WITHIN_STLB, 8 * PAGES_WITHIN_STLB)
 # of a last level that nothing states: as the largest x86-64 has
-UNSTATED_ENTRIES = 8 * PAGES_THE_TLB_HOLDS
+UNSTATED_ENTRIES = 8 * PAGES_WITHIN_STLB
 HOPS_AFTER_SWITCH = 64  # after a switch, of a cycle that the TLB does not hold
 
 # --- neighbours
@@ -37,7 +37,10 @@ COARSE_STREAMED_MIB = (0, 128)
 
 # --- Linux's own work
 FORKED_MIB = (4, 16, 64)  # of a coarse grid the ends
-ARENA_BYTES, ARENAS = 100 << 10, 64  # as published: a part of a large page's room
+MALLOC_ARENA_BYTES, MALLOC_ARENA_COUNT = (
+    100 << 10,
+    64,
+)  # as published: a part of a large page's room
 COLLAPSED_AREAS = ("none", "other", "address", "random")
 COLLAPSED_BYTES = 64 << 20  # on base pages more than any TLB of those published reaches
 
@@ -56,13 +59,13 @@ def shootdowns(scope: Scope) -> list[Point]:
     """Return calls that remove pages, while threads of the program run on
     other CPUs; beside separate processes; and on a part of a huge page."""
 
-    def call(mode: str, pages: int, on: str = BASE, **options: Any) -> Point:
+    def call(mode: str, pages: int, on: str = BASE_PAGES, **options: Any) -> Point:
         return scope.point("shootdown", on, mode, lines=pages, **options)
 
     counts = other_cpu_counts(scope)  # of threads on other CPUs, from 0
     sizes = REMOVED if scope.is_fine else (ONE_PAGE_PER_CALL, MANY)
     asked = [call("unmap", ONE_PAGE_PER_CALL, threads=n) for n in counts]
-    for mode in MEMORY_CALLS:  # unmap, protect, discard
+    for mode in MAPPING_SYSTEM_CALLS:  # unmap, protect, discard
         for pages in sizes:
             ends = (counts[0], counts[-1])
             asked += [call(mode, pages, threads=n) for n in ends]
@@ -74,12 +77,12 @@ def shootdowns(scope: Scope) -> list[Point]:
 
 def _beside(scope: Scope, mode: str, lines: int, **load: Any) -> list[Point]:
     region_ms = max(TAIL_MS, scope.profile.region_ms)
-    return scope.chase("neighbour_chase", BASE, lines, mode, region_ms=region_ms, **load)
+    return scope.chase("neighbour_chase", BASE_PAGES, lines, mode, region_ms=region_ms, **load)
 
 
 def interrupted(scope: Scope) -> list[Point]:
     """A chase that the TLB holds, alone and beside a thread that gives pages back or only runs."""
-    lines = min(PAGES_THE_TLB_HOLDS, scope.most_lines)
+    lines = min(PAGES_WITHIN_STLB, scope.most_lines)
     if scope.cpus < 2:
         return _beside(scope, "alone", lines)
     taken = [
@@ -100,7 +103,7 @@ def switches(scope: Scope) -> list[Point]:
         point
         for kernel, mode in rounds
         for lines in chased
-        for point in scope.chase(kernel, BASE, lines, mode)
+        for point in scope.chase(kernel, BASE_PAGES, lines, mode)
     ]
     return held + [
         scope.point("switch_chase", mode=mode, lines=walked, hops=HOPS_AFTER_SWITCH)
@@ -124,7 +127,7 @@ def neighbours(scope: Scope) -> list[Point]:
         for mib in (STREAMED_MIB if scope.is_fine else COARSE_STREAMED_MIB)
         for point in _beside(scope, "other", lines_beyond_caches(scope), stream_kib=mib << 10)
     ]
-    held = min(PAGES_THE_TLB_HOLDS, scope.most_lines)
+    held = min(PAGES_WITHIN_STLB, scope.most_lines)
     shared = [
         point
         for lines in (0, scope.lines(32 << 20))
@@ -154,19 +157,19 @@ def forks(scope: Scope) -> list[Point]:
         for mib in FORKED_MIB[:: 1 if scope.is_fine else 2]
         if mib << 20 <= scope.profile.max_working_set
     ]
-    used = max(ARENA_BYTES // scope.base_page_bytes, 1)
+    used = max(MALLOC_ARENA_BYTES // scope.base_page_bytes, 1)
     written = [
         scope.point("fork_write", pages, "write", lines=lines)
-        for pages in (BASE, HUGE_PAGES)
+        for pages in (BASE_PAGES, HUGE_PAGES)
         for lines in sizes
     ]
     single = [
-        scope.point("fork_write", pages, "write", lines=ARENAS // 2, used=1)
-        for pages in (BASE, HUGE_PAGES)
+        scope.point("fork_write", pages, "write", lines=MALLOC_ARENA_COUNT // 2, used=1)
+        for pages in (BASE_PAGES, HUGE_PAGES)
     ]
     arenas = [
-        scope.point("fork_write", pages, "touch", lines=ARENAS * used, used=n)
-        for pages in (BASE, HUGE_PAGES)
+        scope.point("fork_write", pages, "touch", lines=MALLOC_ARENA_COUNT * used, used=n)
+        for pages in (BASE_PAGES, HUGE_PAGES)
         for n in (used, 0)
     ]
     return [*written, *single, *arenas]

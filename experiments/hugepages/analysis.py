@@ -15,13 +15,13 @@ from tlb.stats import curves, splinter
 from tlb.stats.curves import Curve, median_over_points, select_rows
 from tlb.stats.intervals import UNKNOWN_INTERVAL, Interval, summarise_with_medians_of
 from tlb.system.page_sizes import (
-    BASE,
+    BASE_PAGES,
     FULLY_SWEPT_PAGES,
     HUGE_PAGE_KINDS,
     page_size_rank,
     page_words,
 )
-from tlb.system.reasons import Unavailable, if_available, required
+from tlb.system.reasons import Unavailable, none_if_unavailable, require_nonempty
 from tlb.system.units import list_in_words
 
 
@@ -95,7 +95,7 @@ class Analysis(analysis.Analysis):
             for pages in FULLY_SWEPT_PAGES
         }
 
-    def speedup(self, pages: str, over: str = BASE) -> Curve:
+    def speedup(self, pages: str, over: str = BASE_PAGES) -> Curve:
         """Return how many times as fast the chase is on a page size, at each size that both have."""
         return self.spread[over] / self.spread[pages]
 
@@ -137,13 +137,13 @@ class Analysis(analysis.Analysis):
     def gather_gain(self) -> Curve:
         """How many times as fast the published loop is on 2 MiB pages. Raises
         Unavailable("pool-empty")."""
-        return self.gathers[BASE] / self.gathers[self.gathered]
+        return self.gathers[BASE_PAGES] / self.gathers[self.gathered]
 
     @property
     def gathered(self) -> str:
         """Which 2 MiB pages the published loop ran on. Raises Unavailable("pool-empty")."""
         kinds = [pages for pages in HUGE_PAGE_KINDS if len(self.gathers[pages])]
-        return required(kinds, "the published loop ran on no large pages", "pool-empty")[0]
+        return require_nonempty(kinds, "the published loop ran on no large pages", "pool-empty")[0]
 
     @property
     def kinds(self) -> list[str]:
@@ -158,14 +158,14 @@ class Analysis(analysis.Analysis):
     @property
     def large_label(self) -> str:
         """The kind of these pages as tables call it, "" for none: "2 MiB (THP)"."""
-        return self.page_labels.get(if_available(lambda: self.large) or "", "")
+        return self.page_labels.get(none_if_unavailable(lambda: self.large) or "", "")
 
     def largest(self, *kinds: str) -> tuple[int, dict[str, float]]:
         """Return the most lines that all these page sizes were measured at, and the medians there,
         ns. Raises Unavailable("too-few-points")."""
         shared = set.intersection(*(set(self.spread[pages].xs) for pages in kinds))
         most = max(
-            required(
+            require_nonempty(
                 shared, f"no size was measured on {list_in_words(map(page_words, kinds))} alike"
             )
         )
@@ -191,7 +191,7 @@ class Analysis(analysis.Analysis):
         return self.pieces.walk
 
     def splintering(self) -> splinter.Splinter | None:
-        return if_available(lambda: self.pieces)
+        return none_if_unavailable(lambda: self.pieces)
 
     # --- random reads of an array
 
@@ -212,7 +212,9 @@ class Analysis(analysis.Analysis):
         Unavailable("too-few-points")."""
         reads = self.touches
         found = reads[(reads["array_bytes"] == 10**8) & (reads["pages"] == pages)]
-        return Interval.of(required(found, f"no array was read on {page_words(pages)}").iloc[0])
+        return Interval.of(
+            require_nonempty(found, f"no array was read on {page_words(pages)}").iloc[0]
+        )
 
     @cached_property
     def touches(self) -> pd.DataFrame:
@@ -229,7 +231,7 @@ class Analysis(analysis.Analysis):
     def java(self, array_bytes: int, pages: str) -> Interval:
         """Return ns of a random read by JMH with its own interval, of coverage 0 for fewer than
         three JVMs, since each has one mapping. UNKNOWN_INTERVAL if not measured."""
-        for score in if_available(lambda: self.scores.scores) or []:
+        for score in none_if_unavailable(lambda: self.scores.scores) or []:
             point = score.quantity, score.pages, score.array_bytes
             if point == ("touch", pages, array_bytes) and score.error_ns is not None:
                 mean, error = score.ns_per_access, score.error_ns

@@ -7,13 +7,13 @@ from math import inf
 from typing import Any
 
 from experiments.hugepages.analysis import Analysis, typical_speedup
-from tlb.report.claims import Answer, Band, PointPredicate, claim, counted, rows_where
+from tlb.report.claims import Answer, Band, PointPredicate, claim, count_inside_band, points_where
 from tlb.stats.curves import packed_curve, select_rows, spread_curve
-from tlb.stats.effects import Effect, inside
+from tlb.stats.effects import Effect, effect_inside_band
 from tlb.stats.intervals import Interval, median_interval
-from tlb.stats.splinter import MAX_PRICE_RATIO_OF_WHOLE_PAGES
-from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, page_words
-from tlb.system.reasons import Unavailable, Undecided, required
+from tlb.stats.splinter import UNSPLINTERED_MAX_PRICE_RATIO
+from tlb.system.page_sizes import BASE_PAGES, HUGE_PAGE_KINDS, page_words
+from tlb.system.reasons import Unavailable, Undecided, require_nonempty
 from tlb.system.units import format_size, list_in_words
 
 EIGHTH = (1.05, 1.25)  # 32.5 ns over 28.7 is 1.13
@@ -27,7 +27,7 @@ FOUR_GIB = 4 << 30  # bytes, the largest of the published sizes
 
 def _chase(packed: bool, **where: Any) -> PointPredicate:
     layout = ("spread", "packed") if packed else "spread"
-    return rows_where("page_chase", mode="", layout=layout, **where)
+    return points_where("page_chase", mode="", layout=layout, **where)
 
 
 def chases_on(
@@ -39,7 +39,7 @@ def chases_on(
 
 
 def gathers_on(*sizes: int) -> PointPredicate:
-    return rows_where(
+    return points_where(
         "page_gather",
         engine="numpy",
         layout="spread",
@@ -47,8 +47,8 @@ def gathers_on(*sizes: int) -> PointPredicate:
     )
 
 
-def touches_of(*sizes: int, kinds: tuple[str, ...] = (BASE, "thp")) -> PointPredicate:
-    return rows_where("random_touch", pages=kinds, bytes=sizes)
+def touches_of(*sizes: int, kinds: tuple[str, ...] = (BASE_PAGES, "thp")) -> PointPredicate:
+    return points_where("random_touch", pages=kinds, bytes=sizes)
 
 
 # --- the published program, hugepage_demo: independent loads, one byte to each base page
@@ -56,7 +56,9 @@ def touches_of(*sizes: int, kinds: tuple[str, ...] = (BASE, "thp")) -> PointPred
 
 def _gain(a: Analysis, size: int) -> tuple[Interval, str]:
     """Return how many times as fast the published loop is on large pages, and the sentence."""
-    slow, fast = (a.gathers[pages].at(size // a.base_page_bytes) for pages in (BASE, a.gathered))
+    slow, fast = (
+        a.gathers[pages].at(size // a.base_page_bytes) for pages in (BASE_PAGES, a.gathered)
+    )
     gain = slow / fast
     return gain, (
         f"Over {format_size(size)} the published loop takes {slow:.1f} ns an access on base "
@@ -67,7 +69,7 @@ def _gain(a: Analysis, size: int) -> tuple[Interval, str]:
 @claim("gather-fivefold-at-256mib", points=gathers_on(256 << 20), size=256 << 20)
 def gather_gains(a: Analysis, band: Band, size: int) -> Answer:
     gain, evidence = _gain(a, size)
-    return inside(gain, *band), evidence
+    return effect_inside_band(gain, *band), evidence
 
 
 claim("gather-sevenfold-at-1gib", points=gathers_on(1 << 30), size=1 << 30)(gather_gains)
@@ -77,8 +79,10 @@ claim("any-large-workload-leaves-eightfold", points=gathers_on(4 << 30), size=4 
 
 @claim("base-pages-worse-with-size", points=gathers_on(256 << 20, 4 << 30))
 def base_pages_get_worse(a: Analysis, band: Band) -> Answer:
-    small, large = (a.gathers[BASE].at(size // a.base_page_bytes) for size in (256 << 20, 4 << 30))
-    return inside(large / small, *band), (
+    small, large = (
+        a.gathers[BASE_PAGES].at(size // a.base_page_bytes) for size in (256 << 20, 4 << 30)
+    )
+    return effect_inside_band(large / small, *band), (
         f"On base pages the published loop takes {small:.1f} ns an access over 256 MiB and "
         f"{large:.1f} over 4 GiB, {large / small:.2f} times as much."
     )
@@ -88,7 +92,7 @@ def base_pages_get_worse(a: Analysis, band: Band) -> Answer:
 def large_pages_are_flat(a: Analysis, most: float = FLAT) -> Answer:
     curve = a.gathers[a.gathered]
     near, far = (curve.at(size // a.base_page_bytes) for size in (256 << 20, 4 << 30))
-    return inside(far / near, most=most), (
+    return effect_inside_band(far / near, most=most), (
         f"On {page_words(a.gathered)} the published loop takes {near.value:.1f} ns an access over "
         f"256 MiB and {far.value:.1f} over 4 GiB, {far / near:.2f} times as much."
     )
@@ -103,12 +107,12 @@ claim("two-mib-gains-nothing", points=gathers_on(2 << 20), size=2 << 20)(gather_
 
 @claim(
     "large-pages-help-from-1500-to-32k",
-    points=chases_on(BASE, *HUGE_PAGE_KINDS, low=8 << 20, high=1 << 27),
+    points=chases_on(BASE_PAGES, *HUGE_PAGE_KINDS, low=8 << 20, high=1 << 27),
 )
 def large_pages_help_past_the_reach(a: Analysis, band: Band) -> Answer:
     gain = a.speedup(a.large).between(2 * a.known_entries[-1], 32 * 1024)
-    required(gain, "nothing was measured on both between twice the entries and 32 Ki pages")
-    return inside(typical_speedup(gain), *band), (
+    require_nonempty(gain, "nothing was measured on both between twice the entries and 32 Ki pages")
+    return effect_inside_band(typical_speedup(gain), *band), (
         f"From {gain.xs[0]:,} to {gain.xs[-1]:,} pages the chase on {page_words(a.large)} is "
         f"{typical_speedup(gain):.2f} times as fast, the median over sizes."
     )
@@ -123,35 +127,38 @@ def the_speedup_is_translation(a: Analysis, band: Band) -> Answer:
     lines = FOUR_GIB // a.base_page_bytes
     loops = a.about.kept("stlb_cliff", "numpy")
     price = a.price_of(
-        *(side(loops, kernel="page_gather", pages=BASE) for side in (spread_curve, packed_curve))
+        *(
+            side(loops, kernel="page_gather", pages=BASE_PAGES)
+            for side in (spread_curve, packed_curve)
+        )
     ).at(lines)
-    saved = a.gathers[BASE].at(lines) - a.gathers[a.gathered].at(lines)
+    saved = a.gathers[BASE_PAGES].at(lines) - a.gathers[a.gathered].at(lines)
     ratio = saved.share_of(price)
-    return inside(ratio, *band), (
+    return effect_inside_band(ratio, *band), (
         f"Over 4 GiB translation costs the published loop {price.value:.1f} ns an access on base "
         f"pages; {page_words(a.gathered)} save {saved.value:.1f}, {ratio:.2f} times as much."
     )
 
 
-@claim("code-and-settings-both-help", points=chases_on(BASE, *HUGE_PAGE_KINDS, **_LARGEST))
+@claim("code-and-settings-both-help", points=chases_on(BASE_PAGES, *HUGE_PAGE_KINDS, **_LARGEST))
 def layout_and_large_pages_help(a: Analysis, band: Band) -> Answer:
-    most, _ = a.largest(BASE, a.large)
-    spread, packed = a.spread[BASE].at(most), a.packed[BASE].at(most)
+    most, _ = a.largest(BASE_PAGES, a.large)
+    spread, packed = a.spread[BASE_PAGES].at(most), a.packed[BASE_PAGES].at(most)
     by_layout, by_pages = spread / packed, spread / a.spread[a.large].at(most)
     return [
-        inside(by_layout, *band, what="over side by side"),
-        inside(by_pages, *band, what=f"over {page_words(a.large)}"),
+        effect_inside_band(by_layout, *band, what="over side by side"),
+        effect_inside_band(by_pages, *band, what=f"over {page_words(a.large)}"),
     ], (
         f"{most:,} lines on a base page each take {by_layout:.2f} times as long as side by side, and "
         f"{by_pages:.2f} times as long as on {page_words(a.large)}."
     )
 
 
-@claim("misses-can-dominate", points=chases_on(BASE, **_LARGEST))
+@claim("misses-can-dominate", points=chases_on(BASE_PAGES, **_LARGEST))
 def misses_dominate(a: Analysis, band: Band) -> Answer:
-    most, _ = a.largest(BASE)
-    price, whole = a.price[BASE].at(most), a.spread[BASE].at(most)
-    return inside(price * (1 / whole.value), *band), (
+    most, _ = a.largest(BASE_PAGES)
+    price, whole = a.price[BASE_PAGES].at(most), a.spread[BASE_PAGES].at(most)
+    return effect_inside_band(price * (1 / whole.value), *band), (
         f"Over {format_size(most * a.base_page_bytes)} a load on base pages takes "
         f"{whole.value:.0f} ns, of which translation is {price:.0f}."
     )
@@ -161,25 +168,25 @@ def misses_dominate(a: Analysis, band: Band) -> Answer:
 def what_is_left_is_the_caches(a: Analysis, band: Band) -> Answer:
     most, _ = a.largest(a.large)
     left = a.spread[a.large].at(most) / a.packed[a.large].at(most)
-    return inside(left, *band), (
+    return effect_inside_band(left, *band), (
         f"Over {format_size(most * a.base_page_bytes)} on {page_words(a.large)} a load takes "
         f"{left:.2f} times what it takes where as many lines lie side by side."
     )
 
 
-@claim("entry-spans-large-page", points=chases_on(BASE, *HUGE_PAGE_KINDS, **_LARGEST))
+@claim("entry-spans-large-page", points=chases_on(BASE_PAGES, *HUGE_PAGE_KINDS, **_LARGEST))
 def an_entry_spans_a_large_page(a: Analysis, band: Band) -> Answer:
     """By how many times the entries' reach on base pages, at the least, large pages cover: the
     largest working set at which they cost at most half of what base pages do."""
     entries, large = a.known_entries[-1], a.large
-    prices = {pages: a.price[pages].between(2 * entries, inf) for pages in (BASE, large)}
-    both = set(prices[BASE].xs) & set(prices[large].xs)
-    required(both, f"nothing was measured on both from {2 * entries:,} lines")
+    prices = {pages: a.price[pages].between(2 * entries, inf) for pages in (BASE_PAGES, large)}
+    both = set(prices[BASE_PAGES].xs) & set(prices[large].xs)
+    require_nonempty(both, f"nothing was measured on both from {2 * entries:,} lines")
     base_reach = format_size(entries * a.base_page_bytes)
     for lines in sorted(both, reverse=True):
-        base, left = prices[BASE].get(lines), prices[large].get(lines)
+        base, left = prices[BASE_PAGES].get(lines), prices[large].get(lines)
         share = left.share_of(base)
-        covers = inside(share, most=MAX_PRICE_RATIO_OF_WHOLE_PAGES, among=len(both))
+        covers = effect_inside_band(share, most=UNSPLINTERED_MAX_PRICE_RATIO, among=len(both))
         expansion = lines / entries
         evidence = (
             f"Over {format_size(lines * a.base_page_bytes)} translation costs {base.value:.1f} ns a "
@@ -189,17 +196,19 @@ def an_entry_spans_a_large_page(a: Analysis, band: Band) -> Answer:
         if covers.decided():
             at_least = Interval(expansion, expansion, inf, share.coverage)
             covered = format_size(lines * a.base_page_bytes)
-            return inside(at_least, *band, what=f"at least {covered},"), evidence
+            return effect_inside_band(at_least, *band, what=f"at least {covered},"), evidence
     at_most = Interval(expansion, 0, expansion, share.coverage)
-    return (inside(at_most, *band) if covers.decided() is False else Undecided("crosses")), evidence
+    return (
+        effect_inside_band(at_most, *band) if covers.decided() is False else Undecided("crosses")
+    ), evidence
 
 
 @claim("gigabyte-pages-gain", points=chases_on(*HUGE_PAGE_KINDS, "1g", low=1 << 30))
 def gigabyte_pages_gain(a: Analysis, band: Band, above: int = 32 * 1024) -> Answer:
-    required(a.spread["1g"], "no 1 GiB page was available", "pool-empty")
+    require_nonempty(a.spread["1g"], "no 1 GiB page was available", "pool-empty")
     far = a.speedup("1g", a.large).between(above + 1, inf)
-    gain = required(far, "nothing was measured above 32 Ki lines on both").last
-    return inside(gain, *band), (
+    gain = require_nonempty(far, "nothing was measured above 32 Ki lines on both").last
+    return effect_inside_band(gain, *band), (
         f"At {format_size(far.xs[-1] * a.base_page_bytes)}, 1 GiB pages are {gain:.2f} times as "
         f"fast as {page_words(a.large)}."
     )
@@ -216,15 +225,15 @@ def _counted(a: Analysis, pages: str, quantity: str = "walk_per_access") -> Inte
     )
     counts = rows[quantity].dropna().tolist() if quantity in rows else []
     return median_interval(
-        required(counts, f"no row of 100 MB on {page_words(pages)} counted this")
+        require_nonempty(counts, f"no row of 100 MB on {page_words(pages)} counted this")
     )
 
 
-@claim("one-miss-an-operation", points=touches_of(TOUCH_BYTES), pages=BASE)
+@claim("one-miss-an-operation", points=touches_of(TOUCH_BYTES), pages=BASE_PAGES)
 def walks_a_read(a: Analysis, band: Band, pages: str) -> Answer:
     walks = _counted(a, pages)
     evidence = f"A random read of 100 MB on {page_words(pages)} makes {walks:.3f} page walks."
-    return inside(walks, *band), evidence
+    return effect_inside_band(walks, *band), evidence
 
 
 def _in_words(size: int) -> str:
@@ -232,7 +241,7 @@ def _in_words(size: int) -> str:
 
 
 def reads_gain(
-    a: Analysis, band: Band, size: int, fast: str = "thp", slow: str = BASE
+    a: Analysis, band: Band, size: int, fast: str = "thp", slow: str = BASE_PAGES
 ) -> tuple[Effect, str]:
     """Judge how many times as fast reads are on one kind of pages as on another: by JMH, the source's
     own loop, if enough JVMs ran, otherwise by the loop in C."""
@@ -252,7 +261,7 @@ def reads_gain(
         in_java = jmh_before / jmh_after
         evidence += f"; in Java, by JMH, {in_java:.2f}"
         gain = in_java if in_java.coverage else gain
-    return inside(gain, *band), f"{evidence}."
+    return effect_inside_band(gain, *band), f"{evidence}."
 
 
 @claim("jmh-small-arrays-alike", points=touches_of(1_000, 10_000))
@@ -281,7 +290,8 @@ claim(
 
 
 @claim(
-    "jmh-grows-everywhere", points=touches_of(1_000, TOUCH_BYTES, kinds=(BASE, *HUGE_PAGE_KINDS))
+    "jmh-grows-everywhere",
+    points=touches_of(1_000, TOUCH_BYTES, kinds=(BASE_PAGES, *HUGE_PAGE_KINDS)),
 )
 def larger_arrays_cost_more_everywhere(a: Analysis, band: Band) -> Answer:
     growth: dict[str, Interval] = {}
@@ -298,7 +308,8 @@ def larger_arrays_cost_more_everywhere(a: Analysis, band: Band) -> Answer:
     times = list_in_words(f"{ratio:.1f} on {page_words(pages)}" for pages, ratio in growth.items())
     evidence = f"A read of 100 MB takes, over one of 1 KB, times {times}."
     return [
-        inside(ratio, *band, what=f"on {page_words(pages)}") for pages, ratio in growth.items()
+        effect_inside_band(ratio, *band, what=f"on {page_words(pages)}")
+        for pages, ratio in growth.items()
     ], evidence
 
 
@@ -307,7 +318,7 @@ def a_hundred_megabytes_pass_the_last_cache(a: Analysis) -> Answer:
     last = max((cache.size_bytes for cache in a.host.caches), default=0)
     if not last:
         raise Unavailable("no-geometry")
-    return counted(
+    return count_inside_band(
         TOUCH_BYTES / last,
         (1, inf),
         f"The last cache here has {format_size(last)}, {last / 1e6:.0f} MB; the array has "

@@ -1,7 +1,5 @@
-"""The figures of the chapter whose code is too long for its page: one chase in two guests, and the
-calculator.
-
-The first compares a guest whose host splinters huge pages with one whose host leaves them whole.
+"""The figures whose code is too long for a page: the calculator, and what a load waits for in two
+guests, of which one's host splinters huge pages and the other's leaves them whole.
 
 The calculator goes from a working set and a page size to reach, walks and nanoseconds.
 
@@ -16,7 +14,6 @@ there spread minus packed is the answer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
@@ -27,12 +24,10 @@ import pandas as pd
 from experiments.hugepages.analysis import Analysis
 from tlb.report import charts
 from tlb.report.chapter import published_chapter
-from tlb.report.quantities import FEW_MAPPINGS_MARK, FEWEST_MAPPINGS_WITH_INTERVAL
-from tlb.report.render import INK_COLOUR, MUTED_COLOUR
+from tlb.report.quantities import FEWEST_MAPPINGS_WITH_INTERVAL
 from tlb.stats.curves import Curve, last_level_plateau
-from tlb.stats.intervals import summarise
-from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, ordered_page_sizes, page_bytes
-from tlb.system.reasons import if_available, required
+from tlb.system.page_sizes import BASE_PAGES, HUGE_PAGE_KINDS, ordered_page_sizes, page_bytes
+from tlb.system.reasons import none_if_unavailable, require_nonempty
 from tlb.system.units import format_size, significant_digits
 
 # --- the calculator
@@ -58,14 +53,14 @@ class ModelledTlb(NamedTuple):
 def modelled_tlb(a: Analysis) -> ModelledTlb:
     """Return entries as measured, else by CPUID; the hit's price is that of base pages between the
     two levels. Raises Unavailable: no-geometry, too-few-points."""
-    found = if_available(lambda: a.survey)
+    found = none_if_unavailable(lambda: a.survey)
     entries = [level.entries.value for level in found.levels] if found else []
     source = "as measured by `tlb geometry`"
     if len(entries) < 2:
         entries, source = [float(n) for n in a.two_levels()], "by CPUID"
     first, last = entries[0], entries[-1]
-    is_splintered = if_available(lambda: a.pieces.is_splintered) or False
-    hit_ns = a.price[BASE].level(*last_level_plateau(first, last))
+    is_splintered = none_if_unavailable(lambda: a.pieces.is_splintered) or False
+    hit_ns = a.price[BASE_PAGES].level(*last_level_plateau(first, last))
     return ModelledTlb(first, last, source, hit_ns, is_splintered)
 
 
@@ -93,7 +88,7 @@ def expected_load_times(a: Analysis, known: ModelledTlb) -> pd.DataFrame:
             drawn = first * known.hit_ns + last * walk
             ns = _at(a.packed[pages], lines) + (_at(price, lines) if span > base else drawn)
             rows.append((pages, log2_bytes, span, known.last * span, last, ns))
-    required(rows, f"nothing was measured past {PAST_REACH_TIMES * known.last:,.0f} lines")
+    require_nonempty(rows, f"nothing was measured past {PAST_REACH_TIMES * known.last:,.0f} lines")
     columns = ["pages", "log2_bytes", "span_bytes", "reach_bytes", "walks_per_access", "ns"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -115,7 +110,7 @@ def calculator_answer(row: pd.Series, label: str) -> str:
 def calculator_table(a: Analysis) -> pd.DataFrame:
     """Return `model` with the columns working_set_bytes, label (of the page size) and answer (in
     words); empty where it raises Unavailable."""
-    rows = if_available(lambda: expected_load_times(a, modelled_tlb(a)))
+    rows = none_if_unavailable(lambda: expected_load_times(a, modelled_tlb(a)))
     if rows is None:
         return pd.DataFrame()
     labels = rows["pages"].map(a.page_labels)
@@ -159,7 +154,7 @@ def calculator_chart(rows: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
     and of one kind of huge pages, which stands for the others too, and a dot for a size and a page
     size to choose."""
     names = dict(zip(rows["pages"], rows["label"], strict=True))
-    drawn = [BASE, next((kind for kind in HUGE_PAGE_KINDS if kind in names), BASE)]
+    drawn = [BASE_PAGES, next((kind for kind in HUGE_PAGE_KINDS if kind in names), BASE_PAGES)]
     axis = charts.bytes_axis("Working set")
     x = alt.X("working_set_bytes:Q", axis=axis, scale=charts.log_scale())
     ns = rows["ns"]
@@ -182,134 +177,68 @@ def calculator_chart(rows: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
     return layers.add_params(*_menus(rows)).properties(height=180)
 
 
-# --- one chase in two guests
+# --- what a load waits for in two guests
 
-SPLINTERED, WHOLE = "zen-4-b312e3a0", "emerald-rapids-64b9489c"
-HOSTS = {
-    SPLINTERED: "ns per load, Zen 4: host splinters huge pages",
-    WHOLE: "ns per load, Emerald Rapids: left whole",
+# Machines by whether a TLB entry covers a huge page, as the figure calls them
+HOSTS = {"zen-4-b312e3a0": "Zen 4", "emerald-rapids-64b9489c": "Emerald Rapids"}
+_SHOWN_BYTES = (64 << 20, 4 << 30)
+_DATA, _ON_BASE, _ON_HUGE = "data", "translation on 4 KiB pages", "translation on 2 MiB pages"
+LOAD_PART_COLOURS = {
+    _DATA: charts.PART_COLOURS["data"],
+    _ON_BASE: charts.PAGE_COLOURS["4k"],
+    _ON_HUGE: charts.PAGE_COLOURS["2m"],
 }
-BASE_CURVE, HUGE_CURVE, PACKED_CURVE = "4 KiB", "2 MiB", "packed"
-UNPRICED = "no price"  # where only the packed lines fit a cache
-CURVE_COLOURS = {
-    BASE_CURVE: charts.PAGE_COLOURS["4k"],
-    HUGE_CURVE: charts.PAGE_COLOURS["2m"],
-    PACKED_CURVE: charts.PART_COLOURS["data"],
-    UNPRICED: MUTED_COLOUR,
-}
-TWO_HOSTS_DESCRIPTION = (
-    "Two charts of the time per load, each with a curve of 4 KiB pages, of 2 MiB pages and of packed "
-    "lines. On Zen 4 the curve of 2 MiB pages leaves that of 4 KiB pages past 12 MiB and stays far "
-    "above the packed lines. On Emerald Rapids it lies on them: translation is gone."
+LOAD_PARTS_DESCRIPTION = (
+    "Bars of one random load's time in 64 MiB and in 4 GiB, divided into data and translation. On "
+    "Zen 4, 2 MiB pages leave more than a third of the translation of 4 KiB pages. On Emerald "
+    "Rapids they leave none in 64 MiB and little in 4 GiB."
 )
-_NOTED_BYTES = 64 << 20  # where each panel says what 2 MiB pages remove and leave
-_NAMES_APART = 1.5  # times, on the logarithmic axis: the height of a line of text
 
 
-def two_hosts_loads() -> pd.DataFrame:
-    """Return the published chase of both machines. below: the next cheaper curve at this size,
-    where the difference is translation; where it is not, the rows of UNPRICED have it. stretch: of
-    neighbouring sizes of one or the other kind. removed, left: at one size, what 2 MiB pages remove
-    and leave of translation, in words. name_y: where the name of a curve stands."""
-    return pd.concat([_loads_on(machine, host) for machine, host in HOSTS.items()])
+def load_parts() -> pd.DataFrame:
+    """Return a row a machine of HOSTS, working set, page size and part of a load: size, name (of the
+    bar), part, begin, end (ns), label (both parts in words), n (mappings)."""
+    return pd.concat([_parts_on(machine) for machine in HOSTS], ignore_index=True)
 
 
-def _loads_on(machine: str, host: str) -> pd.DataFrame:
-    chapter = published_chapter("hugepages", machine)
-    rows = chapter.kept("hugepages")
-    price = Analysis(rows, chapter).price
-    rows = rows.query("kernel == 'page_chase' and pages in ('4k', '2m')")
-    found = summarise(rows, ["layout", "pages", "lines"])
-    found = found.query("layout == 'spread' or pages == '4k'")
-    names = found["pages"].map({"4k": BASE_CURVE, "2m": HUGE_CURVE})
-    found["curve"] = names.where(found["layout"] == "spread", PACKED_CURVE)
-    found["working_set_bytes"] = found["lines"] * 4096  # on both, a line on each 4 KiB
-    for curve, other in ((BASE_CURVE, HUGE_CURVE), (HUGE_CURVE, PACKED_CURVE)):
-        floor, is_curve = found[found["curve"] == other], found["curve"] == curve
-        logs = (np.log(each) for each in (found["lines"], floor["lines"], floor["median"]))
-        found.loc[is_curve, "below"] = np.exp(np.interp(*logs))[is_curve]
-    ends = charts.ends_of_curves(found, "curve", "working_set_bytes", "median", _NAMES_APART)
-    found = found.join(ends["name_y"])
-    priced = _with_stretches_apart(found, price["2m"].gaps)
-    columns = ["host", "curve", "stretch", "working_set_bytes", "median", "low", "high", "below"]
-    noted = _noted(priced.assign(host=host), price)
-    return noted[[*columns, "removed", "left", "name_y", "n"]]
+def _parts_on(machine: str) -> pd.DataFrame:
+    rows = published_chapter("hugepages", machine).kept("hugepages")
+    chase = rows.query("kernel == 'page_chase' and pages in ('4k', '2m')")
+    chase = chase.assign(bytes=chase["lines"] * 4096)  # on both, a line on each 4 KiB
+    chase = chase[chase["bytes"].isin(_SHOWN_BYTES)]
+    times = chase.pivot_table("ns_per_access", ["bytes", "pages", "repeat"], "layout").dropna()
+    times["translation"] = times["spread"] - times["packed"]
+    found = times.groupby(["bytes", "pages"])[["packed", "translation"]]
+    medians = found.median().clip(lower=0).assign(n=found.size())
+    parts = []
+    for row in medians.reset_index().to_dict("records"):
+        size, pages = int(row["bytes"]), row["pages"]
+        name = f"{HOSTS[machine]}, {'4 KiB' if pages == '4k' else '2 MiB'} pages"
+        few = "" if row["n"] >= FEWEST_MAPPINGS_WITH_INTERVAL else f" ({row['n']:.0f} mappings)"
+        label = f"{name}: {row['packed']:.0f} + {row['translation']:.0f} ns{few}"
+        ends = (0.0, row["packed"], row["packed"] + row["translation"])
+        kinds = (_DATA, _ON_BASE if pages == "4k" else _ON_HUGE)
+        parts += [
+            (f"In {format_size(size)}", name, part, begin, end, label, int(row["n"]))
+            for part, begin, end in zip(kinds, ends, ends[1:], strict=False)
+        ]
+    return pd.DataFrame(parts, columns=["size", "name", "part", "begin", "end", "label", "n"])
 
 
-def _with_stretches_apart(found: pd.DataFrame, gaps: Sequence[float]) -> pd.DataFrame:
-    """Return the rows with `stretch`, those of the 2 MiB curve without `below` at the sizes without a
-    price; and rows of UNPRICED from the size before such sizes to the one after."""
-    huge = found[found["curve"] == HUGE_CURVE].sort_values("lines")
-    is_gap = huge["lines"].isin(gaps)
-    is_near = is_gap | is_gap.shift(fill_value=False) | is_gap.shift(-1, fill_value=False)
-    unpriced = huge[is_near].assign(curve=UNPRICED, name_y=np.nan)
-    unpriced["stretch"] = (~is_near).cumsum()[is_near]
-    # its name stands in the room below the packed curve
-    unpriced.loc[unpriced["lines"].idxmax() if len(unpriced) else [], "name_y"] = (
-        unpriced["below"].max() / 4
+def load_parts_chart(parts: pd.DataFrame) -> alt.FacetChart:
+    """Draw a panel a size, in which each bar is a load: data and then translation."""
+    order = list(dict.fromkeys(parts["name"].sort_values(ascending=False)))
+    colour = charts.colour(
+        "part", charts.named_colours(LOAD_PART_COLOURS), title=None, orient="top", columns=3
     )
-    found = found.assign(stretch=np.searchsorted([0, *gaps], found["lines"]))
-    found.loc[huge.index[is_gap], "below"] = np.nan
-    found.loc[found["curve"] != HUGE_CURVE, "stretch"] = 0
-    return pd.concat([found, unpriced], ignore_index=True)
-
-
-def _noted(found: pd.DataFrame, price: Mapping[str, Curve]) -> pd.DataFrame:
-    """Return the rows with `removed` and `left`, in the row of base pages at the size noted. price:
-    of translation, by page size, each with packed lines on the same pages as its control."""
-    is_noted = (found["working_set_bytes"] == _NOTED_BYTES) & (found["curve"] == BASE_CURVE)
-    lines = found.loc[is_noted, "lines"].iloc[0]
-    prices = pd.DataFrame([price[pages].row(lines) for pages in (BASE, "2m")])
-    base, huge = prices["median"].clip(lower=0)
-    mark = FEW_MAPPINGS_MARK if prices["n"].min() < FEWEST_MAPPINGS_WITH_INTERVAL else ""
-    found.loc[is_noted, "removed"] = f"remove {base - huge:.0f} ns{mark}"
-    found.loc[is_noted, "left"] = f"and leave {huge:.0f} ns{mark}"
-    return found
-
-
-def two_hosts(loads: pd.DataFrame) -> alt.FacetChart:
-    """Draw both machines beside each other. Shaded: translation, in the colour of the pages that
-    pay it; grey where it has no price."""
-    scale = alt.Scale(domain=list(CURVE_COLOURS), range=list(CURVE_COLOURS.values()))
-    axis = charts.bytes_axis(
-        "Working set, one cache line per 4 KiB", [2**n for n in range(18, 33, 4)]
-    )
-    # with room for names on the right
-    x = alt.X("working_set_bytes:Q", axis=axis, scale=charts.log_scale(domain=(2**16, 2.0**36)))
-    ends_of_y = (loads["median"].min() * 0.7, loads["high"].max() * 1.2)
-    y = charts.median_y(loads, "", scale=charts.log_scale(10, ends_of_y))
-    base = alt.Chart(loads).encode(x=x, color=charts.unnamed_colour("curve", scale))
-    price = base.transform_filter("isValid(datum.below)")
-    shaded = price.mark_area(opacity=0.25).encode(y=y, y2="below:Q", detail="stretch:N")
-    ends = base.transform_filter("datum.high > 1.5 * datum.low")
-    ends = ends.mark_rule(opacity=0.6).encode(y="low:Q", y2="high:Q")
-    lines = base.transform_filter(f"datum.curve != '{UNPRICED}'").mark_line().encode(y=y)
-    at_one_size = price.transform_filter(f"datum.working_set_bytes == {_NOTED_BYTES}")
-    spans = at_one_size.mark_rule(strokeWidth=2).encode(y=y, y2="below:Q")
-    names = base.transform_filter("isValid(datum.name_y)")
-    names = names.mark_text(align="left", dx=5, fontWeight="bold")
-    names = names.encode(y="name_y:Q", text="curve:N")
-    layers = [shaded, ends, lines, spans, names, *_notes(loads)]
-    left = alt.Header(labelAnchor="start", labelLimit=0)
-    return (
-        alt.layer(*layers)
-        .properties(width=295, height=220)
-        .facet(alt.Facet("host:N", title=None, sort=[*HOSTS.values()], header=left), columns=2)
-    )
-
-
-def _notes(loads: pd.DataFrame) -> list[alt.Chart]:
-    """Return three lines of text in the lower right corner: what 2 MiB pages remove and leave."""
-    noted = alt.Chart(loads).transform_filter("isValid(datum.removed)")
-    head = f"In {format_size(_NOTED_BYTES)}, 2 MiB pages"
-    lines = (
-        (alt.value(head), INK_COLOUR, 180),
-        (alt.Text("removed:N"), CURVE_COLOURS[BASE_CURVE], 196),
-        (alt.Text("left:N"), CURVE_COLOURS[HUGE_CURVE], 212),
-    )
-    return [
-        noted.mark_text(align="right", dx=-4, color=colour).encode(
-            x=alt.value("width"), y=alt.value(height), text=text
-        )
-        for text, colour, height in lines
-    ]
+    base = alt.Chart(parts).encode(y=charts.row("name", order))
+    x = alt.X("begin:Q", axis=charts.ns_axis("ns per load"))
+    bars = base.mark_bar(height=13).encode(x=x, x2="end:Q", color=colour)
+    first = base.transform_filter("datum.begin == 0")
+    labels = first.mark_text(align="left", dy=4 - charts.ROW_PX // 2)
+    labels = labels.encode(x=alt.value(0), text="label:N")
+    panel = alt.layer(bars, labels).properties(width=295, height=charts.ROW_PX * len(order))
+    sizes = list(dict.fromkeys(parts["size"]))
+    header = alt.Header(labelAnchor="start", labelFontWeight="bold")
+    facet = alt.Facet("size:N", title=None, sort=sizes, header=header)
+    return panel.facet(facet, columns=2).resolve_scale(x="independent")

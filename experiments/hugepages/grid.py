@@ -7,14 +7,14 @@ from typing import Any
 
 from tlb.measure.grid import DENSE_BELOW_BYTES, SMALLEST_LINES, Scope, octaves
 from tlb.measure.record import Point
-from tlb.system.page_sizes import BASE, FULLY_SWEPT_PAGES, HUGE_PAGE_KINDS
+from tlb.system.page_sizes import BASE_PAGES, FULLY_SWEPT_PAGES, HUGE_PAGE_KINDS
 
 # The published benchmark's sizes (data/literature/jmh_byte_array_touch.csv), and one past them.
 TOUCH_BYTES = (1_000, 10_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
 # Of data/literature/hugepages_speedup.csv, and of the text beside it.
 GATHER_BYTES = (2 << 20, 16 << 20, 256 << 20, 1 << 30, 4 << 30)
-GATHER_PAGES = (BASE, "thp", "2m", "1g")
-TOUCH_PAGES = (BASE, "thp", "2m")
+GATHER_PAGES = (BASE_PAGES, "thp", "2m", "1g")
+TOUCH_PAGES = (BASE_PAGES, "thp", "2m")
 # Of a coarse grid, with as much work again: inside a first cache, and past the last.
 SPARE_BYTES = TOUCH_BYTES[0], TOUCH_BYTES[-2]
 
@@ -30,7 +30,8 @@ def chases(scope: Scope) -> list[Point]:
     fine, far = scope.dense(None if scope.engine == "c" else 1), scope.lines(DENSE_BELOW_BYTES)
     if scope.is_fine:
         wanted = {
-            pages: {*sizes, *(fine if pages in (BASE, "2m") else ())} for pages in FULLY_SWEPT_PAGES
+            pages: {*sizes, *(fine if pages in (BASE_PAGES, "2m") else ())}
+            for pages in FULLY_SWEPT_PAGES
         }
     else:
         # Every fourth octave, and the two largest sizes because 4 GiB of some
@@ -38,12 +39,12 @@ def chases(scope: Scope) -> list[Point]:
         # one by one.
         every, near = {*sizes[::4], *sizes[-2:]}, {*sizes[::2], *(n for n in sizes if n <= far)}
         wanted = {
-            pages: every | (near if pages in (BASE, *HUGE_PAGE_KINDS) else set())
+            pages: every | (near if pages in (BASE_PAGES, *HUGE_PAGE_KINDS) else set())
             for pages in FULLY_SWEPT_PAGES
         }
         # What large pages gain is read against the steps of base pages.
         steps = scope.knees() if scope.entries else scope.dense(scope.profile.points_per_octave)
-        wanted[BASE].update(steps)
+        wanted[BASE_PAGES].update(steps)
     return [
         point
         for pages in FULLY_SWEPT_PAGES

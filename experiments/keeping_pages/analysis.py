@@ -24,7 +24,7 @@ from tlb.stats import curves
 from tlb.stats.curves import select_rows
 from tlb.stats.intervals import Interval, median_interval, summarise_with_medians_of
 from tlb.system.page_sizes import PAGE_KINDS, page_size_rank, page_words
-from tlb.system.reasons import Unavailable, if_available, required
+from tlb.system.reasons import Unavailable, none_if_unavailable, require_nonempty
 
 _SMAPS = "smaps of one process"
 
@@ -33,9 +33,6 @@ class Quantities(quantities.Quantities):
     """Rates are of memory made ready by a write to each base page. Prices are spread minus packed
     in a working set of eight times the TLB's reach."""
 
-    ways_given = QuantityDeclaration("ways of asking that gave memory", "", source=_SMAPS)
-    ways_whole = QuantityDeclaration("of these, all of it on huge pages", "", source=_SMAPS)
-    ways_base = QuantityDeclaration("of these, none of it on huge pages", "", source=_SMAPS)
     plain_share = QuantityDeclaration("memory that nothing was asked for, on huge pages", "share")
     advised_share = QuantityDeclaration("advised memory on huge pages", "share")
     shared_share = QuantityDeclaration("advised shared memory on huge pages", "share")
@@ -43,15 +40,15 @@ class Quantities(quantities.Quantities):
     freed_bytes = QuantityDeclaration(
         "less resident after 4 KiB of a huge page are given back", "bytes"
     )
-    lost_pages = QuantityDeclaration("huge pages lost by that", "", source=_SMAPS)
+    lost_pages = QuantityDeclaration("huge pages lost by giving back 4 KiB", "", source=_SMAPS)
     plain_programs = QuantityDeclaration(
-        "of five languages, arrays on huge pages unasked", "", source=_SMAPS
+        "arrays on huge pages without a switch, of five languages", "", source=_SMAPS
     )
     advised_programs = QuantityDeclaration(
-        "of five languages, advised arrays on huge pages", "", source=_SMAPS
+        "advised arrays on huge pages, of five languages", "", source=_SMAPS
     )
     pool_programs = QuantityDeclaration(
-        "of five languages, arrays on pages of the pool", "", source=_SMAPS
+        "arrays on pages of the pool, of five languages", "", source=_SMAPS
     )
     least_gain = QuantityDeclaration("least gain by advice, of random reads of 256 MiB", "times", 2)
     most_gain = QuantityDeclaration("most gain by advice, of random reads of 256 MiB", "times", 2)
@@ -61,11 +58,15 @@ class Quantities(quantities.Quantities):
     base_all_gb_s = QuantityDeclaration(
         "GB/s that a thread on each CPU touches on base pages", "", 1
     )
-    thp_all_gb_s = QuantityDeclaration("GB/s that these touch on transparent huge pages", "", 1)
+    thp_all_gb_s = QuantityDeclaration(
+        "GB/s that a thread on each CPU touches on huge pages", "", 1
+    )
     heap_base_s = QuantityDeclaration(
         "seconds to touch 20 GB at one thread's rate, on base pages", "", 1
     )
-    heap_thp_s = QuantityDeclaration("seconds to touch 20 GB at its rate on huge pages", "", 1)
+    heap_thp_s = QuantityDeclaration(
+        "seconds to touch 20 GB at one thread's rate, on huge pages", "", 1
+    )
     one_byte_bytes = QuantityDeclaration(
         "resident for one byte written on the largest pages", "bytes"
     )
@@ -146,9 +147,9 @@ class Analysis(analysis.Analysis):
         """Return the rate, in GB/s, at which one thread or a thread on each CPU touches memory.
         Raises Unavailable: engine-lacks, too-few-points, one-cpu."""
         lacking = f"memory on {page_words(pages)} was not touched"
-        rows = required(select_rows(self.faults, mode="touch", pages=pages), lacking)
+        rows = require_nonempty(select_rows(self.faults, mode="touch", pages=pages), lacking)
         by_threads = rows[(rows["threads"] > 1) == by_all]
-        found = required(by_threads, lacking, "one-cpu" if by_all else "too-few-points")
+        found = require_nonempty(by_threads, lacking, "one-cpu" if by_all else "too-few-points")
         ns = Interval.of(found.iloc[-1])
         return _exactly(self.base_page_bytes) / ns
 
@@ -161,16 +162,18 @@ class Analysis(analysis.Analysis):
     def one_byte_bytes(self) -> float:
         """What is resident for one byte written on the largest pages. Raises
         Unavailable("engine-lacks")."""
-        return float(required(self.faults, "prefault", "engine-lacks")["one_byte_bytes"].max())
+        return float(
+            require_nonempty(self.faults, "prefault", "engine-lacks")["one_byte_bytes"].max()
+        )
 
     def freed_ns(self, pages: str) -> Interval:
         """Return ns per base page that munmap takes after one thread touched the memory. Raises
         Unavailable."""
         rows = select_rows(self.frame, kernel="prefault", mode="touch", threads=1, pages=pages)
-        required(rows, f"no memory on {page_words(pages)} was given back")
+        require_nonempty(rows, f"no memory on {page_words(pages)} was given back")
         cold = rows[rows["measures"] >= FREED_COLD]
         earlier = f"`prefault` in its version {FREED_COLD}"
-        return median_interval(required(cold, earlier, "no-data")["free_ns_per_access"])
+        return median_interval(require_nonempty(cold, earlier, "no-data")["free_ns_per_access"])
 
     # --- what programs got
 
@@ -216,7 +219,7 @@ class Analysis(analysis.Analysis):
         )
         changed = reads[reads[("huge_share", "plain")] < MOST]["low_ns"]
         gains = (changed["plain"] / changed["huge"]).dropna()
-        return required(gains, "the advice changed no program's pages")
+        return require_nonempty(gains, "the advice changed no program's pages")
 
     @cached_property
     def ways(self) -> MappingWaysDocument:
@@ -227,7 +230,7 @@ class Analysis(analysis.Analysis):
     def got_by_way(self) -> pd.DataFrame:
         """What smaps showed, a row a way of asking that gave memory: way, asked, resident_bytes and
         huge_bytes; empty without `ways`."""
-        document = if_available(lambda: self.ways)
+        document = none_if_unavailable(lambda: self.ways)
         rows = [
             (one.way, WAYS_TO_MAP[one.way].asked, one.resident_bytes, one.huge_bytes)
             for one in (document.got if document else ())
@@ -238,5 +241,5 @@ class Analysis(analysis.Analysis):
     @property
     def refused_ways(self) -> list[str]:
         """The ways of asking that Linux refused, as an empty pool does; none without `ways`."""
-        document = if_available(lambda: self.ways)
+        document = none_if_unavailable(lambda: self.ways)
         return [*document.lacking] if document else []

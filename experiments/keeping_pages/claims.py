@@ -6,18 +6,18 @@ from __future__ import annotations
 from experiments.keeping_pages.analysis import Analysis
 from experiments.keeping_pages.documents import RuntimeReport
 from tlb.measure.toolchains import TOOLCHAINS
-from tlb.report.claims import Answer, Band, Fact, claim, counted, rows_where
+from tlb.report.claims import Answer, Band, Fact, claim, count_inside_band, points_where
 from tlb.stats.curves import select_rows
-from tlb.stats.effects import inside
+from tlb.stats.effects import effect_inside_band
 from tlb.stats.intervals import Interval
-from tlb.system.page_sizes import BASE, page_words
-from tlb.system.reasons import Unavailable, Undecided, required
+from tlb.system.page_sizes import BASE_PAGES, page_words
+from tlb.system.reasons import Unavailable, Undecided, require_nonempty
 from tlb.system.units import format_size
 
 # --- faulting in
 
 
-_TOUCHED = rows_where("prefault", mode="touch", pages=(BASE, "thp"))
+_TOUCHED = points_where("prefault", mode="touch", pages=(BASE_PAGES, "thp"))
 
 
 @claim("pretouch-six-times-as-fast", points=_TOUCHED)
@@ -25,14 +25,16 @@ _TOUCHED = rows_where("prefault", mode="touch", pages=(BASE, "thp"))
 def thp_faults_are_faster(a: Analysis, band: Band) -> Answer:
     rates = {
         pages: select_rows(a.faults, mode="touch", pages=pages).set_index("threads")
-        for pages in (BASE, "thp")
+        for pages in (BASE_PAGES, "thp")
     }
     shared = set.intersection(*(set(rows.index) for rows in rates.values()))
-    threads = max(required(shared, "faulting in was not measured on both by as many threads"))
+    threads = max(
+        require_nonempty(shared, "faulting in was not measured on both by as many threads")
+    )
     slow, fast = (Interval.of(rows.loc[threads]) for rows in rates.values())
     by = "one thread" if threads == 1 else f"{threads} threads"
-    return inside(slow / fast, *band, what=f"by {by}"), (
-        f"Touched by {by}, memory is ready at {rates[BASE].loc[threads, 'gb_per_s']:.2f} GB/s on "
+    return effect_inside_band(slow / fast, *band, what=f"by {by}"), (
+        f"Touched by {by}, memory is ready at {rates[BASE_PAGES].loc[threads, 'gb_per_s']:.2f} GB/s on "
         "base pages and "
         f"{rates['thp'].loc[threads, 'gb_per_s']:.2f} on THP, a factor of {slow / fast:.1f}."
     )
@@ -40,28 +42,30 @@ def thp_faults_are_faster(a: Analysis, band: Band) -> Answer:
 
 @claim(
     "freeing-faster-with-thp",
-    points=rows_where("prefault", mode="touch", threads=1, pages=(BASE, "thp")),
+    points=points_where("prefault", mode="touch", threads=1, pages=(BASE_PAGES, "thp")),
 )
 def thp_is_freed_faster(a: Analysis, band: Band) -> Answer:
-    base, thp = (a.freed_ns(pages) for pages in (BASE, "thp"))
-    return inside(base / thp, *band), (
+    base, thp = (a.freed_ns(pages) for pages in (BASE_PAGES, "thp"))
+    return effect_inside_band(base / thp, *band), (
         f"For each {format_size(a.base_page_bytes)}, munmap takes {base.value:.1f} ns on base "
         f"pages and {thp.value:.1f} ns on THP: {base / thp:.1f} times as long on base pages."
     )
 
 
-@claim("smaller-page-tables", points=rows_where("prefault", mode="touch", pages=(BASE, "2m")))
+@claim(
+    "smaller-page-tables", points=points_where("prefault", mode="touch", pages=(BASE_PAGES, "2m"))
+)
 def page_tables_are_smaller(a: Analysis) -> Answer:
     """On pages of a pool: a transparent one keeps a table in reserve, to be split into."""
     touched = {
-        pages: required(
+        pages: require_nonempty(
             select_rows(a.frame, kernel="prefault", mode="touch", threads=1, pages=pages),
             f"nothing was touched on {page_words(pages)}",
             code,
         )
-        for pages, code in ((BASE, "engine-lacks"), ("2m", "pool-empty"))
+        for pages, code in ((BASE_PAGES, "engine-lacks"), ("2m", "pool-empty"))
     }
-    size = touched[BASE]["working_set_bytes"].max()
+    size = touched[BASE_PAGES]["working_set_bytes"].max()
     base, large = (int(rows["page_table_bytes"].median()) for rows in touched.values())
     return Fact(
         large < base,
@@ -74,7 +78,7 @@ def page_tables_are_smaller(a: Analysis) -> Answer:
 @claim("small-object-takes-a-large-page", points=None, pages="thp")
 def one_byte_takes_a_large_page(a: Analysis, band: Band, pages: str) -> Answer:
     """What one byte written makes resident on these pages."""
-    rows = required(
+    rows = require_nonempty(
         select_rows(a.faults, pages=pages),
         f"nothing was faulted in on {page_words(pages)}",
         "pool-empty" if pages == "1g" else "too-few-points",
@@ -83,7 +87,7 @@ def one_byte_takes_a_large_page(a: Analysis, band: Band, pages: str) -> Answer:
     evidence = (
         f"One byte written on {page_words(pages)} makes {format_size(int(resident))} resident."
     )
-    return counted(resident, band, evidence)
+    return count_inside_band(resident, band, evidence)
 
 
 claim("gigabyte-granularity", points=None, pages="1g")(one_byte_takes_a_large_page)
@@ -96,7 +100,7 @@ claim("gigabyte-granularity", points=None, pages="1g")(one_byte_takes_a_large_pa
 def an_arena_wastes_the_rest(a: Analysis, band: Band) -> Answer:
     got = a.ways.of("arena")
     wasted = got.resident_bytes - got.array_bytes
-    return counted(
+    return count_inside_band(
         wasted,
         band,
         f"Of {format_size(got.mapped_bytes)} that were advised, {format_size(got.array_bytes)} "
@@ -109,7 +113,7 @@ def giving_back_drops_a_large_page(a: Analysis, band: Band) -> Answer:
     got, whole = a.ways.of("dropped"), a.ways.of("advised")
     freed = got.mapped_bytes - got.resident_bytes
     split = (whole.huge_bytes - got.huge_bytes) // (2 << 20)
-    return counted(
+    return count_inside_band(
         freed,
         band,
         f"After MADV_DONTNEED of one base page, {format_size(freed)} less are resident by smaps, "
@@ -120,7 +124,7 @@ def giving_back_drops_a_large_page(a: Analysis, band: Band) -> Answer:
 @claim("two-mib-needs-setup", points=None)
 def a_plain_mapping_has_none(a: Analysis, band: Band) -> Answer:
     got = a.ways.of("anonymous")
-    return counted(
+    return count_inside_band(
         got.huge_share,
         band,
         f"Of a mapping that asks for nothing {got.huge_share:.0%} lie on large pages, with the "
@@ -151,7 +155,7 @@ def a_mapped_file_has_large_pages(a: Analysis, band: Band) -> Answer:
         a.ways.of("file").huge_share,
         "; ".join(f"{a.ways.asked(way)}: {one.huge_share:.0%}" for way, one in got.items()),
     )
-    return counted(
+    return count_inside_band(
         file,
         band,
         f"Of {a.ways.asked('file', in_words=True)}, {file:.0%} lie on large pages."
@@ -167,7 +171,7 @@ def _reports(a: Analysis, language: str, variant: str) -> list[RuntimeReport]:
     """The runs of a program in one variant. Raises Unavailable with the reason why there is
     none."""
     lack = a.programs.lacking
-    return required(
+    return require_nonempty(
         [
             report
             for report in a.programs.reports
@@ -194,7 +198,7 @@ def plain_go(a: Analysis, band: Band, on_base_pages: bool = False) -> Answer:
             "conditions"
         ), f"{evidence}: with THP at `always` the kernel gives them to programs that do not ask."
     share = 1 - huge / size if on_base_pages else huge / size
-    return counted(share, band, f"{evidence}, with THP at `{a.programs.thp}`.")
+    return count_inside_band(share, band, f"{evidence}, with THP at `{a.programs.thp}`.")
 
 
 @claim("recipes-work-in-five-languages", points=None)
@@ -225,17 +229,19 @@ def _java_pool(a: Analysis) -> tuple[float, str]:
 @claim("java-hugetlbfs-maps-the-pool", points=None)
 def javas_flag_maps_the_pool(a: Analysis, band: Band) -> Answer:
     share, told = _java_pool(a)
-    return counted(share, band, told)
+    return count_inside_band(share, band, told)
 
 
 @claim("use-large-pages-is-not-thp", points=None)
 def javas_flag_is_not_thp(a: Analysis, band: Band) -> Answer:
     share, told = _java_pool(a)
-    return counted(1 - share, band, f"{told} So {1 - share:.0%} are left for transparent ones.")
+    return count_inside_band(
+        1 - share, band, f"{told} So {1 - share:.0%} are left for transparent ones."
+    )
 
 
 @claim("java-thp-is-madvise", points=None)
 def javas_other_flag_advises(a: Analysis, band: Band) -> Answer:
     share = min(report.huge_share for report in _reports(a, "java", "huge"))
     evidence = f"With the flag {share:.0%} of Java's heap lie on transparent large pages."
-    return counted(share, band, evidence)
+    return count_inside_band(share, band, evidence)

@@ -24,10 +24,10 @@ from tlb.measure.granted_pages import (
     MemoryRequest,
     MemoryRequestsDocument,
     SurveyDocument,
+    common_survey_fields,
     pages_of_array,
     parse_program_answer,
     run_and_read_smaps,
-    survey_header,
 )
 from tlb.measure.record import NonNegativeInt, PositiveInt, PositiveNs
 from tlb.measure.toolchains import TOOLCHAINS, AllocationVariant, BuiltProgram, build_program
@@ -295,5 +295,5 @@ def measure_all_runtimes(array_bytes: int, repeats: int, seed: int = 0) -> Runti
         key=lambda one: (places[one.language], ALLOCATION_VARIANTS.index(one.variant), one.repeat)
     )
     return RuntimesDocument(
-        **survey_header(inspected), array_bytes=array_bytes, lacking=lacking, reports=reports
+        **common_survey_fields(inspected), array_bytes=array_bytes, lacking=lacking, reports=reports
     )

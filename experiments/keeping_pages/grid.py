@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
-from tlb.system.page_sizes import BASE, FULLY_SWEPT_PAGES, HUGE_PAGE_KINDS, PAGE_KINDS
+from tlb.system.page_sizes import BASE_PAGES, FULLY_SWEPT_PAGES, HUGE_PAGE_KINDS, PAGE_KINDS
 
 # Enough that the ends do not count; of a coarse grid a quarter.
 PREFAULT_BYTES, COARSE_BYTES = 256 << 20, 64 << 20
@@ -28,7 +28,7 @@ def prefaults(scope: Scope) -> list[Point]:
     if scope.cpus > 1:
         ways += [("touch", scope.cpus), ("populate", scope.cpus)]
     sizes = [pages for pages in _offered(scope) if scope.is_fine or pages in FULLY_SWEPT_PAGES]
-    every = FULLY_SWEPT_PAGES if scope.is_fine else (BASE, *HUGE_PAGE_KINDS)
+    every = FULLY_SWEPT_PAGES if scope.is_fine else (BASE_PAGES, *HUGE_PAGE_KINDS)
     return [
         scope.point("prefault", pages, mode, lines=lines, threads=threads)
         for pages in sizes

@@ -19,8 +19,8 @@ from tlb.measure.record import Point
 from tlb.measure.store import Store, data_root
 from tlb.report import discovery, parameters, publish
 from tlb.report.chapter import Chapter
-from tlb.system.reasons import if_available
-from tlb.system.units import DAY_MINUTES
+from tlb.system.reasons import none_if_unavailable
+from tlb.system.units import MINUTES_PER_DAY
 
 # Seconds on a Zen 4 guest, as those of the kernels' declarations (tlb/measure/catalogue.py): what
 # another computer takes is learned from the first round.
@@ -46,7 +46,7 @@ def book(given: Mapping[str, Any]) -> publish.Book:
         return publish.book(given)
     whole = Chapter(contents[0], checked[contents[0]], Store(data_root()))
     minutes = checked[contents[0]]["minutes"]
-    end, between = begin + 60 * minutes, int(minutes >= DAY_MINUTES)
+    end, between = begin + 60 * minutes, int(minutes >= MINUTES_PER_DAY)
     programs = Chapter("your_program", checked["your_program"], whole.data)
     with CampaignProgress("book") as bar:
         programs_s = PROGRAMS_S * _wants_programs(programs)
@@ -88,7 +88,7 @@ def _measure_documents(
 ) -> None:
     """Measure the survey and the quick documents."""
     with bar.doing("survey", SURVEY_S):
-        if_available(whole.survey)
+        none_if_unavailable(whole.survey)
     with bar.doing("documents", DOCUMENTS_S):
         _documents(whole, checked, until, slow=False)
 
@@ -130,17 +130,17 @@ def _documents(
     for name in grids_of(whole.scope):
         chapter = Chapter(name, checked[name], whole.data)
         module = discovery.load(chapter.name)
-        if a := if_available(lambda: module.Analysis(chapter.kept(chapter.name), chapter)):  # noqa: B023
+        if a := none_if_unavailable(lambda: module.Analysis(chapter.kept(chapter.name), chapter)):  # noqa: B023
             for document in a.documents:
                 if time.monotonic() < until and (document in SLOW) == slow:
-                    if_available(getattr, a, document)
+                    none_if_unavailable(getattr, a, document)
 
 
 def _wants_programs(chapter: Chapter) -> bool:
     """Return whether a few whole programs are to be tried: with another profile than the shortest,
     and unless more was measured of this machine before."""
     known = (
-        if_available(place.read_document, chapter.machine, PROGRAMS_DOCUMENT) or {}
+        none_if_unavailable(place.read_document, chapter.machine, PROGRAMS_DOCUMENT) or {}
         for place in (chapter.store, chapter.data)
     )
     is_known = any(document.get("minutes", 0.0) > QUICK_RUN_MINUTES for document in known)
@@ -153,4 +153,4 @@ def _programs(chapter: Chapter, until: float) -> None:
         a = your_program.Analysis(
             pd.DataFrame(), chapter, minutes=QUICK_RUN_MINUTES, wanted=QUICK_PROGRAMS
         )
-        if_available(lambda: a.programs)
+        none_if_unavailable(lambda: a.programs)

@@ -32,7 +32,7 @@ from tlb.stats import curves
 from tlb.stats.curves import Curve, medians_at_largest_common_x
 from tlb.stats.intervals import Interval, without_bounds_of_few
 from tlb.stats.scatter import LEAST_MODE_RATIO
-from tlb.system.reasons import Unavailable, if_available, required
+from tlb.system.reasons import Unavailable, none_if_unavailable, require_nonempty
 from tlb.system.units import escape_markdown, format_ns, format_size, list_in_words
 
 # What a machine may lack without the first page failing; a bad parameter is an error there too.
@@ -86,7 +86,7 @@ class Analysis(analysis.Analysis):
     def all_rows(self) -> pd.DataFrame:
         """The rows of all chapters. Raises Unavailable("no-data") where none has any."""
         frames = [rows for rows in map(self.rows_of, self._each) if len(rows)]
-        return pd.concat(required(frames, "any chapter", "no-data"), ignore_index=True)
+        return pd.concat(require_nonempty(frames, "any chapter", "no-data"), ignore_index=True)
 
     def rows_of(self, module: ModuleType) -> pd.DataFrame:
         """Return the rows of a chapter, none where it was not measured."""
@@ -137,8 +137,8 @@ class Analysis(analysis.Analysis):
     def setup(self) -> str:
         """Which machine this is, when its results were measured, and by which kernels, as
         Markdown."""
-        days = if_available(lambda: self.provenance) or "Its chases were not measured."
-        earlier = if_available(lambda: setting.earlier_kernels(self.all_rows)) or ""
+        days = none_if_unavailable(lambda: self.provenance) or "Its chases were not measured."
+        earlier = none_if_unavailable(lambda: setting.earlier_kernels(self.all_rows)) or ""
         which = "Our reference machine" if self.about.is_reference else self.about.shown_name
         return f"{which[0].upper()}{which[1:]}: {escape_markdown(setting.machine(self))}. {days} {earlier}".strip()
 
@@ -161,7 +161,9 @@ class Analysis(analysis.Analysis):
     def _systems(self) -> str:
         """Name the kernels under which the rows were measured, if they are of several."""
         states = sorted({*self.all_rows["state"].dropna()})
-        found = if_available(lambda: {self.about.described(s).kernel_release for s in states})
+        found = none_if_unavailable(
+            lambda: {self.about.described(s).kernel_release for s in states}
+        )
         if not found or len(found) < 2:
             return ""
         releases = list_in_words([escape_markdown(release) for release in sorted(found)])
@@ -217,7 +219,8 @@ def load_time_chart(a: Analysis) -> Figure:
         )
     ends = charts.capacities(a.cliff.entries, base_page_bytes=page_bytes)
     sizes = _sizes(
-        required(found.get(BASE_PAGES_LABEL), "no chase was measured on base pages"), page_bytes
+        require_nonempty(found.get(BASE_PAGES_LABEL), "no chase was measured on base pages"),
+        page_bytes,
     )
     answers = {f"{size:g}": working_set_answer(a, slider_bytes(size)) for size in sizes}
     default = min(sizes, key=lambda size: abs(size - _ASKED_LOG2))
@@ -254,7 +257,7 @@ def _sizes(curve: Curve, page_bytes: int) -> list[float]:
     measured = [
         size for size in sizes if median_at(curve, slider_bytes(size) / page_bytes) is not None
     ]
-    return required(measured, "base pages were measured at one size")
+    return require_nonempty(measured, "base pages were measured at one size")
 
 
 def _slider(sizes: list[float], default: float, answers: Mapping[str, str]) -> list[alt.Parameter]:

@@ -28,11 +28,11 @@ from tlb.report import analysis, charts, quantities
 from tlb.report.card import THIS_COMPUTER
 from tlb.report.chapter import Chapter
 from tlb.report.quantities import QuantityDeclaration, ValueOrFunction
-from tlb.report.render import MUTED_COLOUR, PALETTE, RULE_COLOUR, Figure
+from tlb.report.render import GRID_LINE_COLOUR, MUTED_COLOUR, PALETTE, Figure
 from tlb.stats.intervals import LEAST_COVERAGE, Interval, without_bounds_of_few
 from tlb.stats.splinter import Splinter, judge_splintering
 from tlb.system import procfs
-from tlb.system.reasons import Unavailable, if_available, required
+from tlb.system.reasons import Unavailable, none_if_unavailable, require_nonempty
 from tlb.system.units import escape_markdown
 
 # as found or, where nothing was, as stated
@@ -153,7 +153,7 @@ class Analysis(analysis.Analysis):
 
         def known_profile() -> TranslationProfile:
             # The first page keeps this computer's own, perhaps before its last row was measured.
-            known = if_available(_profile, store, name) if is_own else _profile(store, name)
+            known = none_if_unavailable(_profile, store, name) if is_own else _profile(store, name)
             return known or profile_of_chapter(about)
 
         host = _or_reason(lambda: states.latest_description(store, name), why)
@@ -222,13 +222,13 @@ class Analysis(analysis.Analysis):
 def _of(machines: list[Machine], family: str) -> Machine:
     """Return the first machine of a family. Raises Unavailable("no-data")."""
     found = [each for each in machines if each.name.startswith(f"{family}-")]
-    return required(found, f"data/ holds no machine of the family {family}", "no-data")[0]
+    return require_nonempty(found, f"data/ holds no machine of the family {family}", "no-data")[0]
 
 
 def _releases(store: Store, name: str, rows: pd.DataFrame) -> tuple[str, ...]:
     """Return the releases of the OS kernel under which rows were measured, as far as described."""
     found = (
-        if_available(states.description_of_state, store, name, state)
+        none_if_unavailable(states.description_of_state, store, name, state)
         for state in rows["state"].dropna().unique()
     )
     return tuple(sorted({each.kernel_release for each in found if each}))
@@ -242,9 +242,11 @@ def _is_earlier(rows: pd.DataFrame) -> bool:
 
 def _splinter(about: Chapter, name: str, host: Host | None) -> Splinter | None:
     """As the chapter about page sizes infers it from its rows."""
-    if host is None or "hugepages" not in (if_available(about.store.experiments, name) or ()):
+    if host is None or "hugepages" not in (
+        none_if_unavailable(about.store.experiments, name) or ()
+    ):
         return None
-    return if_available(lambda: judge_splintering(about.kept("hugepages"), host.hypervisor))
+    return none_if_unavailable(lambda: judge_splintering(about.kept("hugepages"), host.hypervisor))
 
 
 def _or_reason(make: Callable[[], Any], why: list[str]) -> Any:
@@ -296,7 +298,9 @@ def times_by_machine(a: Analysis) -> Figure:
         if (q := each.quantity(name)) and each.value(name) > 0  # on a logarithmic axis
     ]
     columns = ["machine", "label", "what", "value", "low", "high", "coverage"]
-    data = pd.DataFrame(required(found, "no machine has a time in its profile"), columns=columns)
+    data = pd.DataFrame(
+        require_nonempty(found, "no machine has a time in its profile"), columns=columns
+    )
     data, ends = charts.intervals_on_log(data)
     is_of_few = data["coverage"] < LEAST_COVERAGE
     rows = [words for words in _SHOWN.values() if (data["what"] == words).any()]
@@ -330,10 +334,10 @@ def _grid(rows: Sequence[str], x: Mapping[str, Any], ends: tuple[float, float]) 
     low, high = np.log10(ends)
     decades = [10.0**power for power in range(int(np.ceil(low)), int(high) + 1)]
     upright = alt.Chart(pd.DataFrame({"decade": decades})).mark_rule(
-        color=RULE_COLOUR, strokeWidth=1
+        color=GRID_LINE_COLOUR, strokeWidth=1
     )
     between = alt.Chart(pd.DataFrame({"what": [*rows[1:]]})).mark_rule(
-        color=RULE_COLOUR, strokeWidth=1
+        color=GRID_LINE_COLOUR, strokeWidth=1
     )
     above = alt.Y("what:N", sort=[*rows], axis=None, bandPosition=0)
     return [

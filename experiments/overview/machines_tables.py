@@ -27,8 +27,8 @@ from tlb.report.setting import hypervisor_name
 from tlb.stats.intervals import LEAST_COVERAGE
 from tlb.stats.scatter import LEAST_MODE_RATIO
 from tlb.system import procfs
-from tlb.system.reasons import REASON_TEXTS, if_available
-from tlb.system.units import format_size, list_in_words
+from tlb.system.reasons import REASON_TEXTS, none_if_unavailable
+from tlb.system.units import list_in_words, significant_digits
 
 _UNMEASURED = "not measured"
 _PAGES = {"whole": "huge pages whole", "splintered": "huge pages splintered", "unknown": ""}
@@ -64,8 +64,8 @@ TABLE_ORDERS = (
     Order("date", "newest first", lambda each: [-ord(letter) for letter in each.days[1]]),
 )
 _HEAD = (
-    *("Machine", "Where it runs", "Reach", "STLB hit", "Page walk", "Page walk in 2 GiB"),
-    *("On 2 MiB pages", "Touch, unmap", "Measured"),
+    *("Machine", "Where it runs", "Reach, stated", "Reach, found", "STLB hit", "Page walk"),
+    *("Page walk in 2 GiB", "On 2 MiB pages", "Touch, unmap", "Measured"),
 )
 _TABLE = (
     '<div class="tlb-machines">{}<div class="tlb-table"><table role="table"><thead role="rowgroup">'
@@ -108,25 +108,31 @@ def machines_table(a: Analysis) -> Html:
     return Html(str(Markup(_TABLE).format(choice, head, body)), "\n".join(lines))
 
 
-def last_level_entries(each: Machine) -> str:
-    """Return the entries of the last level as text: as found, with their interval, or as stated."""
-    found, stated = (each.quantity(name) for name in ENTRY_QUANTITY_NAMES[2])
-    known = found.interval if found else None
-    if known and _is_of_few(found):
-        return f"{known.value:,.0f} entries{FEW_MAPPINGS_MARK}"
-    return f"{known:,.0f} entries" if known else f"{stated.value:,.0f} entries" if stated else ""
-
-
 def _cells(each: Machine) -> list[Markup]:
-    reach = _reach_bytes(each)
-    size = format_size(reach) if reach else ""
-    below = last_level_entries(each) if reach else _why(each, ENTRY_QUANTITY_NAMES[2][0])
+    found, stated = ENTRY_QUANTITY_NAMES[2]
     gain = "gain_thp" if each.quantity("gain_thp") else "gain_2m"
     shown = ("hit_last_level", "walk_past_last_level", "walk_over_2_gib", gain, "fault_fresh")
     earlier = ", by earlier programs" if each.is_earlier else ""
     days = _pair(each.days[1] or "never", f"{each.rows:,} rows{earlier}")
     prices = [_price(each, name) for name in shown]
-    return [_who(each), _where(each), _pair(size, below), *prices, days]
+    return [_who(each), _where(each), _reach(each, stated), _reach(each, found), *prices, days]
+
+
+def _reach(each: Machine, name: str) -> Markup:
+    """Return what the entries of a quantity cover on base pages, to two digits, as many as are
+    known, and below it the entries."""
+    quantity = each.quantity(name)
+    if quantity is None or quantity.value is None or each.host is None:
+        return _pair("", _why(each, name))
+    known = quantity.interval
+    is_exact = known is None or known.low == known.high
+    size = significant_digits(quantity.value * each.host.base_page_bytes / 2**20, 2)
+    if _is_of_few(quantity):
+        return _pair(
+            f"{size} MiB{FEW_MAPPINGS_MARK}", f"{quantity.value:,.0f} entries, too few mappings"
+        )
+    entries = f"{quantity.value:,.0f}" if is_exact else f"{known:,.0f}"
+    return _pair(f"{size} MiB", f"{entries} entries")
 
 
 def _who(each: Machine) -> Markup:
@@ -216,6 +222,7 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
     },
     page_walks: {
         "walk_l2_ns": "A walk by itself (data in the L1 cache), its entries in the L2 cache",
+        "walk_l3_ns": "A walk by itself, its entries in the L3 cache as stated",
         "walk_memory_ns": "A walk by itself, the guest's entries in memory",
         "entry_ns": "Each page-table entry read from memory adds to a hop",
     },
@@ -248,7 +255,9 @@ def numbers_table(chapter: Chapter) -> Html:
     ordered = chapter.data.machines_in_order()
     names = {machine: machine_name(chapter.data, machine) for machine in ordered}
     heads = ["", *([THIS_COMPUTER] if chapter.is_this else []), *names.values()]
-    own = if_available(chapter.store.read_document, chapter.machine, QUANTITIES_DOCUMENT) or {}
+    own = (
+        none_if_unavailable(chapter.store.read_document, chapter.machine, QUANTITIES_DOCUMENT) or {}
+    )
     rows, lines = Markup(""), ["\t".join(heads)]
     for module, wanted in NUMBERS.items():
         name = module.__name__.rpartition(".")[2]

@@ -22,11 +22,11 @@ from tlb.report.claims import Band
 from tlb.report.comparison import CANNOT_TELL, DIFFERS, NO_DIFFERENCE
 from tlb.report.quantities import QuantityDeclaration, ValueOrFunction
 from tlb.report.setting import hypervisor_name
-from tlb.report.verdicts import decided
-from tlb.stats.effects import inside
+from tlb.report.verdicts import holds_or_none
+from tlb.stats.effects import effect_inside_band
 from tlb.stats.intervals import Interval, median_interval
 from tlb.system.files import ROOT
-from tlb.system.reasons import Unavailable, if_available, required
+from tlb.system.reasons import Unavailable, none_if_unavailable, require_nonempty
 
 # What numbers pass through; the rest of requirements.lock builds the page around them.
 LIBRARIES = (
@@ -108,7 +108,7 @@ class Analysis(analysis.Analysis):
         A mapping's time is the median of its batches; a median of n normal values has sqrt(pi / 2n)
         times their standard error.
         """
-        cliff = if_available(lambda: self.cliff.frame)
+        cliff = none_if_unavailable(lambda: self.cliff.frame)
         if cliff is None:
             return pd.DataFrame({"n": [], "between": [], "alone": []})
         chases = cliff[cliff["kernel"] == "page_chase"]
@@ -131,14 +131,14 @@ class Analysis(analysis.Analysis):
     def control_example(self) -> dict[str, ValueOrFunction]:
         """Return the largest working set that has a price, with its loads, by name of MethodPage."""
 
-        def size() -> int:
-            return max(required(self.cliff.price.xs, "no size has a price"))
+        def sizes() -> Sequence[int]:
+            return require_nonempty(self.cliff.price.xs, "no size has a price")
 
         return {
-            "far_bytes": lambda: size() * self.base_page_bytes,
-            "far_ns": lambda: self.cliff.spread.get(size()),
-            "far_packed_ns": lambda: self.cliff.packed.get(size()),
-            "near_ns": lambda: self.cliff.spread.get(min(self.cliff.price.xs)),
+            "far_bytes": lambda: max(sizes()) * self.base_page_bytes,
+            "far_ns": lambda: self.cliff.spread.get(max(sizes())),
+            "far_packed_ns": lambda: self.cliff.packed.get(max(sizes())),
+            "near_ns": lambda: self.cliff.spread.get(min(sizes())),
         }
 
     @staticmethod
@@ -150,7 +150,11 @@ class Analysis(analysis.Analysis):
         def percent(n: int, noise: float, true: float) -> float:
             measure = measured_ratio(lognormal_times(noise), true)
             found = simulate_verdict_errors(
-                measure, lambda one: decided(inside(one, line)), None, n, trials=1000
+                measure,
+                lambda one: holds_or_none(effect_inside_band(one, line)),
+                None,
+                n,
+                trials=1000,
             )
             return 100 * found.decided
 
@@ -172,7 +176,7 @@ class Analysis(analysis.Analysis):
         found = {}
         for name, chapter in self._chapters.items():
             points = [] if name == survey.NAME else discovery.load(name).grid.points(chapter.scope)
-            if (rows := if_available(chapter.measure, points)) is not None:
+            if (rows := none_if_unavailable(chapter.measure, points)) is not None:
                 found[name] = (chapter, rows)
         return found
 
@@ -180,7 +184,7 @@ class Analysis(analysis.Analysis):
     def rows(self) -> pd.DataFrame:
         """Return the rows behind all chapters, each once. Raises Unavailable("no-data")."""
         frames = [rows[_PROCESS].assign(machine=c.machine) for c, rows in self.kept.values()]
-        return pd.concat(required(frames, "any chapter", "no-data")).drop_duplicates()
+        return pd.concat(require_nonempty(frames, "any chapter", "no-data")).drop_duplicates()
 
     @cached_property
     def _second_run(self) -> pd.DataFrame:
@@ -409,7 +413,10 @@ def verdict_error_rows() -> Iterator[tuple[str, ...]]:
             for true, truth in ((RATIO_AT_BAND_EDGE, None), (RATIO_BEYOND_BAND, True)):
                 measure = measured_ratio(lognormal_times(noise), true)
                 found = simulate_verdict_errors(
-                    measure, lambda one: decided(inside(one, *TESTED_BAND)), truth, n
+                    measure,
+                    lambda one: holds_or_none(effect_inside_band(one, *TESTED_BAND)),
+                    truth,
+                    n,
                 )
                 asked = str(n), f"{noise:.0%}", f"{true:.2f}", f"from {TESTED_BAND[0]:.2f} on"
                 yield *asked, f"{found.wrong:.1%}", f"{found.decided:.1%}"

@@ -22,7 +22,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from experiments import hugepages, page_faults, stlb_cliff, virtualization
 from experiments.overview import chapter_analysis
-from experiments.page_faults.analysis import FILE_PAGES, FRESH_LARGE_MEMORY, FRESH_MEMORY
+from experiments.page_faults.analysis import (
+    BASE_PAGE_BUFFER_TOUCH,
+    CACHED_FILE_TOUCH,
+    HUGE_PAGE_BUFFER_TOUCH,
+)
 from experiments.virtualization.analysis import GUEST_BASE_PAGE_BYTES
 from experiments.virtualization.grid import GUEST_PAGES, HOST_PAGES
 from tlb.measure import survey
@@ -37,9 +41,9 @@ from tlb.stats.curves import last_level_plateau
 from tlb.stats.geometry import Geometry
 from tlb.stats.intervals import Interval
 from tlb.system import page_sizes
-from tlb.system.files import disk_errors
+from tlb.system.files import disk_errors_as_unavailable
 from tlb.system.page_sizes import FULLY_SWEPT_PAGES, PAGE_KINDS
-from tlb.system.reasons import Unavailable, if_available, required
+from tlb.system.reasons import Unavailable, none_if_unavailable, require_nonempty
 from tlb.system.units import rounded_to_digits
 
 NAME = "translation"
@@ -125,7 +129,7 @@ class TranslationProfile(BaseModel):
 
 
 def _first_level(of: Of) -> Interval:
-    return required(of(stlb_cliff).packed.intervals, "no packed chase was measured")[0]
+    return require_nonempty(of(stlb_cliff).packed.intervals, "no packed chase was measured")[0]
 
 
 def _last_level(of: Of) -> Interval:
@@ -145,7 +149,7 @@ def _far_walk(of: Of) -> Interval:
 def _entries(level: int, of: Of) -> Interval:
     geometry = of(stlb_cliff).survey
     levels = [found for found in geometry.levels if found.level == level and not found.is_alone]
-    found = required(levels, f"our chases found no level {level}", "no-geometry")[
+    found = require_nonempty(levels, f"our chases found no level {level}", "no-geometry")[
         0
     ].entries.interval
     mappings = of(stlb_cliff).about.kept(survey.NAME)["repeat"].nunique()
@@ -154,8 +158,10 @@ def _entries(level: int, of: Of) -> Interval:
 
 def _stated(level: int, of: Of) -> Interval:
     stated = of(stlb_cliff).stated_entries
-    required(stated, "no TLB level is stated here", "no-geometry")
-    (entries,) = required(stated[level - 1 : level], f"no level {level} is stated", "no-geometry")
+    require_nonempty(stated, "no TLB level is stated here", "no-geometry")
+    (entries,) = require_nonempty(
+        stated[level - 1 : level], f"no level {level} is stated", "no-geometry"
+    )
     exact = float(entries)
     return Interval(exact, exact, exact)
 
@@ -176,7 +182,7 @@ def _walk_by_place(place: str, of: Of) -> Interval:
 def _gain(pages: str, of: Of) -> Interval:
     a = of(hugepages)
     why = "pool-empty" if PAGE_KINDS[pages].source == "pool" else "too-few-points"
-    required(a.spread[pages], f"nothing was chased on {page_sizes.page_words(pages)}", why)
+    require_nonempty(a.spread[pages], f"nothing was chased on {page_sizes.page_words(pages)}", why)
     return a.speedup(pages).get(FAR_BYTES // a.base_page_bytes)
 
 
@@ -187,7 +193,9 @@ def _fault(way: Any, of: Of) -> Interval:
 def _guest(cell: tuple[str, str], of: Of) -> Interval:
     """Return a guest's time over a process's on the guest's page size."""
     a = of(virtualization)
-    curve = required(a.over_alike.get(cell, ()), "no guest was measured with these page sizes")
+    curve = require_nonempty(
+        a.over_alike.get(cell, ()), "no guest was measured with these page sizes"
+    )
     return curve.get(GUEST_BYTES // GUEST_BASE_PAGE_BYTES)
 
 
@@ -210,9 +218,9 @@ for _pages in FULLY_SWEPT_PAGES[1:]:
     _words = f"{_SIZES[_pages]} pages"
     _QUANTITIES.append((f"gain_{_pages}", "pages", _words, "ratio", partial(_gain, _pages)))
 for _name, _way, _words in (
-    ("fault_fresh", FRESH_MEMORY, "base page"),
-    ("fault_fresh_large", FRESH_LARGE_MEMORY, "base page of a large one"),
-    ("fault_file", FILE_PAGES, "page of a file in memory"),
+    ("fault_fresh", BASE_PAGE_BUFFER_TOUCH, "base page"),
+    ("fault_fresh_large", HUGE_PAGE_BUFFER_TOUCH, "base page of a large one"),
+    ("fault_file", CACHED_FILE_TOUCH, "page of a file in memory"),
 ):
     _QUANTITIES.append((_name, "faults", _words, "ns", partial(_fault, _way)))
 for _guests, _host in product(GUEST_PAGES, HOST_PAGES):
@@ -265,7 +273,9 @@ def write(store: Store, made: TranslationProfile) -> None:
 
 def write_profile_if_possible(store: Store, made: TranslationProfile) -> None:
     """Write it as that of the rows that are there now, if that is possible."""
-    if_available(write, store, made.model_copy(update={"rows": rows_digest(store, made.machine)}))
+    none_if_unavailable(
+        write, store, made.model_copy(update={"rows": rows_digest(store, made.machine)})
+    )
 
 
 def is_profile_current(store: Store, known: TranslationProfile) -> bool:
@@ -293,13 +303,13 @@ def refresh() -> list[str]:
     """Write the schema, and the profiles of published machines that are not those of their rows;
     return the latter."""
     data, anew = Store(data_root()), []
-    with disk_errors(data.root / PROFILE_SCHEMA_FILE):
+    with disk_errors_as_unavailable(data.root / PROFILE_SCHEMA_FILE):
         (data.root / PROFILE_SCHEMA_FILE).write_text(schema(), encoding="utf-8")
     for machine in data.machines():
         chapter = Chapter(PAGE, parameters.check(PAGE, {"machine": machine, "minutes": 0.0}), data)
         made, known = (
             profile_of_chapter(chapter),
-            if_available(read_translation_profile, data, machine),
+            none_if_unavailable(read_translation_profile, data, machine),
         )
         if made != known:
             write(data, made)

@@ -6,7 +6,7 @@ from experiments.page_faults.analysis import (
     TOUCHED_MEMORY_KINDS,
     Analysis,
     Quantities,
-    add_memory_names,
+    add_touched_memory_names,
 )
 from experiments.page_faults.kernel_side import BALLOON_FEATURE_BITS, KernelFaultDocument
 

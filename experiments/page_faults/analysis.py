@@ -19,8 +19,8 @@ from tlb.report.quantities import QuantityDeclaration
 from tlb.stats.curves import Curve, select_rows
 from tlb.stats.hops import with_median_clock_cost
 from tlb.stats.intervals import Interval, median_interval, summarise_with_medians_of
-from tlb.system.page_sizes import BASE, LINE_BYTES
-from tlb.system.reasons import Unavailable, required
+from tlb.system.page_sizes import BASE_PAGES, LINE_BYTES
+from tlb.system.reasons import Unavailable, require_nonempty
 
 
 class Quantities(quantities.Quantities):
@@ -80,29 +80,29 @@ class Touch(NamedTuple):
     mode: str
     order: str = "cycle"
     populate: int = 0
-    pages: str = BASE
+    pages: str = BASE_PAGES
     written: int = 1
 
 
-FILE_PAGES = Touch("file")
-PREPARED_FILE_PAGES = Touch("file", populate=1)
-FILE_PAGES_AT_ONCE = Touch("file", written=PAGES_WRITTEN_AT_ONCE)
-FRESH_MEMORY = Touch("anonymous")
-FRESH_READY = Touch("anonymous", populate=1)
-FRESH_LARGE_MEMORY = Touch("anonymous", pages=HUGE_PAGES)
+CACHED_FILE_TOUCH = Touch("file")
+POPULATED_FILE_TOUCH = Touch("file", populate=1)
+LARGE_FOLIO_FILE_TOUCH = Touch("file", written=PAGES_WRITTEN_AT_ONCE)
+BASE_PAGE_BUFFER_TOUCH = Touch("anonymous")
+POPULATED_BUFFER_TOUCH = Touch("anonymous", populate=1)
+HUGE_PAGE_BUFFER_TOUCH = Touch("anonymous", pages=HUGE_PAGES)
 # In words: a buffer is mapped, touched and unmapped, a heap (of prefault) filled once and kept.
-NAMED_TOUCHES = {
-    FILE_PAGES: "cached file",
-    FILE_PAGES_AT_ONCE: "cached file in large folios",
-    FRESH_MEMORY: "buffer on base pages",
-    FRESH_LARGE_MEMORY: "buffer on huge pages",
-    FRESH_READY: "buffer on base pages, populated",
-    PREPARED_FILE_PAGES: "cached file, populated",
+TOUCH_NAMES = {
+    CACHED_FILE_TOUCH: "cached file",
+    LARGE_FOLIO_FILE_TOUCH: "cached file in large folios",
+    BASE_PAGE_BUFFER_TOUCH: "buffer on base pages",
+    HUGE_PAGE_BUFFER_TOUCH: "buffer on huge pages",
+    POPULATED_BUFFER_TOUCH: "buffer on base pages, populated",
+    POPULATED_FILE_TOUCH: "cached file, populated",
 }
-NAMED_HEAPS = {BASE: "heap on base pages", HUGE_PAGES: "heap on huge pages"}
+HEAP_NAMES = {BASE_PAGES: "heap on base pages", HUGE_PAGES: "heap on huge pages"}
 # Those whose pages are touched, in the order of the chapter's figure.
-TOUCHED_MEMORY_KINDS = [name for way, name in NAMED_TOUCHES.items() if not way.populate]
-TOUCHED_MEMORY_KINDS += NAMED_HEAPS.values()
+TOUCHED_MEMORY_KINDS = [name for way, name in TOUCH_NAMES.items() if not way.populate]
+TOUCHED_MEMORY_KINDS += HEAP_NAMES.values()
 
 
 class Analysis(analysis.Analysis):
@@ -124,7 +124,7 @@ class Analysis(analysis.Analysis):
         """By way, if measured: median, low, high ... of ns a page, as published: touched and
         unmapped, less a mapping that was not touched; and the medians of BESIDE."""
         found = {}
-        for way in NAMED_TOUCHES:
+        for way in TOUCH_NAMES:
             rows = self.rows(way)
             if len(rows):
                 beside = {name: name for name in BESIDE if name in rows}
@@ -133,7 +133,7 @@ class Analysis(analysis.Analysis):
 
     def touch(self, way: Touch) -> pd.Series:
         if way not in self.touches:
-            raise Unavailable("too-few-points", f"{NAMED_TOUCHES[way]} was not measured")
+            raise Unavailable("too-few-points", f"{TOUCH_NAMES[way]} was not measured")
         return self.touches[way]
 
     def page_ns(self, way: Touch) -> Interval:
@@ -142,14 +142,14 @@ class Analysis(analysis.Analysis):
     def touch_ns(self, way: Touch, column: str) -> Interval:
         """Return a column of its rows, such as mean_ns, of touches that were timed one by one."""
         return median_interval(
-            required(self.rows(way), f"{NAMED_TOUCHES[way]} was not measured")[column]
+            require_nonempty(self.rows(way), f"{TOUCH_NAMES[way]} was not measured")[column]
         )
 
     def pages_per_fault(self, way: Touch) -> float:
         """Return how many base pages a fault maps."""
         faults = float(self.touch(way)["faults_per_access"])
         if not faults > 0:
-            raise Unavailable("too-few-points", f"{NAMED_TOUCHES[way]} did not fault")
+            raise Unavailable("too-few-points", f"{TOUCH_NAMES[way]} did not fault")
         return 1 / faults
 
     @property
@@ -157,7 +157,7 @@ class Analysis(analysis.Analysis):
         """What a page of a buffer takes more in a memory cgroup of its own than in the root, as a
         share. Raises Unavailable("too-few-points")."""
         rows = select_rows(self.frame, kernel="page_fault", mode="grouped")
-        rows = required(rows, "no memory cgroup was measured")
+        rows = require_nonempty(rows, "no memory cgroup was measured")
         return median_interval(rows["ns_per_access"] / rows["outside_ns_per_access"] - 1)
 
     # --- the published statistics
@@ -194,7 +194,7 @@ class Analysis(analysis.Analysis):
     @cached_property
     def records(self) -> pd.DataFrame:
         """The rows of `map_churn` with the published chunk."""
-        return select_rows(self.frame, kernel="map_churn", pages=BASE, lines=CHUNK_LINES)
+        return select_rows(self.frame, kernel="map_churn", pages=BASE_PAGES, lines=CHUNK_LINES)
 
     def churn(self, mode: str) -> Curve:
         """Return ns a record of all threads together, over the number of threads."""
@@ -204,9 +204,9 @@ class Analysis(analysis.Analysis):
     def most_real_threads(self) -> int:
         """The most threads that had a CPU each."""
         real = self.records[self.records["cpus"] >= self.records["threads"]]
-        return int(required(real, "no threads mapped memory")["threads"].max())
+        return int(require_nonempty(real, "no threads mapped memory")["threads"].max())
 
-    def prefaulted(self, threads: int, pages: str = BASE) -> Interval:
+    def prefaulted(self, threads: int, pages: str = BASE_PAGES) -> Interval:
         """Return ns a base page of memory that so many threads touch in parts. Raises
         Unavailable: too-few-points, one-cpu."""
         rows = select_rows(
@@ -214,7 +214,9 @@ class Analysis(analysis.Analysis):
         )
         has_cpus = threads == 1 or len(self.host.usable_cpus) >= threads
         reason = "too-few-points" if has_cpus else "one-cpu"
-        return median_interval(required(rows, f"{threads} threads", reason)["ns_per_access"])
+        return median_interval(
+            require_nonempty(rows, f"{threads} threads", reason)["ns_per_access"]
+        )
 
     # --- memory that was left alone
 
@@ -222,7 +224,7 @@ class Analysis(analysis.Analysis):
         """Return ns a base page, a process each, of memory on large pages that was given back, left
         alone for the longest time measured, and touched again."""
         rows = select_rows(self.frame, kernel="touch_again", pages=HUGE_PAGES)
-        rows = required(rows, "no memory was left alone")
+        rows = require_nonempty(rows, "no memory was left alone")
         return rows.loc[rows["idle_ms"] == rows["idle_ms"].max(), "mean_ns"]
 
     # --- what the Linux kernel reports
@@ -243,16 +245,16 @@ class Analysis(analysis.Analysis):
         return sum(share for name, share in profiles[pages].items() if "clear_page" in name)
 
 
-def add_memory_names(rows: pd.DataFrame) -> pd.DataFrame:
+def add_touched_memory_names(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of first touches by one thread with `memory`, what is touched in words, and
     `faults_per_access`, of prefault by the faults of its whole process."""
     faults = rows["minor_faults"] / rows["accesses"]
     if "faults_per_access" in rows:
         faults = rows["faults_per_access"].fillna(faults)
     named = rows.assign(memory="", faults_per_access=faults)
-    for way, name in NAMED_TOUCHES.items():
+    for way, name in TOUCH_NAMES.items():
         named.loc[select_rows(rows, kernel="page_fault", **way._asdict()).index, "memory"] = name
-    for pages, name in NAMED_HEAPS.items():
+    for pages, name in HEAP_NAMES.items():
         heap = select_rows(rows, kernel="prefault", mode="touch", pages=pages, threads=1)
         named.loc[heap.index, "memory"] = name
     return named[named["memory"] != ""]

@@ -3,31 +3,43 @@ Analysis."""
 
 from __future__ import annotations
 
-from experiments.page_faults.analysis import FRESH_LARGE_MEMORY, FRESH_MEMORY, Analysis
+from experiments.page_faults.analysis import (
+    BASE_PAGE_BUFFER_TOUCH,
+    HUGE_PAGE_BUFFER_TOUCH,
+    Analysis,
+)
 from tlb.machine.host import is_x86
-from tlb.report.claims import Answer, Band, Fact, PointPredicate, claim, counted, rows_where
+from tlb.report.claims import (
+    Answer,
+    Band,
+    Fact,
+    PointPredicate,
+    claim,
+    count_inside_band,
+    points_where,
+)
 from tlb.stats.curves import select_rows
-from tlb.stats.effects import inside
+from tlb.stats.effects import effect_inside_band
 from tlb.stats.intervals import median_interval
-from tlb.system.page_sizes import BASE, page_words
-from tlb.system.reasons import Unavailable, Undecided, required
+from tlb.system.page_sizes import BASE_PAGES, page_words
+from tlb.system.reasons import Unavailable, Undecided, require_nonempty
 from tlb.system.units import format_size, list_in_words, number_in_words, with_thousands
 
 # Fresh memory that the kernel does not enter beforehand, on either page size.
-_FRESH = rows_where("page_fault", mode="anonymous", populate=0)
+_FRESH = points_where("page_fault", mode="anonymous", populate=0)
 
 
-def _prefault(threads: int, pages: str = BASE) -> PointPredicate:
+def _prefault(threads: int, pages: str = BASE_PAGES) -> PointPredicate:
     """Select up to so many threads that touch memory of their own."""
     some = tuple(range(1, threads + 1))
-    return rows_where("prefault", mode="touch", pages=pages, threads=some)
+    return points_where("prefault", mode="touch", pages=pages, threads=some)
 
 
 @claim("only-used-parts-have-tables", points=_FRESH)
 def only_used_parts_have_tables(a: Analysis, band: Band) -> Answer:
-    way = a.touch(FRESH_MEMORY)
+    way = a.touch(BASE_PAGE_BUFFER_TOUCH)
     added, filled = int(way["untouched_table_bytes"]), int(way["filled_table_bytes"])
-    return counted(
+    return count_inside_band(
         added,
         band,
         f"Mapping as much as the published file adds {format_size(added)} of page tables, touching "
@@ -38,7 +50,7 @@ def only_used_parts_have_tables(a: Analysis, band: Band) -> Answer:
 @claim("fault-affects-2-mib", points=_prefault(1, "thp"))
 def a_fault_takes_a_whole_page(a: Analysis, band: Band) -> Answer:
     rows = select_rows(a.frame, kernel="prefault", mode="touch", pages=["thp", "2m"])
-    resident = required(rows, "no large page was faulted in")["one_byte_resident_bytes"]
+    resident = require_nonempty(rows, "no large page was faulted in")["one_byte_resident_bytes"]
     sizes = list_in_words(format_size(int(n)) for n in sorted(set(resident)))
     return Fact(
         bool(resident.between(*band).all()),
@@ -50,11 +62,12 @@ def a_fault_takes_a_whole_page(a: Analysis, band: Band) -> Answer:
 @claim("fewer-faults-on-large-pages", points=_FRESH)
 def fewer_faults(a: Analysis, band: Band) -> Answer:
     base, large = (
-        float(a.touch(way)["faults_per_access"]) for way in (FRESH_MEMORY, FRESH_LARGE_MEMORY)
+        float(a.touch(way)["faults_per_access"])
+        for way in (BASE_PAGE_BUFFER_TOUCH, HUGE_PAGE_BUFFER_TOUCH)
     )
     if not large > 0:
         raise Unavailable("too-few-points", "no large page faulted")
-    return counted(
+    return count_inside_band(
         base / large,
         band,
         f"As much memory takes {with_thousands(base / large)} times as many faults on base pages as on "
@@ -64,14 +77,14 @@ def fewer_faults(a: Analysis, band: Band) -> Answer:
 
 @claim("kernel-walks-elsewhere-too", points=_FRESH)
 def the_kernel_walks_elsewhere(a: Analysis, band: Band) -> Answer:
-    rows = required(a.rows(FRESH_MEMORY), "fresh memory was not touched")
+    rows = require_nonempty(a.rows(BASE_PAGE_BUFFER_TOUCH), "fresh memory was not touched")
     ratios = {
         name: median_interval(rows[f"{call}_ns_per_access"] / rows[f"{call}_empty_ns_per_access"])
         for name, call in (("mprotect", "protect"), ("fork", "fork"), ("munmap", "unmap"))
     }
     times = list_in_words(f"{name} takes {ratio.value:.3g}" for name, ratio in ratios.items())
     return (
-        [inside(ratio, *band, what=name) for name, ratio in ratios.items()],
+        [effect_inside_band(ratio, *band, what=name) for name, ratio in ratios.items()],
         f"Of a filled mapping {times} times as long as of one that nobody touched.",
     )
 
@@ -82,7 +95,7 @@ def lower_locks_are_per_page(a: Analysis, band: Band) -> Answer:
     too: a gain does not show which one is taken. Without any, the sentence fails."""
     rate = a.prefaulted(1) / a.prefaulted(2)
     gain, evidence = (
-        inside(rate, *band),
+        effect_inside_band(rate, *band),
         (
             f"Two threads in different parts of fresh memory fault {rate:.2f} times as many pages a "
             "second as one."

@@ -7,7 +7,7 @@ from typing import Any
 
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
-from tlb.system.page_sizes import BASE, LINE_BYTES
+from tlb.system.page_sizes import BASE_PAGES, LINE_BYTES
 
 FILE_BYTES = 12 << 20  # the published file
 PAGES_WRITTEN_AT_ONCE = 1 << 16  # pages of it that one write has: more than it has
@@ -22,7 +22,7 @@ AGAIN_BYTES = 128 << 20  # a thousandth of its base pages are 32
 # Linux tells a host of free pages two seconds after the first came free, and of a part of them at a
 # time (mm/page_reporting.c, PAGE_REPORTING_DELAY and PAGE_REPORTING_CAPACITY): one wait is short of
 # that, and one has room for two such times.
-IDLE_MS = {BASE: (0, 5000), HUGE_PAGES: (0, 1000, 5000)}
+IDLE_MS = {BASE_PAGES: (0, 5000), HUGE_PAGES: (0, 1000, 5000)}
 PREFAULT_BYTES, COARSE_BYTES = 256 << 20, 64 << 20  # as the chapter about keeping pages has them
 
 
@@ -37,13 +37,13 @@ def touches(scope: Scope) -> list[Point]:
     lines = min(scope.lines(FILE_BYTES), scope.most_lines)
     ready, untouched = {"populate": 1}, {"populate": 0}
     ways: list[tuple[str, str, str, dict[str, Any]]] = [
-        (BASE, "file", "cycle", untouched),
-        (BASE, "file", "sequential", untouched),
-        (BASE, "file", "cycle", ready),
-        (BASE, "file", "cycle", untouched | {"written": PAGES_WRITTEN_AT_ONCE}),
-        (BASE, "anonymous", "cycle", untouched),
-        (BASE, "anonymous", "cycle", ready),
-        (BASE, "grouped", "cycle", untouched),
+        (BASE_PAGES, "file", "cycle", untouched),
+        (BASE_PAGES, "file", "sequential", untouched),
+        (BASE_PAGES, "file", "cycle", ready),
+        (BASE_PAGES, "file", "cycle", untouched | {"written": PAGES_WRITTEN_AT_ONCE}),
+        (BASE_PAGES, "anonymous", "cycle", untouched),
+        (BASE_PAGES, "anonymous", "cycle", ready),
+        (BASE_PAGES, "grouped", "cycle", untouched),
         (HUGE_PAGES, "anonymous", "cycle", untouched),
     ]
     return [
@@ -68,7 +68,7 @@ def churn(scope: Scope) -> list[Point]:
     """Return records that each map and unmap a chunk, by threads, with their control; and by page
     size, with a chunk of a large page."""
 
-    def records(mode: str, threads: int, chunk_bytes: int, pages: str = BASE) -> Point:
+    def records(mode: str, threads: int, chunk_bytes: int, pages: str = BASE_PAGES) -> Point:
         return scope.point(
             "map_churn", pages, mode, lines=CHUNK_COUNT * chunk_bytes // LINE_BYTES, threads=threads
         )
@@ -81,14 +81,14 @@ def churn(scope: Scope) -> list[Point]:
     ]
     large = scope.pages_of(HUGE_PAGES) * scope.base_page_bytes
     if CHUNK_COUNT * large <= scope.profile.max_working_set:
-        points += [records("unmap", 1, large, pages) for pages in (BASE, HUGE_PAGES)]
+        points += [records("unmap", 1, large, pages) for pages in (BASE_PAGES, HUGE_PAGES)]
     return points
 
 
 def prefaults(scope: Scope) -> list[Point]:
     """Return a heap that one thread fills, or two, each its half; and one on large pages."""
     lines = min(scope.lines(PREFAULT_BYTES if scope.is_fine else COARSE_BYTES), scope.most_lines)
-    ways = [(BASE, 1), *([(BASE, 2)] if scope.cpus > 1 else []), (HUGE_PAGES, 1)]
+    ways = [(BASE_PAGES, 1), *([(BASE_PAGES, 2)] if scope.cpus > 1 else []), (HUGE_PAGES, 1)]
     return [
         scope.point("prefault", pages, "touch", lines=lines, threads=threads)
         for pages, threads in ways

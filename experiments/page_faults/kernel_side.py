@@ -20,7 +20,7 @@ from tlb.machine.host import Host, is_x86
 from tlb.measure import build, perf
 from tlb.measure.record import utc_now
 from tlb.system import procfs
-from tlb.system.page_sizes import BASE
+from tlb.system.page_sizes import BASE_PAGES
 from tlb.system.processes import PROBE_TIMEOUT_S, run_in_own_session
 from tlb.system.reasons import Unavailable
 
@@ -135,7 +135,7 @@ def profiles_here() -> dict[str, dict[str, float]]:
     lines = FILE_BYTES // host.base_page_bytes()
     options = f"--mode anonymous --lines {lines} --region-ms {REGION_MS} --pages".split()
     command = [*build.kernel("page_fault").command, *options]
-    return {pages: sampled(program, [*command, pages]) for pages in (BASE, HUGE_PAGES)}
+    return {pages: sampled(program, [*command, pages]) for pages in (BASE_PAGES, HUGE_PAGES)}
 
 
 def sampled(program: str, command: Sequence[str]) -> dict[str, float]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from experiments.page_walks.grid import TABLE_TOUCH_MODES
+from experiments.page_walks.grid import PAGE_TOUCH_ORDERS
 from experiments.page_walks.table_chases import PageTableAnalysis
 from tlb.report import quantities
 from tlb.report.chapter import literature
@@ -26,8 +26,14 @@ from tlb.stats.hops import (
     with_median_clock_cost,
 )
 from tlb.stats.intervals import Interval, median_interval, summarise
-from tlb.system.page_sizes import BASE, PAGE_KINDS, ordered_page_sizes, page_size_rank, page_words
-from tlb.system.reasons import Unavailable, if_available, required
+from tlb.system.page_sizes import (
+    BASE_PAGES,
+    PAGE_KINDS,
+    ordered_page_sizes,
+    page_size_rank,
+    page_words,
+)
+from tlb.system.reasons import Unavailable, none_if_unavailable, require_nonempty
 
 
 class Quantities(quantities.Quantities):
@@ -105,8 +111,8 @@ class Parallel(NamedTuple):
 def largest_page_size(kinds: Mapping[str, Curve]) -> str:
     """The large pages to compare base pages with: those that reach the largest size, and of them
     the largest, whose walks are the fewest and shortest. Raises Unavailable("pool-empty")."""
-    far = required(
-        {pages: curve.xs[-1] for pages, curve in kinds.items() if pages != BASE},
+    far = require_nonempty(
+        {pages: curve.xs[-1] for pages, curve in kinds.items() if pages != BASE_PAGES},
         "no walk was measured on large pages",
         "pool-empty",
     )
@@ -159,12 +165,14 @@ class Analysis(PageTableAnalysis):
 
     def median_hop(self, pages: str) -> Curve:
         """Return the median hop on a page size, ns. Raises Unavailable("too-few-points")."""
-        return required(self.p50.get(pages), f"no walk on {page_words(pages)} was timed hop by hop")
+        return require_nonempty(
+            self.p50.get(pages), f"no walk on {page_words(pages)} was timed hop by hop"
+        )
 
     def tail(self, pages: str) -> tuple[int, Interval]:
         """The largest size in bytes, and there how many times its median the 95th percentile is,
         each process by itself."""
-        rows = required(
+        rows = require_nonempty(
             select_rows(self.hops, pages=pages),
             f"no walk on {page_words(pages)} was timed hop by hop",
         )
@@ -177,7 +185,7 @@ class Analysis(PageTableAnalysis):
     # --- distributions on base pages
 
     def distributions(self, pages: str) -> dict[int, pd.DataFrame]:
-        """By working set: `hops.merged_hops` of all processes, in which each counts alike."""
+        """By working set: `hops.pooled_hop_distribution` of all processes, in which each counts alike."""
         groups = self.walks(1, pages=pages).groupby(WORKING_SET_COLUMN)
         return {
             int(rows[WORKING_SET_COLUMN].iloc[0]): pooled_hop_distribution(rows)
@@ -193,10 +201,10 @@ class Analysis(PageTableAnalysis):
         and the walks of large pages are still short. The line between cache and memory is the
         geometric mean of the two; that past memory, PAST_MEMORY. Raises Unavailable: also no-step.
         """
-        if BASE not in self.p50:
+        if BASE_PAGES not in self.p50:
             raise Unavailable("too-few-points", "no walk on base pages was timed hop by hop")
         large = largest_page_size(self.p50)
-        base, control = self.p50[BASE].medians, self.p50[large].medians
+        base, control = self.p50[BASE_PAGES].medians, self.p50[large].medians
         cache, most = float(base.iloc[0]), float(control.max())
         if most < 4 * max(cache, float(control.iloc[0])):
             why = f"the median hop on {page_words(large)} takes {most:.1f} ns at the most"
@@ -212,7 +220,7 @@ class Analysis(PageTableAnalysis):
     def _peaks_on(self, pages: str) -> dict[int, MemoryLatencyPeaks]:
         """The peaks of a hop's time on a page size, past the caches, by working set: the largest
         LARGEST_SIZES. Raises Unavailable, as `regimes` does."""
-        rows = required(
+        rows = require_nonempty(
             self.walks(1, pages=pages), f"no walk on {page_words(pages)} was timed hop by hop"
         )
         return {
@@ -231,7 +239,7 @@ class Analysis(PageTableAnalysis):
         the graphs with most peaks, largest first. At the largest size of all the first peak may
         have gone, so it alone does not tell how many accesses a peak is."""
         kept = {}
-        for pages in (BASE, largest_page_size(self.p50)):
+        for pages in (BASE_PAGES, largest_page_size(self.p50)):
             found = self._peaks_on(pages)
             most = max(len(peaks.peaks_ns) for peaks in found.values())
             sizes = sorted((n for n in found if len(found[n].peaks_ns) == most), reverse=True)
@@ -247,8 +255,8 @@ class Analysis(PageTableAnalysis):
     def compared_pages(self) -> list[str]:
         """The page sizes of `peaks`, of those that were walked: base pages, and large ones that
         reach as far."""
-        large = if_available(lambda: largest_page_size(self.p50))
-        return [pages for pages in (BASE, large) if pages in self.p50]
+        large = none_if_unavailable(lambda: largest_page_size(self.p50))
+        return [pages for pages in (BASE_PAGES, large) if pages in self.p50]
 
     def peak_ns(self, pages: str) -> list[float]:
         """Return the peaks of a hop's time on a page size, ascending, rounded to 10 ns: most clocks
@@ -257,14 +265,14 @@ class Analysis(PageTableAnalysis):
 
     def peak(self, pages: str, place: int) -> Interval:
         """Return one of `peak_ns`, from 0, within a peak's error. Raises Unavailable("no-step")."""
-        peaks = required(self.peak_ns(pages)[place:], f"no peak {place + 1}", "no-step")
+        peaks = require_nonempty(self.peak_ns(pages)[place:], f"no peak {place + 1}", "no-step")
         return self._within_error(peaks[0], self.peak_error_ns)
 
     @property
     def entry_ns(self) -> Interval:
         """What an entry that comes from memory adds to a hop: from the first peak on base pages to
         the second. Raises Unavailable("no-step")."""
-        first, second = (self.peak(BASE, place).value for place in (0, 1))
+        first, second = (self.peak(BASE_PAGES, place).value for place in (0, 1))
         return self._within_error(second - first, self.peak_error_ns * 2**0.5)
 
     @staticmethod
@@ -275,14 +283,14 @@ class Analysis(PageTableAnalysis):
         """Return the share of hops in the largest graph that take as long as so many accesses to
         memory. Raises Unavailable."""
         shares = select_rows(self.access_shares, pages=pages, accesses=accesses)
-        shares = required(shares, f"no hop on {page_words(pages)} took {accesses} accesses")
+        shares = require_nonempty(shares, f"no hop on {page_words(pages)} took {accesses} accesses")
         return float(shares.sort_values(WORKING_SET_COLUMN)["share"].iloc[-1])
 
     @property
     def peak_error_ns(self) -> float:
         """How far off a peak on base pages may be: to the farther end of its interval over
         processes, of the peak where that is farthest; no less than a tick of the clock."""
-        peaks = self.peaks[BASE].peaks_ns
+        peaks = self.peaks[BASE_PAGES].peaks_ns
         ends = [abs(end - peak.value) for peak in peaks for end in (peak.low, peak.high)]
         return max(float(self.walks(1)["clock_step_ns"].median()), *ends)
 
@@ -290,7 +298,9 @@ class Analysis(PageTableAnalysis):
     def access_shares(self) -> pd.DataFrame:
         """pages (those of `peaks`), working_set_bytes, accesses, share (of hops that wait for so
         many accesses to memory or more, by the cuts between the peaks on base pages)."""
-        cuts_ns = required(self.peaks[BASE].cuts_ns, "no hop on base pages left the caches")
+        cuts_ns = require_nonempty(
+            self.peaks[BASE_PAGES].cuts_ns, "no hop on base pages left the caches"
+        )
         tables = {
             pages: hop_shares_by_accesses(self.distributions(pages), cuts_ns).stack()
             for pages in self.peaks
@@ -309,7 +319,7 @@ class Analysis(PageTableAnalysis):
     def touched(self) -> dict[str, Curve]:
         """ns per load of the chase over pages that were first touched in three orders, by order,
         over the number of lines."""
-        return Curve.by(self.frame, TABLE_TOUCH_MODES, "mode", kernel="first_touch")
+        return Curve.by(self.frame, PAGE_TOUCH_ORDERS, "mode", kernel="first_touch")
 
     # --- misses
 
@@ -323,13 +333,13 @@ class Analysis(PageTableAnalysis):
     def walks_per_hop(self, pages: str) -> Interval:
         """Page walks per hop in the largest graph, as counted. Raises Unavailable("no-pmu")."""
         lacking = f"no walks were counted on {page_words(pages)}"
-        return required(self.counted.get(pages), lacking, "no-pmu").last
+        return require_nonempty(self.counted.get(pages), lacking, "no-pmu").last
 
     @property
     def _touched_lines(self) -> int:
         """Lines of the largest chase over pages first touched in each order; 0 for none."""
-        curves = [self.touched[name] for name in TABLE_TOUCH_MODES if name in self.touched]
-        is_whole = len(curves) == len(TABLE_TOUCH_MODES)
+        curves = [self.touched[name] for name in PAGE_TOUCH_ORDERS if name in self.touched]
+        is_whole = len(curves) == len(PAGE_TOUCH_ORDERS)
         return min(curve.xs[-1] for curve in curves) if is_whole else 0
 
     @property
@@ -354,7 +364,7 @@ class Analysis(PageTableAnalysis):
         Of each page size the largest graph that was walked by several numbers of walkers.
         """
         rows = self.walks(0)
-        required(list(rows.get("walkers", ())), "no walk through a graph was measured")
+        require_nonempty(list(rows.get("walkers", ())), "no walk through a graph was measured")
         several = rows.groupby(["pages", "lines"])["walkers"].nunique()
         most = dict(several[several > 1].index)  # sorted: of each page size the last is the largest
         rows = rows[rows["lines"] == rows["pages"].map(most).astype(float)]
@@ -385,9 +395,9 @@ class Analysis(PageTableAnalysis):
         one walker's hop takes longer on base pages than on large ones, among many walkers too.
         Raises Unavailable: too-few-points, pool-empty, unstable.
         """
-        rest = [pages for pages in ordered_page_sizes(self.walkers["pages"]) if pages != BASE]
-        required(rest, "several walkers were not measured on large pages", "pool-empty")
-        base, large = self.parallel(BASE), self.parallel(rest[-1])
+        rest = [pages for pages in ordered_page_sizes(self.walkers["pages"]) if pages != BASE_PAGES]
+        require_nonempty(rest, "several walkers were not measured on large pages", "pool-empty")
+        base, large = self.parallel(BASE_PAGES), self.parallel(rest[-1])
         walk = base.one_ns - large.one_ns
         if walk.low <= 0:
             raise Unavailable("unstable", f"base pages cost {walk:.1f} ns more")

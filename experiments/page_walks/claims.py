@@ -11,27 +11,35 @@ import pandas as pd
 
 from experiments.page_walks.analysis import WORKING_SET_COLUMN, Analysis, largest_page_size
 from experiments.page_walks.grid import (
-    ENTRIES_PER_LINE,
     LARGE_GRAPH_VERTICES,
-    TABLE_LEVELS,
-    TABLE_OPTION_NAMES,
+    PAGE_TABLE_ENTRIES_PER_LINE,
+    PAGE_TABLE_LEVELS,
+    PAGE_TABLE_OPTION_NAMES,
     max_graph_vertices,
     page_table_sweep,
     pages_beyond_tlb,
 )
-from experiments.page_walks.table_chases import LEAST_STEP_RISE
+from experiments.page_walks.table_chases import MIN_STEP_RATIO
 from tlb.measure.catalogue import VERTEX_BYTES
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
-from tlb.report.claims import Answer, Band, Fact, PointPredicate, claim, counted, rows_where
-from tlb.report.verdicts import decided, require_walk_bound
+from tlb.report.claims import (
+    Answer,
+    Band,
+    Fact,
+    PointPredicate,
+    claim,
+    count_inside_band,
+    points_where,
+)
+from tlb.report.verdicts import effects_judgeable_in_guest, holds_or_none
 from tlb.stats import curves
 from tlb.stats.curves import Curve, select_rows
-from tlb.stats.effects import NO_DIFFERENCE_WITHIN, Effect, inside
+from tlb.stats.effects import NEGLIGIBLE_RELATIVE_DIFFERENCE, Effect, effect_inside_band
 from tlb.stats.geometry_curves import WalkPrice
 from tlb.stats.intervals import Interval, median_interval
-from tlb.system.page_sizes import BASE, TABLE_ENTRY_BYTES, page_bytes, page_words
-from tlb.system.reasons import Unavailable, Undecided, required
+from tlb.system.page_sizes import BASE_PAGES, TABLE_ENTRY_BYTES, page_bytes, page_words
+from tlb.system.reasons import Unavailable, Undecided, require_nonempty
 from tlb.system.units import format_size
 
 TWICE = (1.6, 2.4)  # the published run's 95th percentile at its largest sizes: 1.88 to 2.06 medians
@@ -58,17 +66,17 @@ def _reach(scope: Scope) -> float:
     return max(scope.entries, default=0) * scope.base_page_bytes / VERTEX_BYTES
 
 
-hop_by_hop = rows_where("graph_walk", **_HOP_BY_HOP)
-in_batches = rows_where("graph_walk", **_IN_BATCHES)
-largest_hop_by_hop = rows_where("graph_walk", **_HOP_BY_HOP, low=_past_half)
-largest_in_batches = rows_where("graph_walk", **_IN_BATCHES, low=_past_half)
-around_the_reach = rows_where(
+hop_by_hop = points_where("graph_walk", **_HOP_BY_HOP)
+in_batches = points_where("graph_walk", **_IN_BATCHES)
+largest_hop_by_hop = points_where("graph_walk", **_HOP_BY_HOP, low=_past_half)
+largest_in_batches = points_where("graph_walk", **_IN_BATCHES, low=_past_half)
+around_the_reach = points_where(
     "graph_walk",
     **_IN_BATCHES,
     low=lambda scope: _reach(scope) / 8,
     high=lambda scope: 5.7 * _reach(scope),
 )
-on_the_plateau = rows_where(
+on_the_plateau = points_where(
     "graph_walk",
     **_HOP_BY_HOP,
     low=PLATEAU_BYTES[0] // VERTEX_BYTES,
@@ -85,12 +93,14 @@ def one_or_more_walkers(point: Point, scope: Scope) -> bool:
 
 
 def base_page_curve(curves: Mapping[str, Curve]) -> Curve:
-    return required(curves.get(BASE), "no walk on base pages was timed hop by hop")
+    return require_nonempty(curves.get(BASE_PAGES), "no walk on base pages was timed hop by hop")
 
 
 def walks_per_hop(a: Analysis, pages: str) -> Curve:
     """Return the walks per hop of one walker, by size. Raises Unavailable("no-pmu")."""
-    return required(a.counted.get(pages), f"no walks were counted on {page_words(pages)}", "no-pmu")
+    return require_nonempty(
+        a.counted.get(pages), f"no walks were counted on {page_words(pages)}", "no-pmu"
+    )
 
 
 def cycles_per_hop(a: Analysis, pages: str, quantity: str) -> Curve:
@@ -99,12 +109,12 @@ def cycles_per_hop(a: Analysis, pages: str, quantity: str) -> Curve:
     curve = Curve.of(
         a.walks(0, walkers=1, pages=pages), WORKING_SET_COLUMN, f"{quantity}_per_access"
     )
-    return required(curve, f"{quantity} on {page_words(pages)}", "no-walk-cycle-event")
+    return require_nonempty(curve, f"{quantity} on {page_words(pages)}", "no-walk-cycle-event")
 
 
 def at_largest(base: Curve, large: Curve) -> tuple[Interval, Interval]:
     """Return both at the largest size that both have. Raises Unavailable("too-few-points")."""
-    size = max(required(set(base.xs) & set(large.xs), "no size was counted on both"))
+    size = max(require_nonempty(set(base.xs) & set(large.xs), "no size was counted on both"))
     return base.get(size), large.get(size)
 
 
@@ -116,18 +126,20 @@ def three_regimes(a: Analysis, band: Band) -> Answer:
     """The regimes lie where the source puts them, so that no line is drawn from the times that it
     divides."""
     curve = base_page_curve(a.p50)
-    middle = required(
+    middle = require_nonempty(
         curve.between(*MIDDLE),
         f"no graph from {format_size(MIDDLE[0])} to {format_size(MIDDLE[1])} was walked",
     )
-    large = required(
+    large = require_nonempty(
         curve.between(LARGE_GRAPH, inf),
         f"no graph of {format_size(LARGE_GRAPH)} or more was walked",
     )
     small, typical = curve.intervals[0], middle.typical()
     return [
-        inside(typical / small, *band, what="hundreds of MiB over the cache"),
-        inside(large.last / typical, *band, what=f"{format_size(large.xs[-1])} over those"),
+        effect_inside_band(typical / small, *band, what="hundreds of MiB over the cache"),
+        effect_inside_band(
+            large.last / typical, *band, what=f"{format_size(large.xs[-1])} over those"
+        ),
     ], (
         f"Half of all hops on base pages take {small.value:.0f} ns or less at "
         f"{format_size(curve.xs[0])}, {typical.value:.0f} at hundreds "
@@ -151,8 +163,10 @@ def _tail(a: Analysis, pages: str, from_bytes: int) -> tuple[Interval, str]:
 def tail_is_twice_the_median(
     a: Analysis, band: tuple[float, float] = TWICE, from_bytes: int = LARGEST_GRAPH
 ) -> Answer:
-    ratio, evidence = _tail(a, BASE, from_bytes)
-    return inside(ratio, *band, what=f"in {format_size(a.tail(BASE)[0])}"), evidence
+    ratio, evidence = _tail(a, BASE_PAGES, from_bytes)
+    return effect_inside_band(
+        ratio, *band, what=f"in {format_size(a.tail(BASE_PAGES)[0])}"
+    ), evidence
 
 
 # --- by counted walks
@@ -160,13 +174,13 @@ def tail_is_twice_the_median(
 
 @claim("misses-rise-past-the-reach", points=around_the_reach)
 def misses_rise_past_the_reach(a: Analysis, band: Band) -> Answer:
-    reach, walks = a.known_entries[-1] * a.base_page_bytes, walks_per_hop(a, BASE)
+    reach, walks = a.known_entries[-1] * a.base_page_bytes, walks_per_hop(a, BASE_PAGES)
     past = walks.between(2.9 * reach, 5.7 * reach)
-    required(past, f"nothing was counted around {format_size(4 * reach)}")
-    low, high = walks.at(reach / 2, curves.HALF_AN_OCTAVE), past.typical()
+    require_nonempty(past, f"nothing was counted around {format_size(4 * reach)}")
+    low, high = walks.at(reach / 2, curves.HALF_OCTAVE_TOLERANCE), past.typical()
     return [
-        inside(high, SOME_WALKS, what="at four times", unit="walks a hop"),
-        inside(low.share_of(high), *band, what="half over four times"),
+        effect_inside_band(high, SOME_WALKS, what="at four times", unit="walks a hop"),
+        effect_inside_band(low.share_of(high), *band, what="half over four times"),
     ], (
         f"A hop walks {low.value:.3f} times at half of the reach of {format_size(reach)}, and "
         f"{high.value:.2f} times around four times the reach."
@@ -174,16 +188,16 @@ def misses_rise_past_the_reach(a: Analysis, band: Band) -> Answer:
 
 
 @claim("huge-pages-lower-both", points=in_batches)
-def huge_pages_lower_both(a: Analysis, same: float = NO_DIFFERENCE_WITHIN) -> Answer:
+def huge_pages_lower_both(a: Analysis, same: float = NEGLIGIBLE_RELATIVE_DIFFERENCE) -> Answer:
     large = largest_page_size(a.means)
-    walks = at_largest(walks_per_hop(a, BASE), walks_per_hop(a, large))
-    cycles = at_largest(*(cycles_per_hop(a, pages, "walk_cycles") for pages in (BASE, large)))
+    walks = at_largest(walks_per_hop(a, BASE_PAGES), walks_per_hop(a, large))
+    cycles = at_largest(*(cycles_per_hop(a, pages, "walk_cycles") for pages in (BASE_PAGES, large)))
     if min(side.value for side in (*walks, *cycles)) <= 0:
         raise Unavailable("too-few-points", "one of the two never walked")
     price = [cycle / walk for cycle, walk in zip(cycles, walks, strict=True)]
     return [
-        inside(walks[0] / walks[1], 1 + same, what="walks"),
-        inside(price[0] / price[1], 1 + same, what="cycles a walk"),
+        effect_inside_band(walks[0] / walks[1], 1 + same, what="walks"),
+        effect_inside_band(price[0] / price[1], 1 + same, what="cycles a walk"),
     ], (
         f"At the largest size: {walks[0].value:.3g} walks a hop of {price[0].value:.0f} cycles "
         f"each on base pages, {walks[1].value:.3g} of {price[1].value:.0f} on {page_words(large)}."
@@ -200,7 +214,7 @@ def page_walkers_as_stated(a: Analysis, band: Band) -> Answer:
     base, _, busy = a.under_way
     ratio = busy * (1 / walkers)
     # Fewer overlapping walks rule nothing out: something else may end the gain.
-    return Undecided("ambiguous") if ratio.high < band[0] else inside(ratio, *band), (
+    return Undecided("ambiguous") if ratio.high < band[0] else effect_inside_band(ratio, *band), (
         f"The sentence gives this core {walkers}. With {base.best_walkers} walks of the graph in turn {busy:.1f} "
         "page walks overlap, if each takes as long as alone."
     )
@@ -217,15 +231,15 @@ def a_load_takes_70_to_80_ns(a: Analysis, band: Band) -> Answer:
     evidence = (
         f"Half of all hops on {pages}, once they miss the caches, take {load:.0f} ns or less."
     )
-    return inside(load, *band), evidence
+    return effect_inside_band(load, *band), evidence
 
 
 @claim("triple-digits-at-10gb", points=largest_hop_by_hop)
 def triple_digits(a: Analysis, band: Band) -> Answer:
     curve = base_page_curve(a.p50)
     size = format_size(curve.xs[-1])
-    effect = inside(curve.last, *band, what=f"in {size}")
-    if curve.xs[-1] < LARGEST_GRAPH and not decided(effect):
+    effect = effect_inside_band(curve.last, *band, what=f"in {size}")
+    if curve.xs[-1] < LARGEST_GRAPH and not holds_or_none(effect):
         raise Unavailable(
             "sweep-short",
             f"half of all hops over {size}, the largest graph walked, take {curve.last:.0f} ns or "
@@ -238,7 +252,7 @@ def triple_digits(a: Analysis, band: Band) -> Answer:
 def the_second_regime_plateaus(a: Analysis, band: Band) -> Answer:
     curve = base_page_curve(a.p50)
     over = curve.flatness(*PLATEAU_BYTES)
-    return inside(over, *band), (
+    return effect_inside_band(over, *band), (
         f"From {format_size(PLATEAU_BYTES[0])} to {format_size(PLATEAU_BYTES[1])} the median hop on base pages "
         f"varies by a factor of {over:.2f}."
     )
@@ -247,10 +261,10 @@ def the_second_regime_plateaus(a: Analysis, band: Band) -> Answer:
 @claim("cost-is-hit-plus-misses-times-walk", points=None)
 def two_terms_fit(a: Analysis, band: Band) -> Answer:
     """Neither term is fitted to what it predicts: two orders visit the same pages and miss
-    differently often (see `two_terms`)."""
+    differently often (see `predicted_by_two_terms`)."""
     points = predicted_by_two_terms(a)
     errors = median_interval((points["predicted_ns"] / points["measured_ns"] - 1).abs())
-    return inside(errors, *band), (
+    return effect_inside_band(errors, *band), (
         f"At {len(points)} sizes a chase in random order misses less often than one in a cycle "
         "over the same pages. With the cycle's time "
         f"of a walk, half of them are predicted within {errors.value:.0%} ({errors.low:.0%} to "
@@ -261,14 +275,14 @@ def two_terms_fit(a: Analysis, band: Band) -> Answer:
 @claim("fewer-large-entries-more-misses", points=largest_in_batches)
 def large_pages_may_miss_more(a: Analysis, band: Band) -> Answer:
     large = largest_page_size(a.means)
-    base, other = (walks_per_hop(a, pages) for pages in (BASE, large))
+    base, other = (walks_per_hop(a, pages) for pages in (BASE_PAGES, large))
     shared = [size for size in other.xs if size in set(base.xs)]
     worst = max(
-        required(shared, "no size was counted on both"),
+        require_nonempty(shared, "no size was counted on both"),
         key=lambda size: other.at(size).value - base.at(size).value,
     )
     more = other.at(worst) - base.at(worst)
-    return inside(more, *band, among=len(shared)), (
+    return effect_inside_band(more, *band, among=len(shared)), (
         f"The most that {page_words(large)} walk more than base pages is at {format_size(worst)}: "
         f"{other.at(worst).value:.3f} walks a hop against {base.at(worst).value:.3f}."
     )
@@ -276,9 +290,9 @@ def large_pages_may_miss_more(a: Analysis, band: Band) -> Answer:
 
 @claim("millions-of-walks", points=largest_in_batches)
 def millions_of_walks(a: Analysis, band: Band) -> Answer:
-    walks = walks_per_hop(a, BASE).last
+    walks = walks_per_hop(a, BASE_PAGES).last
     evidence = f"A million hops over the largest graph walk {walks.value * 1e6:,.0f} times."
-    return inside(walks * 1_000_000, *band), evidence
+    return effect_inside_band(walks * 1_000_000, *band), evidence
 
 
 @claim("in-cache-graph-flies", points=hop_by_hop)
@@ -293,7 +307,7 @@ def a_graph_in_the_caches_flies(a: Analysis, band: Band) -> Answer:
         )
     slower = curve.last / curve.intervals[0]
     what = f"{format_size(curve.xs[-1])} over {format_size(curve.xs[0])}"
-    return inside(slower, *band, what=what), (
+    return effect_inside_band(slower, *band, what=what), (
         f"A hop over {format_size(curve.xs[-1])} takes {slower:.1f} times as long as one over "
         f"{format_size(curve.xs[0])}, which fits in a cache."
     )
@@ -308,18 +322,18 @@ def entries_are_still_cached(a: Analysis, band: Band) -> Answer:
             " At hundreds of megabytes the caches still hold the page table, but the TLB only a "
             "small part of the translations."
         )
-    reach_words = f"TLB: {reach / 2**20:.3g} MiB"
+    reach_words = f"the TLB reaches {reach / 2**20:.3g} MiB"
     return Fact(bool(band[0] <= reach <= band[1]), evidence, reach_words)
 
 
 @claim("large-pages-worth-fewer-entries", points=largest_in_batches)
 def large_pages_are_worth_it(a: Analysis) -> Answer:
     large = largest_page_size(a.means)
-    base = required(a.means.get(BASE), "no walk on base pages was timed")
+    base = require_nonempty(a.means.get(BASE_PAGES), "no walk on base pages was timed")
     both = base / a.means[large]
     gain, size = both.last, format_size(both.xs[-1])
     evidence = f"Over {size} a hop is {gain:.2f} times as fast on {page_words(large)}."
-    return inside(gain, 1, what=f"in {size}"), evidence
+    return effect_inside_band(gain, 1, what=f"in {size}"), evidence
 
 
 # --- the model `T = T_hit + p_miss * T_walk` taken at its word: two orders of the same chase, which
@@ -339,7 +353,7 @@ def predicted_by_two_terms(a: Analysis) -> pd.DataFrame:
     its own lines side by side, over its counted walks. So no number is fitted. Raises Unavailable:
     no-data, no-pmu, too-few-points.
     """
-    chases = select_rows(a.about.kept("stlb_cliff"), kernel="page_chase", pages=BASE)
+    chases = select_rows(a.about.kept("stlb_cliff"), kernel="page_chase", pages=BASE_PAGES)
     cycle, random = (_sides(chases, order) for order in ("cycle", "random"))
     both = random.join(cycle.add_suffix("_cycle"), how="inner")
     both = both[both["misses"].between(*MISSES) & (both["misses_cycle"] > both["misses"])]
@@ -358,7 +372,7 @@ def _sides(chases: pd.DataFrame, order: str) -> pd.DataFrame:
         select_rows(chases, order=order, layout=kind) for kind in ("spread", "packed")
     )
     walks = Curve.of(spread, value="walk_per_access")
-    required(walks, "no walks of the chase were counted", "no-pmu")
+    require_nonempty(walks, "no walks of the chase were counted", "no-pmu")
     sides = {"ns": Curve.of(spread), "hit_ns": Curve.of(packed), "misses": walks}
     medians = {name: curve.medians for name, curve in sides.items()}
     return pd.concat(medians, axis=1, join="inner").rename_axis("lines")
@@ -381,9 +395,9 @@ def _ends(*levels: int) -> PointPredicate:
             point.kernel == "table_chase"
             and point.mode == "random"
             and (
-                point.lines == pages // ENTRIES_PER_LINE
+                point.lines == pages // PAGE_TABLE_ENTRIES_PER_LINE
                 or point.lines == pages
-                and tuple(own.get(name, 1) for name in TABLE_OPTION_NAMES) in ends
+                and tuple(own.get(name, 1) for name in PAGE_TABLE_OPTION_NAMES) in ends
             )
         )
 
@@ -397,23 +411,23 @@ def _cycles(a: Analysis, ns: Interval) -> Interval:
 def _rise(a: Analysis, level: int) -> Interval:
     """How many times as much a miss costs at the end of a level's sweep as at its beginning. Raises
     Unavailable."""
-    curve = required(a.miss_costs.get(level), "no tables of this level were swept")
+    curve = require_nonempty(a.miss_costs.get(level), "no tables of this level were swept")
     return curve.last / curve.intervals[0]
 
 
 @claim("walk-caches-hold-upper-entries", points=_ends(1))
 def upper_entries_are_kept(a: Analysis, band: Band) -> Answer:
     ratio = _rise(a, 1)
-    return inside(ratio, *band), (
+    return effect_inside_band(ratio, *band), (
         f"With a table of its own for each page a miss costs {ratio:.2f} times what it costs with "
-        f"{ENTRIES_PER_LINE**2} pages to a table."
+        f"{PAGE_TABLE_ENTRIES_PER_LINE**2} pages to a table."
     )
 
 
-@claim("every-walk-visits-all-levels", points=_ends(*TABLE_LEVELS))
+@claim("every-walk-visits-all-levels", points=_ends(*PAGE_TABLE_LEVELS))
 def every_walk_visits_all(a: Analysis) -> Answer:
-    required(a.miss_costs, "no tables were swept")
-    rise = inside(a.last_ns / a.first_ns, most=LEAST_STEP_RISE)
+    require_nonempty(a.miss_costs, "no tables were swept")
+    rise = effect_inside_band(a.last_ns / a.first_ns, most=MIN_STEP_RATIO)
     return Undecided("ambiguous") if rise.decided() else rise, (
         f"A miss costs {a.first_ns:.1f} ns through few tables and {a.last_ns:.1f} through many, "
         "whose entries take as much room: a walk through few reads less."
@@ -423,13 +437,13 @@ def every_walk_visits_all(a: Analysis) -> Answer:
 @claim("few-ranges-pay-30-cycles", points=_ends(1))
 def few_ranges_are_cheap(a: Analysis, band: Band) -> Answer:
     cycles = _cycles(a, a.first_ns)
-    return inside(cycles, *band), f"A miss inside few ranges costs {cycles:.0f} cycles."
+    return effect_inside_band(cycles, *band), f"A miss inside few ranges costs {cycles:.0f} cycles."
 
 
 @claim("scattered-ranges-pay-200-cycles", points=_ends(3))
 def scattered_ranges_are_dear(a: Analysis, band: Band) -> Answer:
     cycles, tables = _cycles(a, a.last_ns), max(a.miss_costs[max(a.miss_costs)].xs)
-    return inside(cycles, *band), (
+    return effect_inside_band(cycles, *band), (
         f"A miss among pages scattered over {tables:.0f} tables of the third level costs "
         f"{cycles:.0f} cycles."
     )
@@ -437,8 +451,10 @@ def scattered_ranges_are_dear(a: Analysis, band: Band) -> Answer:
 
 @claim("full-walks-would-hurt", points=_ends(3))
 def full_walks_hurt(a: Analysis, band: Band) -> Answer:
-    ratio = (required(a.times.get(3), "no tables of the third level were swept").last) / a.held_ns
-    return inside(ratio, *band), (
+    ratio = (
+        require_nonempty(a.times.get(3), "no tables of the third level were swept").last
+    ) / a.held_ns
+    return effect_inside_band(ratio, *band), (
         f"A visit that walks through many tables of each level takes {ratio:.1f} times as long as "
         "one that hits."
     )
@@ -451,17 +467,19 @@ def _in_memory(a: Analysis) -> tuple[WalkPrice, Interval]:
     """The walk whose lowest table is in memory, and a load that memory answers, in ns. Raises
     Unavailable."""
     found = [walk for walk in a.surveyed_walks if walk.table_in == "memory"]
-    loads = curves.packed_curve(a.about.kept("stlb_cliff"), pages=BASE)
+    loads = curves.packed_curve(a.about.kept("stlb_cliff"), pages=BASE_PAGES)
     largest = a.cache_bytes(3) or a.cache_bytes(2) or 0
     far = loads.between(4 * largest / 64, float("inf"))
-    return required(found, "no walk to memory was measured")[0], required(
+    return require_nonempty(found, "no walk to memory was measured")[0], require_nonempty(
         far, "no load from memory was measured"
     ).last
 
 
 def _trips(a: Analysis) -> Interval:
     walk, load = _in_memory(a)
-    cost = required([walk.cost] if walk.cost else [], "no walk to memory was measured")[0].interval
+    cost = require_nonempty([walk.cost] if walk.cost else [], "no walk to memory was measured")[
+        0
+    ].interval
     return (cost * (1 / a.ghz) if a.survey.unit == "cycles" else cost) / load
 
 
@@ -472,20 +490,20 @@ def a_warm_walk_reads_one_line(a: Analysis, band: Band = (0.5, 1.5)) -> tuple[Ef
         f"A walk whose lowest table is in memory costs {trips:.2f} times a load that memory "
         "answers."
     )
-    return inside(trips, *band), evidence
+    return effect_inside_band(trips, *band), evidence
 
 
 @claim("upper-entries-stay-cached", points=None)
 def upper_entries_stay(a: Analysis, band: Band) -> Answer:
     answer, evidence = a_warm_walk_reads_one_line(a, band)
-    return require_walk_bound(a, answer), evidence
+    return effects_judgeable_in_guest(a, answer), evidence
 
 
 @claim("only-larger-pages-raise-reach", points=None)
 def only_pages_raise_reach(a: Analysis, band: Band) -> Answer:
     stated, last = a.two_stated_levels()[1], a.survey.levels[-1]
     reach = last.opinions.get("price", last.entries).interval * (1 / stated)
-    return inside(reach, *band), (
+    return effect_inside_band(reach, *band), (
         f"Chases past the last level's {stated:,} entries begin to miss at {reach:.2f} times as "
         "many pages."
     )
@@ -497,13 +515,13 @@ def only_pages_raise_reach(a: Analysis, band: Band) -> Answer:
 @claim("large-pages-keep-tables-cached", points=largest_in_batches)
 def large_pages_keep_tables(a: Analysis, band: Band) -> Answer:
     """By what the second-level cache can hold of the lowest page table of the largest graph."""
-    cache = required(a.cache_bytes(2), "the second-level cache is unknown")
+    cache = require_nonempty(a.cache_bytes(2), "the second-level cache is unknown")
     large = largest_page_size(a.means)
-    graph = required(a.means.get(BASE), "no walk on base pages was timed").xs[-1]
+    graph = require_nonempty(a.means.get(BASE_PAGES), "no walk on base pages was timed").xs[-1]
     sizes = [a.base_page_bytes, page_bytes(large, a.base_page_bytes)]
     tables = [TABLE_ENTRY_BYTES * graph / size for size in sizes]
     base_share, large_share = (min(1.0, cache / table) for table in tables)
-    return counted(
+    return count_inside_band(
         large_share / base_share,
         band,
         f"Of the lowest page table of {format_size(graph)} the second-level cache, {format_size(cache)}, "

@@ -9,24 +9,24 @@ from typing import Any
 from tlb.measure.catalogue import VERTEX_BYTES
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
-from tlb.system.page_sizes import BASE, LINE_BYTES, TABLE_ENTRY_BYTES
+from tlb.system.page_sizes import BASE_PAGES, LINE_BYTES, TABLE_ENTRY_BYTES
 
 LARGE_PAGES = ("4k", "thp", "2m", "1g")
 WALKERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 # Of a coarse grid, whose walk in batches is that of one walker; the latter on large pages, which
 # are a control.
 FEW_WALKERS, FEWEST_WALKERS = (2, 4, 8, 16, 32), (8, 32)
-TABLE_TOUCH_MODES = ("address", "visit", "shuffled")
+PAGE_TOUCH_ORDERS = ("address", "visit", "shuffled")
 # Of a coarse grid's graphs: a claim compares them from here on, and one of 4 GiB takes four seconds
 # to make.
 MOST_COARSE_BYTES = 2 << 30
 MOST_TOUCHED_BYTES = 256 << 20  # of a coarse grid: 4 GiB take ten seconds to fault in page by page
 LARGE_GRAPH_VERTICES = 1 << 24  # 1 GiB: past every cache, and a graph of it is ready in a second
 
-ENTRIES_PER_LINE = LINE_BYTES // TABLE_ENTRY_BYTES  # entries
-TABLE_LEVELS = (1, 2, 3)  # whose tables are counted, the lowest first
+PAGE_TABLE_ENTRIES_PER_LINE = LINE_BYTES // TABLE_ENTRY_BYTES  # entries
+PAGE_TABLE_LEVELS = (1, 2, 3)  # whose tables are counted, the lowest first
 UNSTATED_ENTRIES = 4096  # where nothing states the last level's: as many as the largest x86-64 has
-TABLE_OPTION_NAMES = tuple(f"tables_{level}" for level in TABLE_LEVELS)
+PAGE_TABLE_OPTION_NAMES = tuple(f"tables_{level}" for level in PAGE_TABLE_LEVELS)
 LEAST_SWEPT = 5  # numbers of tables that a cache is found from, table_chases.py
 MOST_UPPER = 32  # tables of the third level: 32 TiB of addresses, half of which are drawn
 PageTablesPerLevel = tuple[int, int, int]  # of each level
@@ -65,7 +65,7 @@ def batches(scope: Scope) -> list[Point]:
     means = dict.fromkeys(LARGE_PAGES, sizes)
     if not scope.is_fine:
         around = sorted({*sizes, min(most, LARGE_GRAPH_VERTICES), *past(scope, most)})
-        means = {BASE: around, "thp": few}
+        means = {BASE_PAGES: around, "thp": few}
     return [
         scope.point("graph_walk", pages, "plain", vertices=n)
         for pages, numbers in means.items()
@@ -79,7 +79,7 @@ def several_walkers(scope: Scope) -> list[Point]:
     return [
         scope.point("graph_walk", pages, "plain", vertices=many, walkers=walkers)
         for pages in LARGE_PAGES[: 3 if fine else 2]
-        for walkers in (WALKERS if fine else FEW_WALKERS if pages == BASE else FEWEST_WALKERS)
+        for walkers in (WALKERS if fine else FEW_WALKERS if pages == BASE_PAGES else FEWEST_WALKERS)
     ]
 
 
@@ -105,7 +105,7 @@ def touches(scope: Scope) -> list[Point]:
     return [
         scope.point("first_touch", mode=mode, lines=lines)
         for lines in sorted(sizes)
-        for mode in TABLE_TOUCH_MODES
+        for mode in PAGE_TOUCH_ORDERS
         if scope.engine == "c"
     ]
 
@@ -121,7 +121,7 @@ def table_chases(scope: Scope) -> list[Point]:
         return []
     chases = [
         scope.point("table_chase", mode="random", lines=pages, **_named(tables))
-        for level in TABLE_LEVELS
+        for level in PAGE_TABLE_LEVELS
         for tables in thinned(scope, page_table_sweep(level, pages, fanout))
     ]
     hits = _cycle(scope, pages // 8, fanout)
@@ -136,12 +136,16 @@ def _cycle(scope: Scope, pages: int, fanout: int, **drawn: Any) -> Point:
 
 
 def _named(tables: PageTablesPerLevel) -> dict[str, Any]:
-    return dict(zip(TABLE_OPTION_NAMES, tables, strict=True))
+    return dict(zip(PAGE_TABLE_OPTION_NAMES, tables, strict=True))
 
 
 def fewest_page_tables(pages: int, fanout: int) -> PageTablesPerLevel:
     """Tables of each level for so many pages, a line of entries to each page."""
-    return page_table_sweep(1, pages, fanout)[0] if pages >= ENTRIES_PER_LINE**2 else (1, 1, 1)
+    return (
+        page_table_sweep(1, pages, fanout)[0]
+        if pages >= PAGE_TABLE_ENTRIES_PER_LINE**2
+        else (1, 1, 1)
+    )
 
 
 def thinned(scope: Scope, tables: list[PageTablesPerLevel]) -> list[PageTablesPerLevel]:
@@ -172,9 +176,12 @@ def page_table_sweep(level: int, pages: int, fanout: int) -> list[PageTablesPerL
     def least(tables: int) -> int:
         return -(-tables // fanout)
 
-    upper = pages // ENTRIES_PER_LINE
+    upper = pages // PAGE_TABLE_ENTRIES_PER_LINE
     return {
-        1: [(n, least(n), least(least(n))) for n in _powers(pages // ENTRIES_PER_LINE**2, pages)],
+        1: [
+            (n, least(n), least(least(n)))
+            for n in _powers(pages // PAGE_TABLE_ENTRIES_PER_LINE**2, pages)
+        ],
         2: [(pages, n, least(n)) for n in _powers(least(pages), upper)],
         3: [(pages, upper, n) for n in _powers(least(upper), MOST_UPPER)],
     }[level]

@@ -8,8 +8,8 @@ from functools import cached_property
 import pandas as pd
 
 from experiments.page_walks.grid import (
-    TABLE_LEVELS,
-    TABLE_OPTION_NAMES,
+    PAGE_TABLE_LEVELS,
+    PAGE_TABLE_OPTION_NAMES,
     PageTablesPerLevel,
     fewest_page_tables,
     page_table_sweep,
@@ -20,7 +20,7 @@ from tlb.stats.fits import fit_random_curve
 from tlb.stats.geometry_curves import WalkPrice
 from tlb.stats.intervals import BY_REPEAT_COLUMN, INTERVAL_COLUMNS, Interval, interval_of_rows
 from tlb.system.page_sizes import TABLE_ENTRY_BYTES
-from tlb.system.reasons import Unavailable, if_available, required
+from tlb.system.reasons import Unavailable, none_if_unavailable, require_nonempty
 
 # The caches of upper entries follow from the cost of a TLB miss as walks use more tables. Pages are
 # drawn at random from T tables of a level. A cache of C of the entries that lead to those tables
@@ -30,14 +30,14 @@ from tlb.system.reasons import Unavailable, if_available, required
 # Of the price before it: what a level adds at the end of a sweep, at the least, to be more than a
 # slope. Reading a line of the first cache, the least that a walk can do more, is four cycles on the
 # thirty of a walk that reads one.
-LEAST_STEP_RISE = 1.08
+MIN_STEP_RATIO = 1.08
 # entries of a level that no sweep begins below: its price is what all of the sweep pays
 _ALWAYS_MISSED = 1e-9
 
 
 def rises(sweep: Curve) -> bool:
-    """Return whether the end of the sweep lies above the beginning by more than LEAST_STEP_RISE."""
-    return len(sweep) > 1 and (sweep.intervals[-1] / sweep.intervals[0]).low > LEAST_STEP_RISE
+    """Return whether the end of the sweep lies above the beginning by more than MIN_STEP_RATIO."""
+    return len(sweep) > 1 and (sweep.intervals[-1] / sweep.intervals[0]).low > MIN_STEP_RATIO
 
 
 def cached_entries(sweep: Curve) -> Interval:
@@ -72,16 +72,18 @@ class PageTableAnalysis(analysis.Analysis):
 
     def _cycle(self, pages: int) -> Interval:
         """A visit of a cycle through as few tables as there can be, ns."""
-        tables = dict(zip(TABLE_OPTION_NAMES, fewest_page_tables(pages, self.fanout), strict=True))
+        tables = dict(
+            zip(PAGE_TABLE_OPTION_NAMES, fewest_page_tables(pages, self.fanout), strict=True)
+        )
         rows = select_rows(
             self.frame, kernel="table_chase", mode="random", order="cycle", lines=pages, **tables
         )
-        return interval_of_rows(required(rows, "this cycle was not measured"))
+        return interval_of_rows(require_nonempty(rows, "this cycle was not measured"))
 
     def _drawn(self, pages: int) -> Interval:
         """A visit of pages that are all drawn alike, ns."""
         rows = select_rows(self.frame, kernel="table_chase", order="random", lines=pages, hot=pages)
-        return interval_of_rows(required(rows, "no drawn visits were measured"))
+        return interval_of_rows(require_nonempty(rows, "no drawn visits were measured"))
 
     @cached_property
     def held_ns(self) -> Interval:
@@ -93,7 +95,7 @@ class PageTableAnalysis(analysis.Analysis):
         """The share of a cycle's visits through few tables that miss: what they take longer than a
         hit, over the price of a miss, which visits drawn at random give, since C of M pages hit
         under any policy. Raises Unavailable("too-few-points")."""
-        entries = required(self.entries, "how many entries the TLB has is not known")[-1]
+        entries = require_nonempty(self.entries, "how many entries the TLB has is not known")[-1]
         price = (self._drawn(self.pages) - self.held_ns) * (1 / (1 - entries / self.pages))
         return (self._cycle(self.pages) - self.held_ns) / price
 
@@ -112,8 +114,8 @@ class PageTableAnalysis(analysis.Analysis):
     def times(self) -> dict[int, Curve]:
         """ns a visit over the tables of a level, by level; only those that were measured."""
         return {
-            level: Curve.of(rows, TABLE_OPTION_NAMES[level - 1])
-            for level in TABLE_LEVELS
+            level: Curve.of(rows, PAGE_TABLE_OPTION_NAMES[level - 1])
+            for level in PAGE_TABLE_LEVELS
             if len(rows := self._swept(level))
         }
 
@@ -125,7 +127,9 @@ class PageTableAnalysis(analysis.Analysis):
         rows = self.walked
         if rows.empty:
             return rows
-        return rows[pd.MultiIndex.from_frame(rows[[*TABLE_OPTION_NAMES]].astype(int)).isin(tables)]
+        return rows[
+            pd.MultiIndex.from_frame(rows[[*PAGE_TABLE_OPTION_NAMES]].astype(int)).isin(tables)
+        ]
 
     @cached_property
     def miss_costs(self) -> dict[int, Curve]:
@@ -151,26 +155,26 @@ class PageTableAnalysis(analysis.Analysis):
 
     def _missed_at(self, level: int, tables: float) -> Interval:
         return self._missed_by(
-            select_rows(self._swept(level), **{TABLE_OPTION_NAMES[level - 1]: tables})
+            select_rows(self._swept(level), **{PAGE_TABLE_OPTION_NAMES[level - 1]: tables})
         )
 
     @property
     def first_ns(self) -> Interval:
         """What a miss costs that reads as little as there is to read."""
-        times = required(self.times.get(1), "no tables of the lowest level were swept")
+        times = require_nonempty(self.times.get(1), "no tables of the lowest level were swept")
         return self._per_miss(times.intervals[0], self._missed_at(1, times.xs[0]))
 
     @property
     def last_ns(self) -> Interval:
         """What a miss costs with as many tables of each level as were measured."""
-        level, times = max(required(self.times, "no tables were swept").items())
+        level, times = max(require_nonempty(self.times, "no tables were swept").items())
         return self._per_miss(times.last, self._missed_at(level, times.xs[-1]))
 
     def cached_entries(self, level: int) -> Interval:
         """How many of the entries that lead to the tables of a level a walk finds cached. Not of
         tables with a page each: those come round in one cycle, of which a cache that replaces the
         oldest entry holds none, and not C of T. Raises Unavailable("no-step")."""
-        costs = required(self.miss_costs.get(level), "no tables of this level were swept")
+        costs = require_nonempty(self.miss_costs.get(level), "no tables of this level were swept")
         return cached_entries(costs.between(0, self.pages / 2))
 
     # --- by the place of the lowest table
@@ -179,17 +183,21 @@ class PageTableAnalysis(analysis.Analysis):
     def surveyed_walks(self) -> list[WalkPrice]:
         """What a walk costs with the lowest tables in one cache after another, in the survey's
         unit; empty without a survey."""
-        return [walk for walk in if_available(lambda: self.survey.walks) or () if walk.cost]
+        return [walk for walk in none_if_unavailable(lambda: self.survey.walks) or () if walk.cost]
 
     def surveyed_walk(self, place: str) -> tuple[int, Interval]:
         """The bytes of entries that are walked through, and the ns of a walk, with the lowest
         tables in a cache (L2, L3) or memory. Raises Unavailable."""
         found = [walk for walk in self.surveyed_walks if walk.table_in == place]
-        walk = required(found, f"no walk with its table in {place} was surveyed")[0]
-        cost = required([walk.cost] if walk.cost else [], "that walk has no cost")[0].interval
+        walk = require_nonempty(found, f"no walk with its table in {place} was surveyed")[0]
+        cost = require_nonempty([walk.cost] if walk.cost else [], "that walk has no cost")[
+            0
+        ].interval
         survey = self.survey
         if survey.unit == "cycles":
-            clock = required([ghz] if (ghz := survey.core_ghz) else [], "in no row", "no-clock")[0]
+            clock = require_nonempty(
+                [ghz] if (ghz := survey.core_ghz) else [], "in no row", "no-clock"
+            )[0]
             cost = cost * (1 / clock)
         return walk.table_bytes, cost
 
@@ -197,4 +205,6 @@ class PageTableAnalysis(analysis.Analysis):
     def ghz(self) -> float:
         """The core's clock while the chases ran. Raises Unavailable("no-clock")."""
         clocks = self.walked.get("core_ghz", pd.Series(dtype=float))
-        return float(required(clocks[clocks > 0], "in none of the rows", "no-clock").median())
+        return float(
+            require_nonempty(clocks[clocks > 0], "in none of the rows", "no-clock").median()
+        )

@@ -10,9 +10,9 @@ import pandas as pd
 from tlb.report import analysis, quantities
 from tlb.report.quantities import QuantityDeclaration
 from tlb.stats import curves
-from tlb.stats.curves import HALF_AN_OCTAVE, Curve, last_level_plateau
+from tlb.stats.curves import HALF_OCTAVE_TOLERANCE, Curve, last_level_plateau
 from tlb.stats.intervals import Interval
-from tlb.system.reasons import Unavailable, required
+from tlb.system.reasons import Unavailable, require_nonempty
 
 
 class Quantities(quantities.Quantities):
@@ -124,7 +124,7 @@ class Analysis(analysis.Analysis):
     @property
     def as_published(self) -> Curve:
         """The published loop in numpy, whose own work takes longer than the loads."""
-        return required(self.numpy_gather, "the published loop was not run in numpy")
+        return require_nonempty(self.numpy_gather, "the published loop was not run in numpy")
 
     @property
     def largest_bytes(self) -> int:
@@ -133,7 +133,7 @@ class Analysis(analysis.Analysis):
     @property
     def largest(self) -> int:
         """The largest number of lines that has a price."""
-        return required(self.price.xs, "no spread point has its packed control")[-1]
+        return require_nonempty(self.price.xs, "no spread point has its packed control")[-1]
 
     @cached_property
     def _counted(self) -> dict[str, Any]:  # by quantity: of which rows, and the curve
@@ -227,15 +227,19 @@ class Analysis(analysis.Analysis):
         """Return the share of loads that walk at the size nearest to so many octaves from the last
         level's entries."""
         entries = self.two_levels()[1]
-        return Interval.of(self.counted("walk").row(entries * 2**octaves, HALF_AN_OCTAVE))
+        return Interval.of(self.counted("walk").row(entries * 2**octaves, HALF_OCTAVE_TOLERANCE))
 
     def rise_across(self, curve: Curve) -> Interval:
         """Return the factor by which a loop slows from half the last level's entries to twice as
         many."""
         _, entries = self.two_levels()
-        return curve.at(entries * 2, HALF_AN_OCTAVE) / curve.at(entries * 0.5, HALF_AN_OCTAVE)
+        return curve.at(entries * 2, HALF_OCTAVE_TOLERANCE) / curve.at(
+            entries * 0.5, HALF_OCTAVE_TOLERANCE
+        )
 
     def gain_across(self, curve: Curve) -> Interval:
         """Return the ns that a loop loses from 0.6 to 2 times the last level's entries."""
         _, entries = self.two_levels()
-        return curve.at(entries * 2, HALF_AN_OCTAVE) - curve.at(entries * 2**-0.75, HALF_AN_OCTAVE)
+        return curve.at(entries * 2, HALF_OCTAVE_TOLERANCE) - curve.at(
+            entries * 2**-0.75, HALF_OCTAVE_TOLERANCE
+        )

@@ -12,20 +12,28 @@ from tlb.machine.cpuid import Tlb
 from tlb.machine.host import data_tlbs
 from tlb.measure.grid import Scope
 from tlb.report.chapter import literature
-from tlb.report.claims import Answer, Band, Fact, PointPredicate, claim, counted, rows_where
-from tlb.report.verdicts import require_walk_bound
+from tlb.report.claims import (
+    Answer,
+    Band,
+    Fact,
+    PointPredicate,
+    claim,
+    count_inside_band,
+    points_where,
+)
+from tlb.report.verdicts import effects_judgeable_in_guest
 from tlb.stats.curves import (
-    HALF_AN_OCTAVE,
+    HALF_OCTAVE_TOLERANCE,
     counter_curve,
     last_level_plateau,
     reason_not_counted,
     select_rows,
 )
-from tlb.stats.effects import Effect, inside
+from tlb.stats.effects import Effect, effect_inside_band
 from tlb.stats.geometry_curves import PageTableLocation, WalkPrice
 from tlb.stats.intervals import Interval
-from tlb.system.page_sizes import BASE, TABLE_ENTRY_BYTES, page_bytes
-from tlb.system.reasons import Unavailable, Undecided, required
+from tlb.system.page_sizes import BASE_PAGES, TABLE_ENTRY_BYTES, page_bytes
+from tlb.system.reasons import Unavailable, Undecided, require_nonempty
 from tlb.system.units import format_size, list_in_words, with_thousands
 
 # "Capacity alone": the control, which differs in nothing but the pages, may share at most a tenth
@@ -47,7 +55,7 @@ MOST_ON_INTEL, LEAST_ON_AMD = 1875 * 1.05, 2000 * 0.95
 # Of the last level's entries: the published sizes around its reach are two doublings apart.
 HALF_TO_TWICE = (0.5, 2.0)
 _BOTH: dict[str, Any] = {
-    "pages": BASE,
+    "pages": BASE_PAGES,
     "mode": "",
     "order": "cycle",
     "layout": ("spread", "packed"),
@@ -62,7 +70,7 @@ def selected_chase(
     def times(factor: float) -> Callable[[Scope], float]:
         return lambda scope: max(scope.entries, default=0) * factor
 
-    return rows_where(
+    return points_where(
         "page_chase",
         **_BOTH | {"layout": layouts, "order": order},
         low=times(low * 0.7),
@@ -78,13 +86,13 @@ def selected_gather(*sizes: int, layouts: tuple[str, ...] = ("spread",)) -> Poin
         around = [round(max(scope.entries, default=0) * times) for times in HALF_TO_TWICE]
         return tuple([scope.lines(size) for size in sizes] or around)
 
-    return rows_where("page_gather", pages=BASE, layout=layouts, lines=lines)
+    return points_where("page_gather", pages=BASE_PAGES, layout=layouts, lines=lines)
 
 
 # The two largest sizes of the chase and its control.
-largest_chases = rows_where("page_chase", **_BOTH, low=lambda scope: scope.most_lines / 4)
-chase_of_one_gib = rows_where("page_chase", **_BOTH, lines=lambda scope: scope.lines(1 << 30))
-chases_near_first_level = rows_where(
+largest_chases = points_where("page_chase", **_BOTH, low=lambda scope: scope.most_lines / 4)
+chase_of_one_gib = points_where("page_chase", **_BOTH, lines=lambda scope: scope.lines(1 << 30))
+chases_near_first_level = points_where(
     "page_chase", **_BOTH, high=lambda scope: 4 * min(scope.entries, default=0)
 )
 
@@ -105,12 +113,16 @@ def _far(a: Analysis) -> int:
 def gather_takes(a: Analysis, band: Band, size_bytes: int) -> Answer:
     lines = size_bytes // a.base_page_bytes
     took, bare = a.as_published.at(lines), a.gather.get(lines)
-    evidence = f"The published loop takes {took:.2f} ns an access in {format_size(size_bytes)}"
+    what, evidence = (
+        "",
+        f"The published loop takes {took:.2f} ns an access in {format_size(size_bytes)}",
+    )
     if bare.value == bare.value:
         if took.low > 2 * bare.high:
             evidence += ", most of it NumPy's own work"
         evidence += f"; without NumPy's own work the same {lines:,} loads take {bare:.2f} ns each"
-    return inside(took, *band), f"{evidence}."
+        what = f"in C {bare.value:.2g} ns, in NumPy"
+    return effect_inside_band(took, *band, what=what), f"{evidence}."
 
 
 claim("gather-three-ns-at-4mib", points=selected_gather(4 << 20), size_bytes=4 << 20)(gather_takes)
@@ -121,17 +133,19 @@ claim("gather-thirty-ns-at-64mib", points=selected_gather(64 << 20), size_bytes=
 
 @claim("gather-hundred-ns-at-4gib", points=selected_gather(4 << 30, layouts=("spread", "packed")))
 def a_hundred_ns_at_four_gibibytes(a: Analysis, band: Band) -> Answer:
-    prices = required(a.numpy_price, "the published loop was not run in numpy with its control")
+    prices = require_nonempty(
+        a.numpy_price, "the published loop was not run in numpy with its control"
+    )
     price = prices.at((4 << 30) // a.base_page_bytes)
     evidence = f"Over 4 GiB translation costs the published loop {price:.1f} ns an access."
-    return inside(price, *band), evidence
+    return effect_inside_band(price, *band), evidence
 
 
 @claim("latency-flat-below-reach", points=selected_gather(*INSIDE_THE_REACH))
 def four_ns_inside_the_reach(a: Analysis, band: Band) -> Answer:
     took = {size: a.as_published.at(size // a.base_page_bytes) for size in INSIDE_THE_REACH}
     each = list_in_words(f"{ns:.1f} ns in {format_size(size)}" for size, ns in took.items())
-    return [inside(ns, *band, what=_in(size)) for size, ns in took.items()], (
+    return [effect_inside_band(ns, *band, what=_in(size)) for size, ns in took.items()], (
         f"An access of the published loop takes {each}."
     )
 
@@ -153,8 +167,8 @@ def rises_fourfold(a: Analysis, band: Band, flat: Band = ABOUT_ONE) -> Answer:
         bare = a.rise_across(a.gather)
         evidence += f", and that of the same loads without NumPy's own work by {bare:.2f}"
     return [
-        inside(below, *flat, what="4 MiB over 1 MiB"),
-        inside(ratio, *band, what="twice the entries over half"),
+        effect_inside_band(below, *flat, what="4 MiB over 1 MiB"),
+        effect_inside_band(ratio, *band, what="twice the entries over half"),
     ], f"{evidence}."
 
 
@@ -165,7 +179,7 @@ def it_climbs_as_published(a: Analysis, band: Band) -> Answer:
     for size, published_ns in PUBLISHED_CLIMB.items():
         took = a.as_published.at(size // a.base_page_bytes)
         least, most = (end * published_ns for end in ABOUT_ONE) if effects else band
-        effects.append(inside(took, least, most, what=_in(size)))
+        effects.append(effect_inside_band(took, least, most, what=_in(size)))
         words.append(f"{took:.1f} ns in {format_size(size)}")
     return effects, f"An access of the published loop takes {list_in_words(words)}."
 
@@ -177,17 +191,17 @@ def it_climbs_as_published(a: Analysis, band: Band) -> Answer:
 def no_walks_below_reach(a: Analysis, band: Band) -> Answer:
     """Of counted walks alone: a hit in the second level takes time too."""
     _, entries = a.two_levels()
-    walks = required(a.counted("walk"), "no walks were counted", "no-pmu")
-    below = walks.at(7 / 8 * entries, HALF_AN_OCTAVE / 2)
+    walks = require_nonempty(a.counted("walk"), "no walks were counted", "no-pmu")
+    below = walks.at(7 / 8 * entries, HALF_OCTAVE_TOLERANCE / 2)
     evidence = f"At seven eighths of the entries {below:.3f} walks an access were counted."
-    return inside(below, *band), evidence
+    return effect_inside_band(below, *band), evidence
 
 
 @claim("first-level-ceiling-at-256-kib", points=chases_near_first_level)
 def the_first_ceiling_is_where_it_is_stated(a: Analysis, band: Band) -> Answer:
     first, _ = a.two_stated_levels()
     place = a.price.passes(a.steps.hit_ns / 2, 0.4 * first, 4 * first)
-    return inside(place * (1 / first), *band), (
+    return effect_inside_band(place * (1 / first), *band), (
         f"Half of the first rise is done at {place:,.0f} pages; CPUID states {first:,} entries, "
         f"{format_size(first * a.base_page_bytes)}."
     )
@@ -197,7 +211,7 @@ def the_first_ceiling_is_where_it_is_stated(a: Analysis, band: Band) -> Answer:
 def the_step_is_where_it_is_stated(a: Analysis, band: Band) -> Answer:
     _, entries = a.two_stated_levels()
     place = a.second_step(0.5)
-    return inside(place * (1 / entries), *band), (
+    return effect_inside_band(place * (1 / entries), *band), (
         f"{a.what_rises()} done half of the second rise at a working set of {place:,.0f} pages; "
         f"CPUID states {entries:,} entries."
     )
@@ -207,14 +221,14 @@ def the_step_is_where_it_is_stated(a: Analysis, band: Band) -> Answer:
 def capacity_alone(a: Analysis, most: float = SHARED_RISE) -> Answer:
     _, entries = a.two_levels()
     near, far = entries * 2**-0.75, entries * 2
-    before, after = (a.spread.at(pages, HALF_AN_OCTAVE) for pages in (near, far))
+    before, after = (a.spread.at(pages, HALF_OCTAVE_TOLERANCE) for pages in (near, far))
     rise, shared = a.gain_across(a.spread), a.gain_across(a.packed)
     if after.low <= before.high:
         gain = f"the chase gains {rise.value:z.1f} ns from about {near:,.0f} to {far:,.0f} pages"
         raise Unavailable("no-step", gain)
     # The rise is far from zero, so its spread changes the share by little beside the control's.
     share = shared * (1 / rise.value)
-    return inside(share, most=most), (
+    return effect_inside_band(share, most=most), (
         f"Across the second step the chase gains {rise.value:z.1f} ns; its packed control, the "
         f"same lines on a 64th of the pages, gains {shared.value:z.1f} ns, {share:z.2f} of that."
     )
@@ -234,7 +248,7 @@ def is_fully_associative(a: Analysis, most: float = STEP_WIDTH) -> Answer:
             False, f"By CPUID, level {tlbs[-1].level} has {ways} ways.", f"by CPUID: {ways} ways"
         )
     width = ends / begins
-    return inside(width, most=most), (
+    return effect_inside_band(width, most=most), (
         f"A fully associative LRU TLB would step at {with_thousands(a.entries[-1])} pages and nowhere else. "
         f"{rises} done a tenth of the rise at {with_thousands(begins.value)} pages and nine tenths "
         f"at {with_thousands(ends.value)}, a factor of {width:.2f}."
@@ -244,7 +258,7 @@ def is_fully_associative(a: Analysis, most: float = STEP_WIDTH) -> Answer:
 @claim("step-not-slow-degradation", points=selected_chase("spread", "packed", low=0.5, high=4))
 def it_is_a_step(a: Analysis, band: Band) -> Answer:
     width = a.second_step(0.9) / a.second_step(0.1)
-    return inside(width, *band), (
+    return effect_inside_band(width, *band), (
         f"{a.what_rises()} done a tenth of the second rise at one size and nine tenths at another "
         f"that is larger by a factor of {width:.2f}."
     )
@@ -255,7 +269,7 @@ def _of_a_walk(a: Analysis, lines: float) -> Interval:
     Raises Unavailable."""
     if (walk := a.walked).low <= 0:
         raise Unavailable("no-step", f"past the second level translation costs {walk:.2f} ns")
-    return a.price.at(lines, HALF_AN_OCTAVE / 2).share_of(walk)
+    return a.price.at(lines, HALF_OCTAVE_TOLERANCE / 2).share_of(walk)
 
 
 @claim(
@@ -264,12 +278,12 @@ def _of_a_walk(a: Analysis, lines: float) -> Interval:
 def every_access_misses(a: Analysis, band: Band) -> Answer:
     lines = 1.5 * a.two_levels()[1]
     if a.is_counted:
-        walks = a.counted("walk").at(lines, HALF_AN_OCTAVE / 2)
+        walks = a.counted("walk").at(lines, HALF_OCTAVE_TOLERANCE / 2)
         evidence = f"At one and a half times the entries {walks:.2f} walks an access were counted."
-        return inside(walks, *band), evidence
+        return effect_inside_band(walks, *band), evidence
     a.what_rises()
     share = _of_a_walk(a, lines)
-    return inside(share, *band, what="of the price on the plateau"), (
+    return effect_inside_band(share, *band, what="of the price on the plateau"), (
         f"At one and a half times the entries the price is {share:.2f} of what it is at twice to "
         "four times."
     )
@@ -278,7 +292,7 @@ def every_access_misses(a: Analysis, band: Band) -> Answer:
 @claim("under-1500-pages-fine", points=selected_chase("spread", "packed", low=0.7, high=4))
 def inside_the_entries_is_fine(a: Analysis, band: Band) -> Answer:
     share = _of_a_walk(a, 0.75 * a.two_levels()[1])
-    return inside(share, *band), (
+    return effect_inside_band(share, *band), (
         f"At three quarters of the entries, translation costs {share:.2f} of what it costs at two to "
         "four times as many."
     )
@@ -296,7 +310,7 @@ def the_knee_is_at_the_capacity(a: Analysis, band: Band) -> Answer:
     # draws at random miss some entries before the last level is full
     hit, walk = rise.level(plateau_begins, 0.5 * entries), rise.level(3 * entries, 5 * entries)
     begins = rise.passes(hit + 0.1 * (walk - hit), 0.3 * entries, 4 * entries)
-    return inside(begins * (1 / entries), *band), (
+    return effect_inside_band(begins * (1 / entries), *band), (
         f"Drawn at random, {what} done a tenth of the rise at a working set of {begins:,.0f} "
         f"pages; {a.entries_source} says {entries:,} entries."
     )
@@ -310,8 +324,8 @@ def a_walk_takes_60_to_250_cycles(a: Analysis, band: Band) -> Answer:
     size = _far(a) * a.base_page_bytes
     near, far = a.walked * a.ghz, a.price.at(_far(a)) * a.ghz
     return [
-        inside(near, *band, what="at 2 to 4 times the entries"),
-        inside(far, *band, what=_in(size)),
+        effect_inside_band(near, *band, what="at 2 to 4 times the entries"),
+        effect_inside_band(far, *band, what=_in(size)),
     ], (
         f"In cycles of the core, translation costs {near:.0f} at two to four times the second "
         f"level's entries and {far:.0f} over {format_size(size)}."
@@ -321,19 +335,23 @@ def a_walk_takes_60_to_250_cycles(a: Analysis, band: Band) -> Answer:
 @claim("walk-of-several-hundred-ns", points=largest_chases)
 def a_walk_takes_several_hundred_ns(a: Analysis, band: Band) -> Answer:
     past = a.price.between(2**30 // a.base_page_bytes, inf)
-    price = required(past, "nothing was measured over 1 GiB and more").last
+    price = require_nonempty(past, "nothing was measured over 1 GiB and more").last
     evidence = f"Over {format_size(a.largest_bytes)} translation costs {price:.0f} ns."
-    return require_walk_bound(a, inside(price, *band, what=_in(a.largest_bytes))), evidence
+    return effects_judgeable_in_guest(
+        a, effect_inside_band(price, *band, what=_in(a.largest_bytes))
+    ), evidence
 
 
 @claim("climbs-at-a-gibibyte", points=selected_chase("spread", "packed", low=2))
 def climbs_past_the_second_cache(a: Analysis, band: Band) -> Answer:
     """From where the second-level cache holds the page table to where it cannot."""
-    l2_bytes = required(a.cache_bytes(2), "the second-level cache is unknown")
+    l2_bytes = require_nonempty(a.cache_bytes(2), "the second-level cache is unknown")
     outgrown = a.price.between(2 * l2_bytes / TABLE_ENTRY_BYTES, _far(a))
-    ratio = required(outgrown, "no page table was twice as large as that cache").last / a.walked
+    ratio = (
+        require_nonempty(outgrown, "no page table was twice as large as that cache").last / a.walked
+    )
     size = _far(a) * a.base_page_bytes
-    return inside(ratio, *band, what=_in(size)), (
+    return effect_inside_band(ratio, *band, what=_in(size)), (
         f"Over {format_size(size)} the page table's last level has "
         f"{format_size(_far(a) * TABLE_ENTRY_BYTES)}, the second-level cache {format_size(l2_bytes)}, and "
         f"translation costs {ratio:.1f} times what it costs just past the second level."
@@ -347,7 +365,7 @@ def a_miss_is_dearer_than_memory(a: Analysis, band: Band) -> Answer:
     whole = a.spread.at(_far(a)) / memory
     bounds = whole.value - 1, whole.low - 1, whole.high - 1
     ratio = Interval(*bounds, whole.coverage, whole.modes)
-    return inside(ratio, *band, what=_in(size)), (
+    return effect_inside_band(ratio, *band, what=_in(size)), (
         f"Over {format_size(size)} translation costs {ratio:.2f} times what the same "
         f"lines take packed, which miss the caches as often: {memory:.0f} ns each."
     )
@@ -359,7 +377,7 @@ def a_miss_is_dearer_than_memory(a: Analysis, band: Band) -> Answer:
 )
 def every_walk_is_from_memory(a: Analysis, band: Band) -> Answer:
     ratio = a.price.at(2**30 // a.base_page_bytes) / a.packed.last
-    return inside(ratio, *band), (
+    return effect_inside_band(ratio, *band), (
         f"At 1 GiB translation costs {ratio:.2f} times what a load from memory takes, "
         f"{a.packed.last.value:.0f} ns."
     )
@@ -369,7 +387,7 @@ def every_walk_is_from_memory(a: Analysis, band: Band) -> Answer:
 def a_dense_layout_lowers_the_tax(a: Analysis, band: Band) -> Answer:
     lines = _far(a)
     ratio = a.spread.at(lines) / a.packed.at(lines)
-    return inside(ratio, *band, what=_in(lines * a.base_page_bytes)), (
+    return effect_inside_band(ratio, *band, what=_in(lines * a.base_page_bytes)), (
         f"With a page to itself each of {lines:,} lines takes {ratio:.2f} times as long as packed."
     )
 
@@ -377,7 +395,7 @@ def a_dense_layout_lowers_the_tax(a: Analysis, band: Band) -> Answer:
 @claim("miss-latency-is-not-constant", points=selected_chase("spread", "packed", low=2))
 def miss_latency_is_not_constant(a: Analysis, band: Band) -> Answer:
     ratio, size = a.price.at(_far(a)) / a.walked, _far(a) * a.base_page_bytes
-    return inside(ratio, *band, what=_in(size)), (
+    return effect_inside_band(ratio, *band, what=_in(size)), (
         f"Over {format_size(size)} translation costs {ratio:.1f} times what it costs just "
         "past the second level."
     )
@@ -387,7 +405,7 @@ def miss_latency_is_not_constant(a: Analysis, band: Band) -> Answer:
 def four_reads_cost_400_ns(a: Analysis, band: Band) -> Answer:
     four = a.packed.last * 4
     evidence = f"Four times a load from memory (of the packed chase, walks included) is {four:.0f} ns here."
-    return inside(four, *band), evidence
+    return effect_inside_band(four, *band), evidence
 
 
 @claim(
@@ -397,9 +415,9 @@ def four_reads_cost_400_ns(a: Analysis, band: Band) -> Answer:
 def sequential_order_warms(a: Analysis, band: Band) -> Answer:
     _, entries = a.two_levels()
     shared = [n for n in a.sequential.xs if n >= 2 * entries and n in set(a.price.xs)]
-    most = max(required(shared, "no size past the second level was visited in both orders"))
+    most = max(require_nonempty(shared, "no size past the second level was visited in both orders"))
     ratio = a.sequential.at(most).share_of(a.price.at(most))
-    return inside(ratio, *band, what=_in(most * a.base_page_bytes)), (
+    return effect_inside_band(ratio, *band, what=_in(most * a.base_page_bytes)), (
         f"Over {format_size(most * a.base_page_bytes)} translation costs {ratio:.2f} times as much "
         "in sequential order as in a random cycle."
     )
@@ -435,7 +453,7 @@ def entries_cover_a_pool(
     a: Analysis, entries: int = ENTRIES, pool_pages: int = POOL_PAGES
 ) -> Answer:
     reach, pool = (n * page_bytes("2m", a.base_page_bytes) for n in (entries, pool_pages))
-    return counted(
+    return count_inside_band(
         reach,
         (pool, inf),
         f"{entries} × 2 MiB are {format_size(reach)}. The other figure is that of a pool of "
@@ -446,7 +464,7 @@ def entries_cover_a_pool(
 @claim("flat-table-exabytes")
 def a_flat_table_takes_exabytes(a: Analysis, band: Band) -> Answer:
     entries = 2**64 // a.base_page_bytes
-    return counted(
+    return count_inside_band(
         entries * TABLE_ENTRY_BYTES,
         band,
         f"2^64 bytes are {entries / 1e15:.1f} x 10^15 pages of {format_size(a.base_page_bytes)}, "
@@ -472,7 +490,7 @@ def entries_are_typical(a: Analysis, band: Band, only_x86: bool = False) -> Answ
         known = known[known["microarchitecture"].isin(X86_MICROARCHITECTURES)]
     entries = known.groupby("microarchitecture")["value_high"].max()
     each = list_in_words(f"{name} {number:,.0f}" for name, number in entries.items())
-    return counted(
+    return count_inside_band(
         float(entries.median()),
         band,
         f"The median of {len(entries)} {'x86 ' * only_x86}microarchitectures in published tables is "
@@ -501,7 +519,7 @@ def _second_level(a: Analysis) -> tuple[Interval, str]:
 @claim("second-level-1024-to-2048")
 def entries_of_the_second_level(a: Analysis, band: Band) -> Answer:
     found, evidence = _second_level(a)
-    return inside(found, *band), evidence
+    return effect_inside_band(found, *band), evidence
 
 
 @claim("second-level-1500-or-2-to-3k")
@@ -510,7 +528,7 @@ def entries_by_vendor(a: Analysis, band: Band) -> Answer:
     if a.host.vendor not in of_vendor:
         return Undecided("conditions"), "The sentence is about Intel and AMD."
     found, evidence = _second_level(a)
-    return inside(found, *of_vendor[a.host.vendor]), evidence
+    return effect_inside_band(found, *of_vendor[a.host.vendor]), evidence
 
 
 # --- what a walk costs by the size of its page table: all pages are the same few lines of memory, so
@@ -540,7 +558,9 @@ def _cycles(walk: WalkPrice) -> Interval:
 def a_walk_costs(a: Analysis, band: Band, place: PageTableLocation) -> Answer:
     cost = _cycles(walk := _walk(a, place))
     table = format_size(walk.table_bytes)
-    return inside(cost, *band), f"A walk costs {cost:.0f} cycles with {table} of page table."
+    return effect_inside_band(
+        cost, *band
+    ), f"A walk costs {cost:.0f} cycles with {table} of page table."
 
 
 claim("walk-100-cycles-in-l3", place="L3")(a_walk_costs)
@@ -554,7 +574,7 @@ def a_walk_takes_ns(a: Analysis, band: Band) -> Answer:
         raise Unavailable("no-clock")
     ns = _cycles(walk) * (1 / a.survey.core_ghz)
     table = format_size(walk.table_bytes)
-    return require_walk_bound(a, inside(ns, *band)), (
+    return effects_judgeable_in_guest(a, effect_inside_band(ns, *band)), (
         f"A walk costs {ns:.0f} ns with {table} of page table."
     )
 
@@ -563,15 +583,15 @@ def a_walk_takes_ns(a: Analysis, band: Band) -> Answer:
 @claim("hot-walks-30-to-50-cycles", points=selected_gather(16 << 20), size_bytes=16 << 20)
 def counted_cycles_a_walk(a: Analysis, band: Band, size_bytes: int) -> Answer:
     """The quotient of two counters: it counts a cycle in which two walks go on once."""
-    rows = select_rows(a.frame, kernel="page_gather", pages=BASE, layout="spread")
+    rows = select_rows(a.frame, kernel="page_gather", pages=BASE_PAGES, layout="spread")
     rows = rows[rows["lines"] == size_bytes // a.base_page_bytes]
     walking, walks = (counter_curve(rows, quantity) for quantity in ("walk_cycles", "walk"))
     why = reason_not_counted(rows, "walk_cycles", a.host.pmu.reason)
     quotient = (
-        required(walking, "the cycles of walks were not counted", why).last
-        / required(walks, "walks were not counted", why).last
+        require_nonempty(walking, "the cycles of walks were not counted", why).last
+        / require_nonempty(walks, "walks were not counted", why).last
     )
-    return inside(quotient, *band), (
+    return effect_inside_band(quotient, *band), (
         f"In {format_size(size_bytes)} {quotient:.0f} cycles with a walk in progress were counted a walk."
     )
 
@@ -580,7 +600,7 @@ def counted_cycles_a_walk(a: Analysis, band: Band, size_bytes: int) -> Answer:
 def four_to_five_times_from_memory(a: Analysis, band: Band) -> Answer:
     near, far = _walk(a, "L2"), _walk(a, "memory")
     ratio = _cycles(far) / _cycles(near)
-    return inside(ratio, *band), (
+    return effect_inside_band(ratio, *band), (
         f"A walk costs {ratio:.1f} times as much with {format_size(far.table_bytes)} of page table "
         f"as with {format_size(near.table_bytes)}."
     )
@@ -596,6 +616,6 @@ def tables_go_through_the_caches(a: Analysis) -> Answer:
     )
     evidence = f"A walk costs more cycles the larger its page table is: {each}."
     return [
-        inside(far / near, 1, what=what)
+        effect_inside_band(far / near, 1, what=what)
         for (near, far), what in zip(pairwise(costs), ("L3 over L2", "memory over L3"), strict=True)
     ], evidence

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tlb.measure.grid import DENSE_BELOW_BYTES, SMALLEST_LINES, Scope, octaves
 from tlb.measure.record import Point
-from tlb.system.page_sizes import BASE
+from tlb.system.page_sizes import BASE_PAGES
 
 # Of data/literature/tlb_pressure.csv; and 256 KiB, which the text beside it gives a time for.
 PUBLISHED_BYTES = tuple(
@@ -27,7 +27,7 @@ def points(scope: Scope) -> list[Point]:
         point
         for order, sizes in orders.items()
         for n in sizes
-        for point in scope.chase("page_chase", BASE, n, order=order)
+        for point in scope.chase("page_chase", BASE_PAGES, n, order=order)
     ]
     return chases + gathers(scope) + published(scope) + stores(scope)
 
@@ -69,7 +69,7 @@ def gathers(scope: Scope) -> list[Point]:
         return [
             point
             for n in octaves(SMALLEST_LINES, scope.most_lines, 1)
-            for point in scope.chase("page_gather", BASE, n)
+            for point in scope.chase("page_gather", BASE_PAGES, n)
         ]
     return [scope.point("page_gather", layout="spread", lines=n) for n in published_lines(scope)]
 
@@ -84,7 +84,7 @@ def stores(scope: Scope) -> list[Point]:
         for lines in sorted(sizes)
         if lines <= scope.most_lines and scope.engine == "c"
         for mode in STORES
-        for point in scope.chase("page_store", BASE, lines, mode)
+        for point in scope.chase("page_store", BASE_PAGES, lines, mode)
     ]
 
 

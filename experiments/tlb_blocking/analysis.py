@@ -30,14 +30,14 @@ from tlb.stats.intervals import (
     summarise,
 )
 from tlb.system.page_sizes import (
-    BASE,
+    BASE_PAGES,
     HUGE_PAGE_KINDS,
     LINE_BYTES,
     ordered_page_sizes,
     page_size_rank,
     page_words,
 )
-from tlb.system.reasons import Unavailable, if_available, required
+from tlb.system.reasons import Unavailable, none_if_unavailable, require_nonempty
 from tlb.system.units import format_size
 
 
@@ -64,6 +64,8 @@ class Quantities(quantities.Quantities):
     prefetch_ns = QuantityDeclaration("a hop prefetched at the best distance", "ns", 1)
     prefetch_gain = QuantityDeclaration("gain by a prefetch at the best distance", "times")
     prefetch_gain_next = QuantityDeclaration("gain by a prefetch one hop ahead", "times")
+    huge_hop_ns = QuantityDeclaration("a hop on huge pages, its path known", "ns")
+    huge_prefetch_ns = QuantityDeclaration("the same, prefetched at the best distance", "ns", 1)
     plain_tail_ns = QuantityDeclaration("95th percentile of a hop in the largest graph", "ns")
     stay_tail_ns = QuantityDeclaration(
         "95th percentile of a hop in one block of 256 MiB, never left", "ns"
@@ -76,6 +78,8 @@ class Quantities(quantities.Quantities):
     )
     stride_ns = QuantityDeclaration("a load at a stride of 4,096 bytes", "ns", 1)
     padded_ns = QuantityDeclaration("a load at a stride of 4,160 bytes", "ns", 1)
+    stride_huge_ns = QuantityDeclaration("a load at 4,096 bytes on huge pages", "ns", 1)
+    padded_huge_ns = QuantityDeclaration("a load at 4,160 bytes on huge pages", "ns", 1)
     padded_gain = QuantityDeclaration(
         "gain by 64 bytes more at a stride of 4,096 bytes", "times", 1
     )
@@ -92,7 +96,7 @@ class Quantities(quantities.Quantities):
 # The remedies' names are those of data/literature/mitigations.csv.
 NO_REMEDY, HUGE_PAGES_REMEDY, TLB_BLOCKING_REMEDY = "none", "huge pages", "TLB blocking"
 PUBLISHED_SINGLE_BLOCK_LABEL = "one block, as published"
-SMALL_GRAPH = "a graph of one block"  # the control of ONE_BLOCK_AS_PUBLISHED
+SMALL_GRAPH = "a graph of one block"  # the control of PUBLISHED_SINGLE_BLOCK_LABEL
 GAIN_COLUMNS = ["gain", "gain_low", "gain_high"]
 _COLUMNS = ["step_bytes", "median", "low", "high", "coverage", "modes", "n", "unstable"]
 _QUANTILES = {"p50": 0.5, "p95": 0.95}
@@ -100,7 +104,7 @@ WALKS = "page_walks"  # the chapter whose walks are two controls of this one
 STRIDE = "step_bytes"
 
 
-def graph_size(vertices: float) -> str:
+def graph_size_words(vertices: float) -> str:
     """Of a graph or a block of it: "1 GiB"."""
     return format_size(int(vertices) * VERTEX_BYTES)
 
@@ -117,7 +121,13 @@ class Analysis(analysis.Analysis):
     @cached_property
     def plain(self) -> Curve:
         """ns a hop of a walk without blocks on base pages, by vertices."""
-        where = {"mode": "plain", "pages": BASE, "layout": "packed", "per_hop": 0, "walkers": 1}
+        where = {
+            "mode": "plain",
+            "pages": BASE_PAGES,
+            "layout": "packed",
+            "per_hop": 0,
+            "walkers": 1,
+        }
         return Curve.of(select_rows(self.frame, kernel="graph_walk", **where))
 
     @cached_property
@@ -142,28 +152,30 @@ class Analysis(analysis.Analysis):
     @property
     def base_blocks(self) -> pd.DataFrame:
         """The rows of `blocks` on base pages that can be compared with the walk without blocks."""
-        found = select_rows(self.blocks, pages=BASE).dropna(subset="gain")
-        return required(found, "no walk with and without blocks was measured on base pages")
+        found = select_rows(self.blocks, pages=BASE_PAGES).dropna(subset="gain")
+        return require_nonempty(found, "no walk with and without blocks was measured on base pages")
 
     @property
     def largest_inside(self) -> pd.DataFrame:
         """The rows of the largest block inside the last TLB level's reach, by number of steps."""
         inside = self.base_blocks[self.base_blocks["block_pages"] <= self.known_entries[-1]]
         largest = inside[inside["block_pages"] == inside["block_pages"].max()]
-        return required(largest, "no block is inside the reach").sort_values("block_steps")
+        return require_nonempty(largest, "no block is inside the reach").sort_values("block_steps")
 
     @property
     def smallest_past(self) -> pd.Series:
         """The row of the smallest block of twice the reach or more, with the most steps."""
         base = select_rows(self.base_blocks, block_steps=self.base_blocks["block_steps"].max())
         past = base[base["block_pages"] >= 2 * self.known_entries[-1]]
-        return required(past, "no block is twice the reach").sort_values("block_pages").iloc[0]
+        return (
+            require_nonempty(past, "no block is twice the reach").sort_values("block_pages").iloc[0]
+        )
 
     def by_block(self, layout: str) -> Curve:
         """ns a hop by the vertices of a block: "spread", a page to each vertex, or "packed", as
         many vertices side by side. The graph itself is the last block. Empty where no vertex had a
         page of its own."""
-        where = {"mode": ["plain", "blocked"], "pages": BASE, "per_hop": 0, "walkers": 1}
+        where = {"mode": ["plain", "blocked"], "pages": BASE_PAGES, "per_hop": 0, "walkers": 1}
         walks = select_rows(self.frame, kernel="graph_walk", **where)
         columns = dict.fromkeys([*walks, "block_steps", "block_vertices"])
         walks = walks.reindex(columns=list(columns))  # where no walk was measured
@@ -181,7 +193,7 @@ class Analysis(analysis.Analysis):
 
     @property
     def priced_blocks(self) -> Curve:
-        return required(self.block_price, "no walk over vertices a page apart was measured")
+        return require_nonempty(self.block_price, "no walk over vertices a page apart was measured")
 
     @property
     def left_by_blocks(self) -> tuple[int, Interval, Interval]:
@@ -189,7 +201,7 @@ class Analysis(analysis.Analysis):
         costs in them, and without blocks."""
         price, reach = self.priced_blocks, self.known_entries[-1]
         inside = [pages for pages in price.xs[:-1] if pages <= reach]
-        pages = required(inside, "no block is inside the reach")[-1]
+        pages = require_nonempty(inside, "no block is inside the reach")[-1]
         return pages, price.get(pages), price.last
 
     @cached_property
@@ -205,22 +217,22 @@ class Analysis(analysis.Analysis):
     def gain_ahead(self, pages: str, distance: int) -> Interval:
         """Return the gain by a prefetch so many hops ahead."""
         rows = select_rows(self.ahead, pages=pages, distance=distance)
-        return Interval.of(required(rows, "no such prefetch was timed").iloc[0], "gain")
+        return Interval.of(require_nonempty(rows, "no such prefetch was timed").iloc[0], "gain")
 
     @property
     def distances(self) -> int:
         """From how many distances `best_ahead` chooses, on base pages."""
-        return max(int((select_rows(self.ahead, pages=BASE)["distance"] > 0).sum()), 1)
+        return max(int((select_rows(self.ahead, pages=BASE_PAGES)["distance"] > 0).sum()), 1)
 
     @property
     def most_from_hits(self) -> float:
         """The largest gain of prefetches that are dropped where the TLB misses: of random hops over
         M pages C/M hit, so 1 / (1 - C/M), were those free. Raises Unavailable: no-geometry,
         too-few-points where all hit."""
-        vertices = int(self.best_ahead(BASE)["vertices"])
+        vertices = int(self.best_ahead(BASE_PAGES)["vertices"])
         held = self.known_entries[-1] * self.base_page_bytes / (vertices * VERTEX_BYTES)
         if held >= 1:
-            raise Unavailable("too-few-points", f"the TLB reaches all {graph_size(vertices)}")
+            raise Unavailable("too-few-points", f"the TLB reaches all {graph_size_words(vertices)}")
         return 1 / (1 - held)
 
     # --- remedies, timed hop by hop
@@ -228,10 +240,10 @@ class Analysis(analysis.Analysis):
     @property
     def _clocked(self) -> pd.DataFrame:
         """The walks timed hop by hop; and, from the chapter about page walks, the control of
-        ONE_BLOCK_AS_PUBLISHED."""
+        PUBLISHED_SINGLE_BLOCK_LABEL."""
         rows, others = (
             select_rows(self.frame, kernel="graph_walk"),
-            if_available(self.about.kept, WALKS),
+            none_if_unavailable(self.about.kept, WALKS),
         )
         if others is not None and (rows["lines"] > PUBLISHED_BLOCK).any():
             rows = pd.concat([rows, select_rows(others, lines=PUBLISHED_BLOCK)])
@@ -242,34 +254,34 @@ class Analysis(analysis.Analysis):
     def remedies(self) -> pd.DataFrame:
         """The remedies at the largest graph that was walked on base pages, a row each.
 
-        Columns: remedy (as in data/literature/mitigations.csv; ONE_BLOCK_AS_PUBLISHED, which is what that
+        Columns: remedy (as in data/literature/mitigations.csv; PUBLISHED_SINGLE_BLOCK_LABEL, which is what that
         file calls blocking; SMALL_GRAPH), pages, vertices, block_vertices (0 for none), p50 and p95
         with _low and _high, ns per hop less the clock's cost, medians over processes; coverage, n.
         Blocking has the fastest block inside the last TLB level's reach.
         """
         plain, blocked = (select_rows(self._clocked, mode=mode) for mode in ("plain", "blocked"))
-        if (base := select_rows(plain, pages=BASE)).empty:
+        if (base := select_rows(plain, pages=BASE_PAGES)).empty:
             return pd.DataFrame(columns=["remedy", "pages", "vertices", *_QUANTILES])
         vertices = int(base["lines"].max())
         reach = max(self.entries, default=0) * self.base_page_bytes
         groups = [
-            (NO_REMEDY if pages == BASE else HUGE_PAGES_REMEDY, pages, 0, rows)
+            (NO_REMEDY if pages == BASE_PAGES else HUGE_PAGES_REMEDY, pages, 0, rows)
             for pages in ordered_page_sizes(plain["pages"])
             if len(rows := select_rows(plain, pages=pages, lines=vertices))
         ]
         small = select_rows(base, lines=PUBLISHED_BLOCK)
         if len(small) and vertices > PUBLISHED_BLOCK:
-            groups.append((SMALL_GRAPH, BASE, 0, small))
-        if len(inside := select_rows(blocked, pages=BASE, lines=vertices)):
+            groups.append((SMALL_GRAPH, BASE_PAGES, 0, small))
+        if len(inside := select_rows(blocked, pages=BASE_PAGES, lines=vertices)):
             if len(stay := select_rows(inside, block_vertices=PUBLISHED_BLOCK)):
-                groups.append((PUBLISHED_SINGLE_BLOCK_LABEL, BASE, PUBLISHED_BLOCK, stay))
+                groups.append((PUBLISHED_SINGLE_BLOCK_LABEL, BASE_PAGES, PUBLISHED_BLOCK, stay))
             block = inside["block_vertices"]
             inside = inside[(block * VERTEX_BYTES <= reach) & (block != PUBLISHED_BLOCK)]
         if len(inside):
             medians = inside.groupby("block_vertices")["ns_per_access"].median()
             best = int(medians.index[int(medians.argmin())])
             groups.append(
-                (TLB_BLOCKING_REMEDY, BASE, best, select_rows(inside, block_vertices=best))
+                (TLB_BLOCKING_REMEDY, BASE_PAGES, best, select_rows(inside, block_vertices=best))
             )
         return pd.DataFrame([_remedy(*group, vertices) for group in groups])
 
@@ -280,7 +292,7 @@ class Analysis(analysis.Analysis):
 
     def remedy(self, name: str, *pages: str) -> pd.Series:
         """The row of a remedy, on the first of `pages` that was measured."""
-        required(self.remedies, "no walk on base pages was timed hop by hop")
+        require_nonempty(self.remedies, "no walk on base pages was timed hop by hop")
         for kind in pages:
             if len(rows := select_rows(self.remedies, remedy=name, pages=kind)):
                 return rows.iloc[0]
@@ -302,7 +314,7 @@ class Analysis(analysis.Analysis):
     def scattered(self, pages: str, bits: int, passes: int) -> Interval:
         """Return ns to scatter a row into partitions by so many bits of its hash."""
         rows = select_rows(self.fan_out, pages=pages, bits=bits, passes=passes)
-        return Interval.of(required(rows, "no such partitioning was timed").iloc[0])
+        return Interval.of(require_nonempty(rows, "no such partitioning was timed").iloc[0])
 
     # --- strided sums
 
@@ -339,13 +351,15 @@ class Analysis(analysis.Analysis):
         rows = self._sums(mode="plain", bytes=self.array_bytes)
         return _at_strides(rows, STRIDES_WITH_CONTROL, more_bytes=LINE_BYTES)
 
-    base = property(lambda a: _first_of(a.times, BASE))
-    padded = property(lambda a: _first_of(a.padded_times, BASE))
+    base = property(lambda a: _first_of(a.times, BASE_PAGES))
+    padded = property(lambda a: _first_of(a.padded_times, BASE_PAGES))
 
     @cached_property
     def side_by_side(self) -> Curve:
         """ns per load of as many lines as a stride visits, side by side."""
-        return _first_of(_at_strides(self._packed_sums(mode="plain"), STRIDES_WITH_CONTROL), BASE)
+        return _first_of(
+            _at_strides(self._packed_sums(mode="plain"), STRIDES_WITH_CONTROL), BASE_PAGES
+        )
 
     @property
     def padding_saves(self) -> Curve:
@@ -355,7 +369,7 @@ class Analysis(analysis.Analysis):
     @property
     def large(self) -> str:
         """The large pages to compare with. Raises Unavailable("pool-empty")."""
-        return required(
+        return require_nonempty(
             [pages for pages in HUGE_PAGE_KINDS if pages in self.times],
             "no sum on large pages was measured",
             "pool-empty",
@@ -384,12 +398,12 @@ class Analysis(analysis.Analysis):
     def near_ns(self) -> Interval:
         """A load of eight bytes in order from the first cache."""
         rows = self._sums(mode="plain", bytes=BYTES_WITHIN_L1_CACHE)
-        return interval_of_rows(required(rows, "nothing was summed inside the first cache"))
+        return interval_of_rows(require_nonempty(rows, "nothing was summed inside the first cache"))
 
     @cached_property
     def stride_walks(self) -> Curve:
         """Page walks per load of the published loop on base pages, as counted, by stride."""
-        rows = self._sums(mode="plain", bytes=self.array_bytes, pages=BASE)
+        rows = self._sums(mode="plain", bytes=self.array_bytes, pages=BASE_PAGES)
         return Curve.of(rows, STRIDE, "walk_per_access")
 
     def _summary(
@@ -442,7 +456,7 @@ def with_gain(found: pd.DataFrame, slow: pd.DataFrame, *keys: str) -> pd.DataFra
 
 def best_of(found: pd.DataFrame, pages: str) -> pd.Series:
     mine = select_rows(found, pages=pages).dropna(subset="gain")
-    required(mine, f"nothing on {page_words(pages)} can be compared")
+    require_nonempty(mine, f"nothing on {page_words(pages)} can be compared")
     return mine.iloc[int(mine["gain"].argmax())]
 
 

@@ -14,34 +14,34 @@ from experiments.tlb_blocking.analysis import (
     NO_REMEDY,
     PUBLISHED_SINGLE_BLOCK_LABEL,
     Analysis,
-    graph_size,
+    graph_size_words,
 )
 from experiments.tlb_blocking.grid import NARROW_STRIDE, PAGE_STRIDE, TWO_PAGE_STRIDE, WIDEST_STRIDE
-from tlb.report.claims import Answer, Band, PointPredicate, claim, rows_where
-from tlb.report.verdicts import decided, require_unsplintered
+from tlb.report.claims import Answer, Band, PointPredicate, claim, points_where
+from tlb.report.verdicts import holds_or_none, require_unsplintered
 from tlb.stats import curves
 from tlb.stats.curves import Curve
-from tlb.stats.effects import Effect, inside
+from tlb.stats.effects import Effect, effect_inside_band
 from tlb.stats.intervals import Interval
 from tlb.stats.splinter import huge_page_kind
-from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, LINE_BYTES, page_words
-from tlb.system.reasons import Unavailable, Undecided, if_available, required
+from tlb.system.page_sizes import BASE_PAGES, HUGE_PAGE_KINDS, LINE_BYTES, page_words
+from tlb.system.reasons import Unavailable, Undecided, none_if_unavailable, require_nonempty
 from tlb.system.units import format_size, list_in_words
 
 # The published block left (117 - 71) / (242 - 71) = 27 % of the tail's excess over 2 MiB pages.
 ALL_BUT_VANISHED = 0.30
 WALKS_BEYOND = "walks beyond one per page"
-LEFT_WITH_64_BYTES_MORE = "of the slowdown, 64 bytes more leave"
+LEFT_WITH_64_BYTES_MORE = "what remains with 64 bytes more:"
 ABOUT_AS_MUCH = (0.75, 1.25)  # a quarter around the number, as for every number without a range
 
-_HOP_BY_HOP = rows_where("graph_walk", per_hop=1)
+_HOP_BY_HOP = points_where("graph_walk", per_hop=1)
 
 
 def _remedies_at(a: Analysis, blocks: str) -> tuple[pd.Series, pd.Series, pd.Series]:
     """Return the walk on base pages, in such blocks of them, and on large pages."""
     return (
-        a.remedy(NO_REMEDY, BASE),
-        a.remedy(blocks, BASE),
+        a.remedy(NO_REMEDY, BASE_PAGES),
+        a.remedy(blocks, BASE_PAGES),
         a.remedy(HUGE_PAGES_REMEDY, *HUGE_PAGE_KINDS),
     )
 
@@ -50,8 +50,8 @@ def _remedies_at(a: Analysis, blocks: str) -> tuple[pd.Series, pd.Series, pd.Ser
 def blocking_removes_misses(a: Analysis, most: float = ALL_BUT_VANISHED) -> Answer:
     plain, cut, large = _remedies_at(a, PUBLISHED_SINGLE_BLOCK_LABEL)
     told = (
-        f"The 95th percentile of a hop in {graph_size(plain['vertices'])} is {plain['p95']:.0f} "
-        f"ns on base pages, {cut['p95']:.0f} in one block of {graph_size(cut['block_vertices'])} "
+        f"The 95th percentile of a hop in {graph_size_words(plain['vertices'])} is {plain['p95']:.0f} "
+        f"ns on base pages, {cut['p95']:.0f} in one block of {graph_size_words(cut['block_vertices'])} "
         f"and {large['p95']:.0f} on {page_words(large['pages'])}"
     )
     excess, left = (Interval.of(row, "p95") - Interval.of(large, "p95") for row in (plain, cut))
@@ -72,34 +72,34 @@ def blocking_removes_misses(a: Analysis, most: float = ALL_BUT_VANISHED) -> Answ
     coverage = min(cut["coverage"], plain["coverage"], large["coverage"])
     share = Interval(left.value / excess.value, low, high, coverage)
     evidence = f"{told}; of what base pages take longer than those, {share:.0%} is left."
-    return inside(share, most=most), evidence
+    return effect_inside_band(share, most=most), evidence
 
 
-@claim("prefetch-walks", points=rows_where("graph_walk", mode="prefetch"))
+@claim("prefetch-walks", points=points_where("graph_walk", mode="prefetch"))
 def prefetch_walks(a: Analysis, band: Band) -> Answer:
-    base = a.best_ahead(BASE)
+    base = a.best_ahead(BASE_PAGES)
     gain, most = Interval.of(base, "gain"), a.most_from_hits
     told = (
         f"Prefetched {int(base['distance'])} hops ahead, a hop is {gain:.3g} times as fast on base "
         f"pages. It could be at most {most:.2f} times as fast if a TLB miss dropped the "
         "prefetch."
     )
-    if decided(helps := inside(gain * (1 / most), *band, among=a.distances)):
+    if holds_or_none(helps := effect_inside_band(gain * (1 / most), *band, among=a.distances)):
         return helps, told
     # That base pages gain nothing says something only if prefetches gain anything.
-    if (large := if_available(lambda: a.best_ahead(huge_page_kind(a.ahead)))) is None:
+    if (large := none_if_unavailable(lambda: a.best_ahead(huge_page_kind(a.ahead)))) is None:
         return Undecided("ambiguous"), told
     other = Interval.of(large, "gain")
     told = f"{told} On {page_words(large['pages'])} the gain is {other:.2f}."
-    is_gain = decided(inside(other * (1 / most), *band, among=a.distances))
-    return helps if decided(helps) is False and is_gain else Undecided("ambiguous"), told
+    is_gain = holds_or_none(effect_inside_band(other * (1 / most), *band, among=a.distances))
+    return helps if holds_or_none(helps) is False and is_gain else Undecided("ambiguous"), told
 
 
-@claim("prefetch-helps-a-chase", points=rows_where("graph_walk", mode="prefetch"))
+@claim("prefetch-helps-a-chase", points=points_where("graph_walk", mode="prefetch"))
 def prefetching_helps(a: Analysis, band: Band) -> Answer:
-    base = a.best_ahead(BASE)
+    base = a.best_ahead(BASE_PAGES)
     gain = Interval.of(base, "gain")
-    return inside(gain, *band, among=a.distances), (
+    return effect_inside_band(gain, *band, among=a.distances), (
         f"Prefetched {int(base['distance'])} hops ahead, a hop is {gain:.3g} times as fast on base "
         "pages."
     )
@@ -110,22 +110,24 @@ def prefetching_helps(a: Analysis, band: Band) -> Answer:
 PUBLISHED_STRIDES = (8, LINE_BYTES, NARROW_STRIDE, PAGE_STRIDE, TWO_PAGE_STRIDE)
 
 
-def _plain(*strides: int, pages: tuple[str, ...] = (BASE,)) -> PointPredicate:
+def _plain(*strides: int, pages: tuple[str, ...] = (BASE_PAGES,)) -> PointPredicate:
     """The published loop at these strides."""
 
-    return rows_where("stride_sum", mode="plain", pages=pages, step_bytes=strides)
+    return points_where("stride_sum", mode="plain", pages=pages, step_bytes=strides)
 
 
-BOTH = (BASE, "thp", "2m")
+BOTH = (BASE_PAGES, "thp", "2m")
 _AND_A_LINE_MORE = NARROW_STRIDE, NARROW_STRIDE + LINE_BYTES, PAGE_STRIDE, PAGE_STRIDE + LINE_BYTES
 
 
 def _base(a: Analysis) -> Curve:
-    return required(a.base, "no stride was measured on base pages")
+    return require_nonempty(a.base, "no stride was measured on base pages")
 
 
 def _price(a: Analysis) -> Curve:
-    return required(a.stride_price, "no stride was measured on base pages and on large ones")
+    return require_nonempty(
+        a.stride_price, "no stride was measured on base pages and on large ones"
+    )
 
 
 def _share(a: Analysis, stride: int) -> Interval:
@@ -150,7 +152,7 @@ def small_strides_hit(a: Analysis, band: Band) -> Answer:
         told = list_in_words(f"{a.stride_walks.at(stride).value:.3f}" for stride in strides)
         evidence = f"At strides of 8, 64 and 512 B {told} walks a load were counted: one a page."
         return [
-            inside(walks, *band, what=f"at {format_size(stride)}", unit=WALKS_BEYOND)
+            effect_inside_band(walks, *band, what=f"at {format_size(stride)}", unit=WALKS_BEYOND)
             for stride, walks in zip(strides, beyond, strict=True)
         ], evidence
     if a.is_splintered:
@@ -161,7 +163,8 @@ def small_strides_hit(a: Analysis, band: Band) -> Answer:
     )
     evidence = f"Of the time of a load, translation is {told}."
     return [
-        inside(share, *band, what=f"at {format_size(stride)}") for stride, share in shares.items()
+        effect_inside_band(share, *band, what=f"at {format_size(stride)}")
+        for stride, share in shares.items()
     ], evidence
 
 
@@ -170,7 +173,7 @@ def page_strides_miss(a: Analysis, band: Band) -> Answer:
     """Splintered pages miss too, so what base pages take longer is then a lower bound: it cannot
     refute the sentence."""
     price = _price(a).at(PAGE_STRIDE)
-    return require_unsplintered(a, inside(price, *band), answer=False), (
+    return require_unsplintered(a, effect_inside_band(price, *band), answer=False), (
         f"At a stride of 4 KiB a load takes {price:.2f} ns longer on base pages than on "
         f"{page_words(a.large)}."
     )
@@ -187,7 +190,7 @@ def wider_is_slower(a: Analysis, band: Band) -> Answer:
     )
     evidence = f"From each published stride to the next a load slows by a factor of {told}."
     return [
-        inside(ratio, *band, what=f"{format_size(wide)} over {format_size(narrow)}")
+        effect_inside_band(ratio, *band, what=f"{format_size(wide)} over {format_size(narrow)}")
         for ratio, (narrow, wide) in zip(ratios, pairwise(PUBLISHED_STRIDES), strict=True)
     ], evidence
 
@@ -205,9 +208,11 @@ def _penalty(a: Analysis, band: Band) -> tuple[Effect, str]:
     if not a.is_splintered:
         price = _price(a).at(PAGE_STRIDE)
         evidence = f"At a stride of 4 KiB translation costs {price:.2f} ns a load."
-        return inside(price, *band), evidence
-    most = required(a.at_most, "no stride was measured with its lines packed").at(PAGE_STRIDE)
-    effect = inside(most, *band, what="at most")
+        return effect_inside_band(price, *band), evidence
+    most = require_nonempty(a.at_most, "no stride was measured with its lines packed").at(
+        PAGE_STRIDE
+    )
+    effect = effect_inside_band(most, *band, what="at most")
     if not effect.is_of_few and (effect.decided() is not False or most.value > band[1]):
         raise Unavailable("splintered")
     return effect, (
@@ -223,8 +228,10 @@ def a_miss_costs_10_ns(a: Analysis, band: Band) -> Answer:
 
 @claim("every-page-stride-misses", points=_plain(PAGE_STRIDE))
 def every_access_misses(a: Analysis, band: Band) -> Answer:
-    walks = required(a.stride_walks, "no walks were counted", "no-pmu").at(PAGE_STRIDE)
-    return inside(walks, *band), f"At a stride of 4 KiB {walks:.2f} walks a load were counted."
+    walks = require_nonempty(a.stride_walks, "no walks were counted", "no-pmu").at(PAGE_STRIDE)
+    return effect_inside_band(
+        walks, *band
+    ), f"At a stride of 4 KiB {walks:.2f} walks a load were counted."
 
 
 @claim("penalty-is-fixed", points=_plain(*_AND_BOUND, WIDEST_STRIDE, pages=BOTH))
@@ -237,7 +244,7 @@ def the_penalty_is_fixed(a: Analysis, band: Band, alike: Band = ABOUT_AS_MUCH) -
     evidence += f" At a stride of 64 KiB it costs {ratio:.2f} times as much."
     return [
         replace(about_ten, what="at 4 KiB"),
-        inside(ratio, *alike, what="64 KiB over 4 KiB", unit="ratio"),
+        effect_inside_band(ratio, *alike, what="64 KiB over 4 KiB", unit="ratio"),
     ], evidence
 
 
@@ -245,7 +252,7 @@ def the_penalty_is_fixed(a: Analysis, band: Band, alike: Band = ABOUT_AS_MUCH) -
 def one_page_and_two_are_alike(a: Analysis, band: Band) -> Answer:
     ratio = _base(a).at(TWO_PAGE_STRIDE) / _base(a).at(PAGE_STRIDE)
     evidence = f"At a stride of 8 KiB a load takes {ratio:.2f} times what it takes at 4 KiB."
-    return inside(ratio, *band), evidence
+    return effect_inside_band(ratio, *band), evidence
 
 
 @claim("stride-8-hits-both", points=_plain(8))
@@ -254,14 +261,14 @@ def eight_bytes_hit_both(a: Analysis, band: Band) -> Answer:
     evidence = (
         f"At a stride of 8 B a load takes {ratio:.2f} times what it takes inside the first cache."
     )
-    return inside(ratio, *band), evidence
+    return effect_inside_band(ratio, *band), evidence
 
 
 @claim("stride-64-misses-the-cache", points=_plain(8, 64, pages=BOTH[1:]))
 def a_line_each_misses(a: Analysis, band: Band) -> Answer:
     ratio = a.times[a.large].at(64) / a.times[a.large].at(8)
     evidence = f"On {page_words(a.large)} a load takes {ratio:.2f} times as long at a stride of 64 B as at 8 B."
-    return inside(ratio, *band), evidence
+    return effect_inside_band(ratio, *band), evidence
 
 
 @claim("stride-512-misses-the-cache-alone", points=_plain(NARROW_STRIDE, pages=BOTH))
@@ -271,19 +278,19 @@ def eight_to_a_page_hit(a: Analysis, band: Band) -> Answer:
         walks = a.stride_walks.at(NARROW_STRIDE)
         evidence = f"At a stride of 512 B {walks.value:.3f} walks a load were counted."
         beyond = _more_than_one_walk_a_page(a, NARROW_STRIDE)
-        return inside(beyond, *band, unit=WALKS_BEYOND), evidence
+        return effect_inside_band(beyond, *band, unit=WALKS_BEYOND), evidence
     if a.is_splintered:
         raise Unavailable("splintered")
     share = _share(a, NARROW_STRIDE)
     evidence = f"At a stride of 512 B translation is {share:.2f} of a load's time."
-    return inside(share, *band), evidence
+    return effect_inside_band(share, *band), evidence
 
 
 @claim("stride-4k-misses-both", points=_plain(PAGE_STRIDE, pages=BOTH))
 def a_page_each_misses_both(a: Analysis, band: Band) -> Answer:
     """A lower bound on splintered pages, as in page_strides_miss."""
     ratio = _base(a).at(PAGE_STRIDE) / a.times[a.large].at(PAGE_STRIDE)
-    return require_unsplintered(a, inside(ratio, *band), answer=False), (
+    return require_unsplintered(a, effect_inside_band(ratio, *band), answer=False), (
         f"At a stride of 4 KiB a load takes {ratio:.2f} times as long on base pages as on "
         f"{page_words(a.large)}."
     )
@@ -299,44 +306,49 @@ def _kept(a: Analysis, narrow: int, wide: int) -> Interval:
 def lines_slow_it_first(a: Analysis, band: Band) -> Answer:
     kept = _kept(a, 64, NARROW_STRIDE)
     evidence = f"Of the slowdown from 64 to 512 B {kept:.2f} remains on {page_words(a.large)}."
-    return inside(kept, *band), evidence
+    return effect_inside_band(kept, *band), evidence
 
 
 @claim("slowdown-512-to-4k-is-tlb", points=_plain(*_AND_A_LINE_MORE, pages=BOTH))
 def translation_slows_it_then(a: Analysis, band: Band) -> Answer:
     """A line more than the stride misses the TLB as often, so what misses cost remains with it and
     goes on whole large pages."""
-    staggered = required(a.padded, "no stride was measured with a line more")
+    staggered = require_nonempty(a.padded, "no stride was measured with a line more")
     near, far, beyond = (
         _base(a).at(NARROW_STRIDE),
         _base(a).at(PAGE_STRIDE),
         staggered.at(PAGE_STRIDE),
     )
-    remains = (beyond - staggered.at(NARROW_STRIDE)).share_of(far - near)
+    share = (beyond - staggered.at(NARROW_STRIDE)).share_of(far - near)
+    # Below zero a load is faster than at the narrow stride: nothing of the slowdown remains.
+    value, low, high = (max(end, 0.0) for end in share.value_and_bounds)
+    remains = Interval(value, low, high, share.coverage, share.modes)
     evidence = (
         f"A read takes {near.value:.1f} ns at a stride of 512 B, {far.value:.1f} ns at 4 KiB, and "
         f"{beyond.value:.1f} ns at one cache line more, which visits as many pages. The share of the "
         f"slowdown that remains with a line more is {remains:.2f}"
     )
     if a.is_splintered:
-        remains_here = inside(remains, *band, what=LEFT_WITH_64_BYTES_MORE)
+        remains_here = effect_inside_band(remains, *band, what=LEFT_WITH_64_BYTES_MORE)
         return require_unsplintered(a, remains_here, answer=True), f"{evidence}."
     kept = _kept(a, NARROW_STRIDE, PAGE_STRIDE)
     gone = Interval(1 - kept.value, 1 - kept.high, 1 - kept.low, kept.coverage, kept.modes)
     return [
-        inside(remains, *band, what=LEFT_WITH_64_BYTES_MORE),
-        inside(gone, *band, what=f"{page_words(a.large)} remove"),
+        effect_inside_band(remains, *band, what=LEFT_WITH_64_BYTES_MORE),
+        effect_inside_band(gone, *band, what=f"what {page_words(a.large)} remove:"),
     ], f"{evidence}; the share that goes on {page_words(a.large)} is {gone:z.2f}."
 
 
 @claim("page-stride-hits-up-to-large-reach", points=None)
 def hits_up_to_the_large_reach(a: Analysis, band: Band) -> Answer:
     entries, chases = a.known_entries[-1], a.about.kept("hugepages")
-    walk = curves.price(chases, entries, pages=BASE).between(2 * entries, 4 * entries).typical()
+    walk = (
+        curves.price(chases, entries, pages=BASE_PAGES).between(2 * entries, 4 * entries).typical()
+    )
     place = curves.price(chases, inf, pages=a.large).passes(walk.value / 2) * (
         a.base_page_bytes / (entries * (2 << 20))
     )
-    return inside(place, *band), (
+    return effect_inside_band(place, *band), (
         "A chase that visits a line to each base page pays half of what a walk costs there at "
         f"{place:.2f} times the {entries:,} entries' reach in pages of 2 MiB."
     )

@@ -9,7 +9,7 @@ from typing import Any
 from tlb.measure.catalogue import VERTEX_BYTES
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
-from tlb.system.page_sizes import BASE, LINE_BYTES
+from tlb.system.page_sizes import BASE_PAGES, LINE_BYTES
 
 STEPS_IN_SPREAD_BLOCK = 1 << 14  # in each block of vertices on pages of their own
 # Vertices, 256 MiB, which the published walk never leaves; it calls that blocking.
@@ -37,7 +37,7 @@ NARROW_STRIDE, PAGE_STRIDE, TWO_PAGE_STRIDE, WIDEST_STRIDE = 512, 4 << 10, 8 << 
 STRIDES_WITH_CONTROL = (NARROW_STRIDE, PAGE_STRIDE, TWO_PAGE_STRIDE, WIDEST_STRIDE)
 COARSE_STRIDES = (8, LINE_BYTES, *STRIDES_WITH_CONTROL)  # the published ones, and the widest
 BYTES_WITHIN_L1_CACHE = 16 << 10  # in any first cache: eight loads of a line wait for nothing
-STRIDE_SUM_PAGE_KINDS = (BASE, "thp", "2m")
+STRIDE_SUM_PAGE_KINDS = (BASE_PAGES, "thp", "2m")
 
 
 def points(scope: Scope) -> list[Point]:
@@ -93,7 +93,7 @@ def ahead(scope: Scope) -> list[Point]:
     return [
         scope.point("graph_walk", pages, "prefetch", vertices=vertices, distance=distance)
         for pages in LARGE_PAGES[: 3 if scope.is_fine else 2]
-        for distance in (distances if scope.is_fine or pages == BASE else FEW_DISTANCES)
+        for distance in (distances if scope.is_fine or pages == BASE_PAGES else FEW_DISTANCES)
     ]
 
 
@@ -109,7 +109,7 @@ def remedies(scope: Scope) -> list[Point]:
         blocks.append((PUBLISHED_BLOCK, STAY_STEPS))
     modes: list[tuple[str, str, dict[str, Any]]] = [(pages, "plain", {}) for pages in LARGE_PAGES]
     for block, steps in blocks:
-        modes.append((BASE, "blocked", {"block_vertices": block, "block_steps": steps}))
+        modes.append((BASE_PAGES, "blocked", {"block_vertices": block, "block_steps": steps}))
     return [
         scope.point("graph_walk", pages, mode, vertices=vertices, per_hop=1, **own)
         for pages, mode, own in modes
@@ -136,7 +136,7 @@ def joins(scope: Scope) -> list[Point]:
     return [
         scope.point("radix_partition", pages, mode, tuples=rows, **own)
         for pages in LARGE_PAGES[: 3 if fine else 2]
-        for mode, own in (modes if fine or pages == BASE and not coarsest else controls)
+        for mode, own in (modes if fine or pages == BASE_PAGES and not coarsest else controls)
     ]
 
 
@@ -161,10 +161,10 @@ def strided_sums(scope: Scope) -> list[Point]:
         (pages, "plain", "sequential", *loop) for pages in STRIDE_SUM_PAGE_KINDS for loop in loops
     ]
     near = [(BYTES_WITHIN_L1_CACHE, STRIDES[0]), *map(packed, STRIDES_WITH_CONTROL)]
-    wanted += [(BASE, "plain", "sequential", *loop) for loop in near]
+    wanted += [(BASE_PAGES, "plain", "sequential", *loop) for loop in near]
     # By a list in order, and by a shuffled one, which no prefetcher follows.
     wanted += [
-        (BASE, "listed", order, *control(stride))
+        (BASE_PAGES, "listed", order, *control(stride))
         for stride in (
             STRIDES_WITH_CONTROL if scope.is_fine else (NARROW_STRIDE, PAGE_STRIDE, WIDEST_STRIDE)
         )

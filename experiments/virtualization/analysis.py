@@ -10,10 +10,10 @@ from itertools import product
 import pandas as pd
 
 from experiments.virtualization.grid import (
+    GUEST_HOST_PAGE_PAIRS,
     GUEST_PAGES,
     HOST_PAGES,
     NUMA_PLACEMENTS,
-    STEPPED_PAGE_PAIRS,
 )
 from tlb.measure.namespaces import FRESH_NAMESPACES_MODE
 from tlb.report import analysis, quantities
@@ -21,8 +21,8 @@ from tlb.report.quantities import QuantityDeclaration
 from tlb.stats import splinter
 from tlb.stats.curves import Curve, select_rows
 from tlb.stats.intervals import UNKNOWN_INTERVAL, Interval, median_interval, summarise
-from tlb.system.page_sizes import BASE, mapped_page_size, page_labels
-from tlb.system.reasons import Unavailable, if_available, required
+from tlb.system.page_sizes import BASE_PAGES, mapped_page_size, page_labels
+from tlb.system.reasons import Unavailable, none_if_unavailable, require_nonempty
 
 
 class Quantities(quantities.Quantities):
@@ -40,18 +40,6 @@ class Quantities(quantities.Quantities):
     )
     near_2m_on_2m_ns = QuantityDeclaration(
         "between the TLB's levels, guest's 2 MiB on the machine's 2 MiB: price", "ns", 1
-    )
-    reach_2m_on_4k = QuantityDeclaration(
-        "between the TLB's levels, guest's 2 MiB on 4 KiB: price over 4 KiB on 4 KiB", "times", 2
-    )
-    reach_4k_on_2m = QuantityDeclaration(
-        "between the TLB's levels, guest's 4 KiB on 2 MiB: price over 4 KiB on 4 KiB", "times", 2
-    )
-    reach_2m_on_2m = QuantityDeclaration(
-        "between the TLB's levels, guest's 2 MiB on 2 MiB: price over 4 KiB on 4 KiB", "times", 2
-    )
-    reach_process = QuantityDeclaration(
-        "between the TLB's levels, a process on 2 MiB: price over one on 4 KiB", "times", 2
     )
     walk_2m_on_4k = QuantityDeclaration(
         "past both levels, guest's 2 MiB on 4 KiB: price over 4 KiB on 4 KiB", "times", 2
@@ -97,10 +85,10 @@ class Quantities(quantities.Quantities):
 
 
 PagePair = tuple[str, str]  # the guest's page, "" of a plain process; and the host's
-GUEST_KERNEL, PROCESS_KERNEL = "guest_chase", "page_chase"
+GUEST_CHASE, PROCESS_CHASE = "guest_chase", "page_chase"
 # Times the last level's entries: a chase over as many pages misses it nearly always, and its page
 # tables are still in a cache of the core.
-PAST_STLB_RANGE = (1.5, 6.0)
+STLB_MULTIPLES_BEYOND_REACH = (1.5, 6.0)
 _OF_GUEST = {"4k": "4 KiB", "2m": "2 MiB", "1g": "1 GiB"}  # whose pages have no other kind
 GUEST_BASE_PAGE_BYTES = 4096  # the guest of guest_chase is written for x86-64, as is its host
 SIZES = page_labels(GUEST_BASE_PAGE_BYTES)
@@ -112,7 +100,7 @@ def cell_name(guest: str, host: str) -> str:
     return f"{_OF_GUEST[guest]} on {SIZES[host]}" if guest else f"no guest, {SIZES[host]}"
 
 
-def page_pair_words(guest: str, host: str) -> str:
+def guest_host_page_words(guest: str, host: str) -> str:
     """Return a pair as a sentence calls it: 4 KiB pages on the host's 2 MiB (THP) pages."""
     whose = f"{_OF_GUEST[guest]} pages on the host's " if guest else ""
     return f"{whose}{SIZES[host]} pages"
@@ -135,8 +123,8 @@ class Analysis(analysis.Analysis):
     def rows(self, guest: str, host: str, levels: int = 4) -> pd.DataFrame:
         """Return the rows of a chase, `levels` being of a guest's tables."""
         if not guest:
-            return select_rows(self.frame, kernel=PROCESS_KERNEL, mode="", pages=host)
-        return select_rows(self.frame, kernel=GUEST_KERNEL, mode=guest, levels=levels, pages=host)
+            return select_rows(self.frame, kernel=PROCESS_CHASE, mode="", pages=host)
+        return select_rows(self.frame, kernel=GUEST_CHASE, mode=guest, levels=levels, pages=host)
 
     # --- chases
 
@@ -201,11 +189,11 @@ class Analysis(analysis.Analysis):
                 known.get(lines, UNKNOWN_INTERVAL).value_and_bounds for lines in table["lines"]
             ]
             tables.append(table)
-        return pd.concat(required(tables, "nothing was measured"), ignore_index=True)
+        return pd.concat(require_nonempty(tables, "nothing was measured"), ignore_index=True)
 
     @cached_property
     def matrix(self) -> pd.DataFrame:
-        required(self.cells, "no guest was measured")
+        require_nonempty(self.cells, "no guest was measured")
         return self.chases[self.chases["guest"] != ""].reset_index(drop=True)
 
     @cached_property
@@ -220,7 +208,9 @@ class Analysis(analysis.Analysis):
 
     def far_ratio(self, guest: str, host: str) -> Interval:
         """Return the ratio of a pair at the largest of `sizes`."""
-        ratios = required(self.ratios.get((guest, host)), f"no {page_pair_words(guest, host)}")
+        ratios = require_nonempty(
+            self.ratios.get((guest, host)), f"no {guest_host_page_words(guest, host)}"
+        )
         return ratios.get(self.sizes[-1])
 
     # --- the steps of the chases over few lines
@@ -228,43 +218,29 @@ class Analysis(analysis.Analysis):
     def _over_base(self) -> list[tuple[PagePair, PagePair]]:
         """Return the chases on larger pages, each with the one on 4 KiB pages throughout."""
         outside = dict.fromkeys(
-            host for _, host in STEPPED_PAGE_PAIRS if mapped_page_size(host) != BASE
+            host for _, host in GUEST_HOST_PAGE_PAIRS if mapped_page_size(host) != BASE_PAGES
         )
-        pairs = [(("", host), ("", BASE)) for host in outside]
-        return pairs + [(chase, STEPPED_PAGE_PAIRS[0]) for chase in STEPPED_PAGE_PAIRS[1:]]
-
-    @cached_property
-    def reached(self) -> dict[PagePair, Interval]:
-        """What translation costs between the two levels' entries, over that on 4 KiB pages: 0 if an
-        entry spans a large page (stats/splinter.py). What cannot be compared is left out."""
-        shares = {}
-        for chase, base_chase in self._over_base():
-            base, large = self.rows(*base_chase), self.rows(*chase)
-            if base.empty or large.empty or large["lines"].min() > base["lines"].min():
-                continue  # what a load costs that misses nothing goes off both
-            both = pd.concat([base.assign(pages=BASE), large.assign(pages="2m")]).assign(
-                kernel=PROCESS_KERNEL, stride_pages=1
-            )
-            with suppress(Unavailable):
-                shares[chase] = splinter.judge_splintering(both, "none").first.share
-        return shares
+        pairs = [(("", host), ("", BASE_PAGES)) for host in outside]
+        return pairs + [(chase, GUEST_HOST_PAGE_PAIRS[0]) for chase in GUEST_HOST_PAGE_PAIRS[1:]]
 
     @cached_property
     def walks(self) -> dict[PagePair, Interval]:
         """What translation costs past the last level's entries, over that on 4 KiB pages: the sum
         over all sizes within PAST of one mapping over that of another, the median over mappings."""
-        prices = {pair: if_available(self._past, *pair) for pair in self._over_base()}
+        prices = {pair: none_if_unavailable(self._past, *pair) for pair in self._over_base()}
         return {pair[0]: ratio for pair, ratio in prices.items() if ratio is not None}
 
     def _past(self, chase: PagePair, base: PagePair) -> Interval:
         large, small = (self._prices(one) for one in (chase, base))
-        shared = required(large.columns.intersection(small.columns), "no size was measured on both")
+        shared = require_nonempty(
+            large.columns.intersection(small.columns), "no size was measured on both"
+        )
         ratios = (large[shared].sum(axis=1) / small[shared].sum(axis=1)).dropna()
-        return median_interval(required(ratios, "no mapping was measured on both"))
+        return median_interval(require_nonempty(ratios, "no mapping was measured on both"))
 
     def _prices(self, chase: PagePair) -> pd.DataFrame:
         """Return spread minus packed within PAST, a row a mapping, a column a number of lines."""
-        low, high = (times * self.two_levels()[1] for times in PAST_STLB_RANGE)
+        low, high = (times * self.two_levels()[1] for times in STLB_MULTIPLES_BEYOND_REACH)
         rows = self.rows(*chase)
         rows = rows[rows["lines"].between(low, min(high, splinter.MAX_LINES))]
         times = rows.pivot_table(
@@ -281,16 +257,21 @@ class Analysis(analysis.Analysis):
         """The first cell's packed chase of the fewest lines over the plain process's: where nothing
         is translated twice and nothing missed, both run the same instructions on the same lines."""
         cell = next(iter(self.cells), ("", ""))
-        guest, process = self.packed.get(cell), self.packed.get(("", self.alike(cell[0]) or BASE))
+        guest, process = (
+            self.packed.get(cell),
+            self.packed.get(("", self.alike(cell[0]) or BASE_PAGES)),
+        )
         ratios = (guest / process).intervals if guest and process else []
-        return required(ratios, "no packed chase was measured both in a guest and outside")[0]
+        return require_nonempty(ratios, "no packed chase was measured both in a guest and outside")[
+            0
+        ]
 
     @property
     def clocks(self) -> pd.Series:
         """The time by the clock outside over that by the guest's, a value a process."""
-        rows = select_rows(self.frame, kernel=GUEST_KERNEL, levels=4)
+        rows = select_rows(self.frame, kernel=GUEST_CHASE, levels=4)
         ratios = rows.get("outside_ns_per_access", pd.Series(dtype=float)) / rows["ns_per_access"]
-        return required(ratios.dropna(), "no guest was timed by two clocks")
+        return require_nonempty(ratios.dropna(), "no guest was timed by two clocks")
 
     @property
     def clocks_agree(self) -> float:
@@ -303,10 +284,10 @@ class Analysis(analysis.Analysis):
         at the largest of `sizes`, a row a cell: guest, host and the columns of `summarise`. Raises
         Unavailable."""
         rows = select_rows(
-            self.frame, kernel=GUEST_KERNEL, levels=4, layout="spread", lines=self.sizes[-1]
+            self.frame, kernel=GUEST_CHASE, levels=4, layout="spread", lines=self.sizes[-1]
         )
         first = rows.get("first_touch_ns_per_access", pd.Series(dtype=float))
-        required(first.dropna(), "no first touch was timed in a guest")
+        require_nonempty(first.dropna(), "no first touch was timed in a guest")
         rows = rows.assign(excess=first - rows["ns_per_access"])
         table = summarise(rows, ["mode", "pages"], "excess").rename(
             columns={"mode": "guest", "pages": "host"}
@@ -318,14 +299,14 @@ class Analysis(analysis.Analysis):
         """Return the rows of `touches` with huge pages on both sides, or with base pages on one.
         Raises Unavailable."""
         table = self.touches
-        is_huge = (table["guest"] != BASE) & (table["host"] != BASE)
-        return required(table[is_huge == huge], "no first touch was timed on these pages")
+        is_huge = (table["guest"] != BASE_PAGES) & (table["host"] != BASE_PAGES)
+        return require_nonempty(table[is_huge == huge], "no first touch was timed on these pages")
 
     # --- containers, and other memory nodes
 
     def process_rows(self, mode: str) -> pd.DataFrame:
         """Return the chases of processes on base pages: plain ones ("") or in fresh namespaces."""
-        return select_rows(self.frame, kernel=PROCESS_KERNEL, pages=BASE, mode=mode)
+        return select_rows(self.frame, kernel=PROCESS_CHASE, pages=BASE_PAGES, mode=mode)
 
     @cached_property
     def container_ratio(self) -> Interval:
@@ -344,16 +325,16 @@ class Analysis(analysis.Analysis):
         )
         pairs = (inside / plain).dropna(axis="columns", how="all").dropna()
         return median_interval(
-            required(pairs, "no repeat measured all points in namespaces and outside").median(
-                axis=1
-            )
+            require_nonempty(
+                pairs, "no repeat measured all points in namespaces and outside"
+            ).median(axis=1)
         )
 
     def remote(self, memory: str, tables: str) -> Interval:
         """Return the chase with memory and page tables "local" or "remote" over both local, at the
         largest size. Raises Unavailable("too-few-points")."""
         rows = select_rows(self.nodes, memory=memory, tables=tables).dropna(subset="over")
-        required(rows, "no other memory node was measured")
+        require_nonempty(rows, "no other memory node was measured")
         return Interval.of(rows.sort_values("lines").iloc[-1], "over")
 
     @cached_property

@@ -6,21 +6,21 @@ from collections.abc import Callable
 from itertools import product
 
 from experiments.virtualization.analysis import (
-    GUEST_KERNEL,
-    PAST_STLB_RANGE,
-    PROCESS_KERNEL,
+    GUEST_CHASE,
+    PROCESS_CHASE,
+    STLB_MULTIPLES_BEYOND_REACH,
     Analysis,
-    page_pair_words,
+    guest_host_page_words,
 )
-from experiments.virtualization.grid import GUEST_PAGES, MAX_QUICK_GUEST_BYTES, coarse_lines
+from experiments.virtualization.grid import GUEST_PAGES, MAX_QUICK_GUEST_BYTES, coarse_line_counts
 from tlb.measure.grid import Scope
 from tlb.measure.namespaces import FRESH_NAMESPACES_MODE as NAMESPACES
 from tlb.measure.record import Point
-from tlb.report.claims import Answer, Band, Fact, MeasuredAnswer, claim, rows_where
-from tlb.stats.effects import inside
+from tlb.report.claims import Answer, Band, Fact, MeasuredAnswer, claim, points_where
+from tlb.stats.effects import effect_inside_band
 from tlb.stats.intervals import Interval
-from tlb.system.page_sizes import BASE, MAPPED_PAGE_SIZES, mapped_page_size
-from tlb.system.reasons import Unavailable, required
+from tlb.system.page_sizes import BASE_PAGES, MAPPED_PAGE_SIZES, mapped_page_size
+from tlb.system.reasons import Unavailable, require_nonempty
 from tlb.system.units import format_size
 
 MOST_REFERENCES = 24
@@ -62,7 +62,7 @@ def _on(guests: Analysis, a: Analysis, truth: MeasuredAnswer, sentence: str) -> 
 
 def _guest_and_process(point: Point, scope: Scope) -> bool:
     return (
-        point.kernel in (GUEST_KERNEL, PROCESS_KERNEL)
+        point.kernel in (GUEST_CHASE, PROCESS_CHASE)
         and point.mode != NAMESPACES
         and not point.options
     )
@@ -78,7 +78,7 @@ def references_of_a_nested_walk(a: Analysis, most: int = MOST_REFERENCES) -> Ans
         "Counted by the simulator, a load with every cache of translations empty takes "
         f"{max(counts.values())} references on base pages "
         f"over base pages, {min(counts.values())} on 1 GiB pages over 1 GiB pages, and "
-        f"{cold_references(BASE, BASE, 5, 5)} with five "
+        f"{cold_references(BASE_PAGES, BASE_PAGES, 5, 5)} with five "
         "levels on five; the formula (g+1)(h+1)-1 gives "
         f"{'the same for all nine pairs' if agree else 'others'}.",
         float(max(counts.values())),
@@ -94,7 +94,7 @@ def _far(point: Point, scope: Scope) -> bool:
 @claim("a-guest-costs-under-three", points=_far)
 def a_guest_costs_under_three(a: Analysis, strict: float = STRICT, wide: float = WIDE) -> Answer:
     guests = a.guests
-    known = required(
+    known = require_nonempty(
         guests.far.dropna(subset="over_alike"),
         "no page size was measured both in a guest and outside",
     )
@@ -102,7 +102,7 @@ def a_guest_costs_under_three(a: Analysis, strict: float = STRICT, wide: float =
     return _on(
         guests,
         a,
-        inside(Interval.of(worst, "over_alike"), most=wide, among=len(known)),
+        effect_inside_band(Interval.of(worst, "over_alike"), most=wide, among=len(known)),
         (
             f"At {format_size(worst['lines'] * guests.base_page_bytes)} a load in the guest takes "
             f"{known['over_alike'].min():.2f} to "
@@ -119,13 +119,13 @@ def _past(times: float) -> Callable[[Scope], float]:
 
 @claim(
     "only-huge-on-huge-helps",
-    points=rows_where(
-        GUEST_KERNEL,
+    points=points_where(
+        GUEST_CHASE,
         mode=("4k", "2m"),
-        pages=(BASE, "thp"),
+        pages=(BASE_PAGES, "thp"),
         levels=None,
-        low=_past(PAST_STLB_RANGE[0]),
-        high=_past(PAST_STLB_RANGE[1]),
+        low=_past(STLB_MULTIPLES_BEYOND_REACH[0]),
+        high=_past(STLB_MULTIPLES_BEYOND_REACH[1]),
     ),
 )
 def only_huge_on_huge_helps(a: Analysis, band: Band) -> Answer:
@@ -134,13 +134,15 @@ def only_huge_on_huge_helps(a: Analysis, band: Band) -> Answer:
     pairs = ("2m", "4k"), ("4k", "thp"), ("2m", "thp")
     for guest, host in pairs:
         if (guest, host) not in a.walks:
-            raise Unavailable("too-few-points", f"no guest had {page_pair_words(guest, host)}")
+            raise Unavailable(
+                "too-few-points", f"no guest had {guest_host_page_words(guest, host)}"
+            )
     inside_alone, outside_alone, both = (a.walks[pair] for pair in pairs)
     effects = [
-        inside(inside_alone, *band, what="in the guest alone"),
-        inside(outside_alone, *band, what="on the host alone"),
+        effect_inside_band(inside_alone, *band, what="in the guest alone"),
+        effect_inside_band(outside_alone, *band, what="on the host alone"),
     ]
-    return [*effects, inside(both, most=band[0], what="on both")], (
+    return [*effects, effect_inside_band(both, most=band[0], what="on both")], (
         f"Past the TLB, translation costs {inside_alone:.2f} times as much with 2 MiB pages in the "
         f"guest alone as without, {outside_alone:.2f} times with them on the host alone, and "
         f"{both:.2f} times with them on both."
@@ -149,11 +151,13 @@ def only_huge_on_huge_helps(a: Analysis, band: Band) -> Answer:
 
 @claim(
     "containers-add-nothing",
-    points=rows_where(PROCESS_KERNEL, pages=BASE, lines=lambda scope: tuple(coarse_lines(scope))),
+    points=points_where(
+        PROCESS_CHASE, pages=BASE_PAGES, lines=lambda scope: tuple(coarse_line_counts(scope))
+    ),
 )
 def containers_add_nothing(a: Analysis, band: Band) -> Answer:
     ratio = a.container_ratio  # of this machine, also where the guests are another's
-    return inside(ratio, *band), (
+    return effect_inside_band(ratio, *band), (
         f"A load in fresh user, mount, pid and network namespaces takes {ratio:.3f} times a plain "
         "process's. Namespaces add no second set of page tables."
     )

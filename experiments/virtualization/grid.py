@@ -12,7 +12,7 @@ from tlb.system.page_sizes import MAPPED_PAGE_SIZES as GUEST_PAGES
 HOST_PAGES = ("4k", "thp", "2m", "1g")
 # Where the steps are looked for, guest's page on host's: of 2 MiB pages the transparent kind, which
 # takes no pool.
-STEPPED_PAGE_PAIRS = (("4k", "4k"), ("4k", "thp"), ("2m", "4k"), ("2m", "thp"))
+GUEST_HOST_PAGE_PAIRS = (("4k", "4k"), ("4k", "thp"), ("2m", "4k"), ("2m", "thp"))
 # A process of 1 GiB takes up to ten seconds, most of them a guest's first faults.
 MAX_QUICK_GUEST_BYTES = 256 << 20
 NUMA_BYTES = 256 << 20
@@ -27,7 +27,7 @@ NUMA_PLACEMENTS = (
 def points(scope: Scope) -> list[Point]:
     """Return all chases: on pairs of page sizes, where the TLB's levels show, in fresh namespaces, on
     near and far memory, and in a guest whose page table has five levels."""
-    sizes = coarse_lines(scope)
+    sizes = coarse_line_counts(scope)
     wanted = [("page_chase", "4k", FRESH_NAMESPACES_MODE, sizes)]
     nodes = [min(sizes[-1], scope.lines(NUMA_BYTES))]
     wanted += [("numa_chase", "4k", mode, nodes) for mode in NUMA_PLACEMENTS]
@@ -41,7 +41,7 @@ def pairs(scope: Scope) -> list[Point]:
     from inside the TLB on."""
     wanted = [("guest_chase", host, guest) for guest in GUEST_PAGES for host in HOST_PAGES]
     wanted += [("page_chase", pages, "") for pages in HOST_PAGES]
-    return _chases(scope, [(*chase, coarse_lines(scope)) for chase in wanted])
+    return _chases(scope, [(*chase, coarse_line_counts(scope)) for chase in wanted])
 
 
 def steps(scope: Scope) -> list[Point]:
@@ -49,10 +49,10 @@ def steps(scope: Scope) -> list[Point]:
     where its levels show."""
     if scope.engine != "c":
         return []
-    fine, hosts = scope.dense(), dict.fromkeys(host for _, host in STEPPED_PAGE_PAIRS)
+    fine, hosts = scope.dense(), dict.fromkeys(host for _, host in GUEST_HOST_PAGE_PAIRS)
     wanted = [
         ("guest_chase", host, guest, fine if scope.is_fine else few(scope, guest, host))
-        for guest, host in STEPPED_PAGE_PAIRS
+        for guest, host in GUEST_HOST_PAGE_PAIRS
     ]
     return _chases(scope, [*wanted, *(("page_chase", host, "", fine) for host in hosts)])
 
@@ -73,13 +73,15 @@ def few(scope: Scope, guest: str, host: str) -> list[int]:
     and on large pages throughout where the others' are. What lies between these two is placed by
     its price between the levels alone."""
     sizes = scope.dense()
-    if (guest, host) == STEPPED_PAGE_PAIRS[0]:
+    if (guest, host) == GUEST_HOST_PAGE_PAIRS[0]:
         near = 4 * scope.entries[0] if scope.entries else sizes[-1]
         return sorted({*sizes, *(n for n in scope.dense(2) if n <= near)})
-    return [*sizes[::2], *sizes[3:7:2]] if (guest, host) == STEPPED_PAGE_PAIRS[-1] else sizes[:5:4]
+    return (
+        [*sizes[::2], *sizes[3:7:2]] if (guest, host) == GUEST_HOST_PAGE_PAIRS[-1] else sizes[:5:4]
+    )
 
 
-def coarse_lines(scope: Scope) -> list[int]:
+def coarse_line_counts(scope: Scope) -> list[int]:
     """The numbers of lines at which every kind of page is measured, and fresh namespaces: from
     inside the STLB to the largest."""
     top, dense = scope.most_lines, scope.lines(DENSE_BELOW_BYTES)

@@ -22,7 +22,7 @@ from tlb.report import analysis, quantities
 from tlb.report.chapter import Chapter
 from tlb.report.quantities import QuantityDeclaration
 from tlb.stats.intervals import Interval
-from tlb.system.reasons import Unavailable, if_available, required
+from tlb.system.reasons import Unavailable, none_if_unavailable, require_nonempty
 
 
 class Quantities(quantities.Quantities):
@@ -31,25 +31,24 @@ class Quantities(quantities.Quantities):
     pages, each once."""
 
     others = QuantityDeclaration("programs of others tried on huge pages", "")
-    helped_others = QuantityDeclaration("of these, faster", "")
-    hurt_others = QuantityDeclaration("of these, slower", "")
-    same_others = QuantityDeclaration("of these, no different", "")
-    undecided_others = QuantityDeclaration("of these, undecided", "")
+    helped_others = QuantityDeclaration("programs that huge pages make faster", "")
+    hurt_others = QuantityDeclaration("programs that huge pages make slower", "")
+    undecided_others = QuantityDeclaration("programs for which the pairs cannot tell", "")
     least_pairs = QuantityDeclaration("fewest pairs of runs of a program", "")
     most_pairs = QuantityDeclaration("most pairs of runs of a program", "")
     jvm_gain = QuantityDeclaration("gain of a JVM that touches 1 GiB and exits", "times", 1)
     jvm_8_gib_gain = QuantityDeclaration("gain of a JVM that touches 8 GiB and exits", "times", 1)
-    larger_others = QuantityDeclaration("of these, with over 5% more memory at their peak", "")
-    most_growth = QuantityDeclaration("the most that one of these grew", "times", 2)
-    most_growth_1_gb = QuantityDeclaration(
-        "the most that any run of 1 GB and more grew", "times", 2
-    )
+    larger_others = QuantityDeclaration("programs with over 5% more memory at their peak", "")
+    most_growth = QuantityDeclaration("largest growth of a program's memory", "times", 2)
+    most_growth_1_gb = QuantityDeclaration("largest growth of a run of 1 GB and more", "times", 2)
     profile_share = QuantityDeclaration("samples of a chase at a single instruction", "share")
     join_gain = QuantityDeclaration("gain of a hash join, a row", "times", 2)
     fares_gain = QuantityDeclaration("gain of a fare cache of 1 GiB, a look-up", "times", 2)
-    hot_fares_gain = QuantityDeclaration("gain of one with nine in ten of few keys", "times", 2)
+    hot_fares_gain = QuantityDeclaration(
+        "gain of that, nine in ten look-ups to few keys", "times", 2
+    )
     rules_gain = QuantityDeclaration("gain of a rules engine of 1 GiB, a transaction", "times", 2)
-    pool_rules_gain = QuantityDeclaration("gain of it on pages of the pool", "times", 2)
+    pool_rules_gain = QuantityDeclaration("gain of a rules engine on pages of the pool", "times", 2)
     map_gain = QuantityDeclaration("gain of Go's map of 1 GiB, a look-up", "times", 2)
     parts_gain = QuantityDeclaration("gain of the join by partitioning, on huge pages", "times", 1)
     sharded_gain = QuantityDeclaration("gain of 64 threads by a part for each, a read", "times", 1)
@@ -100,7 +99,7 @@ class Analysis(analysis.Analysis):
         gain: time without large pages (or before the change of layout) over time with, and its
         median, low and high; memory and faults: with large pages over without; large: their share
         of resident memory then; again: whether an earlier one is of the same program."""
-        document = if_available(lambda: self.programs)
+        document = none_if_unavailable(lambda: self.programs)
         rows = [
             _row(each) for each in (document.told if document else ()) if each.case in PROGRAM_CASES
         ]
@@ -149,7 +148,7 @@ class Analysis(analysis.Analysis):
 
     def measured(self) -> pd.DataFrame:
         self.programs  # noqa: B018  # raises why there is none
-        return required(self.trials, "no program was measured")
+        return require_nonempty(self.trials, "no program was measured")
 
     @property
     def tables_of_others(self) -> dict[str, int]:
@@ -169,7 +168,7 @@ class Analysis(analysis.Analysis):
         rows = self.paged
         if ours is not None:
             rows = rows[(rows["ours"] == ours) & ~rows["again"]]
-        return required(rows, "no such program was measured")
+        return require_nonempty(rows, "no such program was measured")
 
 
 def _ratio(part: float, whole: float) -> float:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from statistics import median
-
 from experiments.your_program.analysis import NO_GAIN, Analysis
-from tlb.report.claims import Answer, Band, claim, counted
-from tlb.stats.effects import inside
-from tlb.system.reasons import Unavailable, required
+from tlb.report.claims import Answer, Band, claim
+from tlb.stats.effects import effect_inside_band
+from tlb.system.reasons import require_nonempty
 from tlb.system.units import count_in_words, format_size, number_in_words
 
-LEAST_PROGRAMS = 5  # of which a median is called typical
 MUCH_BYTES = 64 << 20  # much data: several times what any TLB here reaches with base pages
 
 
@@ -19,32 +16,16 @@ def walks_hide_from_profilers(a: Analysis, band: Band) -> Answer:
     """A bar of the walker's own would take its samples from the load, so what is not at the load is
     the most that it can have."""
     share = a.elsewhere
-    return inside(share, *band, what="of a sampling profile"), (
+    return effect_inside_band(share, *band, what="samples elsewhere:"), (
         f"Of {a.profile.ticks:,} samples of a chase, all but {share:.1%} are at one instruction, the load or the "
         "one after it."
-    )
-
-
-@claim("table-of-a-few-megabytes", points=None)
-def page_tables_take_a_few_megabytes(a: Analysis, band: Band) -> Answer:
-    sizes = a.tables_of_others
-    if len(sizes) < LEAST_PROGRAMS:
-        raise Unavailable(
-            "too-few-points", f"{number_in_words(len(sizes))} programs of others were run"
-        )
-    typical = median(sizes.values())
-    return counted(
-        typical,
-        band,
-        f"The page tables of {number_in_words(len(sizes))} programs of others take up to "
-        f"{max(sizes.values()) / 1e6:.1f} MB, and {typical / 1e6:.1f} MB in the median.",
     )
 
 
 @claim("per-thread-sharding-gains", points=None)
 def sharding_gains(a: Analysis, band: Band) -> Answer:
     gain = a.gain("sharded")
-    return inside(gain, *band), (
+    return effect_inside_band(gain, *band), (
         f"A read takes {gain:.2f} times as long with all threads over all pages as with each on "
         "its own part."
     )
@@ -54,9 +35,9 @@ def sharding_gains(a: Analysis, band: Band) -> Answer:
 def large_pages_boost(a: Analysis, band: Band, much_bytes: float = MUCH_BYTES) -> Answer:
     others = a.of_pages(ours=False)
     large = others[others["resident_bytes"] >= much_bytes]
-    rows = required(large, "no program with much data was measured")
+    rows = require_nonempty(large, "no program with much data was measured")
     return [
-        inside(gain, *band, what=title)
+        effect_inside_band(gain, *band, what=title)
         for title, gain in zip(rows["title"], rows["gain"], strict=True)
     ], (
         f"Of {number_in_words(len(rows))} programs of others with {format_size(int(much_bytes))} and "
@@ -71,7 +52,7 @@ def some_suffer(a: Analysis, band: Band) -> Answer:
     rows = a.of_pages(ours=False)
     worst = rows.sort_values("high").iloc[0]
     slower = NO_GAIN / worst["gain"]
-    return inside(slower, *band, among=len(rows), what=worst["title"]), (
+    return effect_inside_band(slower, *band, among=len(rows), what=worst["title"]), (
         f"Of {number_in_words(len(rows))} programs of others {worst['title']} loses most: it takes "
         f"{slower:.2f} times as long on large pages."
     )
@@ -80,7 +61,7 @@ def some_suffer(a: Analysis, band: Band) -> Answer:
 @claim("redis-latency-after-fork", points=None)
 def redis_waits_after_a_fork(a: Analysis, band: Band) -> Answer:
     ratio = NO_GAIN / a.gain("redis-save")
-    return inside(ratio, *band), (
+    return effect_inside_band(ratio, *band), (
         f"While it saves, its slowest write in a thousand takes {ratio:.2f} times as long with "
         "large pages."
     )

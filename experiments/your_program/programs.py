@@ -17,7 +17,7 @@ from experiments.your_program import cases
 from experiments.your_program.cases import POOL_LEVER, PROGRAM_CASES, PROGRAM_SOURCES, ProgramCase
 from tlb.machine import host, pools
 from tlb.measure import toolchains
-from tlb.measure.granted_pages import SurveyDocument, survey_header
+from tlb.measure.granted_pages import SurveyDocument, common_survey_fields
 from tlb.measure.measuring_setup import usable_bytes
 from tlb.measure.record import NonNegativeInt, PositiveInt
 from tlb.measure.toolchains import (
@@ -133,7 +133,11 @@ def make_programs_document(
             lacking["profile"] = why.code
             tell(f"Profile: {why}")
     return ProgramsDocument(
-        **survey_header(inspected), minutes=minutes, told=results, profile=profiled, lacking=lacking
+        **common_survey_fields(inspected),
+        minutes=minutes,
+        told=results,
+        profile=profiled,
+        lacking=lacking,
     ).model_dump(mode="json")
 
 

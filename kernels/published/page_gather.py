@@ -14,7 +14,7 @@ import hashlib
 
 import numpy as np
 
-from kernels.plan import LINE, Point, Work, serve
+from kernels.plan import LINE_BYTES, Point, TimedAccesses, answer_plan
 
 MEASURES = 2  # 1 read smaps after the warm-up: up to 1.5x too slow above 256 MiB
 
@@ -30,9 +30,9 @@ def gather(arr: np.ndarray, indices: np.ndarray, rounds: int) -> int:
 # [end]
 
 
-def prepare_gather(point: Point, words: np.ndarray) -> Work:
+def prepare_gather(point: Point, words: np.ndarray) -> TimedAccesses:
     arr = words.view(np.uint8)
-    apart = LINE if point.layout == "packed" else point.stride_bytes
+    apart = LINE_BYTES if point.layout == "packed" else point.stride_bytes
     indices = np.arange(0, point.lines * apart, apart, dtype=np.int64)
     arr[indices] = 1
     if point.order == "cycle":
@@ -47,8 +47,8 @@ def prepare_gather(point: Point, words: np.ndarray) -> Work:
     def due(rounds: int) -> int:
         return rounds * point.lines
 
-    return Work(run, due, point.lines, int.from_bytes(order))
+    return TimedAccesses(run, due, point.lines, int.from_bytes(order))
 
 
 if __name__ == "__main__":
-    serve("numpy", {"page_gather": prepare_gather})
+    answer_plan("numpy", {"page_gather": prepare_gather})

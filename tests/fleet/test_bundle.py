@@ -69,7 +69,7 @@ def test_a_published_machine_comes_back_whole(tmp_path):
 def test_no_published_description_loses_a_word(machine):
     for path in sorted((PUBLISHED.root / machine).glob("machine*.json")):
         host = Host.model_validate_json(path.read_bytes())
-        assert public_text.public_host(host) == host
+        assert bundle.public_host(host) == host
 
 
 NAMES = ["db17", "db-17.example.com", "janes-laptop", "alice", "/srv/alice/x", "10.0.0.7", "a@b"]
@@ -96,15 +96,15 @@ def test_names_in_a_description_are_left_out_and_rows_keep_their_state(name, tmp
 @pytest.mark.parametrize(
     ("parse", "text"),
     [
-        (public_text.compiler, "cc: cc (Debian 12.2.0-14+deb12u1) 12.2.0"),
-        (public_text.compiler, "gcc: gcc (GCC) 11.5.0 20240719 (Red Hat 11.5.0-5)"),
-        (public_text.compiler, "clang: Ubuntu clang version 18.1.3 (1ubuntu1)"),
+        (public_text.public_text, "cc: cc (Debian 12.2.0-14+deb12u1) 12.2.0"),
+        (public_text.public_text, "gcc: gcc (GCC) 11.5.0 20240719 (Red Hat 11.5.0-5)"),
+        (public_text.public_text, "clang: Ubuntu clang version 18.1.3 (1ubuntu1)"),
         (public_text.linux_release, "6.8.0-45-generic"),
         (public_text.linux_release, "5.14.0-427.13.1.el9_4.x86_64"),
         (public_text.linux_release, "5.15.167.4-microsoft-standard-WSL2"),
-        (public_text.cpu_model, "Intel(R) Xeon(R) Platinum 8375C CPU @ 2.90GHz"),
-        (public_text.cpu_model, "AMD EPYC 7763 64-Core Processor"),
-        (public_text.cpu_model, "Neoverse-N1"),
+        (public_text.public_text, "Intel(R) Xeon(R) Platinum 8375C CPU @ 2.90GHz"),
+        (public_text.public_text, "AMD EPYC 7763 64-Core Processor"),
+        (public_text.public_text, "Neoverse-N1"),
     ],
 )
 def test_common_names_and_versions_are_kept_whole(parse, text):
@@ -128,8 +128,11 @@ def described(**changes: Any) -> Callable[[], bytes]:
     return lambda: bundles.changed(bundle.MACHINE, change)
 
 
+FLUSHES = "documents/flushes.json"
+
+
 def flushes(**changes: Any) -> Callable[[], bytes]:
-    return lambda: bundles.changed("documents/flushes.json", lambda content: content | changes)
+    return lambda: bundles.changed(FLUSHES, lambda content: content | changes)
 
 
 def member(name: str, content: bytes = b"{}") -> Callable[[], bytes]:
@@ -137,7 +140,7 @@ def member(name: str, content: bytes = b"{}") -> Callable[[], bytes]:
 
 
 def document(text: bytes) -> Callable[[], bytes]:
-    return lambda: packed(files() | {"documents/flushes.json": text})
+    return lambda: packed(files() | {FLUSHES: text})
 
 
 def values(**changes: Any) -> Callable[[], bytes]:
@@ -184,14 +187,14 @@ def long_list() -> bytes:
     parquet.write_table(
         table.set_column(place, "batch_ns_per_access", numbers), file, compression="zstd"
     )
-    return packed(files() | {bundle.ROWS: file.getvalue()})
+    return packed(files() | {bundle.ROWS_FILE_NAME: file.getvalue()})
 
 
 def overwritten(at: int) -> Callable[[], bytes]:
     def damaged() -> bytes:
-        content = bytearray(files()[bundle.ROWS])
+        content = bytearray(files()[bundle.ROWS_FILE_NAME])
         content[at] ^= 0xFF
-        return packed(files() | {bundle.ROWS: bytes(content)})
+        return packed(files() | {bundle.ROWS_FILE_NAME: bytes(content)})
 
     return damaged
 
@@ -230,8 +233,10 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "no JSON": document(b"{"),
     "a list": document(b"[]"),
     "invalid UTF-8": document(b'{"state": "\xff"}'),
-    "a key twice": document(b'{"state": 1, "state": 2}'),
-    "NaN": document(b'{"pti": NaN}'),
+    "a key twice": lambda: document(
+        files()[FLUSHES].replace(b"{", b'{\n  "pti": true,', 1)
+    )(),
+    "NaN": described(noise__load1=float("nan")),
     "Infinity": document(b'{"pti": Infinity}'),
     "nested": document(b'{"a": ' * 5000 + b"1" + b"}" * 5000),
     "a large number": document(b'{"schema_version": 1e400}'),
@@ -263,7 +268,7 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "a text for a number": described(logical_cpus="2"),
     "an unknown microarchitecture": described(microarchitecture="db17"),
     # the rows
-    "no Parquet": lambda: packed(files() | {bundle.ROWS: b"PAR1" * 100}),
+    "no Parquet": lambda: packed(files() | {bundle.ROWS_FILE_NAME: b"PAR1" * 100}),
     **{f"a byte at {at}": overwritten(at) for at in (4, 200, -1, -5, -50)},
     "no row": repeated(lambda table: table.slice(0, 0)),
     "a row twice": repeated(lambda table: pa.concat_tables([table, table.slice(0, 1)])),
@@ -282,6 +287,9 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "negative ns": values(elapsed_ns=-1.0),
     "no ns": values(ns_per_access=None),
     "microseconds": values(ns_per_access=0.0065),
+    "all in microseconds": values(
+        ns_per_access=0.0065, batch_ns_per_access=[0.0064, 0.0065, 0.0066], elapsed_ns=6.5e4
+    ),
     "negative batches": values(batch_ns_per_access=[-6.4, 6.5, 6.6]),
     "no batches": values(batch_ns_per_access=[]),
     "a negative count": values(minor_faults=-1),

@@ -3,9 +3,10 @@ write every page, and the others run where and when they should."""
 
 import os
 import subprocess
+import time
 
 import pytest
-from support.common import software_plan
+from support.common import processes_with, software_plan, wait_until
 from support.events import NEW_PROCESS_ROUNDS
 from support.kernels import (
     changed,
@@ -21,6 +22,7 @@ from support.kernels import (
     visits,
 )
 
+from tlb.measure import build
 from tlb.measure.record import KernelOutput, Point
 
 CPUS = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
@@ -270,3 +272,30 @@ def test_each_used_page_holds_what_was_written_last_and_is_copied_after_a_fork(m
             report.also["copied_bytes"] == lines * PAGE
             and report.minor_faults >= 2 * report.accesses
         )
+
+
+# --- what a killed kernel leaves
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["shootdown", "--apart", "1", "--threads", "1"],
+        ["switch_chase", "--mode", "process"],
+        ["fork_write", "--lines", "100000"],
+    ],
+    ids=lambda given: given[0],
+)
+def test_a_kernel_killed_with_9_leaves_no_process_of_its_own_behind(given):
+    if "--threads" in given and len(CPUS) < 2:
+        pytest.skip("one CPU")
+    seed = str(time.time_ns())
+    kernel = subprocess.Popen(
+        [*build.kernel(given[0]).command, *given[1:], "--seed", seed, "--region-ms", "60000"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    began = wait_until(lambda: len(processes_with(seed)) > 1)
+    kernel.kill()
+    kernel.wait()
+    assert began and wait_until(lambda: processes_with(seed) == [])

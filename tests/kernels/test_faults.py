@@ -51,6 +51,7 @@ FAULTS: list[tuple[str, str, dict[str, str], str]] = [
         "--lines 1000",
         at("uint64_t lines, uint64_t rounds)\n{", " if (rounds > 1) lines -= 1;"),
     ),
+    fault("page_gather", "--lines 1000", {"(unsigned char)base[index[i]]": "0 * base[index[i]]"}),
     fault(
         "page_store",
         "--lines 500 --mode load",

@@ -126,7 +126,7 @@ aligned = st.integers(0, 2**17 - 64)
     leaf=3, levels=5, pages=3000, less=1, from_gib=2**17 - 3000, to_gib=4, tables_at=2**19
 )  # over five roots' worth of four levels
 @example(leaf=2, levels=4, pages=1, less=4095, from_gib=2**17 - 64, to_gib=0, tables_at=0)
-@settings(max_examples=1000 if ENDURANCE else 50, deadline=None)
+@settings(max_examples=1000 if ENDURANCE else 50)
 def test_every_page_is_mapped_once_at_its_level_for_the_user_and_nothing_else_is(
     builder, leaf, levels, pages, less, from_gib, to_gib, tables_at
 ):

@@ -1,14 +1,15 @@
 """A radix partition is a stable sort by bits of the hash; a join by way of it finds what the naive
 join and a dictionary find."""
 
+import ctypes
 from itertools import islice, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from support.kernels import checksum, run_c, splitmix64
-from support.radix_partition import functions
+from support.common import SUPPORT
+from support.kernels import checksum, compiled, run_c, splitmix64
 
 from tlb.measure import kernels
 from tlb.measure.record import KernelOutput
@@ -23,6 +24,50 @@ pytestmark = [pytest.mark.measures, pytest.mark.slow, pytest.mark.needs("a C com
 
 
 # --- partitioning and joining, by an independent account of them
+
+
+class Functions:
+    """partition and join of radix_partition.c. Rows are uint64 (n, 2): key, number. What is written
+    to holds garbage before."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self.library = library
+
+    def partition(self, rows: np.ndarray, bits: int, passes: int) -> tuple[np.ndarray, np.ndarray]:
+        """(partitions, where each of them ends)."""
+        parts, between = np.full_like(rows, 99), np.full_like(rows, 99)
+        ends = np.full(1 << bits, 77, dtype=np.uint32)
+        coarse = np.full(1 << bits - bits // 2, 55, dtype=np.uint32) if passes == 2 else None
+        self._call("partition", rows, len(rows), parts, between, ends, coarse, bits)
+        return parts, ends
+
+    def join(self, r: np.ndarray, s: np.ndarray, bits: int, passes: int) -> tuple[int, int]:
+        """(pairs, sum); 0 bits are the naive join."""
+        table = np.full((2 * len(r), 2), 99, dtype=np.uint64)
+        found = np.zeros(2, dtype=np.uint64)
+        if bits:
+            (r, r_ends), (s, s_ends) = (self.partition(rows, bits, passes) for rows in (r, s))
+            self._call("join_parts", r, r_ends, s, s_ends, table, bits, found)
+        else:
+            self._call("join", r, len(r), s, len(s), table, found)
+        return tuple(found.tolist())
+
+    def _call(self, name: str, *given: np.ndarray | int | None) -> None:
+        """Arrays by their address; numbers as 64 bits, of which a smaller one is the lower part."""
+
+        def argument(value: np.ndarray | int | None) -> object:
+            if isinstance(value, np.ndarray):
+                return ctypes.c_void_p(value.ctypes.data)
+            return None if value is None else ctypes.c_uint64(value)
+
+        getattr(self.library, f"probe_{name}")(*map(argument, given))
+
+
+@pytest.fixture(scope="module")
+def functions(tmp_path_factory) -> Functions:
+    target = tmp_path_factory.mktemp("probe") / "probe.so"
+    source = SUPPORT / "probe_radix_partition.c"
+    return Functions(ctypes.CDLL(str(compiled(source, target, "-shared", "-fPIC"))))
 
 
 def key_with(hashed: int) -> int:
@@ -46,12 +91,13 @@ def table_of(keys: list[int]) -> np.ndarray:
 
 
 @given(keys=st.lists(KEYS, max_size=300), bits=st.integers(1, 10))
-@settings(deadline=None)
-def test_partitioning_is_a_stable_sort_by_the_hashs_top_bits_in_one_pass_or_two(keys, bits):
+def test_partitioning_is_a_stable_sort_by_the_hashs_top_bits_in_one_pass_or_two(
+    functions, keys, bits
+):
     rows = table_of(keys)
     radix = np.array([key * GOLDEN % 2**64 >> 64 - bits for key in keys], dtype=np.int64)
     for passes in (1, 2)[:bits]:
-        parts, ends = functions().partition(rows, bits, passes)
+        parts, ends = functions.partition(rows, bits, passes)
         assert parts.tolist() == rows[np.argsort(radix, kind="stable")].tolist()
         assert ends.tolist() == np.cumsum(np.bincount(radix, minlength=1 << bits)).tolist()
 
@@ -62,59 +108,12 @@ def test_partitioning_is_a_stable_sort_by_the_hashs_top_bits_in_one_pass_or_two(
     bits=st.integers(0, 6),
     passes=st.integers(1, 2),
 )
-@settings(deadline=None)
-def test_every_join_finds_what_a_dictionary_finds(keys, data, bits, passes):
+def test_every_join_finds_what_a_dictionary_finds(functions, keys, data, bits, passes):
     probes = data.draw(st.lists(st.one_of(KEYS, st.sampled_from(keys or [0])), max_size=200))
     row_of = {key: i + 1 for i, key in enumerate(keys)}
     found = [row_of[key] * (i + 1) for i, key in enumerate(probes) if key in row_of]
-    joined = functions().join(table_of(keys), table_of(probes), bits, min(passes, max(bits, 1)))
+    joined = functions.join(table_of(keys), table_of(probes), bits, min(passes, max(bits, 1)))
     assert joined == (len(found), sum(found))
-
-
-# --- the rows
-
-
-@pytest.mark.parametrize("seed", [0, 2**63 - 1])
-def test_keys_are_the_generators_numbers_and_each_row_of_s_has_one_of_them(seed):
-    r, s, due, folded = functions().fill(5000, seed)
-    assert r[:, 0].tolist() == list(islice(splitmix64(seed), 5000))
-    assert r[:, 1].tolist() == s[:, 1].tolist() == list(range(1, 5001))
-    common, of_r, _ = np.intersect1d(r[:, 0], s[:, 0], return_indices=True)
-    assert len(np.unique(r[:, 0])) == 5000 and len(common) == len(np.unique(s[:, 0]))
-    row = of_r[np.searchsorted(common, s[:, 0])] + 1
-    assert due == sum(int(a) * int(b) for a, b in zip(row, s[:, 1], strict=True))
-    assert f"{folded:016x}" == checksum([*r[:, 0].tolist(), *s[:, 0].tolist()])
-    assert 0.6 < len(common) / 5000 < 0.66  # 1 - 1/e of all rows, when as many are drawn
-    assert abs(np.corrcoef(row, s[:, 1])[0, 1]) < 0.1
-
-
-# What rows 10 and 11 of the partitions are replaced with: both in partition 0, of 1000 rows in 8
-# partitions.
-SPOILT = {
-    "swapped": lambda parts: parts[[11, 10]],
-    "one twice": lambda parts: parts[[10, 10]],
-    "of another partition": lambda parts: parts[[10, 999]],
-    "another key": lambda parts: parts[[10, 11]] ^ np.array([1, 0], dtype=np.uint64),
-}
-
-
-@pytest.mark.parametrize("foreign", [False, True])
-def test_rows_that_are_lost_or_doubled_or_in_a_wrong_place_are_not_partitioned(foreign):
-    of = functions()
-    rows, seed = of.fill(1000, 5)[foreign], 5
-    parts, ends = of.partition(rows, 3, 1)
-    assert of.is_partitioned(parts, ends, seed, 3, foreign)
-    assert not of.is_partitioned(parts, ends, seed, 3, not foreign) and not of.is_partitioned(
-        rows, ends, seed, 3, foreign
-    )
-    for name, change in SPOILT.items():
-        wrong = parts.copy()
-        wrong[[10, 11]] = change(parts)
-        assert not of.is_partitioned(wrong, ends, seed, 3, foreign), name
-    for at in (0, 3, 7):
-        assert not of.is_partitioned(
-            parts, ends - (np.arange(8) == at).astype(np.uint32), seed, 3, foreign
-        )
 
 
 # --- the whole kernel

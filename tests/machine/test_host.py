@@ -268,7 +268,7 @@ DAMAGED = [
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.dictionaries(st.sampled_from(DAMAGED), JUNK, min_size=1, max_size=8),
     st.sampled_from([HERE, ARM]),

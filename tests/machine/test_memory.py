@@ -2,13 +2,11 @@
 
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
 from support.common import ROOT
-from support.host import JUNK, SERVER, V2_MOUNT, plant, v2
+from support.host import SERVER, plant, v2
 
 from tlb.machine.memory import ResourceLimits, cgroup_limits, usable_memory
 
@@ -102,20 +100,3 @@ def test_the_limits_of_this_process_are_read():
     size, source = done.stdout.split(" ", 1)
     assert int(size) <= GIB
     assert source.strip() == "RLIMIT_DATA" or int(size) < GIB
-
-
-@pytest.mark.slow
-@settings(max_examples=50, deadline=None)
-@given(JUNK, JUNK, JUNK)
-def test_cgroup_files_of_any_bytes_give_an_amount_of_memory(cgroup, mountinfo, value):
-    with tempfile.TemporaryDirectory() as folder:
-        files = {
-            "proc/self/cgroup": b"0::/" + cgroup,
-            "proc/self/mountinfo": V2_MOUNT.encode() + mountinfo,
-            "sys/fs/cgroup/memory.max": value,
-        }
-        assert (
-            0
-            <= usable_memory(plant(Path(folder), MEMINFO | files), ResourceLimits()).usable_bytes
-            <= 16 * GIB
-        )

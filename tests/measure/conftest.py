@@ -1,19 +1,19 @@
-"""Fixtures of the tests of measure/: a store, a campaign of three small points, and what may befall one
-of them."""
+"""Fixtures of the tests of measure/: a store, a campaign of three small points."""
 
-import shlex
+from __future__ import annotations
+
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import campaigns
-from support.campaigns import MACHINE, NAME, POINTS, VICTIM, Scripted, put
+from support.campaigns import MACHINE, NAME, POINTS, Scripted, put
 from support.common import fake_kernel, make_record
 
-from tlb.measure import build, plan
+from tlb.measure import build, mapping
 from tlb.measure.campaign import CampaignOutcome
-from tlb.measure.record import Point
+from tlb.measure.record import Point, Record
 from tlb.measure.row_database import DATABASE_FILE
 from tlb.measure.store import Store
 from tlb.system.reasons import Unavailable
@@ -39,42 +39,33 @@ def run(store, own_lock) -> Callable[..., CampaignOutcome]:
 
 
 @pytest.fixture
-def befall(tmp_path, monkeypatch) -> Callable[[str], Path]:
-    """Puts a shell script before each process, of one point, which does something else for the
-    victim than $REAL "$@"; a folder of its own."""
-
-    def fake(text: str) -> Path:
-        folder = tmp_path / "befall"
-        folder.mkdir(exist_ok=True)
-        script = folder / "kernel"
-        script.write_text(
-            f"#!/bin/sh\nLINES=$1; REAL=$2; shift 2\nHERE={shlex.quote(str(folder))}\n"
-            f'case "$LINES" in {VICTIM.lines})\n{text}\nexit;; esac\nexec "$REAL" "$@"\n'
-        )
-        script.chmod(0o755)
-        real = plan._command
-
-        def command(point: Point, *more: Any) -> list[str]:
-            return [str(script), str(point.lines), *real(point, *more)]
-
-        monkeypatch.setattr(plan, "_command", command)
-        monkeypatch.setattr(build, "has_session", lambda point: False)
-        return folder
-
-    return fake
-
-
-@pytest.fixture
 def scripted(monkeypatch, own_lock) -> Callable[..., Scripted]:
     """Puts a script in the place of every process, whatever rig asks for it."""
 
     def use(*tries: tuple[str, float] | Unavailable) -> Scripted:
         fake = Scripted(*tries)
-        monkeypatch.setattr(
-            plan,
-            "measure_alone",
-            lambda point, repeat, setting: fake(point, repeat, state=setting.state),
-        )
+
+        class Process:
+            def __init__(self, first: Point, mapped: int, repeat: int, how: Any) -> None:
+                self.repeat, self.state, self.answers = repeat, how.state, 0
+
+            def ask(self, point: Point) -> tuple[Record | Unavailable, int]:
+                self.answers += 1
+                try:
+                    return fake(point, self.repeat, state=self.state), self.answers
+                except Unavailable as why:
+                    return why, self.answers
+
+            def end(self) -> int:
+                return self.answers
+
+            def __enter__(self) -> Process:
+                return self
+
+            def __exit__(self, *_: object) -> None:
+                pass
+
+        monkeypatch.setattr(mapping, "KernelProcess", Process)
         monkeypatch.setattr(build, "kernel", fake_kernel())
         monkeypatch.setattr(build, "has_session", lambda point: False)
         return fake

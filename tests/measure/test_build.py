@@ -107,18 +107,6 @@ def test_a_change_of_the_source_is_another_kernel(kernels, name, more):
     assert after.digest != before.digest and after.command != before.command
 
 
-@pytest.mark.needs("a C compiler")
-def test_comments_and_white_space_are_no_part_of_a_kernels_digest(kernels):
-    before = build.kernel("ask")
-    (kernels / "deeper.h").write_text("/* The\n * answer. */\n\n#define ANSWER  42 // it is\n")
-    (kernels / "ask.c").write_text(
-        SOURCES["ask.c"].replace("{ ", "/* It's a comment. */\n{\n    ").replace("; ", ";\n\n    ")
-    )
-    after = build.kernel("ask")
-    assert after.digest == before.digest and after.command == before.command
-    assert after.build.source == build.source_digest("ask", "c") != before.build.source
-
-
 # Pairs of C texts, and whether they are the same code.
 TEXTS = [
     ("int a;  // one\nint b;\n", "int a;\n\n/* two */ int b;", True),

@@ -1,11 +1,10 @@
 """A campaign: it repeats, remembers, goes on and never measures twice."""
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.campaigns import MACHINE, NAME, STATE, Scripted, a_rig, run
+from support.campaigns import MACHINE, NAME, Scripted, a_rig, run
 from support.common import fake_kernel, make_record
 
 from tlb.measure import build, perf
@@ -15,7 +14,6 @@ from tlb.measure.outcome import SESSIONS_DOCUMENT, SessionCounts, store_session_
 from tlb.measure.plan import SessionRecord
 from tlb.measure.record import CounterReading, Point, Record
 from tlb.measure.store import Store
-from tlb.system.reasons import Unavailable
 
 POINTS = [
     Point(kernel="page_chase", lines=2**k, layout=layout, region_ms=1)
@@ -26,13 +24,9 @@ POINTS = [
 
 @pytest.fixture
 def faked(monkeypatch, own_lock) -> Scripted:
-    use_kernel(monkeypatch)
-    return Scripted()
-
-
-def use_kernel(monkeypatch, measures: int = 1) -> None:
-    monkeypatch.setattr(build, "kernel", fake_kernel(measures=measures))
+    monkeypatch.setattr(build, "kernel", fake_kernel())
     monkeypatch.setattr(build, "has_session", lambda point: False)
+    return Scripted()
 
 
 def go(
@@ -67,69 +61,6 @@ def test_what_is_stored_is_not_measured_again(faked, store):
     }
 
 
-def test_an_interruption_loses_the_point_in_flight_and_nothing_else(faked, store):
-    def interrupt(point: Point, repeat: int) -> None:
-        if len(faked.asked) == 13 and not in_flight:
-            raise KeyboardInterrupt
-
-    in_flight: list[tuple[Point, int]] = []
-    faked.trouble = interrupt
-    with pytest.raises(KeyboardInterrupt):
-        go(faked, store)
-    in_flight.append(faked.asked[-1])
-    done = set(faked.asked[:-1])
-    assert len(store.load(MACHINE, NAME)) == 12
-    faked.asked.clear()
-    assert (go(faked, store).measured, len(faked.asked)) == (18, 18)
-    assert in_flight[0] in faked.asked and not done & set(faked.asked)
-    frame = store.load(MACHINE, NAME)
-    assert Counter(zip(frame["lines"], frame["layout"], frame["repeat"], strict=True)) == Counter(
-        (p.lines, p.layout, repeat) for p in POINTS for repeat in range(3)
-    )
-
-
-def test_a_point_that_the_machine_cannot_do_is_not_retried_and_the_others_go_on(faked, store):
-    lacking = POINTS[3]
-
-    def refuse(point: Point, repeat: int) -> None:
-        if point == lacking:
-            raise Unavailable("memory-short", "too large")
-
-    faked.trouble = refuse
-    outcome = go(faked, store)
-    assert (outcome.measured, list(outcome.lacking), outcome.lacking[lacking].code) == (
-        27,
-        [lacking],
-        "memory-short",
-    )
-    assert Counter(p for p, _ in faked.asked) == {p: 1 if p == lacking else 3 for p in POINTS}
-    assert "1 points could not be measured" in str(outcome)
-    assert go(faked, store).lacking.keys() == {
-        lacking
-    }  # a second run tries again: memory may be free by then
-
-
-@pytest.mark.parametrize("changed", ["kernel", "state", "region_ms", "pages"])
-def test_a_changed_kernel_machine_state_or_parameter_is_measured_again(
-    faked, store, monkeypatch, changed
-):
-    go(faked, store, repeats=1)
-    points, state = POINTS, STATE
-    if changed == "kernel":
-        use_kernel(monkeypatch, measures=2)
-        faked.measures = 2
-    elif changed == "state":
-        state = "ffffffffffff"
-    else:
-        points = [
-            p.model_copy(update={changed: {"region_ms": 2, "pages": "thp"}[changed]})
-            for p in POINTS
-        ]
-    assert go(faked, store, points, 1, state=state).measured == 10
-    assert go(faked, store, points, 1, state=state).cached == 10
-    assert len(store.load(MACHINE, NAME)) == 20  # nothing is replaced
-
-
 # --- a lack that was mended
 
 WALK = Event("walk", "some_event:u")
@@ -159,12 +90,11 @@ def take(
     return measure
 
 
-@pytest.mark.parametrize("reason", ["no-perf"])
 def test_rows_without_counts_are_measured_again_once_they_can_be_counted_and_then_no_more(
-    faked, store, reason
+    faked, store
 ):
     asked: list[Point] = []
-    lacking = perf.EventPlan(None, (), {"walk": reason})
+    lacking = perf.EventPlan(None, (), {"walk": "no-perf"})
     assert [
         run(store, POINTS, 2, measure=take(counted, asked, 1.0), plan=lacking).measured
         for _ in range(2)

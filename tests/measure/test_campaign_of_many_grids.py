@@ -89,20 +89,6 @@ def test_no_process_is_begun_that_would_end_after_the_time_and_the_next_run_goes
     assert (outcome.cached, outcome.measured, outcome.skipped) == (measured, 100 - measured, 0)
 
 
-def test_wide_intervals_get_more_mappings_in_the_run_that_measures_the_rounds_and_in_no_later_one(
-    processes, store
-):
-    processes.tries = [("", float(ns)) for ns in range(1, 101)]
-    processes.trouble = lambda point, repeat: refuse(point)
-
-    def refuse(point: Point) -> None:
-        if point == POINTS[3]:
-            raise Unavailable("pool-empty")
-
-    assert go(processes, store, most=7).measured > 5 * (len(POINTS) - 1)
-    assert go(processes, store, most=7).measured == 0
-
-
 def test_what_was_lacking_is_known_to_a_run_that_may_not_measure_and_tried_again_by_one_that_may(
     processes, store
 ):

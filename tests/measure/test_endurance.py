@@ -120,7 +120,7 @@ def built(tmp_path, monkeypatch) -> Path:
 @pytest.mark.measures
 @pytest.mark.measuring
 @pytest.mark.needs("a C compiler")
-@pytest.mark.parametrize("kills", [6, pytest.param(100, marks=pytest.mark.endurance)])
+@pytest.mark.parametrize("kills", [3, pytest.param(100, marks=pytest.mark.endurance)])
 def test_a_runner_killed_again_and_again_at_random_moments_loses_nothing_and_measures_nothing_twice(
     kills, tmp_path, built, monkeypatch
 ):

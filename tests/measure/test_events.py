@@ -186,20 +186,6 @@ def test_the_cpu_is_not_blamed_for_what_the_table_lacks(name):
     assert {*lacking.values()} == {"no-events"}
 
 
-@pytest.mark.parametrize("model", [0xAA, 0xB5, 0xBD, 0xC6, 0xCC, 0xAF, 0xB6, 0xAD, 0xDD])
-def test_a_recent_intel_cpu_has_a_name_with_events(model):
-    name = microarchitecture.x86_name("GenuineIntel", 6, model, 1)
-    assert any(known == name for known, _ in TABLE)
-
-
-@pytest.mark.parametrize(
-    ("implementer", "part"),
-    [(0x41, 0xD82), (0x41, 0xD81), (0x41, 0xD8E), (0xC0, 0xAC3), (0xC0, 0xAC4), (0x4E, 0x10)],
-)
-def test_a_recent_arm_cpu_has_a_name_with_events(implementer, part):
-    assert (microarchitecture.arm_name(implementer, part), "") in TABLE
-
-
 def test_a_longer_name_is_not_its_beginnings_cpu():
     # Sandy Bridge's codes are not Ivy Bridge's, nor Cortex-A7's Cortex-A73's.
     assert {row.reason for row in hardware_events("Cortex-A7")[2:]} == {"no-events"}

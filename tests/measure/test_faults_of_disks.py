@@ -24,15 +24,12 @@ from tlb.system.reasons import Unavailable
 pytestmark = [pytest.mark.measures]
 
 
-# --- ENOSPC, EROFS and EDQUOT at each write (test_store.py)
+# --- a quota that is used up, at each write (test_row_database.py)
 
-REFUSALS = [
-    pytest.param(getattr(errno, name), code, id=name)
-    for name, code in (("EDQUOT", "disk-refused"),)
-]
+NUMBER, CODE = errno.EDQUOT, "disk-refused"
 
 
-def refuse(patch: pytest.MonkeyPatch, folder: Path, number: int) -> None:
+def refuse(patch: pytest.MonkeyPatch, folder: Path) -> None:
     """Makes every opening for writing, and every new folder, at or under a path fail."""
 
     def wrapped(call: Callable[..., Any], writes: Callable[..., bool]) -> Callable[..., Any]:
@@ -42,7 +39,7 @@ def refuse(patch: pytest.MonkeyPatch, folder: Path, number: int) -> None:
                 and Path(path).is_relative_to(folder)
                 and writes(*args, **kwargs)
             ):
-                raise OSError(number, os.strerror(number), str(path))
+                raise OSError(NUMBER, os.strerror(NUMBER), str(path))
             return call(path, *args, **kwargs)
 
         return instead
@@ -60,11 +57,10 @@ def refuse(patch: pytest.MonkeyPatch, folder: Path, number: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "code"), REFUSALS)
 @pytest.mark.parametrize(
     "what", ["the rows", "machine.json", "the build folder", "a published machine"]
 )
-def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what, number, code):
+def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what):
     def measure_a_chapter() -> None:
         values = parameters.check(
             "stlb_cliff", {"machine": "this", "profile": "smoke", "repeats": 1, "engine": "numba"}
@@ -89,9 +85,9 @@ def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what, 
         put(store.own, MACHINE, NAME, make_record())
     before = path.read_bytes() if path.exists() else b""
     with monkeypatch.context() as patch, pytest.raises(Unavailable) as why:
-        refuse(patch, folder, number)
+        refuse(patch, folder)
         act()
-    says(why.value, code)
+    says(why.value, CODE)
     assert (path.read_bytes() if path.exists() else b"") == before
     if what in ("the rows", "machine.json"):
         act()  # the same once more, with room again
@@ -105,18 +101,15 @@ def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what, 
         )
 
 
-@pytest.mark.parametrize(("number", "code"), REFUSALS)
-def test_a_compiler_that_cannot_write_is_a_full_disk_and_no_broken_compiler(
-    tmp_path, monkeypatch, number, code
-):
+def test_a_compiler_that_cannot_write_is_a_full_disk_and_no_broken_compiler(tmp_path, monkeypatch):
     monkeypatch.setenv("TLB_BUILD", str(tmp_path / "build"))
     failing = tmp_path / "cc"
     failing.write_text(
-        f"#!/bin/sh\necho 'ld: final link failed: {os.strerror(number)}' >&2\nexit 1\n"
+        f"#!/bin/sh\necho 'ld: final link failed: {os.strerror(NUMBER)}' >&2\nexit 1\n"
     )
     failing.chmod(0o755)
     monkeypatch.setattr(build, "compiler_or_prebuilt", lambda: Compiler((str(failing),), "cc 1.0"))
     with pytest.raises(Unavailable) as why:
         build.kernel("page_chase")
-    says(why.value, code)
+    says(why.value, CODE)
     assert list((tmp_path / "build/kernels").iterdir()) == []

@@ -22,19 +22,7 @@ from tlb.system.reasons import Unavailable
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
 
-# --- an affinity mask without CPU 0; a CPU that goes away
-
-
-GONE = """echo '{"reason": "cpu-gone", "detail": "CPU 7"}' >&2; exit 3"""
-
-
-@needs_c
-def test_when_the_cpu_goes_away_the_next_process_takes_another(befall, run, store):
-    folder = befall(
-        f'if [ -e "$HERE/once" ]; then exec "$REAL" "$@"; fi; touch "$HERE/once"; {GONE}'
-    )
-    outcome = run()
-    assert (folder / "once").exists() and (outcome.measured, outcome.lacking) == (3, {})
+# --- a CPU that goes away
 
 
 @needs_c

@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import pytest
+from support.campaigns import MACHINE, NAME, POINTS
 from support.common import make_record
 
 from tlb.measure import noise
 from tlb.measure.record import CounterReading, Record
+from tlb.system.reasons import Unavailable
 
 STAT = "cpu  9 0 9 9 0 0 0 70 0 0\ncpu0 4 0 4 4 0 0 0 30 0 0\ncpu1 5 0 5 5 0 0 0 40 0 0\n"
 STAT += "intr 12 0 3\nbtime 1\n"
@@ -80,3 +82,24 @@ def clocked(ran_ns: float | None, **changes: object) -> Record:
 )
 def test_what_disturbed_a_process_is_its_mark(record, mark):
     assert noise.disturbance(record) == mark
+
+
+@pytest.mark.parametrize(
+    ("tries", "kept"),
+    [
+        ([("stolen", 1.0), ("", 9.0)], ("", 9.0, 2)),  # the quiet one, be it slower
+        ([("stolen", 1.0), ("uneven", 2.0)], ("uneven", 2.0, 2)),  # the last, not the fastest
+        ([("stolen", 4.0), ("uneven", 3.0)], ("uneven", 3.0, 2)),
+        (
+            [("stolen", 2.0), Unavailable("oom-killed")],
+            ("stolen", 2.0, 1),
+        ),  # a noisy number is better than none
+    ],
+)
+def test_which_try_is_kept_is_decided_by_its_mark_and_never_by_its_time(
+    scripted, run, store, tries, kept
+):
+    fake = scripted(*tries)
+    run(POINTS[:1])
+    (row,) = store.load(MACHINE, NAME).itertuples()
+    assert (row.noisy, row.ns_per_access, row.tries) == kept and len(fake.asked) == 2

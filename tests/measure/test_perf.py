@@ -13,7 +13,7 @@ from support.kernels import compiled
 
 from tlb.measure import perf
 from tlb.measure.events import Event
-from tlb.measure.perf_stat import EventPlan, PerfSwitch, PointCounter, parse_perf_stat
+from tlb.measure.perf_stat import EventPlan, PerfControlPipes, PointCounter, parse_perf_stat
 from tlb.measure.plan import measure
 from tlb.measure.record import CounterReading, Point
 from tlb.system.reasons import REASON_TEXTS
@@ -192,7 +192,7 @@ def script(folder: Path, text: str) -> str:
 ZEN_LACKS = {
     "walk_cycles": "no-walk-cycle-event",
     "itlb_walk_cycles": "no-walk-cycle-event",
-    "nested_walk_cycles": "no-nested-walk-event",
+    "nested_walk_cycles": "no-walk-cycle-event",
 }
 
 
@@ -239,7 +239,7 @@ def test_perf_counts_exactly_the_faults_between_the_gates(tmp_path_factory, page
     binary = tmp_path_factory.getbasetemp() / "gate_faults"
     if not binary.exists():
         compiled(SUPPORT / "gate_faults.c", binary, "-Wno-unused-function")
-    with PerfSwitch() as gate:
+    with PerfControlPipes() as gate:
         words = [str(binary), "--plan", *gate.kernel_words]
         how = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "pass_fds": gate.fds}
         with subprocess.Popen(words, text=True, **how) as child:
@@ -247,7 +247,8 @@ def test_perf_counts_exactly_the_faults_between_the_gates(tmp_path_factory, page
             counting = PointCounter(software_plan(), child.pid, gate, 0)
             said, _ = child.communicate(f"0 gate_faults - spread cycle {pages} 1 1 1\n")
             counted = counting.end()
-    assert (said, child.returncode, counted["minor_faults"].value) == ("done\n", 0, pages)
+    assert (said.split("\n")[0], child.returncode) == ("done", 0)
+    assert counted["minor_faults"].value == pages  # of the process that was forked for the line
 
 
 # --- what is counted together

@@ -90,7 +90,7 @@ def test_a_real_kernel_opens_the_gate_and_the_counts_of_each_vendor_reach_the_re
     assert (values["walk"], values["stlb_hit"], values["l1_dtlb_miss"]) == (400, 500, 900)
     assert record.counters["itlb_walk"].reason == "other-repeat"
     assert (record.counters["walk_cycles"].reason == "no-walk-cycle-event") == (vendor != "Intel")
-    assert record.counters["nested_walk_cycles"].reason == "no-nested-walk-event"
+    assert record.counters["nested_walk_cycles"].reason == "no-walk-cycle-event"
 
 
 # --- a PMU that shows itself and does not count, or has too few counters: the canary

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.campaigns import MACHINE, NAME, put, says
 from support.common import ROOT, make_record
@@ -79,7 +79,7 @@ def records(draw: st.DrawFn) -> Record:
 
 @pytest.mark.slow
 @given(st.lists(records(), max_size=4))
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30)
 def test_any_record_comes_back_as_it_went_in(made):
     with tempfile.TemporaryDirectory() as folder:
         store = Store(folder)

@@ -11,7 +11,6 @@ from experiments.overview import method
 from tlb.measure.record import Record
 from tlb.measure.store import Store
 from tlb.report.chapter import Chapter
-from tlb.report.verdicts import WRONG_BY_CHANCE
 
 MACHINE = "zen-9-00000000"
 PARAMETERS = DEFAULTS | {"machine": MACHINE, "minutes": 0.0}
@@ -24,12 +23,6 @@ def stored(root, *records: Record, experiment: str = "tlb_blocking") -> Chapter:
         store.append(MACHINE, record)
     store.ask(MACHINE, experiment, [record.point for record in records])
     return Chapter("method", PARAMETERS, store)
-
-
-def test_the_rule_s_rates_are_those_that_the_page_promises():
-    rates = method.Analysis.simulated_verdicts(1.05, 1.2, noises=(0.02, 0.10))
-    assert (rates["decided on the line, %"] <= 100 * WRONG_BY_CHANCE).all()
-    assert (rates["decided a fifth beyond it, %"] > rates["decided on the line, %"]).all()
 
 
 def test_without_rows_there_are_no_numbers(tmp_path):

@@ -22,7 +22,7 @@ from tlb.measure.store import Store, data_root
 from tlb.report import claims, discovery, parameters, publish
 from tlb.report.chapter import Chapter
 from tlb.system.files import ROOT
-from tlb.system.units import DAY_MINUTES
+from tlb.system.units import MINUTES_PER_DAY
 
 WITHOUT = {"your_program"}  # which no campaign measures
 CHAPTERS = {
@@ -74,7 +74,7 @@ def test_there_is_a_site_after_the_first_round_and_one_at_the_end(told, monkeypa
 
 def test_without_a_limit_there_is_a_site_of_half_of_the_rounds_too(told, monkeypatch):
     measures(monkeypatch, told, 300, 600, 600)
-    campaign.book(ASKED | {"minutes": float(DAY_MINUTES)})
+    campaign.book(ASKED | {"minutes": float(MINUTES_PER_DAY)})
     assert [each for each in told if each not in ("survey", "documents", "programs")] == [
         (set(CHAPTERS), 1),
         "site",

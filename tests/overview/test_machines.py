@@ -100,6 +100,9 @@ def test_each_machine_has_a_row_its_marks_and_its_words(store, number):
     )
     assert len(figure.html()) + len(str(table)) < 300_000  # of a page of 400,000
     assert bool(table.select("select")) == (number > 1)
+    assert "too few mappings" not in table.text
+    named = [each for each in a.machines if f" {each.label}, " in figure.alt]
+    assert len(named) == (0 if number == 1 else 2)  # the dearest and the cheapest walk
     assert HOLE.search(figure.alt) is None
 
 

@@ -120,27 +120,26 @@ def test_what_is_lacking_has_its_reason_and_no_value():
 
 # --- its document
 
-MACHINES = Store(ROOT / "data").machines()
+PUBLISHED = Store(ROOT / "data")
+MACHINES = PUBLISHED.machines()
 
 
 def committed(machine: str) -> TranslationProfile:
-    return room.read_translation_profile(Store(ROOT / "data"), machine)
+    return room.read_translation_profile(PUBLISHED, machine)
 
 
 @pytest.mark.parametrize(
     "machine",
     [
-        name if name == MACHINES[0] else pytest.param(name, marks=pytest.mark.endurance)
+        name if name == PUBLISHED.reference() else pytest.param(name, marks=pytest.mark.endurance)
         for name in MACHINES
     ],
 )
 def test_committed_profiles_are_those_of_the_committed_rows(machine):
     """Else: `tlb refresh index`."""
-    made = room.profile_of_chapter(
-        Chapter(room.PAGE, DEFAULTS | {"machine": machine}, Store(ROOT / "data"))
-    )
+    made = room.profile_of_chapter(Chapter(room.PAGE, DEFAULTS | {"machine": machine}, PUBLISHED))
     assert made == committed(machine), "run `tlb refresh index`"
-    assert room.is_profile_current(Store(ROOT / "data"), made)
+    assert room.is_profile_current(PUBLISHED, made)
 
 
 @pytest.mark.parametrize("machine", MACHINES)

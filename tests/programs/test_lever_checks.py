@@ -1,9 +1,8 @@
 """What each lever needs of a computer, before anything runs: on computers that never were."""
 
-from pathlib import Path
-
 import pytest
 from support.common import refusal
+from support.host import plant
 
 from experiments.hugepages import jmh
 from tlb.machine import settings
@@ -15,13 +14,6 @@ CGROUP = {
     "proc/self/cgroup": "0::/pod\n",
     "proc/self/mountinfo": "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n",
 }
-
-
-def computer(root: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    return root
 
 
 def pool(kib: int, free: int, overcommit: int = 0) -> dict[str, str]:
@@ -54,7 +46,7 @@ def pages_of(kib: int, **limits: str) -> dict[str, str]:
     ],
 )
 def test_the_pool_that_a_program_takes_pages_from_has_some_for_it(files, code, tmp_path):
-    root = computer(tmp_path, files)
+    root = plant(tmp_path, files)
     if code:
         assert refusal(levers._pool_filled, root) == code
     else:
@@ -67,7 +59,7 @@ def test_the_pool_that_a_program_takes_pages_from_has_some_for_it(files, code, t
 def test_a_kernel_without_transparent_pages_gets_no_command_for_a_file_that_is_absent(
     files, code, tmp_path
 ):
-    root = computer(tmp_path, files)
+    root = plant(tmp_path, files)
     assert refusal(settings.require_thp, root) == code
     assert refusal(jmh.check_heap, "thp", [1 << 20], root) == code
 

@@ -124,17 +124,6 @@ def test_memory_between_holes_is_collapsed_by_a_kernel_that_stops_at_a_hole(tmp_
     assert collapse.collapse(os.getpid(), huge, Event()) == (resident, {"EINVAL"})
 
 
-def test_the_library_is_seen_among_any_number_of_mappings(tmp_path, monkeypatch):
-    monkeypatch.setattr(levers, "_PROC", tmp_path)
-    (tmp_path / "7").mkdir()
-    others = "".join(f"{n:x}000-{n + 1:x}000 rw-p 00000000 00:00 0 \n" for n in range(40_000))
-    shim = f"7f0000000000-7f0000001000 r-xp 00000000 fe:00 9 /a/{levers.SHIM.stem}-{'0' * 16}\n"
-    assert len(others) > 1 << 20
-    for text, is_there in ((others, False), (others + shim, True)):
-        (tmp_path / "7/maps").write_text(text)
-        assert LEVERS["advise"].has_reached(7) is is_there
-
-
 def test_a_static_program_is_not_reached_and_the_reason_says_so(tmp_path):
     static = built(tmp_path, "-static")
     with pytest.raises(Unavailable) as why:

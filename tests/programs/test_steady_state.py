@@ -2,7 +2,7 @@
 
 import pytest
 
-from tlb.programs.activity import ActivitySample, samples_after_start, windows_of_other_phases
+from tlb.programs.activity import ActivitySample, phase_change_windows, samples_after_start
 
 MIB = 1 << 20
 
@@ -50,10 +50,10 @@ def test_two_samples_suffice_to_see_that_the_first_was_of_the_start_up():
 
 def test_a_longer_window_that_touches_less_is_a_contradiction():
     phases = [sample(1, 1, 20, 50), sample(5, 0.1, 40, 50), sample(9, 1, 22, 50)]
-    assert windows_of_other_phases(phases) == (0.1, 1)
+    assert phase_change_windows(phases) == (0.1, 1)
     assert (
-        windows_of_other_phases(WORK)
-        is windows_of_other_phases([])
-        is windows_of_other_phases(phases[:1])
+        phase_change_windows(WORK)
+        is phase_change_windows([])
+        is phase_change_windows(phases[:1])
         is None
     )

@@ -236,14 +236,6 @@ def test_what_ends_it_early_leaves_the_pairs_before(after, then, says):
     )  # drawn by the system for each
 
 
-def test_ctrl_c_keeps_the_pairs_before_it_and_ends_without_a_result_before_the_first(after):
-    done = run_trial(after(2 + 10, KeyboardInterrupt()))
-    assert (len(done.pairs), done.is_interrupted, done.verdict) == (5, True, "cannot tell")
-    assert "5 pairs" in verdict_sentences(done)[0] and document(done)["pairs"] == 5
-    with pytest.raises(KeyboardInterrupt):
-        run_trial(after(2 + 1, KeyboardInterrupt()))
-
-
 def test_the_minutes_bound_the_whole(monkeypatch):
     """Each run may take what is left, a run of 20 s: two rehearsals, four pairs, and none more."""
     now, limits = [1000.0], list[float]()

@@ -91,7 +91,7 @@ def test_a_page_loads_nothing_and_escapes_what_is_not_ours(monkeypatch, aims, tm
     told = tmp_path / "page.html"
     assert call(monkeypatch, "--html", str(told), "--", "true") == 0
     soup = BeautifulSoup(told.read_text(), "html.parser")
-    assert (soup.h1.text, soup.code.text) == ("Helps", "program") and len(
+    assert (soup.h1.text, soup.code.text) == ("Time: helps, CPU time: helps", "program") and len(
         soup.select("tbody tr")
     ) == 8
     assert ["0.500" in chart["aria-label"] for chart in soup.select("figure svg")] == [True, True]
@@ -178,10 +178,9 @@ def gone(processes: list[psutil.Process]) -> bool:
 
 
 @linux
-@pytest.mark.parametrize("number", [signal.SIGINT])
-def test_a_signal_ends_the_program_with_all_that_it_started(number, tmp_path):
+def test_a_signal_ends_the_program_with_all_that_it_started(tmp_path):
     process, seen = begun(TRY, tmp_path, 3)
-    process.send_signal(number)
+    process.send_signal(signal.SIGINT)
     out, err = process.communicate()
     assert (process.returncode, out, err) == (
         130,

@@ -13,7 +13,6 @@ from support.common import ended
 from support.programs import made, trial
 
 from tlb.cli import trial as command
-from tlb.machine import doctor
 from tlb.programs.children import ProgramOutput
 from tlb.programs.trial_report import markdown
 from tlb.system import files
@@ -129,13 +128,3 @@ def test_a_markdown_cell_holds_no_bar_of_its_own():
     one.aim.command[:] = ["sh", "-c", "a | b"]
     head, rule, row = markdown([one]).splitlines()
     assert {line.replace("\\|", "").count("|") for line in (head, rule, row)} == {8}
-
-
-def test_hints_are_commands_that_a_shell_takes_as_they_are():
-    found = [
-        doctor.Advice(
-            "a", "", "Run `echo madvise | sudo tee /sys/x` or `sudo sysctl y=2`, see `man`."
-        ),
-        doctor.Advice("b", "", "Run `echo off | sudo tee /sys/*/state`. Run `sudo sysctl y=2`."),
-    ]
-    assert doctor.commands(found) == ["echo madvise | sudo tee /sys/x", "sudo sysctl y=2"]

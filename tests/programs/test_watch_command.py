@@ -45,12 +45,16 @@ def test_all_processes_are_ranked_by_what_they_can_gain(monkeypatch, capsys):
     work = "import array; a = array.array('q', [1]) * (1 << 23)\nwhile 1: sum(a[::512])"
     with subprocess.Popen([sys.executable, "-c", work]) as child:
         try:
-            assert ended(monkeypatch, "watch", "--all", "--seconds", "4", "--json") == 0
-            told = json.loads(capsys.readouterr().out)
+            for seconds in (4, 20, 60):  # a busy machine may not run it in a window
+                words = ["watch", "--all", "--seconds", str(seconds), "--json"]
+                assert ended(monkeypatch, *words) == 0
+                told = json.loads(capsys.readouterr().out)
+                own = [each for each in told["processes"] if each["pid"] == child.pid]
+                if own and own[0]["touched_bytes"] > 32 << 20:
+                    break
         finally:
             child.kill()
-    (own,) = [each for each in told["processes"] if each["pid"] == child.pid]
-    assert own["touched_bytes"] > 32 << 20 and 0 < own["bound"] <= 0.5
+    assert own[0]["touched_bytes"] > 32 << 20 and 0 < own[0]["bound"] <= 0.5
     assert told["idle"] > 0
 
 

@@ -1,7 +1,6 @@
 """`tlb where` against closed forms, a plain search, and programs whose answer is known."""
 
 import json
-import math
 import os
 import random
 import re
@@ -124,29 +123,6 @@ def test_huge_pages_add_what_is_not_touched_of_whole_blocks(known_walks):
 
 @pytest.mark.needs("valgrind")
 @pytest.mark.endurance
-def test_small_objects_are_the_heap_s(known_walks):
-    pages, passes = 2 * SECOND, 20
-    found = simulation.simulate(
-        [known_walks, "small", str(pages), str(passes)], GEOMETRY.option, LONG_S
-    )
-    ((line, counts),) = [
-        (k, c) for k, c in found.lines.items() if k.function == "follow" and c.walks > 100
-    ]
-    assert abs(counts.walks / (pages * passes) - 1) < 0.005
-    assert found.touches[line][HEAP] > 0.99 * counts.walks
-
-
-@pytest.mark.needs("valgrind")
-@pytest.mark.endurance
-def test_a_program_that_reads_in_order_has_nothing_to_gain(known_walks):
-    found = simulation.simulate([known_walks, "stream", "2000", "20"], GEOMETRY.option, LONG_S)
-    assert found.total.walks < 0.03 * found.total.misses * 64
-    made = report.WhereReport(["x"], GEOMETRY, found, 1.0, 30.0)
-    assert made.verdict is HugePagesVerdict.NO_GAIN and not [*made.commands()]
-
-
-@pytest.mark.needs("valgrind")
-@pytest.mark.endurance
 def test_a_site_is_the_same_in_each_run_and_can_be_advised_alone(known_walks):
     arguments = [known_walks, "chase", "2048", "5"]
     first, again = (simulation.simulate(arguments, GEOMETRY.option, LONG_S) for _ in range(2))
@@ -175,36 +151,11 @@ def test_the_chosen_allocation_alone_lies_on_huge_pages(known_walks):
                 arguments, levers.allocation_sites_lever(each), limit_s=LONG_S, share=0.2
             ).snapshots
         )
-        for each in (proof.NO_SITES, (chosen,), proof.ALL_SITES)
+        for each in (proof.NO_ALLOCATION_SITES, (chosen,), proof.ALL_ALLOCATION_SITES)
     }
     sizes = [snapshot.pages.huge_bytes >> 20 for snapshot in huge.values()]
     # Linux gives fewer where memory is fragmented.
     assert sizes[0] == 0 < sizes[1] <= 64 and sizes[2] >= sizes[1]
-
-
-def test_the_smallest_set_that_keeps_the_gain_is_found(monkeypatch):
-    """Made-up times: A saves 0.3 s and B 0.1 s, C nothing."""
-    saves = {"A": 0.3, "B": 0.1, "C": 0.0}
-    noise = random.Random(3)
-
-    def measure(made: proof.SitesProof, command: list[str], settings: list, *rest: object) -> None:
-        for _ in range(10):
-            load, each = 1 + noise.random(), {}
-            for sites in settings:
-                chosen = saves if sites == proof.ALL_SITES else sites
-                saved = sum(saves[site] for site in chosen)
-                each[sites] = proof.Timed(load * (1 - saved) + noise.random() / 500)
-            made.rounds.append(each)
-
-    monkeypatch.setattr(proof, "_measure", measure)
-    limits = 1.0, math.inf  # seconds of a run, and until when there may be some
-    assert set(proof.prove(["x"], ["C", "B", "A"], *limits).smallest) == {"A", "B"}
-    saves["B"] = 0.0
-    assert proof.prove(["x"], ["C", "B", "A"], *limits).smallest == ("A",)
-    saves["B"] = -0.4  # so that all of them together gain nothing
-    assert proof.prove(["x"], ["C", "B", "A"], *limits).smallest == ("A",)
-    saves |= {"A": 0.0, "B": 0.0}
-    assert proof.prove(["x"], ["C", "B", "A"], *limits).smallest == ()
 
 
 @pytest.mark.parametrize(
@@ -220,7 +171,7 @@ def test_runs_that_differ_too_much_leave_the_gain_open(walks, spread, verdict):
     rounds = [
         {
             sites: proof.Timed(1 + spread * noise.random())
-            for sites in (proof.NO_SITES, proof.ALL_SITES)
+            for sites in (proof.NO_ALLOCATION_SITES, proof.ALL_ALLOCATION_SITES)
         }
         for _ in range(8)
     ]
@@ -259,7 +210,7 @@ def test_what_huge_pages_may_save_has_faults_and_all_misses(prices, is_cut, verd
 
 def test_page_faults_cost_at_most_linux_s_time_and_at_most_a_generous_price():
     lever = levers.LEVERS["none"]
-    touching = "import mmap; m = mmap.mmap(-1, 1 << 26); [m.__setitem__(k, 1) for k in range(0, 1 << 26, 4096)]"
+    touching = "import mmap; m = mmap.mmap(-1, 1 << 28); [m.__setitem__(k, 1) for k in range(0, 1 << 28, 4096)]"
     reading = (
         "import os; f = os.open('/dev/zero', os.O_RDONLY); [os.read(f, 1 << 23) for _ in range(99)]"
     )
@@ -267,7 +218,8 @@ def test_page_faults_cost_at_most_linux_s_time_and_at_most_a_generous_price():
         run_program([sys.executable, "-c", code], lever, limit_s=LONG_S, share=0.01)
         for code in (touching, reading)
     )
-    assert touched.minor_faults > 1 << 14 and 0 < touched.system_s <= touched.cpu_s
+    # so many that a clock which ticks sees some of them
+    assert touched.minor_faults > 1 << 16 and 0 < touched.system_s <= touched.cpu_s
     assert most_faults_s(touched) == touched.system_s
     assert most_faults_s(read) <= read.minor_faults * FAULT_NS / 1e9
 

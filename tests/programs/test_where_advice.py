@@ -13,7 +13,7 @@ from support.common import LONG_S, SUPPORT, compiled, lacking, needs_c
 from support.where import GEOMETRY
 
 from tlb.programs import levers
-from tlb.programs.levers import LEVERS, Lever, LeverVariable
+from tlb.programs.levers import LEVERS, Lever, LeverEnvironmentVariable
 from tlb.programs.runs import ProgramRun, RunConditions, run_program
 from tlb.programs.where import advice, simulation
 from tlb.programs.where.report import WhereReport
@@ -31,73 +31,9 @@ pytestmark = [
     pytest.mark.skipif(not SIZE, reason=advice.why_no_huge_pages() or "not Linux"),
 ]
 
-JAVA = """import java.nio.file.*;
-import java.util.*;
-
-public class Map {
-    public static void main(String[] words) throws Exception {
-        HashMap<Integer, Integer> map = new HashMap<>();
-        for (int i = 0; i < 1000000; i++)
-            map.put(i, i);
-        for (String line : Files.readAllLines(Path.of("/proc/self/smaps_rollup")))
-            if (line.startsWith("AnonHugePages:"))
-                System.out.println("huge=" + line.replaceAll("[^0-9]", ""));
-        System.exit(map.size() == 1000000 ? 0 : 1);
-    }
-}
-"""
 PYTHON = """import re
 objects = [(i, str(i)) for i in range(400_000)]
 print("huge=" + re.search(r"AnonHugePages: +(\\d+)", open("/proc/self/smaps_rollup").read())[1])
-"""
-CPLUSPLUS = """#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <fstream>
-#include <new>
-#include <string>
-#include <sys/mman.h>
-
-int main(int argc, char **)
-{
-    const std::size_t bytes = 64 << 20;
-    std::size_t huge = 0;
-    std::ifstream("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size") >> huge;
-    char *p = nullptr;
-    if (argc > 1) {
-        p = static_cast<char *>(aligned_alloc(huge, (bytes + huge - 1) / huge * huge));
-        madvise(p, bytes, MADV_HUGEPAGE);
-        p = new (p) char[bytes];
-    } else
-        p = new char[bytes];
-    std::memset(p, 1, bytes);
-    std::string word;
-    for (std::ifstream file("/proc/self/smaps_rollup"); file >> word && word != "AnonHugePages:";)
-        ;
-    std::ifstream file("/proc/self/smaps_rollup");
-    while (file >> word && word != "AnonHugePages:")
-        ;
-    file >> word;
-    std::printf("huge=%s\\n", word.c_str());
-    return p[1] != 1;
-}
-"""
-GO = """package main
-
-import (
-	"fmt"
-	"time"
-)
-
-func main() {
-	array := make([]int, 8<<20)
-	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); {
-		for i := range array {
-			array[i]++
-		}
-	}
-	fmt.Println(array[0] == array[len(array)-1])
-}
 """
 
 
@@ -141,7 +77,7 @@ def followed(line: str, command: list[str]) -> Lever | None:
         return None
     assignments = words[: -len(command)]
     assert words[-len(command) :] == command
-    variables = [LeverVariable(*word.split("=", 1)) for word in assignments]
+    variables = [LeverEnvironmentVariable(*word.split("=", 1)) for word in assignments]
     return Lever("followed", line, variables=tuple(variables))
 
 
@@ -212,9 +148,9 @@ def test_each_allocator_has_advice_of_its_own(kind, library, variable, tmp_path)
 
 @pytest.mark.needs("g++")
 def test_advice_for_c_plus_plus_brings_huge_pages(tmp_path):
-    source, target = tmp_path / "allocate.cc", tmp_path / "allocate"
-    source.write_text(CPLUSPLUS)
-    subprocess.run(["g++", "-O1", "-g", source, "-o", target], check=True)
+    target = tmp_path / "allocate"
+    command = ["g++", "-O1", "-g", SUPPORT / "allocate.cc", "-o", target]
+    subprocess.run(command, check=True)
     lines = check(report_of([str(target)], tmp_path, False), [str(target), "advised"])
     assert any("aligned_alloc(" in line for line in lines)
 
@@ -229,16 +165,15 @@ def test_advice_for_cpython_brings_huge_pages_and_changes_no_source(tmp_path):
 
 @pytest.mark.needs("java", "javac")
 def test_advice_for_a_jvm_brings_huge_pages(tmp_path):
-    (tmp_path / "Map.java").write_text(JAVA)
-    subprocess.run(["javac", "-d", tmp_path, tmp_path / "Map.java"], check=True)
+    subprocess.run(["javac", "-d", tmp_path, SUPPORT / "Map.java"], check=True)
     lines = check(report_of(["java", "-cp", str(tmp_path), "Map"], tmp_path, False))
     assert any("UseTransparentHugePages" in line for line in lines)
 
 
+@pytest.mark.endurance
 @pytest.mark.needs("go")
 def test_advice_for_go_is_to_collapse(tmp_path):
-    source, target = tmp_path / "array.go", tmp_path / "array"
-    source.write_text(GO)
+    source, target = SUPPORT / "array.go", tmp_path / "array"
     folders = {"GOCACHE": str(tmp_path / "cache"), "GOPATH": str(tmp_path / "go")}
     go = shutil.which("go")
     subprocess.run([go, "build", "-o", target, source], check=True, env=os.environ | folders)

@@ -7,16 +7,19 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
 from support.common import ROOT, descendants_with, ended, in_turn, living, needs_c, wait_until
 
+from experiments.overview import campaign
 from tlb import cli
 from tlb.cli import commands
-from tlb.machine import doctor, host
 from tlb.measure.record import Record
+from tlb.report import publish
 from tlb.system import files
+from tlb.system.units import MINUTES_PER_DAY
 
 TLB = [sys.executable, "-c", "from tlb.cli import main; main()"]
 
@@ -28,21 +31,6 @@ def tlb(*arguments: str, **how: object) -> subprocess.CompletedProcess[str]:
 def test_the_page_of_commands_is_what_help_prints():
     page = commands.PAGE.read_text(encoding="utf-8")
     assert commands.refreshed(page) == page, "run `python -m tlb.cli.commands`"
-
-
-@pytest.mark.slow
-def test_doctor_gives_each_finding_its_remedy():
-    done = tlb("doctor", env=os.environ | {"COLUMNS": "1000"})
-    assert (done.returncode, done.stderr) == (0, "")
-    lines = done.stdout.splitlines()
-    findings, remedies = lines[::2], lines[1::2]
-    assert len(findings) == len(remedies) > 0
-    assert all(not line.startswith(" ") for line in findings) and all(
-        line.startswith("    ") for line in remedies
-    )
-    told = {line.partition(". ")[0] for line in findings}
-    wanted = {f"{each.severity}: {each.topic}" for each in doctor.advice(host.inspect_machine())}
-    assert wanted - {"warning: load"} <= told  # which comes and goes
 
 
 @pytest.mark.measures
@@ -106,3 +94,28 @@ def test_a_signal_that_ends_a_command_is_its_exit_code(number, status, monkeypat
     finally:
         for name in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(name, before[name])
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ([], {}),
+        (["-p", "repeats", "3"], {"repeats": 3}),
+        (["-p", "max_working_set", "256MiB"], {"max_working_set": "256MiB"}),
+    ],
+)
+def test_a_pair_is_read_in_either_form_and_has_the_type_that_the_chapter_declares(
+    given, read, monkeypatch, capsys
+):
+    executed: list[tuple[str, Path, dict]] = []
+    monkeypatch.setattr(publish, "execute", lambda *what: executed.append(what))
+    monkeypatch.setattr(publish, "keep_own_quantities", lambda path: None)
+    monkeypatch.setattr(
+        campaign, "book", lambda given: executed.append(given) or publish.Book(Path("index.html"))
+    )
+    assert ended(monkeypatch, "run", "stlb_cliff", *given) == 0
+    assert executed == [
+        ("stlb_cliff", ROOT / "_build/runs/stlb_cliff.ipynb", {"machine": "this"} | read)
+    ]
+    assert ended(monkeypatch, "book", "--profile", "smoke", *given) == 0
+    assert executed[1] == {"machine": "this", "profile": "smoke", "minutes": MINUTES_PER_DAY} | read

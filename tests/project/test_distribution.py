@@ -9,14 +9,10 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tomllib
 import zipfile
-from importlib import metadata
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 from support.common import ROOT, ended, in_turn, needs_c, needs_root, refusal
 from support.copies import copy_of_checkout
 
@@ -30,7 +26,6 @@ CORE = ["doctor", "inspect", "measure", "try", "where", "watch", "pool"]
 # Of the extras, and of none.
 HEAVY = "numpy pandas scipy yaml altair IPython jupyter_client papermill numba llvmlite"
 MOST_PACKAGES, MOST_WHEEL_BYTES, MOST_INSTALLED_BYTES = 15, 1_600_000, 25_000_000
-MOST_WORKER_PACKAGES = 45
 
 
 def python(code: str) -> str:
@@ -48,22 +43,6 @@ from tlb.programs import before_after, host_watch, trial, trial_report, walk_pri
 print(*{{module.partition(".")[0] for module in sys.modules}} & {{*{HEAVY.split()}}})
 """
     assert python(code).split() == []
-
-
-def test_a_worker_of_a_fleet_takes_few_packages_and_none_of_the_book():
-    about = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    names = set[str]()
-    left = [*about["dependencies"], *about["optional-dependencies"]["fleet"]]
-    while left:
-        wanted = Requirement(left.pop())
-        name = canonicalize_name(wanted.name)
-        extra = {"extra": ",".join(wanted.extras)}
-        if name not in names and (wanted.marker is None or wanted.marker.evaluate({"extra": ""})):
-            names.add(name)
-            needed = map(Requirement, metadata.requires(name) or ())
-            left += [str(one) for one in needed if not one.marker or one.marker.evaluate(extra)]
-    assert "distributed" in names and len(names) <= MOST_WORKER_PACKAGES
-    assert names.isdisjoint({*HEAVY.split(), "pyarrow", "jupyterlab", "sphinx"} - {"yaml"})
 
 
 @needs_c
@@ -85,7 +64,7 @@ worker.campaign.measuring_lock = lambda wait: worker.contextmanager(lambda: (yie
 points = [Point(kernel="page_chase", lines=64, engine=engine) for engine in ("c", "numba")]
 task = worker.Task(points={{"stlb_cliff": points}}, compared=set(), repeats=1, shape_repeats=1, seconds=60)
 sent = worker.measure(task)
-print(sent.code, dict(sent.lacking), len(worker.bundle.Contents.decompressed(sent.contents).rows))
+print(sent.code, dict(sent.lacking), len(sent.contents.rows))
 """
     lines = python(code).split()
     assert lines == ["{'no-extra':", "1}", "1"]
@@ -126,27 +105,6 @@ def test_a_shell_completes_commands_and_options(line, words, monkeypatch):
     assert set(python("from tlb import cli; cli.main()").split()) == words
 
 
-@pytest.mark.parametrize("line", ["tlb ", "tlb b", "tlb bundle ", "tlb bundle --out"])
-def test_outside_a_clone_completion_imports_no_command_and_offers_none_of_the_book(
-    line, monkeypatch
-):
-    for name, value in completion(line).items():
-        monkeypatch.setenv(name, value)
-    code = """
-import sys
-from tlb import cli
-cli.IS_CLONE = False
-try: cli.main()
-except SystemExit as end: print(end.code, *(name for name in sys.modules if "tlb.cli." in name))
-"""
-    printed, _, last = python(code).rstrip().rpartition("\n")
-    offered = printed.split()
-    assert last == "0"
-    of_clones = {name for name, entry in cli.ENTRIES.items() if entry.module in cli._OF_THE_BOOK}
-    usable = [name for name in cli.ENTRIES if name not in of_clones]
-    assert offered == (usable if line == "tlb " else [])
-
-
 @pytest.mark.parametrize("name", cli.ENTRIES)
 def test_the_list_of_commands_says_what_a_command_says_itself(name):
     entry = cli.ENTRIES[name]
@@ -172,13 +130,13 @@ def test_a_package_that_is_missing_is_one_sentence_with_the_line_that_installs_i
 
 @pytest.mark.parametrize("name", ["run", "compare", "bundle", "fleet"])
 def test_a_command_of_the_book_says_that_it_needs_a_clone(name, monkeypatch, capsys):
-    monkeypatch.setattr(cli, "IS_CLONE", False)
+    monkeypatch.setattr(cli, "IS_REPOSITORY_CLONE", False)
     assert ended(monkeypatch, name) == 1
     assert "the book, which only a clone of the repository has" in capsys.readouterr().err
 
 
 def test_outside_a_clone_rows_and_binaries_are_the_users(monkeypatch, tmp_path):
-    monkeypatch.setattr(files, "IS_CLONE", False)
+    monkeypatch.setattr(files, "IS_REPOSITORY_CLONE", False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)

@@ -118,7 +118,7 @@ CLAIM = """
 @claim("join-takes-time", points=lambda point, scope: point.kernel == "radix_partition")
 def join_takes_time(a: Analysis, band: tuple[float, float]) -> Answer:
     took = a.scattered("4k", bits=12, passes=1)
-    return inside(took, *band), f"A row takes {took:.1f} ns."
+    return effect_inside_band(took, *band), f"A row takes {took:.1f} ns."
 """
 
 
@@ -238,13 +238,13 @@ class Analysis(analysis.Analysis):
 
 from experiments.example.analysis import Analysis
 from tlb.report.claims import Answer, claim
-from tlb.stats.effects import inside
+from tlb.stats.effects import effect_inside_band
 
 POINTS = lambda point, scope: point.kernel == "page_chase"
 
 
 @claim("example-takes-time", source="boncz1999", says="A load takes time.", points=POINTS)
 def takes_time(a: Analysis) -> Answer:
-    return inside(a.spread.last, 0), f"A load takes {a.spread.last:.1f} ns."
+    return effect_inside_band(a.spread.last, 0), f"A load takes {a.spread.last:.1f} ns."
 ''',
 }

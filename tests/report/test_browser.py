@@ -14,14 +14,12 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select, WebDriverWait
 from support.common import LONG_S
 from support.site import (
-    OVERFLOW,
     UNFOLD,
     errors,
     open_page,
     pages,
     pages_with_figures,
     requests,
-    resize,
     scripts_off,
     soup,
     tooltip,
@@ -99,29 +97,6 @@ def test_the_calculator_answers_in_words_what_it_is_asked(driver, site, address)
         known = answers[name].values()
         WebDriverWait(driver, LONG_S).until(lambda _, known=known: answer.text in known)
         assert answer.text.startswith(f"{size.first_selected_option.text} on {label} pages: reach ")
-
-
-@pytest.mark.endurance
-@pytest.mark.parametrize("width_px", [360, 768, 1280])
-def test_no_page_scrolls_sideways_without_scripts(driver, site, address, width_px):
-    resize(driver, width_px)  # with scripts: test_access.py
-    try:
-        with scripts_off(driver):
-            for page in pages(site):
-                driver.get(address + page)
-                assert not driver.execute_script(OVERFLOW), page
-    finally:
-        resize(driver, 1280)
-
-
-def test_the_reader_can_choose_the_dark_page(driver, site, address):
-    open_page(driver, address + pages_with_figures(site)[0])
-    seen = set()
-    for _ in range(3):
-        driver.find_element(By.CSS_SELECTOR, ".theme-switch-button").click()
-        seen.add(driver.execute_script("return document.documentElement.dataset.theme"))
-    driver.execute_script("localStorage.clear()")
-    assert seen == {"light", "dark"}
 
 
 # --- the page for a wrong address ---

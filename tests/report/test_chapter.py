@@ -53,14 +53,6 @@ def test_a_chapter_about_the_reference_machine_reads_and_never_measures(committe
     assert begin("hugepages", dict(DEFAULTS)).measure([], CHAPTER).equals(rows)
 
 
-def test_rows_of_an_older_kernel_are_not_shown_beside_newer_ones(committed):
-    whole = committed.records("made-up", ["page_chase"]).values()
-    newer = [record.model_copy(update={"measures": 9}) for record in whole]
-    put(committed, "made-up", CHAPTER, *newer)
-    rows = begin(CHAPTER, dict(DEFAULTS)).measure([])
-    assert set(rows.loc[rows["kernel"] == "page_chase", "measures"]) == {9}
-
-
 def test_a_chapter_is_about_the_machine_as_it_was_in_the_state_of_its_rows(committed):
     """Another chapter was measured in a later state, by which most rows are; the description of
     each is kept."""

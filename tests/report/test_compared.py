@@ -13,8 +13,8 @@ from support.verdict_rows import rows
 from tlb.report.analysis import Analysis
 from tlb.report.answers import EffectBounds, StoredAnswer
 from tlb.report.claims import Answer, Claim
-from tlb.report.verdicts import decided, judge, verdict_table
-from tlb.stats.effects import Effect, inside
+from tlb.report.verdicts import holds_or_none, judge, verdict_table
+from tlb.stats.effects import Effect, effect_inside_band
 from tlb.stats.intervals import Interval
 
 A = Analysis(pd.DataFrame(), About(Stated().host()))
@@ -31,7 +31,7 @@ def effects(draw: st.DrawFn) -> Effect:
         draw(st.sampled_from([1, 2])),
         draw(st.sampled_from([1, 7])),
     )
-    return inside(
+    return effect_inside_band(
         Interval(value, low, high, coverage, modes),
         1.0,
         draw(st.sampled_from([2.0, float("inf")])),
@@ -47,7 +47,7 @@ def test_what_is_printed_of_a_verdict_does_not_contradict_it(compared):
     verdict = judge(Claim("made-up", "boncz1999", "Says.", decide, None), A)
     (row,) = rows(BeautifulSoup(verdict_table([verdict]).markup, "html.parser"))
     assert row.contradictions() == [] and len(row.effects) == len(compared)
-    truth = {True: "holds", False: "fails", None: "cannot tell"}[decided(compared)]
+    truth = {True: "holds", False: "fails", None: "cannot tell"}[holds_or_none(compared)]
     kept = StoredAnswer.model_validate_json(json.dumps(verdict.answer.kept)).decide()
     assert (kept.verdict, kept.reason) == (verdict.verdict, verdict.reason)
     assert truth == kept.verdict

@@ -2,7 +2,6 @@
 prints of published machines, and what cannot be compared."""
 
 import json
-import re
 from collections import Counter
 from typing import Any
 
@@ -57,10 +56,11 @@ def drawn(
 def verdicts(factor: float, machines: int = 2, **how: Any) -> Counter[str]:
     random, counts = np.random.default_rng(7), Counter()
     for _ in range(20):
-        others = [drawn(random, factor, **how) for _ in range(machines - 1)]
-        compared, _ = compare_quantities([drawn(random, **how), *others], ["chapter"])
-        assert len(compared) == NUMBER
-        counts.update(one.verdict for each in compared for one in each.differences if one)
+        drawn_machines = {"first": drawn(random, **how)}
+        drawn_machines |= {str(one): drawn(random, factor, **how) for one in range(1, machines)}
+        compared, _ = compare_quantities(drawn_machines, ["chapter"])
+        assert len(compared) == NUMBER * (machines - 1)
+        counts.update(one.verdict for one in compared)
     return counts
 
 
@@ -91,12 +91,13 @@ def three(
 
 def test_stated_numbers_are_exact_and_a_ratio_of_negative_numbers_decides_nothing():
     gain = Interval(-0.1, -0.2, 0.1, 0.96)
-    machines = [three(Interval(1, 0.9, 1.1, 0.96), n, gain) for n in (1536.0, 2048.0, 1536.0)]
-    compared, among = compare_quantities([*machines, three(None, 64.0, gain)], ["chapter"])
-    found = {one.name: [each and each.verdict for each in one.differences] for one in compared}
-    assert found["entries"] == [DIFFERS, NO_DIFFERENCE, DIFFERS]
-    assert found["gain"] == [CANNOT_TELL] * 3
-    assert found["time_ns"][2] is None and among == 2
+    time, entries = Interval(1, 0.9, 1.1, 0.96), {"a": 1536.0, "b": 2048.0, "c": 1536.0}
+    machines = {name: three(time, number, gain) for name, number in entries.items()}
+    compared, among = compare_quantities(machines | {"d": three(None, 64.0, gain)}, ["chapter"])
+    found = {(one.name, one.machine): one.verdict for one in compared}
+    assert [found["entries", name] for name in "bcd"] == [DIFFERS, NO_DIFFERENCE, DIFFERS]
+    assert [found["gain", name] for name in "bcd"] == [CANNOT_TELL] * 3
+    assert found["time_ns", "d"] == "" and among == 2
 
 
 def test_a_ratio_is_decided_alike_from_either_side():
@@ -116,20 +117,19 @@ def test_published_quantities_are_compared_as_they_are_kept(monkeypatch, capsys)
         json.loads((ROOT / "data" / name / "quantities.json").read_text())["stlb_cliff"]
         for name in (A, B)
     ]
-    assert found["machines"] == {A: A, B: B} and found["quantities"]
-    for one in found["quantities"]:
-        assert one["chapter"] == "stlb_cliff"
+    assert found["machines"] == {A: A, B: B} and found["differences"]
+    for one in found["differences"]:
+        assert (one["chapter"], one["machine"]) == ("stlb_cliff", B)
         values = [side[one["name"]]["value"] for side in kept]
-        assert [one["values"][name]["value"] for name in (A, B)] == values
-        ratio = one[f"over {A}"][B]["ratio"]
-        assert ratio is None or ratio["value"] == pytest.approx(values[1] / values[0])
+        assert [one[which]["value"] for which in ("first", "other")] == values
+        assert one["ratio"] is None or one["ratio"]["value"] == pytest.approx(values[1] / values[0])
 
 
 def test_the_table_has_a_row_a_quantity_and_two_columns_a_machine():
     found = comparison.compare([A, B], ["hugepages"])
     descriptions, sentence, table = comparison.tables(found)
     assert list(table.columns[2:]) == [A, B, f"{B} over {A}"]
-    assert len(table) == len(found.quantities) and f"{found.among:,}" in sentence
+    assert len(table) == len(found.differences) and f"{found.among:,}" in sentence
     assert "CPU" in set(descriptions["description"])
 
 
@@ -142,29 +142,8 @@ def test_this_computer_is_compared_by_the_quantities_of_its_own_book(tmp_path, m
         for document in ("machine", "quantities"):
             store.write_document(name, document, published.read_document(source, document))
     found = comparison.compare([A, "this"])
-    assert [one.identity for one in found.machines] == [A, this]
-    assert {one.chapter for one in found.quantities} >= {"stlb_cliff", "hugepages"}
-
-
-def in_grey(page: str) -> set[float]:
-    """The medians of the points in grey of a page's first chart."""
-    (spec,) = re.findall(r'class="tlb-spec">(.*?)</script>', page)[:1]
-    tables = json.loads(spec)["datasets"]
-    grey = [tables[name] for name in tables if name.startswith("reference-")]
-    return {row[table["columns"].index("median")] for table in grey for row in table["rows"]}
-
-
-def test_the_charts_of_two_machines_have_the_first_one_s_medians_in_grey(monkeypatch, tmp_path):
-    path = tmp_path / "charts.html"
-    words = ["compare", B, "zen-3-a9ae1af8", "stlb_cliff", "--charts", str(path)]
-    assert ended(monkeypatch, *words) == 0
-    rows = pd.read_parquet(ROOT / "data" / B / "rows.parquet")
-    rows = rows[rows["experiments"].map(lambda asked: "stlb_cliff" in asked)]
-    base = "pages == '4k' and stride_pages == 1 and order == 'cycle' and mode == ''"
-    chase = rows.query(f"kernel == 'page_chase' and {base}")
-    medians = chase.groupby(["layout", "lines"])["ns_per_access"].median()
-    found = in_grey(path.read_text())
-    assert found and all(np.isclose(one, medians, rtol=1e-3).any() for one in found)
+    assert [one.identity for one in found.machines.values()] == [A, this]
+    assert {one.chapter for one in found.differences} >= {"stlb_cliff", "hugepages"}
 
 
 @pytest.mark.endurance
@@ -217,8 +196,5 @@ def test_two_states_of_this_computer_are_compared_by_name(tmp_path, monkeypatch)
             own.write_document(this, name, kept)
     plain = hosts.state_digest(Stated().host())
     found = comparison.compare([f"own/{this}@{plain[:6]}", f"{this}@no5lvl"], ["stlb_cliff"])
-    both = comparison.compare_quantities([one.quantities for one in found.machines], ["stlb_cliff"])
-    assert found.quantities == both[0] and any(
-        one and one.verdict == DIFFERS for each in found.quantities for one in each.differences
-    )
+    assert any(one.verdict == DIFFERS for one in found.differences)
     assert refusal(comparison.compare, [this, f"{this}@pti=off"]) == "no-data"

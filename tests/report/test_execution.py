@@ -17,7 +17,7 @@ from tlb.measure.record import Point, Record
 from tlb.measure.store import UNMEASURED_POINTS_DOCUMENT, Store
 from tlb.report import page, parameters, publish
 from tlb.report.publish import Kernel
-from tlb.system.reasons import if_available
+from tlb.system.reasons import none_if_unavailable
 
 # Whoever else measures does not wait for this: so it is one of them, one after the other.
 pytestmark = pytest.mark.measuring
@@ -40,7 +40,7 @@ def rows_of(folder: Path) -> dict[str, Record]:
 def lacking(folder: Path) -> set[Point]:
     """The points that this computer could not do, which are tried again the next time."""
     machine = host.machine_id(host.inspect_machine())
-    document = if_available(
+    document = none_if_unavailable(
         Store(folder).own.read_document, machine, UNMEASURED_POINTS_DOCUMENT
     ) or {"points": []}
     return {Point.model_validate(line["point"]) for line in document["points"]}

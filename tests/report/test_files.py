@@ -3,6 +3,7 @@
 import io
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pandas as pd
@@ -51,6 +52,16 @@ def test_a_machine_s_folder_is_packed_to_the_same_bytes_without_what_was_set_asi
     with zipfile.ZipFile(tmp_path / "a.zip") as packed:
         assert packed.namelist() == ["zen-9-00000000/machine.json", "zen-9-00000000/rows.parquet"]
     assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
+
+
+def test_a_file_of_a_site_has_an_address_where_the_site_has_one():
+    def address(base: str) -> str:
+        app = SimpleNamespace(config=SimpleNamespace(html_baseurl=base))
+        return extension("tlb_files").address(app, "book/index.html")
+
+    bases = ("https://example.org/a", "https://example.org/a/")
+    assert {*map(address, bases)} == {"https://example.org/a/book/index.html"}
+    assert address("") == ""
 
 
 def test_this_computer_is_not_called_by_the_id_that_a_published_one_may_have(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ import pandas as pd
 from support.synthetic import Truth, frame, grid
 
 from tlb.report import charts
-from tlb.report.notebook import OverlaidFigure, has_grey
+from tlb.report.notebook import OverlaidFigure, has_reference_underlay
 from tlb.report.render import MUTED_COLOUR, Figure
 from tlb.stats.intervals import summarise
 
@@ -45,17 +45,11 @@ def layers(spec: dict[str, Any], outer: dict[str, Any] | None = None) -> list[di
     return found + [one for layer in spec.get("layer", ()) for one in layers(layer, inner)]
 
 
-def encodings(spec: dict[str, Any]) -> list[dict[str, Any]]:
-    """The encodings of all layers."""
-    found = [spec["encoding"]] if "encoding" in spec else []
-    return found + [one for layer in spec.get("layer", ()) for one in encodings(layer)]
-
-
 def test_the_reference_s_medians_are_drawn_in_grey_under_the_own_ones():
     made = shown()
     spec = made.spec()
     theirs = [one for one in layers(spec) if one["data"]["name"].startswith("reference-")]
-    assert has_grey(spec) and theirs == layers(spec)[: len(theirs)]
+    assert has_reference_underlay(spec) and theirs == layers(spec)[: len(theirs)]
     assert {one["mark"]["type"] for one in theirs} <= {"line", "point"}
     assert {one["mark"]["color"] for one in theirs} == {MUTED_COLOUR}
     drawn = [row["median"] for one in theirs for row in spec["datasets"][one["data"]["name"]]]

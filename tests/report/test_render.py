@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import altair as alt
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.pages import FRAME, Elements, cliff, figure
 
@@ -111,7 +111,6 @@ NUMBERS = st.floats(allow_infinity=False, allow_subnormal=False)
 CELLS = NUMBERS | st.text(st.characters(codec="utf-8")) | st.none()
 
 
-@settings(deadline=None)
 @given(st.lists(CELLS, min_size=1, max_size=8))
 def test_the_csv_gives_back_every_value_to_six_digits(values):
     frame = pd.DataFrame({"value": pd.Series(values, dtype=object), "n": range(len(values))})

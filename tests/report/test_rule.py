@@ -13,8 +13,8 @@ from experiments.overview import method
 from experiments.overview.method import Processes, lognormal_times, measured_ratio
 from tlb.measure.row_tables import rows_of_last_campaign
 from tlb.measure.store import Store
-from tlb.report.verdicts import WRONG_BY_CHANCE, decided
-from tlb.stats.effects import inside
+from tlb.report.verdicts import WRONG_BY_CHANCE, holds_or_none
+from tlb.stats.effects import effect_inside_band
 from tlb.stats.intervals import LEAST_COVERAGE, Interval
 
 rates = partial(method.simulate_verdict_errors, trials=250)  # `make bench` takes two thousand
@@ -43,7 +43,7 @@ def test_the_rule_is_seldom_wrong(n, noise, true, band, truth):
 
 
 def decide_within(*band: float) -> Callable[[Interval], bool | None]:
-    return lambda interval: decided(inside(interval, *band))
+    return lambda interval: holds_or_none(effect_inside_band(interval, *band))
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,12 @@ def test_the_best_of_several_is_held_to_more(n, among):
         )
 
     corrected, plain = (
-        rates(best, lambda gain, among=k: decided(inside(gain, 1.0, among=among)), None, n)
+        rates(
+            best,
+            lambda gain, among=k: holds_or_none(effect_inside_band(gain, 1.0, among=among)),
+            None,
+            n,
+        )
         for k in (among, 1)
     )
     assert corrected.wrong <= WRONG_BY_CHANCE
@@ -143,7 +148,10 @@ def test_of_several_that_all_have_to_hold_any_may_refute_and_seldom_does_by_chan
         return [measured_ratio(PROCESSES_OF[noise], 1.05)(random, n) for _ in range(together)]
 
     found = rates(
-        several, lambda gains: decided([inside(gain, most=1.05) for gain in gains]), None, n
+        several,
+        lambda gains: holds_or_none([effect_inside_band(gain, most=1.05) for gain in gains]),
+        None,
+        n,
     )
     assert found.wrong <= WRONG_BY_CHANCE
 
@@ -154,12 +162,23 @@ def test_several_a_fifth_inside_or_outside_their_band_are_decided(most, truth):
         return [measured_ratio(lognormal_times(0.05), 1.05)(random, n) for _ in range(8)]
 
     found = rates(
-        several, lambda gains: decided([inside(gain, most=most) for gain in gains]), truth, 5
+        several,
+        lambda gains: holds_or_none([effect_inside_band(gain, most=most) for gain in gains]),
+        truth,
+        5,
     )
     assert found.decided >= 0.90 and found.wrong <= WRONG_BY_CHANCE
 
 
 def test_what_covers_too_little_decides_nothing_however_far_it_lies():
-    assert decided(inside(Interval(9.0, 8.9, 9.1, LEAST_COVERAGE - 0.01), 1.0, 2.0)) is None
-    assert decided(inside(Interval(9.0, 8.9, 9.1, LEAST_COVERAGE), 1.0, 2.0)) is False
-    assert decided(inside(Interval(1.5, 1.4, 1.6, float("nan")), 1.0, 2.0)) is None
+    assert (
+        holds_or_none(effect_inside_band(Interval(9.0, 8.9, 9.1, LEAST_COVERAGE - 0.01), 1.0, 2.0))
+        is None
+    )
+    assert (
+        holds_or_none(effect_inside_band(Interval(9.0, 8.9, 9.1, LEAST_COVERAGE), 1.0, 2.0))
+        is False
+    )
+    assert (
+        holds_or_none(effect_inside_band(Interval(1.5, 1.4, 1.6, float("nan")), 1.0, 2.0)) is None
+    )

@@ -11,18 +11,18 @@ from support.synthetic import Stated, scope, tlbs
 import tlb.report.verdicts as room
 from tlb.report import claims as claims_module
 from tlb.report.analysis import Analysis
-from tlb.report.claims import Answer, Band, Claim, Fact, claim, counted, rows_where
+from tlb.report.claims import Answer, Band, Claim, Fact, claim, count_inside_band, points_where
 from tlb.report.render import Html
 from tlb.report.verdicts import (
     Verdict,
     chapter_verdicts,
-    decided,
+    holds_or_none,
     judge,
     statements,
     table_of_answered_verdicts,
     verdict_table,
 )
-from tlb.stats.effects import inside, why_effects_are_undecided
+from tlb.stats.effects import effect_inside_band, why_effects_are_undecided
 from tlb.stats.intervals import Interval, median_interval
 from tlb.system.reasons import REASON_TEXTS, UNDECIDED_TEXTS, Unavailable, Undecided
 
@@ -42,7 +42,7 @@ def claims(monkeypatch) -> ModuleType:
 
     def largest_is_small(a: Analysis, most: float = 5.0) -> Answer:
         largest = a.frame["ns"].max()
-        return counted(
+        return count_inside_band(
             largest, (0.0, most), f"The largest is {largest:.0f}, of {most:.0f} `at most`."
         )
 
@@ -84,7 +84,9 @@ def of_a_sentence(module: ModuleType, low: float, high: float, coverage: float =
     interval."""
 
     def costs(a: Analysis, band: Band) -> Answer:
-        return inside(Interval((low + high) / 2, low, high, coverage), *band), f"Of {band}."
+        return effect_inside_band(
+            Interval((low + high) / 2, low, high, coverage), *band
+        ), f"Of {band}."
 
     costs.__module__ = module.__name__
     claims_module.REGISTRY.pop(QUOTED, None)
@@ -153,7 +155,7 @@ def table_of(*rows: tuple[str, str, str]) -> Html:
     [((2, 3), (1, 4), True), ((0, 2), (1, 4), None), ((5, 6), (1, 4), False), ((2, 3), (1,), True)],
 )
 def test_an_interval_is_inside_a_band_outside_it_or_spans_an_end(bounds, band, truth):
-    assert decided(inside(Interval(sum(bounds) / 2, *bounds), *band)) is truth
+    assert holds_or_none(effect_inside_band(Interval(sum(bounds) / 2, *bounds), *band)) is truth
 
 
 @pytest.mark.parametrize(
@@ -165,15 +167,18 @@ def test_an_interval_is_inside_a_band_outside_it_or_spans_an_end(bounds, band, t
     ],
 )
 def test_an_undecided_effect_says_why_and_how_many_processes_are_lacking(values, code, number):
-    why = inside(median_interval(values), 1.0, 2.0).why_undecided()
+    why = effect_inside_band(median_interval(values), 1.0, 2.0).why_undecided()
     assert why is not None and why.code == code and number in why.text
-    assert inside(median_interval([1.4, 1.5, 1.6, 1.5, 1.5]), 1.0, 2.0).why_undecided() is None
+    assert (
+        effect_inside_band(median_interval([1.4, 1.5, 1.6, 1.5, 1.5]), 1.0, 2.0).why_undecided()
+        is None
+    )
 
 
 def test_of_several_reasons_too_few_processes_come_first_then_what_seems_refuted():
-    bistable = inside(median_interval([1.1, 1.1, 1.2, 2.3, 2.4, 2.5]), 1.0, 2.0)
-    few = inside(median_interval([9.0, 9.1, 9.2]), 1.0, 2.0)
-    widened = inside(Interval(2.2, 2.05, 2.4), 1.0, 2.0, among=10)
+    bistable = effect_inside_band(median_interval([1.1, 1.1, 1.2, 2.3, 2.4, 2.5]), 1.0, 2.0)
+    few = effect_inside_band(median_interval([9.0, 9.1, 9.2]), 1.0, 2.0)
+    widened = effect_inside_band(Interval(2.2, 2.05, 2.4), 1.0, 2.0, among=10)
     assert [one.why_undecided().code for one in (few, widened)] == ["few", "widened"]
     assert why_effects_are_undecided([widened, few]).code == "few"
     assert why_effects_are_undecided([bistable, widened]).code == "widened"
@@ -193,15 +198,6 @@ def test_a_predicate_gives_effects_or_a_fact_and_no_bool(a):
     assert (nothing.verdict, nothing.reason) == ("cannot tell", "too-few-points")
 
 
-@pytest.mark.parametrize(
-    ("holds", "because", "error"),
-    [(None, "So.", TypeError), (1, "So.", TypeError), (True, " ", ValueError)],
-)
-def test_a_fact_holds_or_does_not_and_has_its_proof(holds, because, error):
-    with pytest.raises(error):
-        Fact(holds, because)
-
-
 def test_a_verdict_table_escapes_and_has_a_twin_in_words():
     table = table_of(
         ("flat < 8 MiB", "holds", "slope `0.02`"), (HOSTILE, "cannot tell", "no counters")
@@ -219,7 +215,7 @@ def test_a_verdict_table_escapes_and_has_a_twin_in_words():
 
 
 def verdict_of(word: str, evidence: str, *, effects: int = 0, reason: str = "") -> Verdict:
-    effect = inside(median_interval([1.0, 2.0, 3.0, 4.0, 5.0]), 0.0, 9.0)
+    effect = effect_inside_band(median_interval([1.0, 2.0, 3.0, 4.0, 5.0]), 0.0, 9.0)
     made = Claim("made-up", "boncz1999", "It is.", first_value, None)
     return Verdict(word, evidence, (effect,) * effects, reason, claim=made)
 
@@ -280,9 +276,9 @@ def test_a_claim_selects_points_by_their_fields_options_and_lines(where, selecte
         of.point("page_chase", lines=64, layout="spread", hops=8),
         of.point("page_chase", lines=512, layout="packed"),
     ]
-    compares = rows_where("page_chase", **where)
+    compares = points_where("page_chase", **where)
     assert {point.lines for point in points if compares(point, of)} == selected
-    assert not any(rows_where(("other", "third"), **where)(point, of) for point in points)
+    assert not any(points_where(("other", "third"), **where)(point, of) for point in points)
 
 
 def test_rows_of_a_kernel_that_measured_something_else_judge_no_claim(claims, monkeypatch):
@@ -291,9 +287,9 @@ def test_rows_of_a_kernel_that_measured_something_else_judge_no_claim(claims, mo
     rows = pd.DataFrame({"kernel": kernel, "ns": [1.0] * 6})
 
     def is_fast(a: Analysis) -> Answer:
-        return inside(median_interval(a.frame["ns"]), most=2.0), "It is."
+        return effect_inside_band(median_interval(a.frame["ns"]), most=2.0), "It is."
 
-    claim("fast", source="x", says="Fast.", points=rows_where(kernel))(is_fast)
+    claim("fast", source="x", says="Fast.", points=points_where(kernel))(is_fast)
     old, new = (
         judge(
             claims_module.REGISTRY["fast"],

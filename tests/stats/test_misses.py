@@ -51,7 +51,7 @@ def test_the_intervals_of_a_fit_cover_nearly_as_often_as_they_say(given_knees):
 
 
 @given(st.integers(0, 2**32), st.floats(0.5, 0.99))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_with_both_knees_given_a_fit_is_the_textbooks_linear_regression(seed, confidence):
     """Costs far from zero, so that their bound there plays no part."""
     y = truth_curve(0.1, seed)

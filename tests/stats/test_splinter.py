@@ -56,7 +56,6 @@ def share_right(
 
 
 @pytest.mark.endurance
-@pytest.mark.parametrize("noise", [0.05])
 @pytest.mark.parametrize("splintered", [True, False])
 @pytest.mark.parametrize(
     "guest",
@@ -69,8 +68,8 @@ def share_right(
     ],
     ids=["textbook", "Zen", "short walks", "as deep", "shallow"],
 )
-def test_the_verdict_is_right_in_noise(guest, splintered, noise):
-    guest = Paged(**{**vars(guest), "splintered": splintered, "noise": noise})
+def test_the_verdict_is_right_in_noise(guest, splintered):
+    guest = Paged(**{**vars(guest), "splintered": splintered, "noise": 0.05})
     assert share_right(guest, HOST if splintered else WHOLE) >= 0.95
 
 

@@ -26,8 +26,6 @@ class Machine:
     splintered: bool = False  # an entry spans 4 KiB of any page
     load_ns: float = 40.0
     walk_ns: float = 60.0
-    thp_ns: float = 0.0  # what a transparent page costs beside what one of the pool does
-    near_ns: float = 0.0  # by which a load in a block is nearer
     tail: float = 1.5  # the 95th percentile over the median
     walking_prefetch: bool = True
     prefetch_gain: float = 0.5  # the share of a hop's time that a prefetch can hide
@@ -50,12 +48,7 @@ class Machine:
     def hop_ns(self, point: Point) -> float:
         own = dict(point.options)
         walks = self.walks(point.pages, point.lines, own, 4096 if point.layout == "spread" else 64)
-        ns = (
-            self.load_ns
-            + self.walk_ns * walks
-            + self.thp_ns * (point.pages == "thp")
-            - self.near_ns * (point.mode == "blocked")
-        )
+        ns = self.load_ns + self.walk_ns * walks
         if own.get("distance", 0) == 0:
             return ns
         hidden = self.prefetch_gain * min(1.0, own["distance"] / 8)

@@ -98,18 +98,19 @@ def packed(members: dict[str, bytes] | list[tuple[str | zipfile.ZipInfo, bytes]]
 def changed(name: str, change: Callable[[dict[str, Any]], Any]) -> bytes:
     """A bundle in which a document was changed in place, or replaced by what `change` returns."""
     content = json.loads(files()[name])
-    return packed(files() | {name: json.dumps(change(content) or content).encode()})
+    text = json.dumps(change(content) or content, indent=2, sort_keys=True)
+    return packed(files() | {name: f"{text}\n".encode()})
 
 
 def with_rows(table: pa.Table) -> bytes:
     """A bundle with these rows."""
     file = io.BytesIO()
     parquet.write_table(table, file)
-    return packed(files() | {bundle.ROWS: file.getvalue()})
+    return packed(files() | {bundle.ROWS_FILE_NAME: file.getvalue()})
 
 
 def rows_table() -> pa.Table:
-    return parquet.read_table(io.BytesIO(files()[bundle.ROWS]))
+    return parquet.read_table(io.BytesIO(files()[bundle.ROWS_FILE_NAME]))
 
 
 def with_values(**values: Any) -> bytes:

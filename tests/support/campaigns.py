@@ -2,7 +2,6 @@
 lines of a store, and what breaks them."""
 
 import ctypes
-import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -147,24 +146,3 @@ def tree(root: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()
     }
-
-
-def failing(
-    call: Callable[..., Any], code: int, after: int = 0, take: int | None = None
-) -> Callable[..., Any]:
-    """`call`, failing with `code` from call number `after` on; a write before takes `take` bytes at
-    most."""
-    calls = 0
-
-    def wrapped(fd: int, *args: Any, **kwargs: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls > after:
-            raise OSError(code, os.strerror(code))
-        return (
-            call(fd, *(a[:take] for a in args), **kwargs)
-            if args and take
-            else call(fd, *args, **kwargs)
-        )
-
-    return wrapped

@@ -25,7 +25,6 @@ class Events:
     call_ns: float = 1000.0
     page_ns: float = 250.0
     told_ns: float = 10_000.0  # a CPU
-    busy_ns: float = 0.0  # a call beside others of any kind
     seen: float = 0.99  # of the flushes asked
     counted: bool = True  # whether the kernel counts them
     near_ns: float = 1.0  # a hop over lines side by side
@@ -47,8 +46,7 @@ class Events:
         if point.kernel == "shootdown":
             told = own["threads"] * (own.get("apart", 0) == 0)
             part = 15_000.0 * (point.pages == grid.HUGE_PAGES)
-            busy = self.busy_ns * (own["threads"] > 0)
-            return self.call_ns + point.lines * self.page_ns + told * self.told_ns + busy + part
+            return self.call_ns + point.lines * self.page_ns + told * self.told_ns + part
         if point.kernel == "switch_chase":
             lost = (1 - self.kept) * (point.mode == "process")
             walk = self.cold_ns * (2 - self.walks_kept if point.mode == "process" else 1)
@@ -68,7 +66,7 @@ class Events:
         if own.get("discard_pages"):
             factor = taken
         near = self.near_ns + (0 if packed else self.held_ns)
-        return (100.0 + loaded if point.lines > grid.PAGES_THE_TLB_HOLDS else near) * factor
+        return (100.0 + loaded if point.lines > grid.PAGES_WITHIN_STLB else near) * factor
 
     def also(self, point: Point, ns: float, accesses: int) -> dict[str, float]:
         """What the kernel itself tells beside its time."""
@@ -131,20 +129,9 @@ class Events:
         )
 
 
-def points(most: int = GIB, cpus: int = 4, sibling: bool = True) -> list[Point]:
-    asked = scope(most, cpus=cpus, per_octave=4)
-    return [point for point in grid.points(asked) if sibling or point.mode != "sibling"]
-
-
 @cache
-def rows(
-    machine: Events = Events(),
-    most: int = GIB,
-    repeats: int = 5,
-    cpus: int = 4,
-    sibling: bool = True,
-) -> pd.DataFrame:
-    return machine.frame(points(most, cpus, sibling), repeats)
+def rows(machine: Events = Events(), cpus: int = 4) -> pd.DataFrame:
+    return machine.frame(grid.points(scope(GIB, cpus=cpus, per_octave=4)))
 
 
 def larger_controls(ns: float) -> pd.DataFrame:
@@ -166,111 +153,68 @@ def stated(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-@dataclass(frozen=True)
-class House:
-    """A kernel's housekeeping by what it costs, in ns; lacking: reason codes of parts that were not
-    measured."""
+def housekeeping(*lacking: str, is_cheap: bool = False) -> dict[str, Any]:
+    """The document of Linux's own work, on a machine where it costs what is said of it or, where
+    is_cheap, does not. lacking: parts for which memory was short; "pieces" are those of memory that
+    lies in pieces."""
+    room = LARGE_PAGE
+    first_ns = {"free": 100_000, "fragments": 1000 if is_cheap else 1_000_000}  # of a huge page
+    short_ratio = {"free": 0.2, "fragments": 0.5 if is_cheap else 1.5}  # of times, huge over base
 
-    free_ns: int = 100_000  # the first touch of a large page's room
-    pieces_ns: int = 1_000_000  # where it is in pieces, and the kernel makes a page
-    base_ns: int = 2_000  # of one that gets a base page
-    short_ratio: float = 0.2  # of short programs, large over base
-    short_in_pieces: float = 1.5
-    splits: bool = True  # merging, and swapping
-    joined: float = 0.5
-    taken: float = 1.0
-    plain: float = 0.0
-    nodes: int = 1
-    lacking: tuple[str, ...] = ()
+    def run(memory: str, mode: str) -> dict[str, Any]:
+        is_huge = mode in ("always", "madvise") or (memory, mode) == ("free", "never")
+        first = first_ns[memory] if is_huge else 2000
+        times = {"room_ns": 10 * first, "p50_ns": 20, "p99_ns": 30, "p999_ns": first}
+        return times | {"first_ns": [first] * 8, "large": 8 * is_huge, "longest_ns": 3 * first}
 
-    def run(self, first: int, got: float) -> dict[str, Any]:
-        return {
-            "first_ns": [first] * 8,
-            "large": round(8 * got),
-            "room_ns": 10 * first,
-            "p50_ns": 20,
-            "p99_ns": 30,
-            "p999_ns": first,
-            "longest_ns": 3 * first,
-        }
-
-    def touched(self) -> list[dict[str, Any]]:
-        made = []
-        for memory, first in (("free", self.free_ns), ("fragments", self.pieces_ns)):
-            for mode in ("always", "madvise", "never", ""):
-                works = mode in ("always", "madvise") or (memory == "free" and mode == "never")
-                run = self.run(first if works else self.base_ns, float(works))
-                made.append({"memory": memory, "mode": mode, "runs": [run] * 6})
-        return made
-
-    def lives(self) -> list[dict[str, Any]]:
-        ratios = {"free": self.short_ratio, "fragments": self.short_in_pieces}
-        base_ns = {mib: mib * 10**6 for mib in (1, 64)}
-        return [
-            {"memory": memory, "mib": mib, "ns": {"4k": [ns] * 6, "thp": [round(ns * ratio)] * 6}}
-            for memory, ratio in ratios.items()
-            for mib, ns in base_ns.items()
-        ]
-
-    def merged(self) -> dict[str, int]:
-        whole = 8 * LARGE_PAGE
-        large = {"large_before": whole, "large_after": 0 if self.splits else whole}
-        times = {"merged_write_ns": 2300, "own_write_ns": 80}
-        return {"bytes": whole, "saved_bytes": 7 * LARGE_PAGE} | large | times
-
-    def swapped(self, pages: str) -> dict[str, Any]:
-        back = LARGE_PAGE if pages == "thp" and not self.splits else PAGE
-        went = {"bytes": 8 * LARGE_PAGE, "out_bytes": 8 * LARGE_PAGE, "in_bytes": 8 * back}
-        return {"pages": pages, "read_ns": [9000] * 8} | went
-
-    def document(self) -> dict[str, Any]:
-        """The published document, as this machine would have it."""
-        room = LARGE_PAGE
-        whole = {
-            "touched": self.touched(),
-            "lives": self.lives(),
-            "merged": [self.merged()] * 6,
-            "swapped": [self.swapped(pages) for pages in ("4k", "thp")] * 6,
-            "pool_taken": [self.taken] * 6,
-            "pool_plain": self.plain,
-            "pool_pageout": False,
-            "idle": {
-                "seconds": 30.0,
-                "bytes": 32 * room,
-                "large_bytes": round(32 * room * self.joined),
-                "scan_sleep_ms": 10000,
-                "pages_to_scan": 4096,
-            },
-        }
-        if "pieces" in self.lacking:
-            for name in ("touched", "lives"):
-                whole[name] = [one for one in whole[name] if one["memory"] == "free"]
-        return {
-            "measured_at": "2026-01-01T00:00:00Z",
-            "state": "a" * 12,
-            "defrag": "madvise",
-            "room_bytes": room,
-            "leave_bytes": GIB,
-            "nodes": self.nodes,
-            "lacking": dict.fromkeys(self.lacking, "memory-short"),
-        } | {name: value for name, value in whole.items() if name not in self.lacking}
+    sizes = {"bytes": 8 * room, "saved_bytes": 7 * room, "large_before": 8 * room, "large_after": 0}
+    swapped = {"read_ns": [9000] * 8, "bytes": 8 * room, "out_bytes": 8 * room}
+    idle = {"seconds": 30.0, "bytes": 32 * room, "large_bytes": 0 if is_cheap else 16 * room}
+    whole = {
+        "touched": [
+            {"memory": memory, "mode": mode, "runs": [run(memory, mode)] * 6}
+            for memory in first_ns
+            for mode in ("always", "madvise", "never", "")
+        ],
+        "lives": [
+            {
+                "memory": memory,
+                "mib": mib,
+                "ns": {"4k": [mib * 10**6] * 6, "thp": [round(mib * 10**6 * ratio)] * 6},
+            }
+            for memory, ratio in short_ratio.items()
+            for mib in (1, 64)
+        ],
+        "merged": [sizes | {"merged_write_ns": 2300, "own_write_ns": 80}] * 6,
+        "swapped": [swapped | {"pages": pages, "in_bytes": 8 * PAGE} for pages in ("4k", "thp")]
+        * 6,
+        "pool_taken": [0.5 if is_cheap else 1.0] * 6,
+        "pool_plain": float(is_cheap),
+        "pool_pageout": False,
+        "idle": idle | {"scan_sleep_ms": 10000, "pages_to_scan": 4096},
+    }
+    if "pieces" in lacking:
+        for name in ("touched", "lives"):
+            whole[name] = [one for one in whole[name] if one["memory"] == "free"]
+    about = {"measured_at": "2026-01-01T00:00:00Z", "state": "a" * 12, "defrag": "madvise"}
+    about |= {"room_bytes": room, "leave_bytes": GIB, "nodes": 1}
+    measured = {name: value for name, value in whole.items() if name not in lacking}
+    return about | {"lacking": dict.fromkeys(lacking, "memory-short")} | measured
 
 
 def analysis(
     frame: pd.DataFrame | None = None,
     *,
-    house: House | None = House(),
+    house: dict[str, Any] | None = None,
     hypervisor: str = "kvm",
     cpus: int = 4,
     pcid: bool | None = True,
     larger_ns: float = 100.0,
     **changes: Any,
 ) -> Analysis:
-    """Return the chapter's Analysis. house: None where the document is lacking. larger_ns: of
+    """Return the chapter's Analysis. house: of `housekeeping`; None: no such document. larger_ns: of
     `larger_controls`. changes: of `stated`."""
-    documents = {"flushes": stated(**changes)} | (
-        {"housekeeping": house.document()} if house else {}
-    )
+    documents = {"flushes": stated(**changes)} | ({"housekeeping": house} if house else {})
     host = Stated(
         hypervisor=hypervisor, changes={"usable_cpus": tuple(range(cpus)), "pcid": pcid}
     ).host()

@@ -30,9 +30,7 @@ class Kernel:
     piece: int = 512  # pages of a file that one fault enters, where they were written at once
     charge: float = 1.02
     host_ns: float = 2000.0  # a base page, of memory that the host took
-    taken_after_ms: float = 2000.0
-    found: float = 1.0  # of the first time, that the host has to find it
-    takes: tuple[str, ...] = ("thp",)
+    taken_after_ms: float = 2000.0  # a huge page
     search_ns: float = 8000.0
     shared: float = 0.3  # of a mapping's time, for each thread more
     cpus: int = 4
@@ -94,8 +92,8 @@ class Kernel:
 
     def touch_again(self, point: Point, options: dict[str, int]) -> dict[str, Any]:
         ns = self.page_ns("anonymous", point.pages, 0)
-        taken = options["idle_ms"] >= self.taken_after_ms and point.pages in self.takes
-        again, first = ns + taken * self.host_ns, ns + self.found * self.host_ns
+        taken = options["idle_ms"] >= self.taken_after_ms and point.pages == "thp"
+        again, first = ns + taken * self.host_ns, ns + self.host_ns
         return {"ns_per_access": again, "mean_ns": again, "first_ns_per_access": first}
 
     def map_churn(self, point: Point, options: dict[str, int]) -> dict[str, Any]:

@@ -5,12 +5,14 @@ import asyncio
 import contextlib
 import ctypes
 import hashlib
+import itertools
 import multiprocessing
 import os
 import random
 import signal
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from support import bundles
 from support.campaigns import one_by_one
 from support.common import fake_kernel
 from support.synthetic import Stated
+from tlb.fleet.bundle import Contents
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.measure import build, campaign
@@ -40,6 +43,7 @@ POINTS = [
     for layout in ("spread", "packed")
 ]
 GRIDS = {"stlb_cliff": POINTS, "tlb_blocking": POINTS[1:4]}
+ROWS_BEFORE_PAUSE = 5
 PROCESS_S = 0.02  # of a made-up process: long enough to be killed in
 _PDEATHSIG = 1
 DASK = {"distributed.worker.profile.enabled": False, "distributed.logging.distributed": "critical"}
@@ -57,12 +61,16 @@ def machine_of(name: str) -> str:
     return hosts.machine_id(host_of(name))
 
 
-def made_up(name: str) -> Callable[..., Record]:
-    """Stands for plan.measure on a computer: the same record for the same process."""
+def made_up(name: str, pause: Path | None = None) -> Callable[..., Record]:
+    """Stands for plan.measure on a computer: the same record for the same process. Of those after the
+    first five none ends while there is a file `pause`."""
+    number = itertools.count()
 
     def one(point: Point, repeat: int, *, state: str, **_: object) -> Record:
         rng = random.Random(f"{name} {point} {repeat}")
         time.sleep(PROCESS_S)
+        while pause and next(number) >= ROWS_BEFORE_PAUSE and pause.exists():
+            time.sleep(PROCESS_S)
         return bundles.row(
             point.lines,
             point.layout,
@@ -79,7 +87,7 @@ def made_up(name: str) -> Callable[..., Record]:
     return one
 
 
-def a_rig(name: str, root: Path) -> MeasuringSetup:
+def a_rig(name: str, root: Path, pause: Path | None = None) -> MeasuringSetup:
     host = host_of(name)
     return MeasuringSetup(
         host=host,
@@ -87,7 +95,7 @@ def a_rig(name: str, root: Path) -> MeasuringSetup:
         machine=hosts.machine_id(host),
         state=hosts.state_digest(host),
         usable_bytes=1 << 30,
-        measure=one_by_one(made_up(name)),
+        measure=one_by_one(made_up(name, pause)),
     )
 
 
@@ -104,8 +112,11 @@ def rows_of(store: Store, machine: str) -> list[str]:
     return sorted(rows or [one.model_dump_json() for one in store.records(machine).values()])
 
 
-def work(name: str, address: str, root: Path, alike: str = "", spoil: str = "") -> None:
-    """Run a worker on the computer `alike`, by default its own. spoil: what it sends instead."""
+def work(
+    name: str, address: str, root: Path, alike: str = "", spoil: str = "", pause: Path | None = None
+) -> None:
+    """Run a worker on the computer `alike`, by default its own. spoil: what it sends instead. pause: a
+    file; as long as it is there, the worker goes no further than a few rows."""
     from distributed import Worker
 
     from tlb.fleet import worker
@@ -116,14 +127,12 @@ def work(name: str, address: str, root: Path, alike: str = "", spoil: str = "") 
     campaign.measuring_lock = lambda wait=False: files.measuring_lock(wait, root / "lock")
     os.environ["TLB_DATA"] = str(root)
     worker.EVENT_S = 0.0
-    rig = a_rig(alike or name, root)
+    rig = a_rig(alike or name, root, pause)
     hosts.inspect_machine = lambda *_, **__: rig.host
     MeasuringSetup.of = classmethod(lambda cls, *given: rig)
-    compressed = worker.bundle.Contents.compressed
-    if spoil == "a flipped bit":
-        worker.bundle.Contents.compressed = lambda self: _flipped(compressed(self))
-    elif spoil:
-        worker.bundle.Contents.compressed = lambda self: spoil.encode()
+    collect = worker.bundle.collect
+    if spoil:
+        worker.bundle.collect = lambda *given: _spoiled(collect(*given), spoil)
 
     async def run() -> None:
         options = {"nthreads": 1, "memory_limit": 0, "dashboard": False}
@@ -133,10 +142,15 @@ def work(name: str, address: str, root: Path, alike: str = "", spoil: str = "") 
     asyncio.run(run())
 
 
-def _flipped(content: bytes) -> bytes:
-    changed = bytearray(content)
-    changed[len(changed) // 2] ^= 1
-    return bytes(changed)
+def _spoiled(contents: Contents, how: str) -> object:
+    """What a worker sends that has other units, or another version."""
+    if how == "no bundle":
+        return how
+    rows = [
+        (record.model_copy(update={"ns_per_access": record.ns_per_access / 1000}), asked)
+        for record, asked in contents.rows
+    ]
+    return replace(contents, rows=rows)
 
 
 def schedule(port: int) -> None:

@@ -119,24 +119,13 @@ class Guests:
         )
 
 
-def points(
-    most: int = GIB,
-    per_octave: int = 4,
-    engine: str = "c",
-    entries: tuple[int, ...] = tuple(ENTRIES),
-) -> list[Point]:
-    return grid.points(synthetic.scope(most, entries, per_octave=per_octave, engine=engine))
-
-
 BARE = Guests(far=())
 NESTED = Guests(far=(), outer="4k", shadow=True)
 
 
 @cache
-def rows(
-    machine: Guests = BARE, most: int = GIB, repeats: int = 5, per_octave: int = 4
-) -> pd.DataFrame:
-    return machine.frame(points(most, per_octave), repeats)
+def rows(machine: Guests = BARE) -> pd.DataFrame:
+    return machine.frame(grid.points(synthetic.scope(GIB, ENTRIES, per_octave=4)))
 
 
 MACHINES: dict[str, Callable[[], pd.DataFrame]] = {

@@ -1,4 +1,4 @@
-/* hot_cold HOT COLD: reads a random page of HOT again and again, and every hundred thousandth time the next
+/* hot_cold HOT COLD: reads a random page of HOT again and again, and every millionth time the next
  * one of COLD; both in MiB. Prints their addresses and goes on until it is killed. */
 #include <stdint.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ int main(int argc, char **argv) {
         drawn ^= drawn >> 7;
         drawn ^= drawn << 17;
         sum += (uint64_t)hot[drawn % hot_bytes];
-        if (n % 100000 == 0) {
+        if (n % 1000000 == 0) {
             sum += (uint64_t)cold[next];
             next = (next + PAGE) % cold_bytes;
         }

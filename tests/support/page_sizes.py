@@ -91,13 +91,9 @@ class Paged:
         return processes(there, self.time_ns, self.noise, repeats, seed, fields=fields)
 
 
-def hugepages(
-    max_working_set: int = 4 * GIB, cpus: int = 4, per_octave: int = 4, engine: str = "c"
-) -> list[Point]:
+def hugepages(max_working_set: int = 4 * GIB, cpus: int = 4, per_octave: int = 4) -> list[Point]:
     """The points of the chapter about page sizes."""
-    return hugepages_grid.points(
-        scope(max_working_set, cpus=cpus, per_octave=per_octave, engine=engine)
-    )
+    return hugepages_grid.points(scope(max_working_set, cpus=cpus, per_octave=per_octave))
 
 
 @cache
@@ -107,9 +103,7 @@ def chases(splintered: bool) -> pd.DataFrame:
 
 
 def keeping_pages(
-    max_working_set: int = 4 * GIB, cpus: int = 4, per_octave: int = 4, engine: str = "c"
+    max_working_set: int = 4 * GIB, cpus: int = 4, per_octave: int = 4
 ) -> list[Point]:
     """The points of the chapter about getting them."""
-    return keeping_grid.points(
-        scope(max_working_set, cpus=cpus, per_octave=per_octave, engine=engine)
-    )
+    return keeping_grid.points(scope(max_working_set, cpus=cpus, per_octave=per_octave))

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from experiments.overview import chapter_name
 from tlb.measure.store import Store, data_root
 from tlb.report import discovery, page, parameters
+from tlb.report.article import Committed
 from tlb.report.chapter import Chapter
 from tlb.report.render import Figure
 
@@ -21,10 +22,13 @@ class Shown(NamedTuple):
 
 
 def render(notebook: str, machine: str) -> Shown:
-    """Run a page's cells about a published machine. Raises what a cell raises."""
+    """Run a page's cells about a published machine, or this computer without measuring. Raises what a
+    cell raises."""
     texts, figures, tables = list[str](), list[str](), list[str]()
 
     def put(shown: Any) -> None:
+        if isinstance(shown, Committed):
+            shown = shown.figure
         if isinstance(shown, page.Text):
             texts.append(shown.markdown)
         elif isinstance(shown, Figure):
@@ -34,7 +38,7 @@ def render(notebook: str, machine: str) -> Shown:
 
     given = parameters.check(notebook, {"machine": machine, "minutes": 0.0})
     chapter = Chapter(notebook, given, Store(data_root()))
-    made = page.Page(notebook, put, is_reference=False)
+    made = page.Page(notebook, put, is_reference=False, is_this=machine == "this")
     page.open_page(made)
     names: dict[str, Any] = {}
     for cell in page.notebook_cells(notebook):

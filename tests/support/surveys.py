@@ -8,7 +8,7 @@ from support.common import About, make_record
 from support.synthetic import Stated
 from tlb.machine.host import Host
 from tlb.stats.geometry import Geometry, TlbLevel
-from tlb.stats.geometry_curves import Estimate, WalkPrice
+from tlb.stats.geometry_curves import BoundedEstimate, WalkPrice
 from tlb.system.reasons import explain_reason
 
 # --- what a machine states
@@ -57,12 +57,12 @@ def measured(
 
 def estimate(
     value: float, low: float | None = None, high: float | None = None, method: str = "alias, step"
-) -> Estimate:
+) -> BoundedEstimate:
     low, high = (value if end is None else end for end in (low, high))
-    return Estimate(value=value, low=low, high=high, method=method)
+    return BoundedEstimate(value=value, low=low, high=high, method=method)
 
 
-def level(number: int, entries: Estimate, **changes: object) -> TlbLevel:
+def level(number: int, entries: BoundedEstimate, **changes: object) -> TlbLevel:
     pages = entries.value
     given = {
         "opinions": {"price": entries, "alias": entries},

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.page_walks import Analysis, grid
-from experiments.page_walks.grid import TABLE_OPTION_NAMES
+from experiments.page_walks.grid import PAGE_TABLE_OPTION_NAMES
 from support import geometry, page_sizes, synthetic
 from support.common import About
 from support.synthetic import GIB, Stated, processes, scope, tlbs
@@ -40,14 +40,14 @@ class Walker:
 
     def ns(self, point: Point) -> float:
         own = dict(point.options)
-        tables, hot = tuple(own[name] for name in TABLE_OPTION_NAMES), own.get("hot", 0)
+        tables, hot = tuple(own[name] for name in PAGE_TABLE_OPTION_NAMES), own.get("hot", 0)
         misses = _misses(point.lines, tables, self, hot)
         reads = sum(n * ns for n, ns in zip(misses[2:], self.read_ns, strict=True))
         return self.hit_ns + misses[0] * self.second_ns + misses[1] * self.leaf_ns + reads
 
     def frame(self, points: Iterable[Point], repeats: int = 5, seed: int = 1) -> pd.DataFrame:
         """One row a process."""
-        fields, columns = {"core_ghz": self.ghz}, (*TABLE_OPTION_NAMES, "hot")
+        fields, columns = {"core_ghz": self.ghz}, (*PAGE_TABLE_OPTION_NAMES, "hot")
         return processes(
             points, self.ns, self.noise, repeats, seed, fields=lambda _: fields, columns=columns
         )

@@ -52,7 +52,6 @@ class Walk:
     far_from: int = 1 * GIB  # bytes of data on base pages from which on half of the tables have
     splintered: bool = False
     large_walk: float = 0.8  # of a base page's walk
-    thp: float = 1.0  # its times beside those of 2m
     noise: float = 0.01  # of a process
     step_ns: float = 10.0
     clock_ns: float = 22.0
@@ -79,7 +78,7 @@ class Walk:
         ns = np.where(hit, self.cache_ns, self.memory_ns) + walked * (
             near + (draw.random(n) < far) * self.far_ns
         )
-        return ns * np.exp(0.04 * draw.normal(size=n)) * (self.thp if pages == "thp" else 1)
+        return ns * np.exp(0.04 * draw.normal(size=n))
 
     def mean(self, pages: str, size: int, walkers: int = 1) -> float:
         near, far = self.walk(pages, size)
@@ -87,7 +86,7 @@ class Walk:
         load = hit * self.cache_ns + (1 - hit) * self.memory_ns
         walk = self.misses(pages, size) * (near + far * self.far_ns)
         alone = (load + walk) / min(walkers, self.in_flight)
-        return max(alone, walk / self.walkers) * (self.thp if pages == "thp" else 1)
+        return max(alone, walk / self.walkers)
 
     def frame(self, most: int = 16 * GIB, repeats: int = 5, seed: int = 1) -> pd.DataFrame:
         draw, rows = np.random.default_rng(seed), []

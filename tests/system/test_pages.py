@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from tlb.system.page_sizes import BASE, PAGE_KINDS, page_bytes, page_labels, page_words
+from tlb.system.page_sizes import BASE_PAGES, PAGE_KINDS, page_bytes, page_labels, page_words
 
 BASES = [4 << 10, 16 << 10, 64 << 10]  # of x86-64, and those that arm64 may have
 
@@ -14,10 +14,10 @@ def test_page_sizes_stand_from_small_to_large_whatever_the_base_page(base):
     sizes = [
         page_bytes(pages, base)
         for pages in PAGE_KINDS
-        if pages == BASE or page_bytes(pages, base) >= base  # others are none there
+        if pages == BASE_PAGES or page_bytes(pages, base) >= base  # others are none there
         if pages != "thp" or base == BASES[0]  # elsewhere it is larger than the pool's 2 MiB
     ]
-    assert sizes == sorted(sizes) and sizes[0] == base == page_bytes(BASE, base)
+    assert sizes == sorted(sizes) and sizes[0] == base == page_bytes(BASE_PAGES, base)
     assert all(large % small == 0 for small, large in pairwise(sizes))
 
 

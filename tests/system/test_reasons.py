@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.common import ROOT
 
-from tlb.system.reasons import REASON_TEXTS, Unavailable, if_available
+from tlb.system.reasons import REASON_TEXTS, Unavailable, none_if_unavailable
 
 
 def codes_in_python(path: Path) -> set[str]:
-    """Literal first arguments of Unavailable(...) and explain(...), the third of required(...), and
+    """Literal first arguments of Unavailable(...) and explain_reason(...), the third of require_nonempty(...), and
     literal reason=... anywhere."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -23,9 +23,9 @@ def codes_in_python(path: Path) -> set[str]:
         called = getattr(node.func, "id", getattr(node.func, "attr", ""))
         wanted = (
             node.args[:1]
-            if called in ("Unavailable", "explain", "unavailable")
+            if called in ("Unavailable", "explain_reason", "unavailable")
             else node.args[2:3]
-            if called == "required"
+            if called == "require_nonempty"
             else []
         )
         wanted += [word.value for word in node.keywords if word.arg == "reason"]
@@ -84,6 +84,6 @@ def test_what_is_unavailable_is_none_and_an_error_stays_one():
             raise Unavailable("no-data")
         return 12 // number
 
-    assert [if_available(needs, number) for number in (3, -1)] == [4, None]
+    assert [none_if_unavailable(needs, number) for number in (3, -1)] == [4, None]
     with pytest.raises(ZeroDivisionError):
-        if_available(needs, 0)
+        none_if_unavailable(needs, 0)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tlb.stats.intervals import Interval
 from tlb.system.units import (
-    digits_to_separate,
+    digits_preserving_order,
     format_ns,
     format_size,
     parse_size,
@@ -131,7 +131,7 @@ FINITE = st.floats(1e-6, 1e6) | st.just(0.0)
 @given(mark=FINITE, apart=st.floats(1e-9, 1e-2))
 def test_what_lies_beside_a_mark_is_printed_beside_it(mark, apart):
     for value in (mark * (1 - apart), mark, mark * (1 + apart)):
-        digits = digits_to_separate([value], [mark], 3)
+        digits = digits_preserving_order([value], [mark], 3)
         shown, line = (
             float(significant_digits(number, digits).replace(",", "")) for number in (value, mark)
         )

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from tlb.system.files import IS_CLONE
+from tlb.system.files import IS_REPOSITORY_CLONE
 from tlb.system.processes import restore_signals_for_children
 from tlb.system.reasons import Unavailable, book_unavailable, missing_package
 
@@ -72,7 +72,7 @@ class Entry(NamedTuple):
     @property
     def is_refused(self) -> bool:
         """Whether the command needs a clone, which this is not."""
-        return self.needs_book and not IS_CLONE
+        return self.needs_book and not IS_REPOSITORY_CLONE
 
     def unloaded(self) -> TyperCommand:
         """Return a command of this name and help, without parameters."""

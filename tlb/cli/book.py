@@ -15,7 +15,7 @@ from tlb.measure.store import Store, data_root
 from tlb.report import discovery
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable
-from tlb.system.units import DAY_MINUTES
+from tlb.system.units import MINUTES_PER_DAY
 
 Parameters = Annotated[
     list[str], Option("-p", "--parameter", metavar="NAME=VALUE", help="A parameter of chapters.")
@@ -73,7 +73,7 @@ def book(
         float | None,
         Option(
             min=0,
-            max=DAY_MINUTES,
+            max=MINUTES_PER_DAY,
             help="To measure and build, at most; 0 only builds. Default: until all is measured.",
             show_default=False,
         ),
@@ -91,7 +91,7 @@ def book(
     texts = {
         "machine": machine,
         "profile": profile,
-        "minutes": str(DAY_MINUTES if minutes is None else minutes),
+        "minutes": str(MINUTES_PER_DAY if minutes is None else minutes),
     } | _texts(parameter)
     made = campaign.book(parameters.values(first, texts))
     print(made.index)
@@ -109,18 +109,10 @@ def compare(
         ),
     ],
     as_json: terminal.Json = False,
-    charts: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE.html",
-            help="Also execute the chapters, and write their charts with the first machine in grey.",
-        ),
-    ] = None,
 ) -> None:
     """Compare the quantities of two machines or more."""
     from tlb.report import comparison
 
-    terminal.check_files(charts=charts)
     contents = discovery.table_of_contents()
     chapters = [name for name in names if name in contents]
     found = comparison.compare([name for name in names if name not in chapters], chapters)
@@ -128,10 +120,6 @@ def compare(
         print(json.dumps(comparison.as_json(found), indent=1))
     else:
         terminal.parts(comparison.tables(found))
-    if charts:
-        terminal.write(
-            charts, comparison.charts_page([one.name for one in found.machines], chapters)
-        )
 
 
 def refresh(

@@ -69,7 +69,7 @@ def refreshed(page: str) -> str:
 
 
 if __name__ == "__main__" and sys.argv[1:]:
-    cli.IS_CLONE = False  # as where a wheel is installed
+    cli.IS_REPOSITORY_CLONE = False  # as where a wheel is installed
     for file, text in man_pages().items():
         Path(sys.argv[1], file).write_text(text, encoding="utf-8")
 elif __name__ == "__main__":

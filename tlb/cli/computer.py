@@ -14,7 +14,7 @@ from tlb.cli import terminal
 from tlb.machine import changed_settings, pools
 from tlb.machine import doctor as doctors
 from tlb.machine import host as hosts
-from tlb.system.page_sizes import BASE
+from tlb.system.page_sizes import BASE_PAGES
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_size, parse_size
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tlb.stats.geometry import EntryPageBacking, Geometry, TlbLevel
-    from tlb.stats.geometry_curves import Estimate
+    from tlb.stats.geometry_curves import BoundedEstimate
 
 
 def inspect(as_json: terminal.Json = False) -> None:
@@ -87,10 +87,10 @@ def geometry(
     as_json: terminal.Json = False,
 ) -> None:
     """Infer the TLB's entries, ways and costs in half a minute."""
-    if pages not in (BASE, "2m"):
+    if pages not in (BASE_PAGES, "2m"):
         raise Unavailable("bad-parameter", f"--pages is 4k or 2m, not '{pages}'")
     host, backing = hosts.inspect_machine(), None
-    if pages != BASE:
+    if pages != BASE_PAGES:
         pools.check(pages)
     from tlb.measure import survey
     from tlb.measure.measuring_setup import MeasuringSetup
@@ -101,7 +101,7 @@ def geometry(
     with tempfile.TemporaryDirectory(prefix="tlb-geometry-") as folder:
         rig = MeasuringSetup.of(host, Store(folder), counters=False)
         frame, notes = survey.measured(rig, pages)
-        if pages != BASE and not frame.empty:
+        if pages != BASE_PAGES and not frame.empty:
             backing = splinter.judge_page_backing(survey.pieces(rig, pages), host.hypervisor)
     lacking = [note.text for note in notes]
     if frame.empty:
@@ -137,7 +137,7 @@ def level_name(level: TlbLevel) -> str:
     )
 
 
-def _text(estimate: Estimate | None, decimals: int = 1, per: float = 1.0) -> str:
+def _text(estimate: BoundedEstimate | None, decimals: int = 1, per: float = 1.0) -> str:
     """Value and bounds, each divided by `per`; the bounds only where rounding leaves them apart."""
     if estimate is None:
         return _MISSING

@@ -3,13 +3,11 @@ machine as one file, made, checked and added."""
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import pandas as pd
 import typer
-import yaml
 
 from tlb.cli import terminal
 from tlb.machine import doctor
@@ -17,9 +15,9 @@ from tlb.machine import host as hosts
 from tlb.measure import grid
 from tlb.measure.store import OWN_MACHINE_PREFIX, Store, data_root
 from tlb.report import discovery
-from tlb.system.files import ROOT, disk_errors, replace_file
+from tlb.system.files import disk_errors_as_unavailable, replace_file
 from tlb.system.reasons import Unavailable
-from tlb.system.units import DAY_MINUTES, format_size, list_in_words, with_thousands
+from tlb.system.units import MINUTES_PER_DAY, format_size, list_in_words, with_thousands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -45,19 +43,19 @@ Workers = Annotated[
         help="To wait for; default: those that --ssh or --local start, else 1.", min=0, max=65_536
     ),
 ]
-Wait = Annotated[float, typer.Option(help="Minutes to wait for them.", min=0, max=DAY_MINUTES)]
+Wait = Annotated[float, typer.Option(help="Minutes to wait for them.", min=0, max=MINUTES_PER_DAY)]
 Patience = Annotated[
     float, typer.Option(help="Seconds in which a lost worker may come back.", min=0, max=3600)
 ]
 Minutes = Annotated[
-    float, typer.Option(help="To measure on each computer.", min=0, max=DAY_MINUTES)
+    float, typer.Option(help="To measure on each computer.", min=0, max=MINUTES_PER_DAY)
 ]
 Chapters = Annotated[list[str] | None, typer.Option(help="Only this one; several.")]
 Output = Annotated[
     Path | None, typer.Option(help="Write bundles into this folder, and add none to data/.")
 ]
 Quantities = Annotated[
-    bool, typer.Option(help="Execute all chapters about each new machine in the end.")
+    bool, typer.Option(help="Execute all chapters about each new machine, some minutes each.")
 ]
 
 
@@ -81,7 +79,10 @@ def fleet(
     from tlb.fleet import client
 
     machines = dict[str, None]()
-    _check_chapters(chapter or [])
+    known = discovery.measured_chapters()
+    if unknown := sorted({*(chapter or ())} - {*known}):
+        why = f"'{unknown[0][:80]}' has no grid; there are {', '.join(known)}"
+        raise Unavailable("bad-parameter", why)
     wanted = grid.load_profile(profile)
     terminal.check_output(output)
     keep = _into_folder(output) if output else _into_data(machines)
@@ -100,19 +101,12 @@ def fleet(
         raise typer.Exit(1)
 
 
-def _check_chapters(names: list[str]) -> None:
-    """Raise Unavailable("bad-parameter") for a chapter that measures nothing."""
-    known = discovery.measured_chapters()
-    if unknown := sorted({*names} - {*known}):
-        why = f"'{unknown[0][:80]}' has no grid; there are {', '.join(known)}"
-        raise Unavailable("bad-parameter", why)
-
-
 def _into_data(machines: dict[str, None]) -> Callable[[Bundle], int]:
     """Return what adds a bundle to data/, and the machine to these if any row is new."""
-    from tlb.fleet import bundle
 
     def keep(read: Bundle) -> int:
+        from tlb.fleet import bundle
+
         added = bundle.add(Store(data_root()), read)
         if added.rows:
             machines[read.machine] = None
@@ -123,24 +117,30 @@ def _into_data(machines: dict[str, None]) -> Callable[[Bundle], int]:
 
 def _into_folder(folder: Path) -> Callable[[Bundle], int]:
     """Return what writes a bundle as a file."""
-    from tlb.fleet import bundle
 
     def keep(read: Bundle) -> int:
-        folder.mkdir(parents=True, exist_ok=True)
-        replace_file(folder / f"{read.machine}{bundle.BUNDLE_SUFFIX}", read.content)
+        from tlb.fleet.bundle import BUNDLE_SUFFIX
+
+        _write(folder / f"{read.machine}{BUNDLE_SUFFIX}", read.content)
         return len(read.rows)
 
     return keep
+
+
+def _write(path: Path, content: bytes) -> None:
+    with disk_errors_as_unavailable(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, content)
 
 
 def _table(run: Fleet) -> pd.DataFrame:
     """Return a row a computer with its result, those that failed first."""
     rows = []
     for one in sorted(run.computers.values(), key=lambda one: (one.why is None, one.name)):
-        lacking = ", ".join(f"{n} {code}" for code, n in sorted(one.lacking.items())) or "none"
+        lacking, left = sorted(one.measured.lacking.items()), f"{one.measured.left:,}"
+        reasons = ", ".join(f"{n} {code}" for code, n in lacking) or "none"
         ended = one.why.code if one.why else "done" if one.over else "unfinished"
-        machine = one.machine or "unknown"
-        rows.append((one.name, machine, f"{one.rows:,}", f"{one.left:,}", lacking, ended))
+        rows.append((one.name, one.machine or "unknown", f"{one.rows:,}", left, reasons, ended))
     columns = ["computer", "machine", "new rows", "left out", "cannot be had", "ended"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -163,28 +163,20 @@ def make_bundle(
     terminal.check_output(output)
     if output and output.is_dir():
         raise Unavailable("bad-parameter", f"--output is a file, not the folder {output}")
-    data, this = (
-        Store(data_root()),
-        hosts.machine_id(hosts.inspect_machine()) if machine == "this" else "",
-    )
-    asked = machine.removeprefix(OWN_MACHINE_PREFIX)
+    data, asked = Store(data_root()), machine.removeprefix(OWN_MACHINE_PREFIX)
+    this = hosts.machine_id(hosts.inspect_machine()) if machine == "this" else ""
     is_own = this or machine.startswith(OWN_MACHINE_PREFIX) or machine in data.own.machines()
     store = data.own if is_own else data
     contents = bundle.collect(store, store.resolve(asked, this))
-    content = bundle.pack(contents)
-    made = bundle.read(content)
+    made = bundle.read(bundle.pack(contents))
     path = output or Path(f"{made.machine}{bundle.BUNDLE_SUFFIX}")
-    with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, content)
-    kernels = sorted({record.kernel for record, _ in made.rows})
-    size = format_size(len(content))
-    print(f"{path}: {with_thousands(len(made.rows))} rows of {list_in_words(kernels)}; {size}.")
+    _write(path, made.content)
+    rows, size = with_thousands(len(made.rows)), format_size(len(made.content))
+    kernels = list_in_words(sorted({record.kernel for record, _ in made.rows}))
+    print(f"{path}: {rows} rows of {kernels}; {size}.")
     if contents.left_out:
         print(f"Left out: {list_in_words(contents.left_out)}.")
-    url = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]["url"]
-    where = f"attach it to an issue at {url}" if url else "send it to the book's maintainer"
-    print(f"`tlb bundle check {path}` shows what is in it; then {where}.")
+    print(f"`tlb bundle check {path}` shows what is in it; then send it to the book's maintainer.")
 
 
 @bundle_app.command("check")
@@ -197,10 +189,14 @@ def check_bundles(
     for path in files:
         read = bundle.read_file(path)
         host = pd.DataFrame(doctor.host_description(read.host), columns=["", "it says"])
-        terminal.parts([f"{read.machine}, as it describes itself:", host, _kernels(read)])
-        print(
-            f"Accepted: {with_thousands(len(read.rows))} rows. `tlb bundle add {path}` adds them to data/."
+        cells = [(one.kernel, bool(one.noisy), one.started_at) for one, _ in read.rows]
+        rows = pd.DataFrame(cells, columns=["kernel", "noisy", "at"])
+        table = rows.groupby("kernel", as_index=False).agg(
+            rows=("noisy", "size"), noisy=("noisy", "sum"), first=("at", "min"), last=("at", "max")
         )
+        terminal.parts([f"{read.machine}, as it describes itself:", host, table])
+        accepted = f"Accepted: {with_thousands(len(rows))} rows."
+        print(f"{accepted} `tlb bundle add {path}` adds them to data/.")
 
 
 @bundle_app.command("add")
@@ -209,10 +205,7 @@ def add_bundles(
         list[str],
         typer.Argument(metavar="SOURCE...", help="Bundles, folders of bundles, or this computer."),
     ],
-    quantities: Annotated[
-        bool,
-        typer.Option(help="Execute all chapters about each machine, which takes minutes each."),
-    ] = True,
+    quantities: Quantities = True,
 ) -> None:
     """Add bundles, or what was measured here, to data/.
 
@@ -258,27 +251,9 @@ def _finish(machines: Iterable[str], quantities: bool) -> None:
 
 def _files(source: Path) -> list[Path]:
     """Return a bundle, or those of a folder. Raises Unavailable("bundle-refused") for an empty one."""
-    from tlb.fleet.bundle import BUNDLE_SUFFIX, NAME_BUNDLE_FILE_REMEDY
+    from tlb.fleet.bundle import BUNDLE_SUFFIX
 
-    if not source.is_dir():
-        return [source]
-    found = sorted(source.glob(f"*{BUNDLE_SUFFIX}"))
+    found = sorted(source.glob(f"*{BUNDLE_SUFFIX}")) if source.is_dir() else [source]
     if not found:
-        raise Unavailable(
-            "bundle-refused", f"{source} has no *{BUNDLE_SUFFIX}", NAME_BUNDLE_FILE_REMEDY
-        )
+        raise Unavailable("bundle-refused", f"{source} has no *{BUNDLE_SUFFIX}")
     return found
-
-
-def _kernels(read: Bundle) -> pd.DataFrame:
-    """Return a row a kernel: its rows, and when they were measured."""
-    rows = Counter[str](record.kernel for record, _ in read.rows)
-    noisy = Counter[str](record.kernel for record, _ in read.rows if record.noisy)
-    times: dict[str, list[str]] = {}
-    for record, _ in read.rows:
-        times.setdefault(record.kernel, []).append(record.started_at)
-    cells = [
-        (kernel, rows[kernel], noisy[kernel], min(times[kernel]), max(times[kernel]))
-        for kernel in sorted(rows)
-    ]
-    return pd.DataFrame(cells, columns=["kernel", "rows", "noisy", "first", "last"])

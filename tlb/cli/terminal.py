@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tlb.system.files import disk_errors
+from tlb.system.files import disk_errors_as_unavailable
 from tlb.system.reasons import Unavailable
-from tlb.system.units import DAY_S, parse_size
+from tlb.system.units import SECONDS_PER_DAY, parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -41,7 +41,7 @@ _GAP = 2  # between columns
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Html = Annotated[Path | None, typer.Option(help="Also write a page to this file.")]
 Wait = Annotated[
-    float, typer.Option(min=0, max=DAY_S, help="Seconds to wait for another measurement.")
+    float, typer.Option(min=0, max=SECONDS_PER_DAY, help="Seconds to wait for another measurement.")
 ]
 
 
@@ -132,7 +132,7 @@ def check_input(file: Path) -> None:
 
 def write(path: Path, text: str) -> None:
     """Write a file. Raises Unavailable: disk-refused."""
-    with disk_errors(path):
+    with disk_errors_as_unavailable(path):
         path.write_text(text, encoding="utf-8")
 
 

@@ -23,7 +23,7 @@ from tlb.programs.runs import RunConditions, ServerDriver
 from tlb.programs.trial import MAX_INTERVAL_PERCENT, MAX_WRONG_VERDICT_SHARE, Trial, TrialAim
 from tlb.system.files import measuring_lock
 from tlb.system.reasons import Unavailable
-from tlb.system.units import DAY_MINUTES, DAY_S, format_ns
+from tlb.system.units import MINUTES_PER_DAY, SECONDS_PER_DAY, format_ns
 
 if TYPE_CHECKING:
     from tlb.programs.before_after import BeforeAfterComparison
@@ -93,12 +93,16 @@ Quantile = Annotated[
 MarkdownOption = Annotated[Path | None, Option(help="Also write a table to this file.")]
 Minutes = Annotated[
     float,
-    Option(min=0.01, max=DAY_MINUTES, help="For all runs together; a verdict takes seven pairs."),
+    Option(
+        min=0.01, max=MINUTES_PER_DAY, help="For all runs together; a verdict takes seven pairs."
+    ),
 ]
 Warmup = Annotated[int, Option(min=0, max=1000, help="Runs before all others, not counted.")]
 After = Annotated[
     float | None,
-    Option(min=0, max=DAY_S, help="Seconds until collapse acts; default: at 90 % memory."),
+    Option(
+        min=0, max=SECONDS_PER_DAY, help="Seconds until collapse acts; default: at 90 % memory."
+    ),
 ]
 Ready = Annotated[
     str, Option(help="What a ready server writes, an expression; default: it listens.")
@@ -252,7 +256,9 @@ def _paired(
 ) -> None:
     from tlb.programs import reports, trial_report
 
-    with holding_measuring_lock("Interrupted before the first pair; the program has ended.", wait):
+    with interruptible_measuring_lock(
+        "Interrupted before the first pair; the program has ended.", wait
+    ):
         trials, ended = _trials(aims)
     if sys.stderr.isatty():
         print(file=sys.stderr)
@@ -290,7 +296,7 @@ def _before_after(pid: int, aim: TrialAim, only: str, as_json: bool, wait: float
     addresses = collapse.parsed_range(only) if only else None
     before_after.check(pid)  # before waiting for the lock
     interrupted = "Interrupted before the first window; nothing is collapsed."
-    with holding_measuring_lock(interrupted, wait):
+    with interruptible_measuring_lock(interrupted, wait):
         done = before_after.compare(pid, aim, addresses, _show_windows)
     if as_json:
         found = reports.document("try-pid", before_after.document(done), hosts.inspect_machine())
@@ -303,7 +309,7 @@ def _before_after(pid: int, aim: TrialAim, only: str, as_json: bool, wait: float
 
 
 @contextlib.contextmanager
-def holding_measuring_lock(interrupted: str, wait: float) -> Iterator[None]:
+def interruptible_measuring_lock(interrupted: str, wait: float) -> Iterator[None]:
     """Hold the lock of this computer; Ctrl-C prints a sentence and exits with 130."""
     try:
         with measuring_lock(wait):

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from tlb.cli import terminal
-from tlb.system.reasons import Unavailable, if_available
-from tlb.system.units import DAY_S, format_ns, format_size
+from tlb.system.reasons import Unavailable, none_if_unavailable
+from tlb.system.units import SECONDS_PER_DAY, format_ns, format_size
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -34,7 +34,9 @@ Words = Annotated[
 Seconds = Annotated[
     float | None,
     Option(
-        min=0, max=DAY_S, help="How long, default 30, with --all 10; 0: until it ends, or Ctrl-C."
+        min=0,
+        max=SECONDS_PER_DAY,
+        help="How long, default 30, with --all 10; 0: until it ends, or Ctrl-C.",
     ),
 ]
 Overhead = Annotated[float, Option(min=0.01, max=50, help="Allowed cost, % of the program's time.")]
@@ -74,7 +76,7 @@ def watch(
 
         forecast = None
         if not (program.was_started or watched.has_ended):
-            forecast = if_available(collapse.forecast, program.pids())
+            forecast = none_if_unavailable(collapse.forecast, program.pids())
     prices = _prices()
     _show(WatchReport(watched, prices, counting.counts, forecast), as_json, html)
 

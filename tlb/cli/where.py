@@ -15,7 +15,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from tlb.cli import terminal
-from tlb.cli.trial import MarkdownOption, holding_measuring_lock
+from tlb.cli.trial import MarkdownOption, interruptible_measuring_lock
 from tlb.machine import host as hosts
 from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.record import LineLayout, Point
@@ -30,9 +30,9 @@ from tlb.programs.walk_price import surveyed_tlb_entries
 from tlb.programs.where import baseline, proof, report, simulation, valgrind
 from tlb.programs.where.baseline import Baseline, BaselineComparison
 from tlb.programs.where.valgrind import SimulatedTlb
-from tlb.system.page_sizes import BASE
+from tlb.system.page_sizes import BASE_PAGES
 from tlb.system.reasons import Unavailable
-from tlb.system.units import DAY_MINUTES, DAY_S
+from tlb.system.units import MINUTES_PER_DAY, SECONDS_PER_DAY
 
 # A chase that prices a walk: pages, in entries of the last level, and half a second in all.
 TIMES_THE_ENTRIES, REGION_MS, REPEATS = 32, 20, 3
@@ -41,10 +41,11 @@ THIS = "this computer"
 DEFAULT_FAIL_ABOVE = "1%"
 
 Minutes = Annotated[
-    float, Option(min=0.01, max=DAY_MINUTES, help="Of everything, with --prove or no simulation.")
+    float,
+    Option(min=0.01, max=MINUTES_PER_DAY, help="Of everything, with --prove or no simulation."),
 ]
 Seconds = Annotated[
-    float, Option(min=1, max=DAY_S, help="End the program then, and the simulation.")
+    float, Option(min=1, max=SECONDS_PER_DAY, help="End the program then, and the simulation.")
 ]
 
 
@@ -98,7 +99,7 @@ def where(
         {"prove": prove, "html": html, "callgrind": callgrind, "collapsed": collapsed}
     ):
         return gate.run(command, seconds, failing, as_json)
-    with holding_measuring_lock("Interrupted; the program has ended.", wait), guard_running():
+    with interruptible_measuring_lock("Interrupted; the program has ended.", wait), guard_running():
         needs_walks = bool(callgrind or collapsed)
         made = simulate_or_time(command, seconds, minutes, prove, needs_walks, failing)
     return _show_report(made, as_json, html, callgrind, collapsed)
@@ -246,7 +247,7 @@ def _extra_ns(rig: MeasuringSetup, lines: int) -> float:
 
     def chase_ns(layout: LineLayout, repeat: int) -> float:
         point = Point(
-            kernel="page_chase", pages=BASE, layout=layout, lines=lines, region_ms=REGION_MS
+            kernel="page_chase", pages=BASE_PAGES, layout=layout, lines=lines, region_ms=REGION_MS
         )
         return rig.take(point, repeat).ns_per_access
 

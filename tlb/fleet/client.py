@@ -7,13 +7,15 @@ bundle is added whole or not at all. So after any failure the same command goes 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 import warnings
-from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from distributed import Client, Future, LocalCluster, Scheduler, SpecCluster
 from distributed.deploy import ssh as ssh_cluster
@@ -34,7 +36,7 @@ POLL_S = 0.5
 CALL_S = 5.0  # for the scheduler to answer
 FETCH_S = 8.0  # for a bundle of a few MB to arrive, else it is fetched anew
 STATUS_S = 10.0  # between two lines that say how far the computers are
-TRIES = 3  # of a task that was lost or failed without a reason
+RETRIES = 2  # by Dask, of a task that failed without a reason
 MARGIN_S = 300.0  # to inspect a computer, compile kernels and pack rows, beyond the campaign
 PASSING = {"measuring-already", "state-changed", "cpu-gone"}  # reasons that end by themselves
 MOST_SHOWN = 8  # computers in a line
@@ -42,32 +44,25 @@ MOST_SHOWN = 8  # computers in a line
 
 @dataclass
 class Computer:
-    """One worker. rows: new ones of this run. left: mappings without time. lacking: points by
-    reason. since: when it connected. until: when its measuring has to end. why: the reason for
-    which it is given up. lost: since when its worker is gone."""
+    """One worker. rows: new ones of this run. measured: what its last task gave. share: of the campaign
+    that is done. lost: since when its worker is gone. why: the reason for which it is given up."""
 
     name: str
     address: str
     machine: str = ""
     rows: int = 0
-    left: int = 0
-    lacking: Counter[str] = field(default_factory=Counter)
+    measured: worker.Measured = field(default_factory=worker.Measured)
+    share: float = 0.0
+    lost: float | None = None
     over: bool = False
     why: Unavailable | None = None
-    share: float = 0.0
-    tries: int = 0
-    since: float = field(default_factory=time.monotonic)
-    until: float | None = None
-    lost: float | None = None
-    host: Host | None = None
-    future: Future | None = None
 
 
 @dataclass
 class Fleet:
     """seconds: to measure on each computer. expected: computers to wait for, for wait_s at most;
-    patience_s: how long a lost worker may take to come back. keep: takes each bundle, and returns how
-    many of its rows are new. say: takes a line about what happens."""
+    patience_s: how long a lost worker may take to come back. keep: takes each bundle, in a thread, and
+    returns how many of its rows are new. say: takes a line about what happens."""
 
     client: Client
     profile: MeasuringProfile
@@ -83,19 +78,12 @@ class Fleet:
     def run(self) -> None:
         """Measure until all computers are done or given up. Raises Unavailable: worker-failed without a
         scheduler, or if fewer computers than expected came; disk-refused."""
-        self._begun = self._heard = self._shown = time.monotonic()
-        self._owners: dict[str, str] = {}
+        self._shown = time.monotonic()
         self._campaigns: dict[Scope, tuple[dict[str, list[Point]], set[Point]]] = {}
+        self._making, self._checking = asyncio.Lock(), asyncio.Lock()  # one at a time, in a thread
         self.client.subscribe_topic(worker.TOPIC, self._progress)
         self.say(self.connected)
-        while not self._is_finished():
-            if (present := self._workers()) is not None:
-                self._update(present)
-                for computer in self.computers.values():
-                    if not computer.over:
-                        self._advance(computer)
-            self._show()
-            time.sleep(POLL_S)
+        self.client.sync(self._run)
         if len(self.computers) < self.expected:
             raise Unavailable("worker-failed", self.connected)
 
@@ -103,168 +91,161 @@ class Fleet:
     def connected(self) -> str:
         return f"{len(self.computers)} of {self.expected} connected"
 
-    def _is_finished(self) -> bool:
-        is_late = time.monotonic() - self._begun > self.wait_s
-        has_all = len(self.computers) >= self.expected or is_late
-        return has_all and all(computer.over for computer in self.computers.values())
-
-    def _workers(self) -> dict[str, str] | None:
-        """Return the addresses of present workers by name, None while the scheduler does not answer.
-        Raises Unavailable("worker-failed") after too long without one."""
+    async def _run(self) -> None:
+        """Look for workers, and serve each that comes. Raises Unavailable: worker-failed, disk-refused."""
+        begun = heard = time.monotonic()
+        served: list[asyncio.Task[None]] = []
         try:
-            # Not scheduler_info(), which waits for a lost scheduler without a limit.
-            asked = self.client.scheduler.identity if self.client.scheduler else None
-            is_there = asked is not None and self.client.status == "running"
-            info = self.client.sync(asked, callback_timeout=CALL_S) if is_there else {}
-            workers = info.get("workers")
-        except (OSError, TimeoutError, RuntimeError, ValueError):
-            workers = None
-        now = time.monotonic()
-        if workers is not None:
-            self._heard = now
-            return {str(about["name"]): address for address, about in workers.items()}
-        if now - self._heard > self.patience_s:
-            raise Unavailable("worker-failed", "the scheduler")
-        return None
+            while not all(one.done() for one in served) or (
+                len(self.computers) < self.expected and time.monotonic() - begun <= self.wait_s
+            ):
+                present = await self._workers()
+                if present is not None:
+                    heard = time.monotonic()
+                    served += [asyncio.create_task(self._serve(one)) for one in self._new(present)]
+                    self._note_lost(present)
+                elif time.monotonic() - heard > self.patience_s:
+                    raise Unavailable("worker-failed", "the scheduler")
+                self._show()
+                await asyncio.sleep(POLL_S)
+                for one in served:
+                    if one.done():
+                        one.result()
+        finally:
+            for one in served:
+                one.cancel()
 
-    def _update(self, present: dict[str, str]) -> None:
-        """Note workers that came, came back, or are gone."""
-        before = len(self.computers)
-        for name, address in present.items():
-            computer = self.computers.setdefault(name, Computer(name, address))
-            if computer.address != address:
-                computer.address, computer.future = address, None
-            if computer.lost is not None:
-                computer.lost = None
-                self.say(f"{name} is back.")
-        if len(self.computers) > before:
-            self.say(self.connected)
-        for computer in self.computers.values():
-            if not computer.over and computer.name not in present:
-                self._miss(computer)
-
-    def _miss(self, computer: Computer) -> None:
-        now = time.monotonic()
-        if computer.lost is None:
-            computer.lost, computer.future = now, None
-            self.say(f"{computer.name} is lost; it may come back for {self.patience_s:.0f} s.")
-        elif now - computer.lost > self.patience_s:
-            self._end(computer, Unavailable("worker-failed", computer.name))
-
-    def _advance(self, computer: Computer) -> None:
-        """Submit what is next on a computer, and take what has ended there."""
-        if computer.lost is not None:
-            return
-        if time.monotonic() > (computer.until or computer.since) + MARGIN_S + self.patience_s:
-            self._end(computer, Unavailable("worker-failed", f"{computer.name} does not end"))
-        elif computer.future is None:
-            computer.future = self._submitted(computer)
-        elif computer.future.status == "finished":
-            self._fetch(computer, computer.future)
-        elif computer.future.status != "pending":
-            self._fail(computer, computer.future)
-
-    def _fetch(self, computer: Computer, future: Future) -> None:
-        """Take the result of a task. That of a worker which died meanwhile never comes, since its
-        task is bound to it: so the next look at the workers decides what to do."""
-        try:
-            result = future.result(timeout=FETCH_S)
-        except (TimeoutError, CancelledError):
-            return
-        computer.future = None
-        self._take(computer, result)
-
-    def _submitted(self, computer: Computer) -> Future | None:
-        where = {"workers": [computer.address], "pure": False}
-        if computer.host is None:
-            return self.client.submit(worker.describe, **where)
-        try:
-            task = self._task(computer, computer.host)
-        except Unavailable as why:
-            self._end(computer, why)
+    async def _workers(self) -> dict[str, str] | None:
+        """Return the addresses of present workers by name, None while the scheduler does not answer."""
+        # Not scheduler_info(), which waits for a lost scheduler without a limit.
+        asked = self.client.scheduler.identity if self.client.scheduler else None
+        if asked is None or self.client.status != "running":
             return None
-        return self.client.submit(worker.measure, task, **where)
+        try:
+            info = await self.client.sync(asked, callback_timeout=CALL_S)
+        except (OSError, TimeoutError, RuntimeError, ValueError):
+            return None
+        return {str(about["name"]): address for address, about in info["workers"].items()}
 
-    def _fail(self, computer: Computer, future: Future) -> None:
-        """Try again what failed without a reason."""
-        error = future.exception() if future.status == "error" else "its task was lost"
-        computer.future, computer.tries = None, computer.tries + 1
-        if computer.tries >= TRIES:
-            detail = f"{computer.name}: {type(error).__name__}: {error}"[:200]
-            self._end(computer, _no_bundle(detail))
+    def _new(self, present: dict[str, str]) -> list[Computer]:
+        """Note the workers that came, and return them."""
+        names = present.keys() - self.computers.keys()
+        new = [Computer(name, present[name]) for name in sorted(names)]
+        self.computers |= {one.name: one for one in new}
+        if new:
+            self.say(self.connected)
+        return new
 
-    def _task(self, computer: Computer, host: Host) -> worker.Task:
-        """Return what a computer is to measure in the time that is left."""
+    def _note_lost(self, present: dict[str, str]) -> None:
+        """Note workers that are gone, or came back."""
+        for one in self.computers.values():
+            if one.name in present:
+                one.address = present[one.name]
+                if one.lost is not None:
+                    self.say(f"{one.name} is back.")
+                one.lost = None
+            elif one.lost is None and not one.over:
+                one.lost = time.monotonic()
+                self.say(f"{one.name} is lost; it may come back for {self.patience_s:.0f} s.")
+
+    async def _serve(self, computer: Computer) -> None:
+        """Measure on a computer, or give it up. Raises Unavailable("disk-refused")."""
+        try:
+            await self._measure(computer)
+        except TimeoutError:
+            computer.why = Unavailable("worker-failed", f"{computer.name} does not end")
+        except Unavailable as why:
+            if why.code == "disk-refused":
+                raise
+            computer.why = why
+        except Exception as error:  # whatever a worker of another version sends
+            detail = f"it sent no bundle, so nothing of it was kept: {computer.name}: "
+            computer.why = Unavailable(
+                "worker-failed",
+                f"{detail}{type(error).__name__}: {error}"[:250],
+                "Run `tlb run` and `tlb bundle make` on that computer and report what differs; then "
+                "restart its worker.",
+            )
+        computer.over = True
+        self.say(f"{computer.name}: {computer.why or f'{computer.rows} new rows'}")
+
+    async def _measure(self, computer: Computer) -> None:
+        """Measure on a computer and keep its bundle. Raises Unavailable for one that is present twice, a
+        campaign that was stopped, and a bundle that is refused; TimeoutError."""
+        host = await self._done(computer, lambda: (worker.describe,))
+        machine = hosts.machine_id(host)
+        if same := [one.name for one in self.computers.values() if one.machine == machine]:
+            raise Unavailable(
+                "worker-failed",
+                f"this computer is already present under another name: {computer.name} is {same[0]}",
+                "Name each computer once; copies of a disk image need their own /etc/machine-id "
+                "(`systemd-machine-id-setup`).",
+            )
+        computer.machine = machine
+        async with self._making:
+            task = await asyncio.to_thread(self._task, host)
+        until = time.monotonic() + self.seconds
+
+        def measuring() -> tuple[Callable[[worker.Task], worker.Measured], worker.Task]:
+            return worker.measure, replace(task, seconds=max(until - time.monotonic(), 0.0))
+
+        while True:
+            computer.measured = measured = await self._done(computer, measuring)
+            if measured.contents is not None:
+                async with self._checking:
+                    computer.machine, new = await asyncio.to_thread(self._keep, measured.contents)
+                computer.rows += new
+            if not measured.code:
+                return
+            is_passing = measured.code in PASSING and time.monotonic() < until + MARGIN_S
+            if not is_passing:  # else the next task goes on
+                raise Unavailable(measured.code, measured.detail)
+
+    async def _done(self, computer: Computer, call: Callable[[], tuple[Any, ...]]) -> Any:
+        """Return what a task gives on a computer. call: gives its function and arguments.
+
+        It is submitted again if its worker is lost, since a task is bound to its worker. Raises
+        Unavailable("worker-failed") for a worker that stays away, TimeoutError for a task that does not end.
+        """
+        where: dict[str, Any] = {"pure": False, "retries": RETRIES}
+        async with asyncio.timeout(self.seconds + MARGIN_S):
+            while True:
+                address = computer.address
+                future = self.client.submit(*call(), workers=[address], **where)
+                while computer.lost is None and computer.address == address:
+                    if future.status in ("finished", "error"):
+                        with suppress(TimeoutError, CancelledError):
+                            return await self._fetched(computer, future)
+                    if future.status != "pending":
+                        break
+                    await asyncio.sleep(POLL_S)
+                while computer.lost is not None:
+                    if time.monotonic() - computer.lost > self.patience_s:
+                        raise Unavailable("worker-failed", computer.name)
+                    await asyncio.sleep(POLL_S)
+
+    async def _fetched(self, computer: Computer, future: Future) -> Any:
+        """Return a task's result, or raise its error; that of a worker which died meanwhile never comes."""
+        return await future.result(timeout=FETCH_S)
+
+    def _task(self, host: Host) -> worker.Task:
+        """Return what a computer is to measure."""
         most = max(usable_bytes(host, pages) for pages in PAGE_KINDS)
         most = min(most, self.profile.max_working_set)
         profile = self.profile.model_copy(update={"max_working_set": most})
-        scope = Scope(
-            profile,
-            "c",
-            tuple(tlb_entries(host)),
-            len(host.usable_cpus),
-            base_page_bytes=host.base_page_bytes,
-        )
+        entries, cpus = tuple(tlb_entries(host)), len(host.usable_cpus)
+        scope = Scope(profile, "c", entries, cpus, base_page_bytes=host.base_page_bytes)
         if scope not in self._campaigns:  # alike of computers of one type
             points = discovery.load("overview.campaign").grids_of(scope, self.chapters or None)
             is_compared = claims.compared_points(scope)
             every = {point for grid_points in points.values() for point in grid_points}
             self._campaigns[scope] = points, {point for point in every if is_compared(point)}
-        points, compared = self._campaigns[scope]
-        if computer.until is None:  # now, since making the tasks of many computers takes a while
-            computer.until = time.monotonic() + self.seconds
-        return worker.Task(
-            points=points,
-            compared=compared,
-            repeats=profile.repeats,
-            shape_repeats=profile.shape_repeats,
-            seconds=max(computer.until - time.monotonic(), 0.0),
-        )
+        return worker.Task(*self._campaigns[scope], profile.repeats, profile.shape_repeats, 0.0)
 
-    def _take(self, computer: Computer, result: object) -> None:
-        """Take a description or a bundle."""
-        try:
-            if computer.host is None and isinstance(result, Host):
-                self._introduce(computer, result)
-            elif isinstance(result, worker.Measured):
-                self._collect(computer, result)
-            else:
-                raise _no_bundle(computer.name)
-        except Unavailable as why:
-            if why.code == "disk-refused":
-                raise
-            self._end(computer, why)
-
-    def _introduce(self, computer: Computer, host: Host) -> None:
-        """Raises Unavailable: worker-failed, and as `machine_id`."""
-        machine = hosts.machine_id(host)
-        owner = self._owners.setdefault(machine, computer.name)
-        if owner != computer.name:
-            raise Unavailable(
-                "worker-failed",
-                f"this computer is already present under another name: {computer.name} is {owner}",
-                "Name each computer once; copies of a disk image need their own /etc/machine-id "
-                "(`systemd-machine-id-setup`).",
-            )
-        computer.machine, computer.host = machine, host
-
-    def _collect(self, computer: Computer, measured: worker.Measured) -> None:
-        """Raises Unavailable for a bundle that is refused, and for a campaign that was stopped."""
-        if measured.contents:
-            read = bundle.read(bundle.pack(bundle.Contents.decompressed(measured.contents)))
-            computer.machine = read.machine
-            computer.rows += self.keep(read)
-        computer.lacking, computer.left = Counter(measured.lacking), measured.left
-        if measured.code in PASSING:  # the next task goes on
-            time.sleep(POLL_S)
-        elif measured.code:
-            raise Unavailable(measured.code, measured.detail)
-        else:
-            self._end(computer, None)
-
-    def _end(self, computer: Computer, why: Unavailable | None) -> None:
-        computer.over, computer.why, computer.future = True, why, None
-        self.say(f"{computer.name}: {why or f'{computer.rows} new rows'}")
+    def _keep(self, contents: bundle.Contents) -> tuple[str, int]:
+        """Check and keep what a computer sent; return its machine and how many of its rows are new."""
+        read = bundle.read(bundle.pack(contents))
+        return read.machine, self.keep(read)
 
     def _progress(self, event: tuple[float, dict[str, object]]) -> None:
         """Note what a worker says of itself."""
@@ -279,21 +260,10 @@ class Fleet:
         if now - self._shown >= STATUS_S:
             self._shown = now
             measuring = [one for one in self.computers.values() if not one.over]
+            measuring.sort(key=lambda one: one.share)
             done = len(self.computers) - len(measuring)
-            parts = [f"{one.name} {one.share:.0%}" for one in measuring[:MOST_SHOWN]]
-            if len(measuring) > MOST_SHOWN:
-                least = min(measuring, key=lambda one: one.share)
-                parts.append(f"the last of {len(measuring)}, {least.name}, {least.share:.0%}")
-            self.say(f"{done} of {len(self.computers)} done; {', '.join(parts) or 'waiting'}")
-
-
-def _no_bundle(detail: str) -> Unavailable:
-    return Unavailable(
-        "worker-failed",
-        f"it sent no bundle, so nothing of it was kept: {detail}",
-        "Run `tlb run` and `tlb bundle make` on that computer and report what differs; then restart "
-        "its worker.",
-    )
+            shares = [f"{one.name} {one.share:.0%}" for one in measuring[:MOST_SHOWN]]
+            self.say(f"{done} of {len(self.computers)} done; {', '.join(shares) or 'waiting'}")
 
 
 def connected(
@@ -311,9 +281,8 @@ def connected(
     try:
         if scheduler:
             return Client(scheduler, timeout=timeout_s, set_as_default=False)
-        if ssh:
-            return Client(_by_ssh(ssh, python), set_as_default=False)
-        cluster = LocalCluster(n_workers=local, threads_per_worker=1, memory_limit=0)
+        one_task = {"threads_per_worker": 1, "memory_limit": 0}
+        cluster = _by_ssh(ssh, python) if ssh else LocalCluster(n_workers=local, **one_task)
         return Client(cluster, set_as_default=False)
     # asyncssh's errors, and Dask's of a worker that does not start, are of no closer kind.
     except Exception as error:
@@ -325,18 +294,12 @@ def connected(
 def _by_ssh(names: Sequence[str], python: str) -> SpecCluster:
     """Return a cluster of a scheduler in this process and a worker on each host. Unlike SSHCluster it
     needs no SSH server here."""
-    worker_options = {"nthreads": 1, "memory_limit": 0}
-    workers = {
-        name: {
-            "cls": ssh_cluster.Worker,
-            "options": {
-                "address": name,
-                "connect_options": {},
-                "kwargs": worker_options | {"name": name},
-                "remote_python": python,
-            },
-        }
-        for name in names
-    }
+
+    def options(name: str) -> dict[str, object]:
+        kwargs = {"nthreads": 1, "memory_limit": 0, "name": name}
+        how = {"connect_options": {}, "kwargs": kwargs, "remote_python": python}
+        return {"cls": ssh_cluster.Worker, "options": {"address": name, **how}}
+
     scheduler = {"cls": Scheduler, "options": {"host": ""}}
+    workers = {name: options(name) for name in names}
     return SpecCluster(workers, scheduler, silence_logs=logging.ERROR)

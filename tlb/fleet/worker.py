@@ -11,11 +11,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from distributed import get_worker
-from pydantic import BaseModel
 
 from tlb.fleet import bundle
 from tlb.machine import host as hosts
@@ -33,7 +33,8 @@ TOPIC = "tlb-fleet"  # of the events in which a worker says how far it is
 EVENT_S = 2.0  # between two of them
 
 
-class Task(BaseModel):
+@dataclass(frozen=True)
+class Task:
     """points: of each experiment's grid. repeats: mappings of each point that a claim compares, the
     `compared`, and of any other. seconds: to measure."""
 
@@ -44,12 +45,13 @@ class Task(BaseModel):
     seconds: float
 
 
-class Measured(BaseModel):
-    """contents: of a bundle of the whole ledger, compressed; empty without rows. lacking: points by reason. left: mappings
-    without time. code, detail: why the campaign ended early, "" if it did not."""
+@dataclass
+class Measured:
+    """contents: of a bundle of the whole ledger; None without rows. lacking: points by reason. left:
+    mappings without time. code, detail: why the campaign ended early, "" if it did not."""
 
-    contents: bytes = b""
-    lacking: dict[str, int] = {}
+    contents: bundle.Contents | None = None
+    lacking: dict[str, int] = field(default_factory=dict)
     left: int = 0
     code: str = ""
     detail: str = ""
@@ -63,22 +65,22 @@ def describe() -> Host:
 def measure(task: Task) -> Measured:
     """Run a campaign on this computer and return all that its ledger has. What fails for a reason is
     in the result, so that Dask does not try it again."""
+    measured = Measured()
     with _others_kept_off(measuring_cpu(Path("/"), tuple(sorted(CPUS_ALLOWED_AT_START)))):
         host, store = hosts.inspect_machine(), Store(data_root()).own
-        measured, outcome = Measured(), CampaignOutcome()
         try:
             rig = MeasuringSetup.of(host, store)
             states.write_description(store, rig.machine, host)
             outcome = _run(rig, task)
+            measured.lacking = Counter(why.code for why in outcome.lacking.values())
+            measured.left = outcome.skipped
         except Unavailable as why:
             measured.code, measured.detail = why.code, why.detail
     try:
-        measured.contents = bundle.collect(store, hosts.machine_id(host)).compressed()
+        measured.contents = bundle.collect(store, hosts.machine_id(host))
     except Unavailable as why:
         if not measured.code:
             measured.code, measured.detail = why.code, why.detail
-    measured.lacking = Counter(why.code for why in outcome.lacking.values())
-    measured.left = outcome.skipped
     return measured
 
 
@@ -116,21 +118,17 @@ class EventProgress(CampaignProgress):
 def _others_kept_off(cpu: int | None) -> Iterator[None]:
     """Keep the other threads of this process, as Dask's event loop, off the CPU that measures if
     there is another one."""
-    others = CPUS_ALLOWED_AT_START - {cpu}
-    own = threading.get_native_id()
+    others, own = CPUS_ALLOWED_AT_START - {cpu}, threading.get_native_id()
     threads = [int(path.name) for path in Path("/proc/self/task").glob("*")]
     moved = [thread for thread in threads if thread != own] if cpu is not None and others else []
     try:
-        for thread in moved:
-            _allow(thread, others)
+        _allow(moved, others)
         yield
     finally:
-        for thread in moved:
-            _allow(thread, CPUS_ALLOWED_AT_START)
+        _allow(moved, CPUS_ALLOWED_AT_START)
 
 
-def _allow(thread: int, cpus: set[int] | frozenset[int]) -> None:
-    try:
-        os.sched_setaffinity(thread, cpus)
-    except OSError:  # it has ended
-        return
+def _allow(threads: list[int], cpus: frozenset[int]) -> None:
+    for thread in threads:
+        with suppress(OSError):  # it has ended
+            os.sched_setaffinity(thread, cpus)

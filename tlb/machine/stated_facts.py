@@ -25,7 +25,7 @@ _KVM_SIGNATURES = (0x40000100, 0x40000000)
 _STEAL_TIME, _PV_FLUSH, _ALWAYS_RUNS = 5, 9, 0
 
 
-class FlushesDocument(BaseModel, extra="forbid", frozen=True):
+class TlbFlushBehaviourDocument(BaseModel, extra="forbid", frozen=True):
     """The document `flushes` of data/. None is what nothing states."""
 
     schema_version: Literal[1] = 1
@@ -49,7 +49,7 @@ def make_flushes(profile: str) -> dict[str, Any]:
 
 def ask_flushes(
     state: str, is_arm: bool, read: CpuidReader | None, root: Path = Path("/")
-) -> FlushesDocument:
+) -> TlbFlushBehaviourDocument:
     """The words of the computer whose /proc and /sys lie under `root`."""
     cpuinfo = procfs.text(root / "proc/cpuinfo", procfs.CPUINFO_BYTES)
     flags = cpus.cpuinfo_block(cpuinfo, 0).get("flags", "").split()
@@ -60,7 +60,7 @@ def ask_flushes(
         broadcasts = "invlpgb" in flags if flags else None
         deferring = defers(read) if read else None
     pti = "PTI" in words if words else None
-    return FlushesDocument(state=state, pti=pti, broadcasts=broadcasts, defers=deferring)
+    return TlbFlushBehaviourDocument(state=state, pti=pti, broadcasts=broadcasts, defers=deferring)
 
 
 def defers(read: CpuidReader) -> bool:

@@ -31,7 +31,7 @@ from tlb.machine.host import Compiler
 from tlb.measure import kernels
 from tlb.measure.record import KernelBuild, KernelEngine, Point, printable_ascii
 from tlb.system import files
-from tlb.system.files import PREBUILT_ARCHIVE, disk_errors
+from tlb.system.files import PREBUILT_ARCHIVE, disk_errors_as_unavailable
 from tlb.system.reasons import Unavailable
 
 ROOT = files.ROOT
@@ -215,7 +215,7 @@ def _object_of(binary: Path) -> Path:
 def build_folder() -> Path:
     """Return the folder of binaries, below $TLB_BUILD or `files.build_root`."""
     folder = Path(os.environ.get("TLB_BUILD") or files.build_root()) / "kernels"
-    with disk_errors(folder):
+    with disk_errors_as_unavailable(folder):
         folder.mkdir(parents=True, exist_ok=True)
     return folder
 
@@ -302,7 +302,7 @@ def compile_source(
     cc: Compiler, source: Path, binary: Path, flags: Sequence[str], libraries: Sequence[str] = ()
 ) -> None:
     """Compile into a temporary name first: a killed compile leaves no half binary."""
-    with disk_errors(binary.parent):
+    with disk_errors_as_unavailable(binary.parent):
         fd, temporary = tempfile.mkstemp(dir=binary.parent, prefix=binary.name)
         os.close(fd)
         try:
@@ -376,7 +376,7 @@ def unpack(binary: Path) -> None:
     content = _archive().get(binary.name)
     if content is None:
         raise Unavailable("no-compiler", f"and the wheel brings no {binary.name}")
-    with disk_errors(binary):
+    with disk_errors_as_unavailable(binary):
         if not binary.is_file() or binary.read_bytes() != content:
             fd, temporary = tempfile.mkstemp(dir=binary.parent, prefix=binary.name)
             try:

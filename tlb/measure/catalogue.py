@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from tlb.machine.host import base_page_bytes
 from tlb.measure import namespaces
 from tlb.measure.record import KernelOutput, Point
-from tlb.system.page_sizes import BASE, LINE_BYTES, page_bytes
+from tlb.system.page_sizes import BASE_PAGES, LINE_BYTES, page_bytes
 
 ROW_BYTES = 16  # kernels/rows.h
 VERTEX_BYTES = 64  # kernels/graph.h
@@ -86,7 +86,7 @@ def guest_bytes(lines_bytes: int, point: Point) -> int:
 def sparse_bytes(lines_bytes: int, point: Point) -> int:
     """Return fork_write's arena: both processes' copies, on whole large pages if it is sparse."""
     used, base, apart = option(point, "used"), base_page_bytes(), 1
-    if used and point.pages != BASE:
+    if used and point.pages != BASE_PAGES:
         apart = -(-page_bytes(point.pages, base) // (used * base))
     return 2 * lines_bytes * apart
 

@@ -118,7 +118,7 @@ def _intel(
     if nested:
         rows.append(raw_event_maker(FETCH_GROUP, source)("nested_walk_cycles", 0x4F, 0x10, nested))
     else:
-        rows.append(missing_event("nested_walk_cycles", "no-nested-walk-event", source))
+        rows.append(missing_event("nested_walk_cycles", "no-walk-cycle-event", source))
     for level, umask in _WALKER_LOADS.items() if errata else ():
         name = f"PAGE_WALKER_LOADS.DTLB_{level.upper()}"
         name += f" (errata {errata})" if level in ("l3", "memory") else ""
@@ -184,7 +184,7 @@ def _zen(fetch_walk_umask: int, data: str, fetch: str) -> tuple[Event, ...]:
         fetches("itlb_stlb_hit", 0x84, 0, "bp_l1_tlb_miss_l2_tlb_hit"),
         derived_event("l1_itlb_miss", "itlb_stlb_hit", "+", "itlb_walk", fetch),
         missing_event("itlb_walk_cycles", "no-walk-cycle-event", fetch),
-        missing_event("nested_walk_cycles", "no-nested-walk-event", data),
+        missing_event("nested_walk_cycles", "no-walk-cycle-event", data),
     )
 
 
@@ -324,7 +324,7 @@ def _arm(linux: str, data: str = "", *, walks_per_cycle: bool = False) -> tuple[
         fetches("l1_itlb_miss", 0x02, 0, "L1I_TLB_REFILL"),
         derived_event("itlb_stlb_hit", "l1_itlb_miss", "-", "itlb_walk", source),
         fetches("l2_tlb_refill", 0x2D, 0, "L2D_TLB_REFILL"),
-        missing_event("nested_walk_cycles", "no-nested-walk-event", source),
+        missing_event("nested_walk_cycles", "no-walk-cycle-event", source),
         cycles,
         fetch_cycles,
     )
@@ -356,7 +356,7 @@ def _arm_refills(linux: str, data: str = "", *, second_level: bool = False) -> t
         *second,
         missing_event("walk_cycles", "no-walk-cycle-event", source),
         missing_event("itlb_walk_cycles", "no-walk-cycle-event", source),
-        missing_event("nested_walk_cycles", "no-nested-walk-event", source),
+        missing_event("nested_walk_cycles", "no-walk-cycle-event", source),
     )
 
 

@@ -81,7 +81,7 @@ class SurveyDocument(BaseModel, extra="forbid", frozen=True, strict=True):
         return lacking
 
 
-def survey_header(inspected: Host) -> dict[str, Any]:
+def common_survey_fields(inspected: Host) -> dict[str, Any]:
     """Return the fields that all surveys have: when, on what."""
     return {
         "measured_at": utc_now(),
@@ -139,7 +139,9 @@ def inspect_for_ways() -> Host:
 
 def ways_fields(inspected: Host) -> dict[str, Any]:
     """Return the fields that all surveys of ways have: when, on what."""
-    return survey_header(inspected) | {"file_system": procfs.file_system(build_folder().resolve())}
+    return common_survey_fields(inspected) | {
+        "file_system": procfs.file_system(build_folder().resolve())
+    }
 
 
 def try_each_way(ways: Iterable[str], measure: Callable[[str], Granted]) -> dict[str, Any]:

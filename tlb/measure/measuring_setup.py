@@ -19,7 +19,7 @@ from tlb.measure.plan import MeasuringConditions, SessionRecord
 from tlb.measure.record import Point, Record
 from tlb.measure.store import Store
 from tlb.system import procfs
-from tlb.system.page_sizes import BASE, PAGE_KINDS
+from tlb.system.page_sizes import BASE_PAGES, PAGE_KINDS
 from tlb.system.reasons import Unavailable
 
 USABLE_MEMORY_SHARE = 0.5  # of the memory that is free for us (design: half at most)
@@ -106,7 +106,7 @@ class MeasuringSetup:
             raise Unavailable("state-changed")
 
 
-def usable_bytes(host: Host, pages: str = BASE) -> int:
+def usable_bytes(host: Host, pages: str = BASE_PAGES) -> int:
     """What one measuring process may use of a host's memory, on pages of this kind: of a pool, what
     is free in it."""
     if PAGE_KINDS[pages].source != "pool":

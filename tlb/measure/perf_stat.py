@@ -244,7 +244,7 @@ _IN_LINUX = {"context_switches", "cpu_migrations"}
 ACK = b"ack\n\0"  # perf's answer, of five bytes
 
 
-class PerfSwitch:
+class PerfControlPipes:
     """The two pipes of a gate: a process's commands, and their acknowledgements by what counts."""
 
     def __init__(self) -> None:
@@ -279,7 +279,7 @@ class PerfSwitch:
             os.read(self.said, 100)
         return False
 
-    def __enter__(self) -> PerfSwitch:
+    def __enter__(self) -> PerfControlPipes:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -325,7 +325,7 @@ class Attached:
         perf: str,
         events: Sequence[Event],
         pid: int,
-        gate: PerfSwitch,
+        gate: PerfControlPipes,
         *,
         closed: bool = False,
     ):
@@ -364,7 +364,7 @@ class PointCounter:
     `is_on`), someone else must answer at the gate.
     """
 
-    def __init__(self, plan: EventPlan, pid: int, gate: PerfSwitch, repeat: int):
+    def __init__(self, plan: EventPlan, pid: int, gate: PerfControlPipes, repeat: int):
         self._plan, self._group = plan, plan.group(repeat)
         self._perf = Attached(plan.perf or "perf", self._group, pid, gate, closed=True)
         self.is_on = self._perf.is_on
@@ -380,7 +380,7 @@ class ProcessCounter:
 
     def __init__(self, plan: EventPlan, pid: int):
         self._events = plan.of_process
-        self._gate = PerfSwitch()
+        self._gate = PerfControlPipes()
         self._perf = Attached(plan.perf or "perf", self._events, pid, self._gate)
 
     def end(self) -> dict[str, CounterReading]:

@@ -1,6 +1,6 @@
 """One row of data/: what a kernel process measured, checked field by field.
 
-A kernel prints a `KernelReport`; the runner adds what only it knows and makes a `Record`.
+A kernel prints a `KernelOutput`; the runner adds what only it knows and makes a `Record`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def utc_now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-_PLAIN = r" -%'-;=?-\[\]-_a-~"  # printable ASCII without markup, for rows come from strangers too
+PLAIN_CHARACTERS = (
+    r" -%'-;=?-\[\]-_a-~"  # printable ASCII without markup, for rows come from strangers too
+)
 
 
 class _Strict(BaseModel):
@@ -128,7 +130,7 @@ class KernelBuild(NamedTuple):
 
 def printable_ascii(text: str) -> str:
     """Return a compiler's description as a row has it: printable ASCII without markup."""
-    return re.sub(f"[^{_PLAIN}]", "?", text)[:200]
+    return re.sub(f"[^{PLAIN_CHARACTERS}]", "?", text)[:200]
 
 
 class Point(_Strict):
@@ -187,6 +189,9 @@ class KernelOutput(_Strict):
     # engine has none.
     core_ghz: Annotated[FiniteFloat, Field(ge=0)]
     prepare_ns: PositiveNs  # map, fault in, place the chase, verify, warm up
+    # of that, the accesses of the warm-up; None: a kernel without one, or a row from before it was
+    # kept
+    warm_ns: Annotated[FiniteFloat, Field(ge=0)] | None = None
     minor_faults: NonNegativeInt  # in the timed region, from getrusage
     major_faults: NonNegativeInt
     voluntary_switches: NonNegativeInt
@@ -241,7 +246,7 @@ class Record(KernelOutput):
     source: Annotated[str, Field(pattern=r"^([0-9a-f]{16})?$")] = (
         ""  # digest of the kernel's source
     )
-    compiler: Annotated[str, Field(pattern=rf"^[{_PLAIN}]{{0,200}}$")] = (
+    compiler: Annotated[str, Field(pattern=rf"^[{PLAIN_CHARACTERS}]{{0,200}}$")] = (
         ""  # that built it, or the interpreter that ran it
     )
     repeat: NonNegativeInt  # the number of the mapping that it was measured in

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from tlb.measure.record import Point, Record, point_id
-from tlb.system.files import disk_errors
+from tlb.system.files import disk_errors_as_unavailable
 from tlb.system.reasons import Unavailable
 
 DATABASE_FILE = "rows.sqlite"
@@ -177,7 +177,7 @@ class RowDatabase:
 
     def _opened(self) -> sqlite3.Connection:
         """Return the database to write to, made if there is none."""
-        with disk_errors(self.path.parent):
+        with disk_errors_as_unavailable(self.path.parent):
             self.path.parent.mkdir(parents=True, exist_ok=True)
         database = self._connected("rwc")
         # A reader sees the last whole state while a writer adds to the log.
@@ -247,7 +247,7 @@ def convert_rows(folder: Path, database: RowDatabase) -> None:
         own = {record.point for record in records if _identity(record.point) in known}
         database.ask(experiment, own)
     database.append(*records)
-    with disk_errors(folder):
+    with disk_errors_as_unavailable(folder):
         (folder / KEPT).mkdir(exist_ok=True)
         for path in [*folder.glob("*.jsonl"), *folder.glob("grids.json")]:
             path.rename(folder / KEPT / path.name)
@@ -258,7 +258,7 @@ def move_documents(folder: Path, documents: Path) -> None:
     moved = [path for path in folder.glob("*.json") if not _STAYS.match(path.name)]
     if not moved:
         return
-    with disk_errors(folder):
+    with disk_errors_as_unavailable(folder):
         documents.mkdir(exist_ok=True)
         for path in moved:
             with suppress(FileNotFoundError):  # another process moves them too

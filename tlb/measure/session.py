@@ -25,7 +25,7 @@ from tlb.measure.events import SOFTWARE_EVENTS
 from tlb.measure.namespaces import UNSHARE_KILLED_MESSAGE
 from tlb.measure.perf_stat import (
     EventPlan,
-    PerfSwitch,
+    PerfControlPipes,
     PointCounter,
     ProcessCounter,
     command_killed_with_parent,
@@ -79,7 +79,7 @@ class Session:
         self.process: dict[str, CounterReading] = {}
         self._whole: ProcessCounter | None = None
         with contextlib.ExitStack() as stack:
-            self._gate = stack.enter_context(PerfSwitch()) if plan.counts_hardware else None
+            self._gate = stack.enter_context(PerfControlPipes()) if plan.counts_hardware else None
             self._errors = stack.enter_context(tempfile.TemporaryFile())
             self._child = stack.enter_context(self._started(command, cwd))
             stack.callback(self._kill)
@@ -202,7 +202,7 @@ def why_ended(status: int, stderr: str, pages: str) -> Unavailable:
     """Return why a kernel's process ended before its plan did. status: negative for a signal."""
     last = (stderr.strip().splitlines() or [""])[-1]
     if status == 3:
-        return reason_from_kernel(last)
+        return parse_kernel_reason(last)
     if status == 2:
         return Unavailable("bad-parameter", last[:300])
     killed = _signal_of(status, last)
@@ -219,7 +219,7 @@ def why_ended(status: int, stderr: str, pages: str) -> Unavailable:
     return Unavailable("kernel-failed", f"{how}; {last[:200]}" if last else how)
 
 
-def reason_from_kernel(text: str) -> Unavailable:
+def parse_kernel_reason(text: str) -> Unavailable:
     """Return what a kernel says that it lacks: {"reason": CODE, "detail": TEXT}."""
     try:
         said = json.loads(text)

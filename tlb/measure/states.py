@@ -12,9 +12,10 @@ machine's folder.
 
 from __future__ import annotations
 
+import io
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -29,7 +30,7 @@ from tlb.measure.store import (
     write_published_rows,
 )
 from tlb.system.files import replace_file, replaced_folder
-from tlb.system.reasons import Unavailable, if_available
+from tlb.system.reasons import Unavailable, none_if_unavailable
 from tlb.system.units import list_in_words
 
 LEAST_DIGITS = 4  # of an id: fewer may be of another state tomorrow
@@ -37,7 +38,7 @@ LEAST_DIGITS = 4  # of an id: fewer may be of another state tomorrow
 
 def write_description(store: Store, machine: str, host: Host) -> None:
     """Write machine.json; keep the description of another state under that state's id first."""
-    before = if_available(latest_description, store, machine)
+    before = none_if_unavailable(latest_description, store, machine)
     if before is not None and hosts.state_digest(before) != hosts.state_digest(host):
         store.write_document(
             machine, _document(hosts.state_digest(before)), before.model_dump(mode="json")
@@ -57,7 +58,7 @@ def has_several_states(store: Store, machine: str) -> bool:
 
 def description_of_state(store: Store, machine: str, state: str) -> Host:
     """Return a machine as it was in a state. Raises Unavailable("no-data")."""
-    now = if_available(latest_description, store, machine)
+    now = none_if_unavailable(latest_description, store, machine)
     return (
         now
         if now is not None and hosts.state_digest(now) == state
@@ -69,7 +70,7 @@ def chosen(store: Store, machine: str, name: str, there: Collection[str]) -> str
     """Return the id of the state that a name means among `there`. Raises Unavailable: no-data, or
     bad-parameter if it means several."""
     called = {
-        state: _names(if_available(description_of_state, store, machine, state))
+        state: _names(none_if_unavailable(description_of_state, store, machine, state))
         for state in sorted(there)
     }
     meant = [
@@ -119,33 +120,52 @@ def _read(store: Store, machine: str, document: str) -> Host:
 
 # Documents of this computer that are not published: what it lacked, and what its own pages recorded.
 _NOT_SHARED = re.compile(rf"{UNMEASURED_POINTS_DOCUMENT}|claims|quantities(-.*)?")
-RequestedRecord = tuple[Record, list[str]]  # a record, and the experiments that asked for its point
+RecordWithExperiments = tuple[
+    Record, list[str]
+]  # a record, and the experiments that asked for its point
 
 
 def publish(store: Store, machine: str) -> Path:
-    """Put the union into data/<machine>/, whole or not at all; return the folder.
+    """Add what was measured here to data/<machine>/, as `publish_rows` does; return the folder.
 
-    Published rows come first, then own rows of new keys that an experiment asked for; documents are
-    the own ones. machine.json describes the state of most rows, machine-<state>.json the other.
-    Raises Unavailable("no-data") if nothing was measured.
+    Own rows are those that an experiment asked for. Raises Unavailable("no-data") if nothing was measured.
     """
-    target = store.folder(machine)
     measured = [(record, asked) for record, asked in store.own.asked_rows(machine) if asked]
     if not measured:
         raise Unavailable("no-data", f"nothing was measured of {machine} here")
+    own = _documents_and_card(store.own, machine)
+    files = {path: text for path, text in own.items() if not _NOT_SHARED.fullmatch(Path(path).stem)}
+    return publish_rows(store, machine, measured, files)
+
+
+def publish_rows(
+    store: Store, machine: str, rows: Iterable[RecordWithExperiments], files: Mapping[str, bytes]
+) -> Path:
+    """Put the union of rows and files into data/<machine>/, whole or not at all; return the folder.
+
+    Published rows come first, then those of new keys. A file, named by its path in the folder, replaces
+    the published one; but machine.json describes the state of most rows, machine-<state>.json each other.
+    """
+    target, content = store.folder(machine), io.BytesIO()
     with replaced_folder(target) as made:
         made.mkdir()
-        rows = merge_rows(store.published(machine), measured)
-        for name, content in _files_beside(store, machine, rows).items():
-            (made / name).parent.mkdir(exist_ok=True)
-            replace_file(made / name, content)
-        write_published_rows(made / PUBLISHED_ROWS, rows)
+        merged = merge_rows(store.published(machine), rows)
+        write_published_rows(content, merged)
+        before = _documents_and_card(store, machine)
+        states = Counter(record.state for record, _ in merged)
+        old, new = (one.get("machine.json", b"") for one in (before, files))
+        beside = {**before, **files, **_descriptions(old, new, states)}
+        if main := _host(beside.get("machine.json", b"")):
+            beside.pop(f"{_document(hosts.state_digest(main))}.json", None)
+        for path, text in (beside | {PUBLISHED_ROWS: content.getvalue()}).items():
+            (made / path).parent.mkdir(exist_ok=True)
+            replace_file(made / path, text)
     return target
 
 
 def merge_rows(
-    published: Iterable[RequestedRecord], new: Iterable[RequestedRecord]
-) -> list[RequestedRecord]:
+    published: Iterable[RecordWithExperiments], new: Iterable[RecordWithExperiments]
+) -> list[RecordWithExperiments]:
     """Return rows by kernel, each key once: the published row unless the new one has counters that
     it lacks, and the experiments of both."""
     rows = {record.key: (record, asked) for record, asked in published}
@@ -154,18 +174,6 @@ def merge_rows(
         kept = record if record.counts_more_than(before) else before
         rows[record.key] = kept, sorted({*experiments, *asked})
     return sorted(rows.values(), key=lambda row: row[0].kernel)
-
-
-def _files_beside(store: Store, machine: str, rows: list[RequestedRecord]) -> dict[str, bytes]:
-    """Return the files of the new folder beside its rows, by path in it."""
-    files = _documents_and_card(store, machine)
-    described = files.get("machine.json", b"")
-    own = _documents_and_card(store.own, machine)
-    files |= {
-        name: content for name, content in own.items() if not _NOT_SHARED.fullmatch(Path(name).stem)
-    }
-    states = Counter(record.state for record, _ in rows)
-    return files | _descriptions(described, files.get("machine.json", b""), states)
 
 
 def _descriptions(published: bytes, own: bytes, states: Counter[str]) -> dict[str, bytes]:

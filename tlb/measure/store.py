@@ -22,8 +22,8 @@ from tlb.measure.record import NAME_PATTERN, Point, Record, point_id
 from tlb.measure.row_database import DATABASE_FILE, DATABASE_LOGS, MeasuredValue, RowDatabase
 from tlb.measure.row_tables import EXPERIMENTS_COLUMN
 from tlb.system import files
-from tlb.system.files import SAFE_OPEN_FLAGS, disk_errors, lock_file
-from tlb.system.reasons import LazyModule, Unavailable, if_available
+from tlb.system.files import SAFE_OPEN_FLAGS, disk_errors_as_unavailable, lock_file
+from tlb.system.reasons import LazyModule, Unavailable, none_if_unavailable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -243,7 +243,7 @@ class Store:
     def machines_in_order(self) -> list[str]:
         """Return `machines` as pages show them: the reference, others of its family (zen-), the
         rest."""
-        first = if_available(self.reference) or ""
+        first = none_if_unavailable(self.reference) or ""
         family = first.partition("-")[0]
 
         def place(name: str) -> tuple[bool, bool, str]:
@@ -288,7 +288,7 @@ class Store:
     def write_document(self, machine: str, name: str, content: dict[str, Any]) -> None:
         """Write a document in one step, and only if it changes."""
         path = self.document_path(machine, name)
-        with disk_errors(path):
+        with disk_errors_as_unavailable(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             folder = os.open(path.parent, os.O_RDONLY | SAFE_OPEN_FLAGS)
             try:

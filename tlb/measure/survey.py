@@ -22,7 +22,7 @@ from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.record import LineLayout, Point, VisitingOrder
 from tlb.stats import geometry, geometry_curves
 from tlb.stats.fits import Knee
-from tlb.system.page_sizes import BASE, PageKind
+from tlb.system.page_sizes import BASE_PAGES, PageKind
 from tlb.system.reasons import Unavailable, UnmeasuredNote
 from tlb.system.units import list_in_words
 
@@ -95,7 +95,7 @@ def pieces(rig: MeasuringSetup, pages: PageKind) -> pd.DataFrame:
     _takes_c()
     points = [
         Point(kernel="page_chase", pages=kind, layout=layout, lines=n, region_ms=REGION_MS)
-        for kind in (BASE, pages)
+        for kind in (BASE_PAGES, pages)
         for layout in ("spread", "packed")
         for n in octaves(FROM_LINES, TO_LINES, 2)
     ]
@@ -198,7 +198,7 @@ def _stride(pages: PageKind) -> int:
 def coarse(pages: PageKind) -> list[Point]:
     """Three numbers of pages an octave, in all three layouts; 8 for what aliasing costs by itself."""
     lines = [8, *octaves(FROM_LINES, TO_LINES, 3)]
-    most = TO_LINES if pages == BASE else SPREAD_HUGE
+    most = TO_LINES if pages == BASE_PAGES else SPREAD_HUGE
     return [
         _point(pages, layout, n, _stride(pages))
         for n in lines
@@ -209,7 +209,7 @@ def coarse(pages: PageKind) -> list[Point]:
 
 def farther(pages: PageKind) -> list[Point]:
     """The coarse sweep's numbers of pages beyond it, for a level that it did not reach."""
-    layouts = LAYOUTS if pages == BASE else LAYOUTS[:1]
+    layouts = LAYOUTS if pages == BASE_PAGES else LAYOUTS[:1]
     return [
         _point(pages, layout, n, _stride(pages))
         for n in octaves(TO_LINES, FARTHEST_LINES, 3)

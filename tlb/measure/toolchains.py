@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 from tlb.machine.host import compiler_on_path
 from tlb.measure.build import COMPILER_FLAGS, KERNELS_FOLDER, build_folder
 from tlb.system import procfs
-from tlb.system.files import disk_errors
+from tlb.system.files import disk_errors_as_unavailable
 from tlb.system.processes import run_in_own_session
 from tlb.system.reasons import Unavailable
 
@@ -218,7 +218,7 @@ def cached_build(name: str, parts: Sequence[bytes], make: Callable[[Path], objec
     folder = build_folder() / f"{name}-{digest}"
     if not folder.exists():
         with (
-            disk_errors(folder),
+            disk_errors_as_unavailable(folder),
             tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as temporary,
         ):
             new = Path(temporary, "new")

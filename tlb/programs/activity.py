@@ -19,7 +19,7 @@ from statistics import median_high
 from typing import NamedTuple, TypeVar
 
 from tlb.system import procfs
-from tlb.system.page_sizes import BASE
+from tlb.system.page_sizes import BASE_PAGES
 from tlb.system.reasons import Unavailable
 from tlb.system.smaps import SmapsMapping, mappings_of_process, unreadable_process
 from tlb.system.units import page_size_name
@@ -242,7 +242,7 @@ def summed(
     page that two of them share counts twice."""
     every = [mapping for found, _ in read for mapping in found]
     base = {id(m): m.resident_bytes - m.huge_bytes for m in every}
-    mapped = {BASE: sum(base.values()), "thp": sum(m.thp_bytes for m in every)}
+    mapped = {BASE_PAGES: sum(base.values()), "thp": sum(m.thp_bytes for m in every)}
     for m in every:
         if m.pool_bytes:
             name = page_size_name(m.page_bytes)
@@ -313,7 +313,7 @@ def samples_after_start(samples: Sequence[ActivitySample]) -> list[ActivitySampl
     return [*samples]
 
 
-def windows_of_other_phases(samples: Sequence[ActivitySample]) -> tuple[float, float] | None:
+def phase_change_windows(samples: Sequence[ActivitySample]) -> tuple[float, float] | None:
     """Return two windows in s, of which the longer touched far less, so that the samples are of
     several phases; None without any."""
     for sample in samples:

@@ -32,7 +32,7 @@ _guards: list[IO[bytes]] = []
 
 @contextlib.contextmanager
 def guard_running() -> Iterator[None]:
-    """Keep a guard running meanwhile: programs inside `watched_by_guard` are killed if this process
+    """Keep a guard running meanwhile: programs inside `killed_by_guard_if_orphaned` are killed if this process
     ends without ending them."""
     with subprocess.Popen(
         [sys.executable, "-m", __name__],

@@ -18,7 +18,7 @@ from tlb.programs.levers import Lever
 from tlb.programs.runs import listening_ports
 from tlb.programs.snapshots import process_has_no_thp
 from tlb.programs.walk_price import WalkPrices
-from tlb.programs.watch import SAMPLE_COST_FACTOR, WatchedProgram, WatchState, start_of
+from tlb.programs.watch import SAMPLE_COST_FACTOR, WatchedProgram, WatchState, process_start_of
 from tlb.programs.watch_report import HugePageGainBound, WatchReport, size_words
 from tlb.system import procfs
 from tlb.system.reasons import Unavailable
@@ -129,7 +129,7 @@ def _report(
 ) -> WatchReport | Unavailable:
     """Return what is seen of a process in some short windows and a long one, or why it cannot be
     read. One so large that these would cost too much of its time has the long one alone."""
-    target = WatchedProgram(pid, lambda: [pid], lambda seconds: False, start_of(pid))
+    target = WatchedProgram(pid, lambda: [pid], lambda seconds: False, process_start_of(pid))
     watched = WatchState(target, OVERHEAD, usage={pid: usage}, elapsed_s=elapsed_s)
     try:
         reading_s = activity.reading_s([pid])

@@ -21,11 +21,11 @@ from tlb.measure.build import preload_library
 from tlb.programs import collapse, snapshots
 from tlb.system import procfs
 from tlb.system.processes import without_thp
-from tlb.system.reasons import Unavailable, if_available
+from tlb.system.reasons import Unavailable, none_if_unavailable
 from tlb.system.units import format_size, parse_size
 
 SHIM = Path(__file__).parent / "shim" / "advise.c"
-SITES_LIBRARY = Path(__file__).parent / "where" / "tool" / "sites.c"
+ALLOCATION_SITES_SOURCE = Path(__file__).parent / "where" / "tool" / "sites.c"
 _PROC = Path("/proc")
 _SIZE_KIB = 64  # of the lever `64k`: what arm64 maps by one entry (contiguous bit)
 # glibc's malloc on huge pages (2.35). A thread's heap, and a heap of many blocks, grow by less than
@@ -43,7 +43,7 @@ _JEMALLOC = ("MALLOC_CONF", "_RJEM_MALLOC_CONF", "JE_MALLOC_CONF")
 
 
 @dataclass(frozen=True)
-class LeverVariable:
+class LeverEnvironmentVariable:
     """An environment variable. separator: its value follows the old one; "": it replaces it."""
 
     name: str
@@ -55,8 +55,8 @@ class LeverVariable:
         return f"{before}{self.separator}{self.value}" if before and self.separator else self.value
 
 
-def _tunables(value: str) -> tuple[LeverVariable]:
-    return (LeverVariable("GLIBC_TUNABLES", value, ":"),)
+def _tunables(value: str) -> tuple[LeverEnvironmentVariable]:
+    return (LeverEnvironmentVariable("GLIBC_TUNABLES", value, ":"),)
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Lever:
     does: str
     suits: str = ""
     check: Callable[[], object] = lambda: None
-    variables: tuple[LeverVariable, ...] = ()
+    variables: tuple[LeverEnvironmentVariable, ...] = ()
     preload: Path | None = None
     starting: Callable[[], AbstractContextManager[object]] = nullcontext
     setting: Callable[[], AbstractContextManager[object]] = nullcontext
@@ -255,14 +255,14 @@ LEVERS: dict[str, Lever] = {
             "shmem_enabled at advise)",
             "Java, Scala, Kotlin",
             _thp_allowed,
-            (LeverVariable("JAVA_TOOL_OPTIONS", "-XX:+UseTransparentHugePages", " "),),
+            (LeverEnvironmentVariable("JAVA_TOOL_OPTIONS", "-XX:+UseTransparentHugePages", " "),),
         ),
         Lever(
             "jvm-pool",
             "a JVM's heap on the pool of huge pages",
             "the same, where `tlb pool` has pages",
             _pool_filled,
-            (LeverVariable("JAVA_TOOL_OPTIONS", "-XX:+UseLargePages", " "),),
+            (LeverEnvironmentVariable("JAVA_TOOL_OPTIONS", "-XX:+UseLargePages", " "),),
             takes_pool=True,
         ),
         Lever(
@@ -270,20 +270,20 @@ LEVERS: dict[str, Lever] = {
             "huge pages requested by jemalloc",
             "Redis, RocksDB, Rust with jemalloc",
             _thp_allowed,
-            tuple(LeverVariable(name, "thp:always", ",") for name in _JEMALLOC),
+            tuple(LeverEnvironmentVariable(name, "thp:always", ",") for name in _JEMALLOC),
         ),
         Lever(
             "node-text",
             "the code of Node.js itself on huge pages",
             "Node.js",
             _thp_allowed,
-            (LeverVariable("NODE_OPTIONS", "--use-largepages=silent", " "),),
+            (LeverEnvironmentVariable("NODE_OPTIONS", "--use-largepages=silent", " "),),
         ),
         Lever(
             "numpy-off",
             "NumPy no longer requesting huge pages",
             "NumPy: what its huge pages are worth",
-            variables=(LeverVariable("NUMPY_MADVISE_HUGEPAGE", "0"),),
+            variables=(LeverEnvironmentVariable("NUMPY_MADVISE_HUGEPAGE", "0"),),
         ),
     )
 }
@@ -300,7 +300,7 @@ def _assignments(option: str, texts: list[str]) -> list[tuple[str, str]]:
 def environment_lever(texts: list[str]) -> Lever:
     """Return a lever that sets environment variables, given as NAME=VALUE. Raises
     Unavailable("bad-parameter")."""
-    variables = tuple(LeverVariable(*pair) for pair in _assignments("--env", texts))
+    variables = tuple(LeverEnvironmentVariable(*pair) for pair in _assignments("--env", texts))
     return Lever(" ".join(texts), "other environment variables", variables=variables)
 
 
@@ -344,7 +344,9 @@ def allocation_sites_lever(sites: Iterable[str]) -> Lever:
     that does so, all are those of glibc's malloc."""
     chosen, preload = (
         ",".join(sites),
-        SITES_LIBRARY if if_available(preload_library, SITES_LIBRARY) else None,
+        ALLOCATION_SITES_SOURCE
+        if none_if_unavailable(preload_library, ALLOCATION_SITES_SOURCE)
+        else None,
     )
     heaps = LEVERS["advise" if chosen and not preload else "advise-control"]
     return Lever(
@@ -352,8 +354,10 @@ def allocation_sites_lever(sites: Iterable[str]) -> Lever:
         f"huge pages requested for {chosen or 'no allocation'}",
         variables=(
             *heaps.variables,
-            LeverVariable("TLB_ONLY", chosen),
-            LeverVariable("NUMPY_MADVISE_HUGEPAGE", "0"),  # else NumPy advises its arrays itself
+            LeverEnvironmentVariable("TLB_ONLY", chosen),
+            LeverEnvironmentVariable(
+                "NUMPY_MADVISE_HUGEPAGE", "0"
+            ),  # else NumPy advises its arrays itself
         ),
         preload=preload,
     )

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tlb.system import files, procfs
-from tlb.system.page_sizes import BASE
+from tlb.system.page_sizes import BASE_PAGES
 from tlb.system.reasons import Unavailable
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def timed(rig: MeasuringSetup, host: Host) -> WalkPrices:
     `MeasuringSetup.measured`."""
     from tlb.machine.host import data_tlbs
 
-    entries = [tlb.entries for tlb in data_tlbs(host, BASE)]
+    entries = [tlb.entries for tlb in data_tlbs(host, BASE_PAGES)]
     huge_bytes = host.thp.page_bytes or 0
     most = min(rig.usable_bytes, MOST_BYTES) // host.base_page_bytes
     reach = int(WITHIN_REACH * max(entries, default=0))
@@ -142,18 +142,22 @@ def _sizes(rig: MeasuringSetup, pages: list[int], has_thp: bool) -> tuple[PriceA
     line a base page on huge pages. Without huge pages, the packed lines take their place: those
     cost no walk at all."""
     times: dict[tuple[str, str, int], list[float]] = {}
-    kinds = [(BASE, "spread"), (BASE, "packed"), *([("thp", "spread")] if has_thp else [])]
+    kinds = [
+        (BASE_PAGES, "spread"),
+        (BASE_PAGES, "packed"),
+        *([("thp", "spread")] if has_thp else []),
+    ]
     for repeat in range(REPEATS):
         for kind in dict.fromkeys(page for page, _ in kinds):
             for point, result in rig.measured(_points(kinds, kind, pages), repeat):
                 if not isinstance(result, Unavailable):
                     key = point.pages, point.layout, point.lines
                     times.setdefault(key, []).append(result.ns_per_access)
-                elif kind == BASE:
+                elif kind == BASE_PAGES:
                     raise result  # of huge pages there may be none
 
     def at(size: int) -> PriceAtSize:
-        spread, packed = times[BASE, "spread", size], times[BASE, "packed", size]
+        spread, packed = times[BASE_PAGES, "spread", size], times[BASE_PAGES, "packed", size]
         huge = times.get(("thp", "spread", size)) or packed
         walk_ns = max(far - near for far, near in zip(spread, packed, strict=True))
         return PriceAtSize(size, max(walk_ns, 0.0), min(huge) / max(spread))
@@ -237,14 +241,16 @@ def surveyed_tlb_entries(host: Host, store: Store) -> tuple[int, ...]:
     """Return the entries for base pages that this computer's own rows, else its published rows, of
     `tlb geometry` show; () without any, or if they show a single level, which may be either."""
     from tlb.machine import host as hosts
-    from tlb.system.reasons import if_available
+    from tlb.system.reasons import none_if_unavailable
 
-    machine = if_available(hosts.machine_id, host)  # of an unknown computer there are no rows
+    machine = none_if_unavailable(
+        hosts.machine_id, host
+    )  # of an unknown computer there are no rows
     for source in (store.own, store) if machine else ():
         if machine in source.machines() and _SURVEY in (
-            if_available(source.experiments, machine) or ()
+            none_if_unavailable(source.experiments, machine) or ()
         ):
-            return if_available(_entries_of, source, machine, host) or ()
+            return none_if_unavailable(_entries_of, source, machine, host) or ()
     return ()
 
 

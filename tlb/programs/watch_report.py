@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tlb.programs import collapse, levers
-from tlb.programs.activity import ActivitySample, ProcessUsage, windows_of_other_phases
+from tlb.programs.activity import ActivitySample, ProcessUsage, phase_change_windows
 from tlb.programs.executable import reason_against_preload
 from tlb.programs.levers import Lever
 from tlb.programs.trial import LEAST_PAIRS, TrialAim
 from tlb.programs.walk_price import WalkPrices
 from tlb.programs.watch import WatchState
-from tlb.system.page_sizes import BASE, PAGE_KINDS, page_words
+from tlb.system.page_sizes import BASE_PAGES, PAGE_KINDS, page_words
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_ns, format_size
 
@@ -65,6 +65,8 @@ _OWN_SETTING = Lever("own setting", "huge pages requested by the program itself"
 _LONG_S = 3600.0  # a program that has run for longer is not run again for a trial
 _RUNS = 2 * (LEAST_PAIRS + 1)  # of the fewest pairs for a verdict, and of the rehearsal
 _JVM = {"java"}
+_ARGUMENTS = "ARGUMENTS"  # stands for those that a program has overwritten
+_GROWING = 0.01  # of its memory while it is watched: from then on a forecast does not hold
 
 
 class HugePageGainBound(NamedTuple):
@@ -175,7 +177,7 @@ class WatchReport:
     def is_huge(self) -> bool:
         """Whether most of its memory lies on huge pages, and what it touches may."""
         last, touched = self.watched.samples[-1], self.largest
-        huge_bytes = last.resident_bytes - last.mapped[BASE]
+        huge_bytes = last.resident_bytes - last.mapped[BASE_PAGES]
         pool_bytes = huge_bytes - last.mapped["thp"]  # of which no touch is seen
         is_touched = touched.huge_most + pool_bytes >= MOSTLY * (touched.active_bytes + pool_bytes)
         return huge_bytes >= MOSTLY * last.resident_bytes and is_touched
@@ -278,7 +280,8 @@ class WatchReport:
             return f"tlb try {shlex.join(options)}"
         if not start.command:
             return ""
-        command = [*start.as_user, *start.command]
+        arguments = [_ARGUMENTS] if start.has_lost_arguments else []
+        command = [*start.as_user, *start.command, *arguments]
         given = ["--input", start.input_file] if start.input_file else []
         if lever is _OWN_SETTING:
             with_pages, without = ([*command, *shlex.split(each)] for each in self.own_setting)
@@ -337,7 +340,7 @@ class WatchReport:
         rows = [
             (self._page_words(page), format_size(size))
             for page, size in last.mapped.items()
-            if size or page in (BASE, "thp")
+            if size or page in (BASE_PAGES, "thp")
         ]
         touched = [
             (f"touched in {duration_words(sample.window_s)}", _touched_words(sample))
@@ -384,6 +387,9 @@ class WatchReport:
         """Return the verdict, what it rests on, the forecast, and the line to try."""
         found = [self.verdict, *self._details(), *self._forecast_words()]
         if line := self.line:
+            if self.watched.target.start.has_lost_arguments and _ARGUMENTS in line:
+                lost = f"It has overwritten its arguments: put them in place of {_ARGUMENTS}."
+                found.append(lost)
             found += [f"{self._trial_words}:", line]
         elif isinstance(self.lever, Unavailable):
             found.append(str(self.lever))
@@ -395,7 +401,7 @@ class WatchReport:
             return f"Cannot tell, because {why}"
         if self.is_huge:
             last = self.watched.samples[-1]
-            huge = size_words(last.resident_bytes - last.mapped[BASE])
+            huge = size_words(last.resident_bytes - last.mapped[BASE_PAGES])
             whole = size_words(last.resident_bytes)
             return f"Nothing to gain: {huge} of its {whole} are on huge pages already."
         bound = self.bound
@@ -421,7 +427,7 @@ class WatchReport:
             found.append(_bound_words(bound, self))
             if self.fault_share >= WORTH:
                 found.append(f"Page faults take at most {self.fault_share:.0%} of it.")
-        if windows := windows_of_other_phases(self.samples):
+        if windows := phase_change_windows(self.samples):
             short, long = map(duration_words, windows)
             found.append(f"It touched less in {long} than in {short}: it has phases; watch longer.")
         if len(self.samples) == 1:
@@ -441,7 +447,16 @@ class WatchReport:
             return []
         if self.is_huge or not made.blocks:
             return []
-        return [forecast_words(made, self.prices)]
+        return [forecast_words(made, self.prices), *self._growth_words()]
+
+    def _growth_words(self) -> list[str]:
+        """Return that its memory grows by itself, as a sentence; nothing if it does not."""
+        first, last = self.samples[0], self.samples[-1]
+        grown_bytes = last.resident_bytes - first.resident_bytes
+        if grown_bytes <= _GROWING * last.resident_bytes:
+            return []
+        time = duration_words(last.at_s - first.at_s)
+        return [f"It grew by {size_words(grown_bytes)} by itself in {time}, and may go on."]
 
     @property
     def _trial_words(self) -> str:

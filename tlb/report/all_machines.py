@@ -20,17 +20,17 @@ from tlb.report.claims import Statement, statements
 from tlb.report.quantities import FEW_MAPPINGS_MARK, QUANTITIES_DOCUMENT
 from tlb.report.render import Html, inline_html, join_html
 from tlb.report.verdicts import (
-    CSS_CLASS_BY_VERDICT,
-    band_in_unit,
+    RECOMPUTED,
     claim_anchor,
-    effect_in_unit,
-    exact_in_unit,
-    number_in_unit,
-    verdict_html,
+    format_band_in_unit,
+    format_effect_in_unit,
+    format_exact_in_unit,
+    format_number_in_unit,
+    verdict_in_words,
 )
 from tlb.stats.effects import Effect
 from tlb.system.files import ROOT
-from tlb.system.reasons import UNDECIDED_TEXTS, Unavailable, if_available
+from tlb.system.reasons import UNDECIDED_TEXTS, Unavailable, none_if_unavailable
 from tlb.system.units import list_in_words
 
 MACHINE_COLUMN = "machine"  # the column that names a row's machine
@@ -61,7 +61,9 @@ def estimates_on_all_machines(page: Chapter, experiment: str) -> pd.DataFrame:
     machine; NaN for what a machine lacks."""
     found = {}
     for name, about in page.published.items():
-        kept = if_available(about.store.read_document, about.machine, QUANTITIES_DOCUMENT) or {}
+        kept = (
+            none_if_unavailable(about.store.read_document, about.machine, QUANTITIES_DOCUMENT) or {}
+        )
         found[name] = {key: one.get("value") for key, one in kept.get(experiment, {}).items()}
     return pd.DataFrame(found, dtype=float)
 
@@ -78,8 +80,8 @@ _TABLE = (
 _FOLDED = '<details class="tlb-beyond"><summary>{}</summary>{}</details>'
 _HOW_TO_READ = (
     '<p class="tlb-chance">A cell gives the verdict, the measured number that decides it, and in '
-    "brackets its interval. An asterisk marks fewer than five mappings. What "
-    '<a href="method.html#how-a-claim-is-judged"><em>cannot tell</em> and <em>not testable</em></a> mean.</p>'
+    "brackets its interval. An asterisk marks fewer than five mappings. See "
+    '<a href="method.html#how-a-claim-is-judged">what <em>cannot tell</em> and <em>not testable</em> mean</a>.</p>'
 )
 DIRECTION_ONLY = "direction only"  # of a claim that any difference to one side supports
 NOT_MEASURED, NOT_TESTABLE = "not measured", "not testable"
@@ -88,12 +90,15 @@ _REASON_WORDS = {
     "few": "too few mappings",
     "crosses": "crosses the band",
     "widened": "several comparisons",
-    "bistable": "mappings in two groups",
+    "bistable": "measurements in two groups",
     "conditions": "conditions differ",
     "ambiguous": "several explanations fit",
-    "too-few-points": "sizes not measured",
+    "too-few-points": "not enough measured",
     "sweep-short": "sweep too short",
     "no-data": "not measured",
+    "housekeeping-not-asked": "not measured",
+    "no-geometry": "TLB's size not stated",
+    "unstable": "a difference near zero",
     "control-elsewhere": "control in a nearer cache",
     "splintered": "splintered pages",
     "two-dimensions": "in a guest",
@@ -106,24 +111,24 @@ _REASON_WORDS = {
 
 
 def judged_on_all_machines(*ids: str) -> Html:
-    """Return a table of claims: the quotation with what it predicts, and for each machine the verdict
-    with the number that decides it. Those that no machine decides are folded below. Raises KeyError
+    """Return a folded table of claims: the quotation with what it predicts, and for each machine the
+    verdict with the number that decides it; those that no machine decides are last. Raises KeyError
     for an id that claims.csv lacks, ValueError for one that is not judged, as it repeats another."""
     answers = answers_by_machine()
     shown = [statements()[id] for id in ids]
-    if repeated := [one.id for one in shown if one.status not in ("judged", "not testable")]:
+    is_shown = {one.id: one.has_verdict or one.status == "not testable" for one in shown}
+    if repeated := [id for id in ids if not is_shown[id]]:
         raise ValueError(
             f"{list_in_words(repeated)}: not judged; show the claims that claims.csv names."
         )
     found = {one.id: _answers_to(one, answers) for one in shown}
     decided = [one for one in shown if any(map(_is_decided, found[one.id]))]
-    others = [one for one in shown if one not in decided]
-    markup = _claims_table(decided, found, [*answers]) if decided else Markup("")
-    if others:
-        counted = f"{len(others)} {'more ' if decided else ''}that no published machine decides"
-        markup += Markup(_FOLDED).format(counted, _claims_table(others, found, [*answers]))
+    ordered = [*decided, *(one for one in shown if one not in decided)]
+    claims = "1 claim" if len(shown) == 1 else f"{len(shown)} claims"
+    counted = f"The article's words and the verdicts: {claims}, {len(decided)} decided"
+    markup = Markup(_FOLDED).format(counted, _claims_table(ordered, found, [*answers]))
     lines = [["Claim", *answers]]
-    for one in [*decided, *others]:
+    for one in ordered:
         lines.append([one.quote, *_cell_texts(one, found[one.id])])
     return Html(str(markup), "\n".join("\t".join(line) for line in lines))
 
@@ -153,7 +158,7 @@ def _claims_table(
             Markup(' id="{}"').format(claim_anchor(one.id)),
             Markup("“{}”").format(inline_html(one.quote)),
             prediction_in_words(one),
-            _cells(one, answers[one.id], machines),
+            cells_by_machine(one, answers[one.id], machines),
         )
         for one in claims
     ]
@@ -165,7 +170,7 @@ def _table(first: str, machines: Sequence[str], rows: Sequence[tuple]) -> Markup
     return Markup(_TABLE).format(heads, join_html(_ROW, rows))
 
 
-def _cells(
+def cells_by_machine(
     statement: Statement, answers: Sequence[StoredAnswer | None], machines: Sequence[str]
 ) -> Markup:
     """Return a cell for each machine, or one for all if all have the same: what arithmetic decides,
@@ -208,7 +213,7 @@ def summary_of_article(*rows: tuple[str, str]) -> Html:
         found = _answers_to(one, answers)
         is_marked = one.predicts_direction_only and one.status == "judged"
         small = f"({DIRECTION_ONLY})" if is_marked else ""
-        cells.append(("", inline_html(says), small, _cells(one, found, [*answers])))
+        cells.append(("", inline_html(says), small, cells_by_machine(one, found, [*answers])))
         lines.append([says, *_cell_texts(one, found)])
     table = _table("The article says", [*answers], cells)
     return Html(str(table + Markup(_HOW_TO_READ)), "\n".join("\t".join(line) for line in lines))
@@ -234,13 +239,13 @@ def answers_by_machine() -> dict[str, dict[str, StoredAnswer]]:
 
 
 def published_names(store: Store) -> dict[str, str]:
-    """Return the short name of each machine of a store, the reference first."""
-    names, first = short_machine_names(store), store.reference()
-    return dict(sorted(names.items(), key=lambda item: (item[0] != first, item[0])))
+    """Return the short name of each machine of a store, in the order of `machines_in_order`."""
+    names = short_machine_names(store)
+    return {machine: names[machine] for machine in store.machines_in_order()}
 
 
 def _kept_answers(store: Store, machine: str) -> dict[str, StoredAnswer]:
-    chapters: Mapping = if_available(store.read_document, machine, ANSWERS_DOCUMENT) or {}
+    chapters: Mapping = none_if_unavailable(store.read_document, machine, ANSWERS_DOCUMENT) or {}
     return {
         id: StoredAnswer.model_validate(answer)
         for answers in chapters.values()
@@ -255,10 +260,10 @@ def verdict_cell(statement: Statement, answer: StoredAnswer | None) -> tuple[str
         is_untestable = statement.status == "not testable"
         return "", Markup(NOT_TESTABLE if is_untestable else NOT_MEASURED)
     found = answer.decide()
-    css, number = CSS_CLASS_BY_VERDICT[found.verdict], number_words(statement, found)
-    word = verdict_html(found.verdict, css, found.reason)
+    word, number = verdict_in_words(found, statement), number_words(statement, found)
     if found.is_decided:
-        return found.evidence, Markup(" ").join(filter(None, [word, number]))
+        between = ", " if statement.status == RECOMPUTED else ": "
+        return found.evidence, Markup(between).join(filter(None, [word, number]))
     why = ", ".join(filter(None, [_why_open(found), number]))
     title = "" if found.reason == "few" else found.evidence
     return title, Markup("{}: {}").format(word, why)
@@ -283,7 +288,7 @@ def number_words(statement: Statement, found: ClaimDecision) -> str:
     effects = found.effects
     if not effects:
         if isinstance(found.value, float | int):
-            return exact_in_unit(found.value, statement.unit)
+            return format_exact_in_unit(found.value, statement.unit)
         return found.value or ""
     if len(effects) <= MOST_SHOWN:
         return "; ".join(_effect_words(one, statement) for one in effects)
@@ -301,12 +306,12 @@ def _effect_words(effect: Effect, statement: Statement) -> str:
     """Return an effect with its name and unit, and its band where that is not the claim's. Of too
     few mappings it is the estimate alone."""
     unit = effect.unit or statement.unit
-    words = effect_in_unit(effect, unit)
+    words = format_effect_in_unit(effect, unit)
     if effect.is_of_few:
-        words = f"{number_in_unit(effect.interval.value, unit)}{FEW_MAPPINGS_MARK}"
+        words = f"{format_number_in_unit(effect.interval.value, unit)}{FEW_MAPPINGS_MARK}"
     band = effect.least, effect.most
     if effect.what and band != statement.band:
-        words += f", predicted {band_in_unit(*band, unit)}"
+        words += f", predicted {format_band_in_unit(*band, unit)}"
     return f"{effect.what} {words}" if effect.what else words
 
 
@@ -316,7 +321,7 @@ def prediction_in_words(statement: Statement) -> str:
     what_would = statement.note if statement.status == "not testable" else ""
     if not any(map(isfinite, statement.band)):
         return what_would
-    band = f"predicts {statement.quantity}: {band_in_unit(*statement.band, statement.unit)}"
+    band = f"predicts {statement.quantity}: {format_band_in_unit(*statement.band, statement.unit)}"
     if statement.predicts_direction_only:
         band += f" ({DIRECTION_ONLY})"
     return f"{band}; {what_would}" if what_would else band

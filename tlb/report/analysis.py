@@ -17,7 +17,7 @@ from tlb.stats import curves, geometry, splinter
 from tlb.stats.curves import Curve, select_rows
 from tlb.stats.intervals import Interval, median_interval
 from tlb.system.page_sizes import page_labels
-from tlb.system.reasons import Unavailable, UnmeasuredNote, if_available, required
+from tlb.system.reasons import Unavailable, UnmeasuredNote, none_if_unavailable, require_nonempty
 
 Document = TypeVar("Document", bound=BaseModel)
 SIMULATED = "simulated-"  # begins the id of a machine whose rows were computed, and no other id
@@ -86,7 +86,7 @@ class Analysis:
     def entries(self) -> list[int]:
         """`stated_entries`, else those that this machine's survey found; empty if it found none, or
         one level alone, which may be any."""
-        return self.stated_entries or if_available(self._surveyed_entries) or []
+        return self.stated_entries or none_if_unavailable(self._surveyed_entries) or []
 
     def _surveyed_entries(self) -> list[int]:
         levels = geometry.infer_geometry(
@@ -160,7 +160,7 @@ class Analysis:
 
     @cached_property
     def _splintering(self) -> splinter.Splinter | None:
-        return if_available(
+        return none_if_unavailable(
             lambda: splinter.judge_splintering(self.about.kept("hugepages"), self.host.hypervisor)
         )
 
@@ -180,9 +180,11 @@ class SingleEventAnalysis(Analysis):
     a second CPU."""
 
     @cached_property
-    def flushes(self) -> stated_facts.FlushesDocument:
+    def flushes(self) -> stated_facts.TlbFlushBehaviourDocument:
         """What this computer states of flushes. Raises Unavailable, as `document` does."""
-        return self.document("flushes", stated_facts.make_flushes, stated_facts.FlushesDocument)
+        return self.document(
+            "flushes", stated_facts.make_flushes, stated_facts.TlbFlushBehaviourDocument
+        )
 
     def _rows(self, kernel: str, *columns: str, **where: object) -> pd.DataFrame:
         """Return a kernel's rows, none if one of these columns is missing."""
@@ -193,8 +195,10 @@ class SingleEventAnalysis(Analysis):
 
     def require_others(self, rows: Sequence | pd.DataFrame, lacking: str) -> None:
         """Raise Unavailable if there are no rows: one-cpu, or too-few-points."""
-        required(rows, lacking, "one-cpu" if len(self.host.usable_cpus) < 2 else "too-few-points")
+        require_nonempty(
+            rows, lacking, "one-cpu" if len(self.host.usable_cpus) < 2 else "too-few-points"
+        )
 
     @staticmethod
     def _median(rows: pd.DataFrame, lacking: str, value: str = "ns_per_access") -> Interval:
-        return median_interval(required(rows, lacking)[value])
+        return median_interval(require_nonempty(rows, lacking)[value])

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from tlb.stats.effects import Effect, why_effects_are_undecided
 from tlb.stats.intervals import Interval
 from tlb.system.reasons import REASON_TEXTS, UNDECIDED_TEXTS, explain_reason
-from tlb.system.units import digits_to_separate, rounded_to_digits, significant_digits
+from tlb.system.units import digits_preserving_order, rounded_to_digits, significant_digits
 
 ANSWERS_DOCUMENT = "claims"  # the document that keeps them, and their key in a notebook's outputs
 DIGITS = 6  # what is beyond them depends on the CPU that computed it
@@ -26,7 +26,7 @@ VerdictWord = Literal["holds", "fails", "cannot tell", "not testable here"]
 # Reasons that no setting, no longer run and no repetition removes.
 _CODES = """
     bare-metal splintered two-dimensions no-pmu event-unknown no-events no-walk-cycle-event
-    no-nested-walk-event no-kvm page-size-unsupported other-arch one-cpu linux-lacks
+    no-kvm page-size-unsupported other-arch one-cpu linux-lacks
     no-five-levels emulated reach-in-cache
     """
 OBSTACLES = frozenset(_CODES.split())
@@ -94,7 +94,7 @@ class StoredEffect(_Strict):
         """Round to the digits that are the same on all CPUs; to more where an end would touch its
         band."""
         value, low, high = effect.interval.value_and_bounds
-        digits = digits_to_separate((low, high), (effect.least, effect.most), DIGITS)
+        digits = digits_preserving_order((low, high), (effect.least, effect.most), DIGITS)
 
         def end(number: float) -> float | None:
             return (

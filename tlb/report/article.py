@@ -15,12 +15,13 @@ from typing import Any, TypeVar
 import altair as alt
 import pandas as pd
 from markupsafe import Markup
+from pygments.lexers import CLexer
 
 from tlb.report import page
 from tlb.report.all_machines import MACHINE_COLUMN
 from tlb.report.card import THIS_COMPUTER
 from tlb.report.chapter import Chapter
-from tlb.report.notebook import DimmedFigure, OverlaidFigure, has_grey
+from tlb.report.notebook import DimmedFigure, OverlaidFigure, has_reference_underlay
 from tlb.report.quantities import (
     ABSENT_CELL,
     FEW_MAPPINGS_MARK,
@@ -37,18 +38,24 @@ from tlb.report.render import (
     any_is_hollow,
     highlighted_code,
     join_html,
+    timed_part,
 )
 from tlb.stats.intervals import INTERVAL_COLUMNS, without_bounds_of_few
+from tlb.system.files import ROOT
 from tlb.system.reasons import explain_reason
 
 LEAST_SWEEP_BYTES = 1 << 30  # the chapters' quantities are of working sets past all caches
 _Quantities = TypeVar("_Quantities", bound=Quantities)
 
 
-def show_source(function: Callable[..., Any]) -> Html:
-    """Return the source of a function, such as a chapter's grid, for the page."""
-    source = inspect.getsource(function)
-    return Html(str(highlighted_code(source)), source)
+def show_source(source: Callable[..., Any] | str, part: str = "") -> Html:
+    """Return source code for the page: of a function, or of a C file what stands between the marks
+    `[timed: part]` and `[end]`. Raises LookupError without that part."""
+    if isinstance(source, str):
+        _, lines = timed_part((ROOT / source).read_text(encoding="utf-8"), part)
+        return Html(str(highlighted_code(code := "\n".join(lines), CLexer)), code)
+    code = inspect.getsource(source)
+    return Html(str(highlighted_code(code)), code)
 
 
 # --- charts
@@ -143,7 +150,7 @@ def show_figure(figure: Figure | None) -> None:
 
 def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
     """Label a figure with what is grey in it or follows it."""
-    is_grey = has_grey(spec := made.spec())
+    is_grey = has_reference_underlay(spec := made.spec())
     label = _IN_GREY if is_grey else _WITHOUT_GREY
     if shown.beside:
         label = (_BESIDE_IN_GREY if is_grey else _BESIDE_BELOW).format(shown.beside.machine)
@@ -186,6 +193,9 @@ def _table_beside(shown: page.Page, name: str) -> pd.DataFrame | None:
 # --- quantities
 
 
+_MOST_UNFOLDED = 10  # rows of a table that is read beside its chapter
+_NOTHING_WORDS = "None of this page's quantities has been measured on this computer."
+_NOTHING = Html(f'<p class="tlb-absent">{_NOTHING_WORDS}</p>', _NOTHING_WORDS)
 _DASH_WORDS = "– not measured, or not enough of it; point at a row for the reason"
 _DASH_NOTE = Html(f'<p class="tlb-few"><small>{_DASH_WORDS}</small></p>', _DASH_WORDS)
 
@@ -234,7 +244,15 @@ def on_this_computer(own: _Quantities, reference: _Quantities) -> QuantitiesTabl
         "Mappings",
     ]
     found = {name: [side.of(side.declared[name]) for side in sides] for name, _ in own}
-    return QuantitiesTable(shown.notebook, _table(heads, [*found.values()]), own)
+    rows = [*found.values()]
+    if not shown.is_this:
+        rows = [row for row in rows if any(one.interval for one in row)]
+    table = _table(heads, rows)
+    if shown.is_reference and len(rows) > _MOST_UNFOLDED:
+        summary = f"{len(rows)} quantities"
+        folded = f"<details><summary>{summary}</summary>{table.markup}</details>"
+        table = Html(folded, table.text)
+    return QuantitiesTable(shown.notebook, table, own)
 
 
 def _head_of(shown: page.Page) -> str:

@@ -17,8 +17,8 @@ from tlb.measure.store import Store
 from tlb.stats.curves import counter_curve, reason_not_counted
 from tlb.stats.intervals import summarise
 from tlb.system import procfs
-from tlb.system.files import disk_errors
-from tlb.system.reasons import explain_reason, if_available
+from tlb.system.files import disk_errors_as_unavailable
+from tlb.system.reasons import explain_reason, none_if_unavailable
 from tlb.system.units import format_size
 
 _POINT = [name for name in Point.model_fields if name != "options"]  # columns of their own
@@ -63,7 +63,7 @@ _EITHER = (
 def write(store: Store, machine: str, host: Host) -> None:
     """Write the card beside the rows. Raises Unavailable: disk-refused."""
     path = store.root / machine / "README.md"
-    with disk_errors(path):
+    with disk_errors_as_unavailable(path):
         path.write_text(card(store, machine, host))
 
 
@@ -131,7 +131,10 @@ _MOST_CHARS = 40  # what a phone has room for
 def machine_name(store: Store, machine: str) -> str:
     """Return what a machine of a store is, as "Zen 4, EPYC guest", or its folder's name if that is
     not known. Two machines never share a name: the folder's number tells those apart that would."""
-    kinds = {name: _kind(if_available(store.read_machine, name) or {}) for name in store.machines()}
+    kinds = {
+        name: _kind(none_if_unavailable(store.read_machine, name) or {})
+        for name in store.machines()
+    }
     kind = kinds.get(machine, "")
     if not kind:
         return machine

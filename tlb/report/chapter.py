@@ -30,7 +30,7 @@ from tlb.report.page import CompletenessLine
 from tlb.report.quantities import FEWEST_MAPPINGS_WITH_INTERVAL, QUANTITIES_DOCUMENT
 from tlb.system.files import ROOT
 from tlb.system.page_sizes import PAGE_KINDS
-from tlb.system.reasons import Unavailable, UnmeasuredNote, explain_reason, if_available
+from tlb.system.reasons import Unavailable, UnmeasuredNote, explain_reason, none_if_unavailable
 from tlb.system.units import format_size, parse_size
 
 _MEMORY_LIMIT = "half of the memory that is free"
@@ -94,7 +94,10 @@ class Subject:
         if frame.empty:
             return host
         state = str(frame["state"].mode()[0])
-        return if_available(states.description_of_state, self.store, self.machine, state) or host
+        return (
+            none_if_unavailable(states.description_of_state, self.store, self.machine, state)
+            or host
+        )
 
     def described(self, state: str) -> Host:
         """Return the machine as it was in the state of a row. Raises Unavailable("no-data") if it
@@ -312,7 +315,7 @@ class Chapter(Subject):
 
     def counted_sessions(self) -> list[SessionCounts]:
         """Return what perf stat counted of the machine's measuring processes."""
-        kept = if_available(self.store.read_document, self.machine, SESSIONS_DOCUMENT) or {
+        kept = none_if_unavailable(self.store.read_document, self.machine, SESSIONS_DOCUMENT) or {
             "sessions": []
         }
         return [SessionCounts.model_validate(one) for one in kept["sessions"]]
@@ -322,7 +325,7 @@ class Chapter(Subject):
         first refresh."""
         data = Store(ROOT / "data")  # beside the committed text, whatever is measured elsewhere
         name = data.resolve(machine, experiment=self.name)
-        kept = if_available(data.read_document, name, QUANTITIES_DOCUMENT) or {}
+        kept = none_if_unavailable(data.read_document, name, QUANTITIES_DOCUMENT) or {}
         return kept.get(self.name, {})
 
     def document(
@@ -351,7 +354,7 @@ class Chapter(Subject):
         whole: Callable[[dict[str, Any]], bool],
     ) -> None:
         means = self._means()
-        known = if_available(self.store.read_document, self.machine, name) or {}
+        known = none_if_unavailable(self.store.read_document, self.machine, name) or {}
         now = (hosts.state_digest(self.host), means)
         if not self._seconds or ((known.get("state"), known.get("means")) == now and whole(known)):
             return

@@ -15,7 +15,7 @@ from tlb.report.render import FONT_PX, INK_COLOUR, MUTED_COLOUR, PALETTE
 from tlb.stats.curves import Curve
 from tlb.stats.intervals import INTERVAL_COLUMNS
 from tlb.system.page_sizes import ordered_page_sizes
-from tlb.system.reasons import required
+from tlb.system.reasons import require_nonempty
 from tlb.system.units import format_size
 
 # --- axes, scales and colours
@@ -235,7 +235,7 @@ def stacked(
         for name, curve in curves.items()
         if len(curve)
     ]
-    data = pd.concat(required(tables, lacking), ignore_index=True)
+    data = pd.concat(require_nonempty(tables, lacking), ignore_index=True)
     return data.assign(working_set_bytes=data["lines"] * page_bytes) if page_bytes else data
 
 
@@ -332,44 +332,6 @@ def _bands(
         for name, colour in zip(colours.domain, colours.range, strict=True)
         if frame.loc[frame[series] == name, "low"].notna().any()
     ]
-
-
-def dashed(
-    data: pd.DataFrame,
-    x: alt.X,
-    y: alt.Y,
-    color: alt.Color,
-    by: tuple[str, Sequence[str]],
-    *tooltip: alt.Tooltip,
-    unit: str = "ns",
-    size: int = 24,
-    name_x: Mapping[str, float] | None = None,
-) -> alt.LayerChart:
-    """Lines with points and their intervals, a colour a series and a dash for each name of a second
-    column, `by`. The name of a series stands where its first line begins, that of a dash where the
-    highest of its lines ends; name_x: at which x, near it, where it would lie on a line there."""
-    column, kinds = by
-    series, x_field, y_field = (channel["shorthand"].partition(":")[0] for channel in (color, x, y))
-    color = unnamed_colour(series, color["scale"])
-    shown = tips(f"{series}:N", f"{column}:N", *tooltip, unit=unit, bounds=False)
-    lines = alt.Chart(data).mark_line(point=alt.OverlayMarkDef(size=size))
-    dashes = dash(column, kinds).legend(None)
-    lines = lines.encode(x=x, y=y, color=color, strokeDash=dashes, tooltip=shown)
-    bands = _bands(data, x, y["scale"], color["scale"], series, ())
-
-    def places(rows: pd.DataFrame, field: str, otherwise: float) -> pd.DataFrame:
-        """Return the highest row of each name at the x of the name."""
-        wanted = rows[field].map(name_x or {}).fillna(otherwise)
-        away = (rows[x_field] - wanted).abs()
-        nearest = rows[away == away.groupby(rows[field]).transform("min")]
-        return nearest.loc[nearest.groupby(field)[y_field].idxmax()]
-
-    first = places(data[data[column] == kinds[0]], series, data[x_field].min())
-    begins = alt.Chart(first).mark_text(align="left", dy=-20, fontWeight="bold")
-    begins = begins.encode(x=x, y=y, color=color, text=f"{series}:N")
-    last = places(data, column, data[x_field].max())
-    ends = alt.Chart(last).mark_text(align="right", dy=-14).encode(x=x, y=y, text=f"{column}:N")
-    return alt.LayerChart(layer=[*bands, lines, begins, ends])
 
 
 def bars(

@@ -59,7 +59,7 @@ class Fact:
             raise ValueError("A fact needs its proof.")
 
 
-def counted(value: float, band: Band, because: str) -> Fact:
+def count_inside_band(value: float, band: Band, because: str) -> Fact:
     """Return whether a count, which has no interval, lies in a band."""
     return Fact(bool(band[0] <= value <= band[1]), because, float(value))
 
@@ -69,7 +69,7 @@ Answer = tuple[MeasuredAnswer, str] | Fact  # a measured one comes with the evid
 
 @dataclass(frozen=True)
 class PointSelector:
-    """Selects points of some kernels by their fields and options: `points_of`."""
+    """Selects points of some kernels by their fields and options: `points_where`."""
 
     kernels: tuple[str, ...]
     limits: Mapping[str, Any]
@@ -90,7 +90,7 @@ class PointSelector:
         )
 
 
-def rows_where(
+def points_where(
     kernel: str | tuple[str, ...], *, low: Bound = 0, high: Bound = inf, **where: object
 ) -> PointSelector:
     """Select the points of a kernel, or several, from `low` to `high` lines whose fields or options
@@ -116,7 +116,7 @@ class Statement(NamedTuple):
     pages: str
     working_set: str
     obstacles: str  # codes of verdicts.OBSTACLE_CHECKS, space-separated
-    status: Literal["judged", "arithmetic", "said again", "not testable", "no claim"]
+    status: Literal["judged", "recomputed", "arithmetic", "said again", "not testable", "no claim"]
     where: str  # the chapter; of what is said again, the id that it repeats
     note: str
 
@@ -124,6 +124,11 @@ class Statement(NamedTuple):
     def band(self) -> Band:
         """What would support the sentence, in `unit`; infinite where it is open."""
         return float(self.low or -inf), float(self.high or inf)
+
+    @property
+    def has_verdict(self) -> bool:
+        """Whether a predicate decides it: by what a machine shows, or from numbers alone."""
+        return self.status in ("judged", "recomputed")
 
     @property
     def predicts_direction_only(self) -> bool:

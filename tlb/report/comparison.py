@@ -9,36 +9,32 @@ machine share the conditions of a day, so a difference may also be one between t
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import product
+from itertools import groupby
 from math import exp, inf, isfinite, log
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal, NamedTuple
 
 import pandas as pd
-from markupsafe import Markup
 
 from tlb.machine import background, doctor
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.measure import states
 from tlb.measure.store import OWN_MACHINE_PREFIX, Store, data_root
-from tlb.report import discovery, publish
+from tlb.report import discovery
 from tlb.report.quantities import (
     FEWEST_MAPPINGS_WITH_INTERVAL,
     QUANTITIES_DOCUMENT,
+    Kept,
     Quantities,
     Quantity,
 )
-from tlb.report.render import join_html
 from tlb.stats.intervals import UNKNOWN_REPEATS, Interval
-from tlb.system.reasons import Unavailable, if_available
+from tlb.system.reasons import Unavailable, none_if_unavailable
 
-DifferenceVerdict = Literal["differs", "no difference", "cannot tell"]
+DifferenceVerdict = Literal["differs", "no difference", "cannot tell", ""]
 DIFFERS: DifferenceVerdict = "differs"
 NO_DIFFERENCE: DifferenceVerdict = "no difference"
 CANNOT_TELL: DifferenceVerdict = "cannot tell"
@@ -49,40 +45,35 @@ _IGNORED |= {"boot id"}
 
 
 class Machine(NamedTuple):
-    """name: as asked for. identity: the machine's id. document: where its quantities are kept, by
+    """identity: the machine's id. state: that its quantities are of, "" for the last one. quantities: by
     chapter."""
 
-    name: str
     identity: str
     store: Store
-    document: str
+    state: str
     quantities: dict[str, Quantities]
 
 
 class Difference(NamedTuple):
-    """Another machine's value of a quantity over the first machine's. ratio: None if there is
-    none."""
-
-    ratio: Interval | None
-    verdict: DifferenceVerdict
-
-
-class Compared(NamedTuple):
-    """A quantity that at least two machines have. values: of each machine. differences: of each
-    machine but the first; None where one of the two has no value."""
+    """A machine's quantity beside the first machine's. ratio: other over first, None if there is none.
+    verdict: "" where one of the two has no value."""
 
     chapter: str
     name: str
-    values: list[Quantity]
-    differences: list[Difference | None]
+    machine: str
+    first: Quantity
+    other: Quantity
+    ratio: Interval | None
+    verdict: DifferenceVerdict = ""
 
 
 class Comparison(NamedTuple):
-    """among: the number of ratios that could differ. descriptions: what the machines' descriptions
-    say differently, a row a label with a column a machine."""
+    """machines: by name as asked for. differences: of each quantity that two machines have. among: the
+    number of ratios that could differ. descriptions: what the machines' descriptions say differently, a
+    row a label with a column a machine."""
 
-    machines: list[Machine]
-    quantities: list[Compared]
+    machines: dict[str, Machine]
+    differences: list[Difference]
     among: int
     descriptions: pd.DataFrame
 
@@ -99,81 +90,82 @@ def compare(names: Sequence[str], chapters: Sequence[str] = ()) -> Comparison:
         raise Unavailable("bad-parameter", "name two machines or more")
     known = _declared()
     if unknown := sorted({*chapters} - known.keys()):
-        why = (
-            f"there is no chapter '{unknown[0][:80]}' with quantities; there are {', '.join(known)}"
-        )
-        raise Unavailable("bad-parameter", why)
-    machines = [_machine(name) for name in names]
-    places = {(machine.store.root, machine.identity, machine.document) for machine in machines}
-    if len(places) < len(machines):
+        why = f"there is no chapter '{unknown[0][:80]}' with quantities; there are"
+        raise Unavailable("bad-parameter", f"{why} {', '.join(known)}")
+    machines = {name: _machine(name) for name in names}
+    identities = {(one.store.root, one.identity, one.state) for one in machines.values()}
+    if len(identities) < len(names):
         raise Unavailable("bad-parameter", "a machine cannot be compared with itself")
-    found = compare_quantities([machine.quantities for machine in machines], chapters or [*known])
-    if not found[0]:
+    quantities = {name: machine.quantities for name, machine in machines.items()}
+    differences, among = compare_quantities(quantities, chapters or [*known])
+    if not differences:
         raise Unavailable(
             "no-data",
             "the machines have no quantity in common",
             "Measure the same chapters of all of them, as `make book` does.",
         )
-    return Comparison(machines, *found, _descriptions(machines))
+    return Comparison(machines, differences, among, _descriptions(machines))
 
 
 def compare_quantities(
-    machines: Sequence[dict[str, Quantities]], chapters: Iterable[str]
-) -> tuple[list[Compared], int]:
-    """Return the quantities that two machines or more have, in the order of the chapters and of
-    their declarations, and the number of ratios that could differ."""
-    rows = []
+    machines: Mapping[str, Mapping[str, Quantities]], chapters: Iterable[str]
+) -> tuple[list[Difference], int]:
+    """Return the differences of all quantities that two machines or more have, in the order of the
+    chapters and of their declarations, and the number of ratios that could differ.
+
+    machines: the quantities by chapter, by name.
+    """
+    found = []
     for chapter in chapters:
-        kept = [machine[chapter] for machine in machines if chapter in machine]
-        for name, declared in (kept[0].declared if kept else {}).items():
-            empty = Quantity(declared.label, declared.unit, declared.decimals)
-            values = [one[chapter].of(declared) if chapter in one else empty for one in machines]
-            if sum(value.interval is not None for value in values) > 1:
-                rows.append((chapter, name, values))
-    ratios = [[_ratio(values[0], other) for other in values[1:]] for _, _, values in rows]
-    among = max(1, sum(one is not None and _can_tell(one) for row in ratios for one in row))
-    compared = [
-        Compared(*row, [_difference(row[2][0], *pair, among) for pair in zip(row[2][1:], found, strict=True)])
-        for row, found in zip(rows, ratios, strict=True)
-    ]  # fmt: skip
-    return compared, among
+        kept = {name: one[chapter] for name, one in machines.items() if chapter in one}
+        declared = next(iter(kept.values())).declared if kept else {}
+        for one in declared.values():
+            lacking = one.restore(Kept())
+            values = {name: kept[name].of(one) if name in kept else lacking for name in machines}
+            (_, first), *others = values.items()
+            if sum(value.interval is not None for value in values.values()) > 1:
+                found += [
+                    Difference(chapter, one.name, name, first, other, _ratio(first, other))
+                    for name, other in others
+                ]
+    among = max(1, sum(_can_tell(one.ratio) for one in found))
+    return [_judged(one, among) for one in found], among
 
 
 def _ratio(first: Quantity, other: Quantity) -> Interval | None:
     """Return other / first; coverage 0 if one is of fewer mappings than decide."""
     a, b = first.interval, other.interval
-    ratio = if_available(lambda: b / a) if a and b else None
+    ratio = none_if_unavailable(lambda: b / a) if a and b else None
     if ratio and any(0 < one.mappings < FEWEST_MAPPINGS_WITH_INTERVAL for one in (first, other)):
         return replace(ratio, coverage=0.0)
     return ratio
 
 
-def _can_tell(ratio: Interval) -> bool:
+def _can_tell(ratio: Interval | None) -> bool:
     """Whether it is a measured ratio that enough mappings are behind."""
-    return ratio.coverage > 0 and ratio.low < ratio.high
+    return ratio is not None and ratio.coverage > 0 and ratio.low < ratio.high
 
 
-def _difference(
-    first: Quantity, other: Quantity, ratio: Interval | None, among: int
-) -> Difference | None:
-    if first.interval is None or other.interval is None:
-        return None
+def _judged(one: Difference, among: int) -> Difference:
+    """Return a difference with its verdict, its ratio as wide as that needs."""
+    first, other, ratio = one.first.interval, one.other.interval, one.ratio
+    if first is None or other is None:
+        return one
     if ratio is None:  # of zero or of a negative number
-        are_exact = all(one.low == one.high for one in (first.interval, other.interval))
-        are_equal = first.interval.value == other.interval.value
-        return Difference(
-            None, (NO_DIFFERENCE if are_equal else DIFFERS) if are_exact else CANNOT_TELL
-        )
+        are_exact = first.low == first.high and other.low == other.high
+        are_equal = first.value == other.value
+        verdict = (NO_DIFFERENCE if are_equal else DIFFERS) if are_exact else CANNOT_TELL
+        return one._replace(verdict=verdict)
     if ratio.low == ratio.high:  # stated or counted
-        return Difference(ratio, NO_DIFFERENCE if ratio.value == 1 else DIFFERS)
+        return one._replace(verdict=NO_DIFFERENCE if ratio.value == 1 else DIFFERS)
     if not ratio.coverage:
-        return Difference(ratio, CANNOT_TELL)
+        return one._replace(verdict=CANNOT_TELL)
     wide = widened_ratio(ratio, among)
     if wide.low > 1 or wide.high < 1:
-        return Difference(wide, DIFFERS)
+        return one._replace(ratio=wide, verdict=DIFFERS)
     hidden = max(wide.high / wide.value, wide.value / wide.low if wide.low > 0 else inf) - 1
     is_same = hidden <= MOST_HIDDEN and wide.modes == 1
-    return Difference(wide, NO_DIFFERENCE if is_same else CANNOT_TELL)
+    return one._replace(ratio=wide, verdict=NO_DIFFERENCE if is_same else CANNOT_TELL)
 
 
 def widened_ratio(ratio: Interval, among: int) -> Interval:
@@ -193,7 +185,7 @@ def _declared() -> dict[str, type[Quantities]]:
     """Return the quantities that each chapter declares, in the order of the contents."""
     declared = {}
     for name in discovery.table_of_contents():
-        chapter = if_available(discovery.load, name)  # pages of all machines have no package
+        chapter = none_if_unavailable(discovery.load, name)  # pages of all machines have no package
         if chapter and hasattr(chapter, "Quantities"):
             declared[name] = chapter.Quantities
     return declared
@@ -212,84 +204,39 @@ def _machine(name: str) -> Machine:
     store = data.own if is_own else data
     if is_own and asked == "reference":
         raise Unavailable("bad-parameter", f"'{name}' is no machine")
-    identity = store.resolve(asked, this)
-    document = QUANTITIES_DOCUMENT
+    identity, document = store.resolve(asked, this), QUANTITIES_DOCUMENT
     if state:
-        documents = store.documents(identity)
-        prefix = f"{QUANTITIES_DOCUMENT}-"
-        there = {one.removeprefix(prefix) for one in documents if one.startswith(prefix)}
-        document = prefix + states.chosen(store, identity, state, there)
-    kept = if_available(store.read_document, identity, document)
+        own = [one.partition("-") for one in store.documents(identity)]
+        kept_states = {of for name, _, of in own if name == QUANTITIES_DOCUMENT and of}
+        state = states.chosen(store, identity, state, kept_states)
+        document = f"{document}-{state}"
+    kept = none_if_unavailable(store.read_document, identity, document)
     if kept is None:
         made = "`tlb book` makes them" if is_own else "`tlb refresh` makes them"
         raise Unavailable("no-data", f"{name[:80]} has no quantities yet; {made}")
     quantities = {
         chapter: kind(kept[chapter]) for chapter, kind in _declared().items() if chapter in kept
     }
-    return Machine(name, identity, store, document, quantities)
+    return Machine(identity, store, state, quantities)
 
 
 def _description(machine: Machine) -> Host:
-    state = machine.document.removeprefix(QUANTITIES_DOCUMENT).removeprefix("-")
-    if state:
-        return states.description_of_state(machine.store, machine.identity, state)
+    if machine.state:
+        return states.description_of_state(machine.store, machine.identity, machine.state)
     return states.latest_description(machine.store, machine.identity)
 
 
-def _descriptions(machines: Sequence[Machine]) -> pd.DataFrame:
+def _descriptions(machines: Mapping[str, Machine]) -> pd.DataFrame:
     """Return what `tlb inspect` says differently of the machines."""
-    said: list[dict[str, str]] = []
-    for machine in machines:
-        lines: dict[str, str] = {}
-        for label, text in doctor.host_description(_description(machine)):
-            text = "".join(letter if letter.isprintable() else " " for letter in text)
-            lines[label] = f"{lines[label]}; {text}" if label in lines else text
-        said.append(lines)
-    labels = [*dict.fromkeys(label for lines in said for label in lines if label not in _IGNORED)]
+    columns: dict[str, pd.Series] = {}
+    for name, machine in machines.items():
+        described = pd.DataFrame(doctor.host_description(_description(machine)))
+        columns[name] = described.groupby(0, sort=False)[1].agg("; ".join)
+    said = pd.concat(columns, axis=1, sort=False).rename_axis("description")
     # Earlier versions of descriptions have fewer background tasks, or none.
-    tasks = {task.name for task in background.TASKS}
-    labels = [one for one in labels if one not in tasks or all(one in lines for lines in said)]
-    rows = [(label, *(lines.get(label, "not stated") for lines in said)) for label in labels]
-    differing = [row for row in rows if len({*row[1:]}) > 1]
-    return pd.DataFrame(differing, columns=["description", *(one.name for one in machines)])
-
-
-# --- as charts
-
-_PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>{0}</title>
-<style>body {{ max-width: 45rem; margin: auto; font-family: sans-serif; }}</style></head>
-<body><h1>{0}</h1>{1}</body></html>
-"""
-_SECTION = "<h2>{}</h2>{}"
-_CHART = '<figure id="{}">{}<figcaption>{}</figcaption></figure>'
-
-
-def charts_page(names: Sequence[str], chapters: Sequence[str] = ()) -> str:
-    """Return a page of HTML with the charts of chapters, by default all, about each machine but the
-    first, whose points they have in grey. Raises Unavailable and SystemExit, as
-    `publish.execute`."""
-    first, *others = names
-    sections = []
-    for chapter, other in product(chapters or [*_declared()], others):
-        with TemporaryDirectory() as folder:
-            made = Path(folder) / f"{chapter}.ipynb"
-            given = {"machine": other, "beside": first, "minutes": 0.0}
-            publish.execute(chapter, made, given)
-            cells = json.loads(made.read_text(encoding="utf-8"))["cells"]
-        title = f"{chapter.replace('_', ' ')}: {other}, and {first} in grey"
-        sections.append((title, join_html(_CHART, _charts(cells))))
-    return str(Markup(_PAGE).format(" and ".join(names), join_html(_SECTION, sections)))
-
-
-def _charts(cells: Iterable[dict[str, Any]]) -> Iterator[tuple[str, Markup, str]]:
-    """Yield name, chart and caption of each figure of an executed notebook."""
-    for cell in cells:
-        figure = cell["metadata"].get("mystnb", {}).get("figure")
-        for output in cell.get("outputs", ()) if figure else ():
-            chart = "".join(output.get("data", {}).get("text/html", ""))
-            if chart:
-                yield figure["name"], Markup(chart), figure["caption"]
+    tasks = said.index.isin({task.name for task in background.TASKS}) & said.isna().any(axis=1)
+    said = said[~said.index.isin(_IGNORED) & ~tasks].fillna("not stated")
+    return said[said.nunique(axis=1) > 1].reset_index()
 
 
 # --- as tables and as JSON
@@ -298,7 +245,7 @@ def _charts(cells: Iterable[dict[str, Any]]) -> Iterator[tuple[str, Markup, str]
 def tables(comparison: Comparison) -> Iterator[str | pd.DataFrame]:
     """Yield a table of what the descriptions say differently, a sentence about the rule, and the table
     of quantities."""
-    first, *others = (machine.name for machine in comparison.machines)
+    first, *others = comparison.machines
     if len(comparison.descriptions):
         yield comparison.descriptions
     yield (
@@ -306,23 +253,19 @@ def tables(comparison: Comparison) -> Iterator[str | pd.DataFrame]:
         "that number. A difference may also be one between two days of measuring."
     )
     rows = []
-    for one in comparison.quantities:
-        cells = [one.chapter.replace("_", " "), one.values[0].label, one.values[0].cell]
-        for value, difference in zip(one.values[1:], one.differences, strict=True):
-            cells += [value.cell, _words(difference)]
-        rows.append(cells)
-    columns = ["chapter", "quantity", first]
-    for other in others:
-        columns += [other, f"{other} over {first}"]
-    yield pd.DataFrame(rows, columns=columns)
+    for (chapter, _), differences in groupby(comparison.differences, lambda one: one[:2]):
+        of_others = [*differences]
+        one = of_others[0].first
+        cells = [text for each in of_others for text in (each.other.cell, _words(each))]
+        rows.append([chapter.replace("_", " "), one.label, one.cell, *cells])
+    columns = [text for other in others for text in (other, f"{other} over {first}")]
+    yield pd.DataFrame(rows, columns=["chapter", "quantity", first, *columns])
 
 
-def _words(difference: Difference | None) -> str:
-    if difference is None:
-        return "–"
+def _words(difference: Difference) -> str:
     ratio = difference.ratio
     if ratio is None:
-        return difference.verdict
+        return difference.verdict or "–"
     is_exact = ratio.low == ratio.high or not ratio.coverage
     number = f"{ratio.value:.2f}" if is_exact else f"{ratio:.2f}"
     return f"{number}, {difference.verdict}"
@@ -331,31 +274,22 @@ def _words(difference: Difference | None) -> str:
 def as_json(comparison: Comparison) -> dict[str, Any]:
     """Return all of it. Bounds that are open, and ratios that do not exist, are null."""
     return {
-        "machines": {one.name: one.identity for one in comparison.machines},
+        "machines": {name: one.identity for name, one in comparison.machines.items()},
         "among": comparison.among,
         "descriptions": comparison.descriptions.to_dict("records"),
-        "quantities": [_quantity_json(comparison.machines, one) for one in comparison.quantities],
+        "differences": [_difference_json(one) for one in comparison.differences],
     }
 
 
-def _quantity_json(machines: Sequence[Machine], compared: Compared) -> dict[str, Any]:
-    names = [machine.name for machine in machines]
-    found: dict[str, Any] = {}
-    for name, difference in zip(names[1:], compared.differences, strict=True):
-        if difference is not None:
-            ratio = difference.ratio
-            bounds = ratio and {
-                key: end if isfinite(end) else None for key, end in ratio.as_dict().items()
-            }
-            found[name] = {"ratio": bounds, "verdict": difference.verdict}
+def _difference_json(one: Difference) -> dict[str, Any]:
+    texts = {"label": one.first.label, "unit": one.first.unit}
+    values = {"first": one.first.kept, "other": one.other.kept}
+    ratio = one.ratio and {
+        name: end if isfinite(end) else None for name, end in one.ratio.as_dict().items()
+    }
     return {
-        "chapter": compared.chapter,
-        "name": compared.name,
-        "label": compared.values[0].label,
-        "unit": compared.values[0].unit,
-        "values": {
-            name: value.kept.model_dump(exclude_defaults=True)
-            for name, value in zip(names, compared.values, strict=True)
-        },
-        f"over {names[0]}": found,
+        **{name: getattr(one, name) for name in ("chapter", "name", "machine", "verdict")},
+        **texts,
+        **{name: value.model_dump(exclude_defaults=True) for name, value in values.items()},
+        "ratio": ratio,
     }

@@ -108,7 +108,7 @@ class OverlaidFigure(Figure):
         return super().html() + (str(note) if self.label else "") + below
 
 
-def has_grey(spec: dict[str, Any]) -> bool:
+def has_reference_underlay(spec: dict[str, Any]) -> bool:
     """Return whether the reference's chart has anything that lies under this one."""
     return any(name.startswith(_THEIRS) for name in spec.get("datasets", ()))
 

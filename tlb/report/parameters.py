@@ -13,7 +13,7 @@ from tlb.measure.store import MACHINE_ID_PATTERN
 from tlb.report.discovery import table_of_contents as table_of_contents
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable
-from tlb.system.units import DAY_MINUTES
+from tlb.system.units import MINUTES_PER_DAY
 
 BOOK = ROOT / "book"
 TYPES: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
@@ -85,8 +85,8 @@ def check(chapter: str, given: Mapping[str, Any]) -> dict[str, Any]:
     if not 0 <= repeats <= grid.MOST_REPEATS:
         most = f"up to {grid.MOST_REPEATS}"
         raise _bad(f"repeats is 0 (as the profile says) or {most}, not {repeats}")
-    if not 0 <= minutes <= DAY_MINUTES:
-        raise _bad(f"minutes is 0 (no measuring) or up to {DAY_MINUTES}, not {minutes}")
+    if not 0 <= minutes <= MINUTES_PER_DAY:
+        raise _bad(f"minutes is 0 (no measuring) or up to {MINUTES_PER_DAY}, not {minutes}")
     for name in ("machine", "beside"):
         if not MACHINE_ID_PATTERN.fullmatch(checked[name]):
             raise _bad(f"{name} is this, reference or a name in data/, not {checked[name][:80]!r}")

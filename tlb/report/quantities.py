@@ -39,7 +39,7 @@ _UNITS = {"us": " µs", "times": "", "share": "", "": ""}  # as a text writes th
 # The largest size that a chapter measured, and by convention `far` in the names of what is of it.
 _LARGEST = "far_bytes"
 _SHORT = Unavailable("sweep-short")
-_BELOW_ZERO = Unavailable("below-zero")
+_BELOW_ZERO = Unavailable("too-few-points", "it came out below zero, so it is noise")
 _OF_TIMES = ("ns", "us", "ms", "cycles", "share", "times")
 
 
@@ -128,7 +128,8 @@ class Quantity:
             return format_size(round(shown.value))
         number = f"z,.{decimals}%" if self.unit == "share" else f"z,.{decimals}f"
         is_exact = shown.low == shown.high
-        text = format(shown.value, number) if is_exact else format(shown, number)
+        # of two modes the page speaks where it matters
+        text = format(shown.value if is_exact else replace(shown, modes=1), number)
         return text + _UNITS.get(self.unit, f" {self.unit}")
 
     @property

@@ -26,6 +26,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
+from pygments.lexer import Lexer
 from pygments.lexers import PythonLexer
 from pygments.token import Name, Operator, Punctuation, Text, Whitespace
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 # book/assets/figures.css repaints each of these in dark mode; a test holds the two together.
 INK_COLOUR = "#1f2933"  # what is read: labels, titles, annotations
 MUTED_COLOUR = "#46525e"  # what is glanced at: ticks, reference lines
-RULE_COLOUR = "#dde3ea"  # what is looked through: grid lines
+GRID_LINE_COLOUR = "#dde3ea"  # what is looked through: grid lines
 # Okabe and Ito's colours, which red-green blind readers tell apart, with green, purple and yellow
 # darkened for white paper. Give a series a dash or a shape too.
 PALETTE = ("#0072b2", "#d55e00", "#007f5c", "#cc6699", "#5c5000", MUTED_COLOUR)
@@ -63,7 +64,7 @@ _LABELS = {
     "titleFontSize": FONT_PX,
     "titleFontWeight": "normal",
 }
-THEME: dict[str, Any] = {
+CHART_THEME: dict[str, Any] = {
     # as of its marks: the container of a chart is one image with one text alternative
     "aria": False,
     "background": None,
@@ -71,7 +72,7 @@ THEME: dict[str, Any] = {
     "axis": {
         **_LABELS,
         "domainColor": MUTED_COLOUR,
-        "gridColor": RULE_COLOUR,
+        "gridColor": GRID_LINE_COLOUR,
         "tickColor": MUTED_COLOUR,
         "tickSize": 4,
         "labelPadding": 6,
@@ -124,7 +125,7 @@ THEME: dict[str, Any] = {
 @alt.theme.register("tlb", enable=False)
 def _theme() -> alt.theme.ThemeConfig:
     # Altair has a type for each key; here groups of keys are shared, and the page reads them as JSON.
-    return {"config": cast(alt.theme.ConfigKwds, THEME)}
+    return {"config": cast(alt.theme.ConfigKwds, CHART_THEME)}
 
 
 # --- the drawing of a chart, made small
@@ -473,6 +474,7 @@ class Html:
 
 _INLINE = MarkdownIt("zero").enable("backticks")
 _PLAIN = {Name, Operator, Punctuation, Whitespace}
+_PART_MARK = re.compile(r"(?:/\*|//|#) \[(?:timed: ([^\]]+)|(timed|recipe|pool))\]")
 
 
 class CompactCodeFormatter(HtmlFormatter):
@@ -488,9 +490,20 @@ def inline_html(text: str) -> Markup:
     return Markup(_INLINE.renderInline(text))
 
 
-def highlighted_code(source: str) -> Markup:
-    """Return Python source as the page's own code blocks show it."""
-    code = highlight(source, PythonLexer(), CompactCodeFormatter(nowrap=True))
+def timed_part(text: str, name: str) -> tuple[int, list[str]]:
+    """(first line, lines) between [timed: NAME], [timed], [recipe] or [pool] and [end]; the name is
+    what stands last. LookupError without it."""
+    lines = text.splitlines()
+    for start, line in enumerate(lines):
+        if (mark := _PART_MARK.search(line)) and name in (mark[1] or mark[2]).split(", "):
+            ends = [i for i in range(start, len(lines)) if "[end]" in lines[i]]
+            return start + 2, lines[start + 1 : ends[0] if ends else len(lines)]
+    raise LookupError(name)
+
+
+def highlighted_code(source: str, lexer: type[Lexer] = PythonLexer) -> Markup:
+    """Return source code as the page's own code blocks show it."""
+    code = highlight(source, lexer(), CompactCodeFormatter(nowrap=True))
     return Markup('<div class="highlight"><pre>{}</pre></div>').format(Markup(code))
 
 

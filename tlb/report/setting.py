@@ -12,13 +12,13 @@ from tlb.measure import build, kernels
 from tlb.report.analysis import Analysis
 from tlb.report.card import processes_per_point
 from tlb.stats.curves import counter_curve, reason_not_counted
-from tlb.system.page_sizes import BASE, PAGE_KINDS, ordered_page_sizes, page_words
+from tlb.system.page_sizes import BASE_PAGES, PAGE_KINDS, ordered_page_sizes, page_words
 from tlb.system.reasons import (
     PAGE_REASONS,
     Unavailable,
     UnmeasuredNote,
     explain_reason,
-    if_available,
+    none_if_unavailable,
 )
 from tlb.system.units import escape_markdown, format_size, list_in_words, with_thousands
 
@@ -163,7 +163,7 @@ def earlier_kernels(frame: pd.DataFrame) -> str:
     names = list_in_words([f"`{kernel}`" for kernel in sorted({*earlier["kernel"]})])
     text = f"**These times were taken with an earlier version of {names}.**"
     far = earlier.query(
-        f"pages == {BASE!r} and layout == 'spread' and working_set_bytes > {_ALIKE_BYTES}"
+        f"pages == {BASE_PAGES!r} and layout == 'spread' and working_set_bytes > {_ALIKE_BYTES}"
     )
     if (far["measures"] == 1).any():
         text += f" Those above {format_size(_ALIKE_BYTES)} are up to 1.5 times too high."
@@ -174,7 +174,7 @@ def _other_documents(a: Analysis) -> str:
     """Name the documents of a published page that belong to another state than its rows."""
     if not a.about.is_this:  # this computer's own are always of its present state
         for name in (*a.documents, *a.on_request):
-            if_available(getattr, a, name)  # read, which notes its state
+            none_if_unavailable(getattr, a, name)  # read, which notes its state
     states = {*a.frame.get("state", ())} or {hosts.state_digest(a.host)}
     of = "the rows of this page" if len(a.frame) else "the description above"
     return " ".join(

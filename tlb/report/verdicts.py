@@ -41,8 +41,8 @@ from tlb.report.claims import (
 from tlb.report.render import Html, highlighted_code, inline_html, join_html
 from tlb.stats.curves import reason_not_counted
 from tlb.stats.effects import Effect
-from tlb.system.reasons import Unavailable, Undecided, required
-from tlb.system.units import digits_to_separate, format_size, significant_digits
+from tlb.system.reasons import Unavailable, Undecided, require_nonempty
+from tlb.system.units import digits_preserving_order, format_size, significant_digits
 
 # --- obstacles: properties of a machine that keep it from testing a claim, whatever is measured there.
 # claims.csv names those of each claim; `judge` checks them before the predicate runs.
@@ -106,7 +106,7 @@ def require_unsplintered(a: Analysis, effect: Effect, answer: bool) -> Effect:
     return effect
 
 
-def require_walk_bound(a: Analysis, *effects: Effect) -> list[Effect]:
+def effects_judgeable_in_guest(a: Analysis, *effects: Effect) -> list[Effect]:
     """Return the effects of what a walk costs that this machine can judge a claim by.
 
     In a guest a walk goes through the host's tables too, so its cost is an upper bound of a walk's
@@ -122,7 +122,7 @@ def require_walk_bound(a: Analysis, *effects: Effect) -> list[Effect]:
         for effect in effects
         if effect.decided(len(effects)) is False and effect.interval.high < effect.least
     ]
-    return required(refuting, "", code)
+    return require_nonempty(refuting, "", code)
 
 
 def obstacle(a: Analysis, codes: str) -> Unavailable | None:
@@ -161,7 +161,7 @@ def _words(low: str, high: str) -> str:
 _UNIT_WORDS = {"": "", "ratio": " times", "share": "%"}
 
 
-def number_in_unit(value: float, unit: str, digits: int = EFFECT_DIGITS) -> str:
+def format_number_in_unit(value: float, unit: str, digits: int = EFFECT_DIGITS) -> str:
     """Return a number of claims.csv as "1.38 times", "3.9%", "335 cycles", "2 MiB", or "2 MB" for
     bytes that are no whole KiB; "" for one that is not finite."""
     if not isfinite(value):
@@ -172,9 +172,9 @@ def number_in_unit(value: float, unit: str, digits: int = EFFECT_DIGITS) -> str:
     return f"{number}{_UNIT_WORDS.get(unit, f' {unit}')}"
 
 
-def exact_in_unit(value: float, unit: str) -> str:
-    """Return a count, or an end of a band, as `number_in_unit` without trailing zeros."""
-    number, *rest = number_in_unit(value, unit).partition(" ")
+def format_exact_in_unit(value: float, unit: str) -> str:
+    """Return a count, or an end of a band, as `format_number_in_unit` without trailing zeros."""
+    number, *rest = format_number_in_unit(value, unit).partition(" ")
     percent = "%" if number.endswith("%") else ""
     number = number.removesuffix("%")
     number = number.rstrip("0").rstrip(".") if "." in number else number
@@ -191,9 +191,9 @@ def _size_in_words(size_bytes: int) -> str:
     return f"{size_bytes} bytes"
 
 
-def band_in_unit(least: float, most: float, unit: str) -> str:
+def format_band_in_unit(least: float, most: float, unit: str) -> str:
     """Return "60 to 250 cycles", "5% or less", "2 MiB", "any value"."""
-    low, high = (exact_in_unit(end, unit) for end in (least, most))
+    low, high = (format_exact_in_unit(end, unit) for end in (least, most))
     if low and high and low != high:
         suffix = _UNIT_WORDS.get(unit, f" {unit}")
         return f"{low.removesuffix(suffix) if unit != 'bytes' else low} to {high}"
@@ -208,7 +208,7 @@ def band_in_unit(least: float, most: float, unit: str) -> str:
     )
 
 
-def effect_in_unit(effect: Effect, unit: str) -> str:
+def format_effect_in_unit(effect: Effect, unit: str) -> str:
     """Return an effect's interval as "1.38 (1.12 to 1.53) times" or "1.12 times or more", or "72
     entries" for a number without uncertainty. An end that would be printed as the band's is "just
     above 125"."""
@@ -216,16 +216,16 @@ def effect_in_unit(effect: Effect, unit: str) -> str:
     band = effect.least, effect.most
 
     def words(number: float) -> str:
-        digits = digits_to_separate((number,), band, EFFECT_DIGITS)
+        digits = digits_preserving_order((number,), band, EFFECT_DIGITS)
         if digits <= EFFECT_DIGITS + 1:
-            return number_in_unit(number, unit, digits)
+            return format_number_in_unit(number, unit, digits)
         end = min(band, key=lambda end: abs(end - number))
-        return f"just {'above' if number > end else 'below'} {number_in_unit(end, unit)}"
+        return f"just {'above' if number > end else 'below'} {format_number_in_unit(end, unit)}"
 
     shown, *ends = map(words, (value, low, high))
     if low == high:
         return shown if value or unit in {*_UNIT_WORDS, "bytes"} else f"no {unit}"
-    if len({exact_in_unit(number, unit) for number in (value, low, high)}) == 1:
+    if len({format_exact_in_unit(number, unit) for number in (value, low, high)}) == 1:
         return shown  # not "100% (100.0% to 100%)"
     if not (all(ends) and shown):
         return f"{ends[0]} or more" if ends[0] else f"{ends[1]} or less" if ends[1] else shown
@@ -245,7 +245,7 @@ def bounds_words(bounds: Iterable[EffectBounds]) -> Markup:
     for (least, most), group in groupby(bounds, lambda one: one.band):
         found = list(group)
         ends = (end for one in found for end in (one.low, one.high))
-        digits = digits_to_separate(ends, (least, most), EFFECT_DIGITS)
+        digits = digits_preserving_order(ends, (least, most), EFFECT_DIGITS)
         shown = Markup(", ").join(_interval(one, digits) for one in found)
         plural = "s" if len(found) > 1 else ""
         sentence = Markup("Interval{} {}; band {}.")
@@ -272,7 +272,7 @@ WRONG_BY_CHANCE = 0.05
 SUPERSEDED = {"shootdown": 2, "fork_write": 2}
 
 
-def decided(truth: MeasuredAnswer) -> bool | None:
+def holds_or_none(truth: MeasuredAnswer) -> bool | None:
     """Return True, False, or None if undecided."""
     return None if isinstance(truth, Undecided) else all_effects_inside(effects_of(truth))
 
@@ -287,7 +287,7 @@ def effects_of(truth: MeasuredAnswer) -> tuple[Effect, ...]:
     effects = tuple(effect for effect in truth if isinstance(effect, Effect))
     if not isinstance(truth, Sequence) or len(effects) < len(truth):
         raise TypeError(f"A predicate gives effects with a sentence, or a Fact, not {truth!r}.")
-    return required(effects, "nothing was compared")
+    return require_nonempty(effects, "nothing was compared")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -384,6 +384,9 @@ CSS_CLASS_BY_VERDICT: dict[str, str] = {
     "cannot tell": "unknown",
     "not testable here": "untestable",
 }
+# The word, and the class, of what follows from numbers alone: arithmetic, or what the source or
+# published tables print. It is counted apart from what was measured.
+RECOMPUTED = "recomputed"
 _TABLE = (
     '<div class="tlb-table"><table class="tlb-verdicts"><thead><tr><th scope="col">Claim</th>'
     '<th scope="col">Verdict</th><th scope="col">Evidence</th></tr></thead>'
@@ -410,6 +413,14 @@ def verdict_html(word: str, css: str, reason: str = "") -> Markup:
     return span.format(css, attribute, word)
 
 
+def verdict_in_words(found: ClaimDecision, statement: Statement | None) -> Markup:
+    """Return a verdict in its colour; of a claim that no machine's rows decide "recomputed", and
+    whether it holds."""
+    if statement and statement.status == RECOMPUTED and found.is_decided:
+        return verdict_html(RECOMPUTED, RECOMPUTED) + Markup(": {}").format(found.verdict)
+    return verdict_html(found.verdict, CSS_CLASS_BY_VERDICT[found.verdict], found.reason)
+
+
 def bounds_html(bounds: Sequence[EffectBounds], why: str) -> Markup:
     """Return the intervals and bands of a verdict, and why they leave it undecided."""
     parts = filter(None, [bounds_words(bounds), escape(f"Not decided: {why}" if why else "")])
@@ -425,7 +436,7 @@ def verdict_table(found: Sequence[Verdict], beyond: Sequence[Statement] = ()) ->
             claim_anchor(verdict.claim.id),
             inline_html(verdict.claim.says),
             _source(verdict.claim.source),
-            verdict_html(verdict.verdict, CSS_CLASS_BY_VERDICT[verdict.verdict], verdict.reason),
+            verdict_in_words(verdict, statements().get(verdict.claim.id)),
             inline_html(verdict.evidence),
             bounds_html(verdict.bounds, verdict.why),
             verdict.claim.place,

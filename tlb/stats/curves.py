@@ -18,7 +18,7 @@ from tlb.stats.intervals import (
     summarise,
 )
 from tlb.stats.scatter import LEAST_MODE_RATIO, UNSTABLE_SPREAD
-from tlb.system.reasons import LazyModule, Unavailable, required
+from tlb.system.reasons import LazyModule, Unavailable, require_nonempty
 from tlb.system.units import format_size
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ else:
 
 # A grid in quarter octaves rounds to whole lines; its next point is 19 % away.
 SAME_GRID_POINT = 0.01
-HALF_AN_OCTAVE = 2**0.5 - 1  # as far as a coarse grid's nearest point may lie
+HALF_OCTAVE_TOLERANCE = 2**0.5 - 1  # as far as a coarse grid's nearest point may lie
 # Beside N lines on N pages the caches hold the entries that lead to them: N/8 lines of the page
 # table and, in a guest whose host's entries lie apart, as many as N more.
 CACHED_LINES = 2 + 1 / 8
@@ -151,7 +151,7 @@ class Curve:
     @property
     def last(self) -> Interval:
         """The estimate at the largest x. Raises Unavailable("too-few-points") on an empty curve."""
-        return Interval.of(required(self.table, "nothing was measured").iloc[-1])
+        return Interval.of(require_nonempty(self.table, "nothing was measured").iloc[-1])
 
     def between(self, low: float, high: float) -> Curve:
         """Return the part with low <= x <= high."""
@@ -230,7 +230,7 @@ class Curve:
     def typical(self) -> Interval:
         """Return the medians of the medians and of their bounds, over a range where one number
         should hold for all x. Raises Unavailable("too-few-points") on an empty curve."""
-        table = required(self.table, "nothing was measured there")
+        table = require_nonempty(self.table, "nothing was measured there")
         value, low, high = (float(table[name].median()) for name in ("median", "low", "high"))
         return Interval(value, low, high, float(table["coverage"].min()), self.modes)
 
@@ -286,9 +286,9 @@ def medians_at_largest_common_x(curves: Mapping[str, Curve]) -> tuple[float, dic
     """Return the largest x that all curves but empty ones have, and the median of each there.
     Raises Unavailable("too-few-points")."""
     found = {name: curve for name, curve in curves.items() if len(curve)}
-    required(found, "nothing was measured")
+    require_nonempty(found, "nothing was measured")
     shared = set.intersection(*(set(curve.xs) for curve in found.values()))
-    x = max(required(shared, "the curves have no point in common"))
+    x = max(require_nonempty(shared, "the curves have no point in common"))
     return x, {name: curve.get(x).value for name, curve in found.items()}
 
 

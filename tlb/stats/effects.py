@@ -20,7 +20,7 @@ from tlb.stats.scatter import count_modes, median_of_sorted
 from tlb.system.reasons import Undecided
 
 FEWEST_DECIDING_PROCESSES = 5  # processes: the fewest whose interval covers as much
-NO_DIFFERENCE_WITHIN = 0.05  # what this book calls no difference, as a share
+NEGLIGIBLE_RELATIVE_DIFFERENCE = 0.05  # what this book calls no difference, as a share
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def why_effects_are_undecided(effects: Sequence[Effect]) -> Undecided:
     return Undecided(ordered[0].code, " ".join(dict.fromkeys(why.text for why in ordered)))
 
 
-def inside(
+def effect_inside_band(
     interval: Interval,
     least: float = -inf,
     most: float = inf,

@@ -18,7 +18,7 @@ import pandas as pd
 
 from tlb.stats.fits import MIN_STEP_DISTANCE, Knee, fit_random_curve
 from tlb.stats.geometry_curves import (
-    Estimate,
+    BoundedEstimate,
     GeometryModel,
     WalkPrice,
     aliased_curve,
@@ -71,10 +71,10 @@ class TlbLevel(GeometryModel):
     """
 
     level: int
-    entries: Estimate
-    opinions: dict[str, Estimate]
+    entries: BoundedEstimate
+    opinions: dict[str, BoundedEstimate]
     stated: int | None
-    hit_cost: Estimate | None
+    hit_cost: BoundedEstimate | None
     ways: int | None = None
     ways_reason: str | None = None
     rise: tuple[float, float]
@@ -249,7 +249,7 @@ def draw_window(knee: Knee) -> tuple[float, float]:
 
 def _from_draws(
     frame: pd.DataFrame, stride: int, below: Sequence[TlbLevel], knee: Knee
-) -> Estimate | None:
+) -> BoundedEstimate | None:
     """Fit cost = first plateau + hit (1 - C1/M) + walk (1 - C2/M) with the knee of this level free.
 
     The first level is drawn from in the spread layout: aliased, a visit now and then finds its line
@@ -272,12 +272,16 @@ def _from_draws(
     except Unavailable:
         return None
     c = fit.l2_entries if below else fit.l1_entries
-    return Estimate.of(c, "draws, fit of 1 - C/M") if np.isfinite([c.low, c.high]).all() else None
+    return (
+        BoundedEstimate.of(c, "draws, fit of 1 - C/M")
+        if np.isfinite([c.low, c.high]).all()
+        else None
+    )
 
 
 def level_hit_cost(
     points: pd.DataFrame, mappings: pd.DataFrame, before: Knee, knee: Knee
-) -> Estimate | None:
+) -> BoundedEstimate | None:
     """Return what a hit in a level adds to one in the level before: a difference of two plateaus.
 
     points: of a curve. mappings: its costs by mapping; the difference is then taken inside each
@@ -291,15 +295,15 @@ def level_hit_cost(
         return None
     if mappings.empty:
         difference = median_interval(upper["cost"]) - median_interval(lower["cost"])
-        return Estimate.of(difference, "difference of two plateaus")
+        return BoundedEstimate.of(difference, "difference of two plateaus")
     whole = mappings[[*lower["lines"], *upper["lines"]]].dropna()
     heights = (whole[side["lines"]].median(axis=1) for side in (upper, lower))
     difference = median_interval(next(heights) - next(heights))
-    return Estimate.of(difference, "difference of two plateaus of each mapping")
+    return BoundedEstimate.of(difference, "difference of two plateaus of each mapping")
 
 
 def _ways(
-    frame: pd.DataFrame, entries: Estimate, knee: Knee, stride: int
+    frame: pd.DataFrame, entries: BoundedEstimate, knee: Knee, stride: int
 ) -> tuple[int | None, str | None]:
     """Return (ways, reason) of the first level, from pages that collide; 0 ways if none do.
 
@@ -340,7 +344,7 @@ def are_joined(price: float, alias: float) -> bool:
     return JOINED_LEVELS[0] < price / alias < JOINED_LEVELS[1]
 
 
-def estimate_of_step(knee: Knee, name: str) -> Estimate:
+def estimate_of_step(knee: Knee, name: str) -> BoundedEstimate:
     """Return the entries that a step shows: its last low point, its foot if the rise is longer than
     other pages explain, or half of the rise if it is smeared.
 
@@ -350,20 +354,24 @@ def estimate_of_step(knee: Knee, name: str) -> Estimate:
     low, high, foot = knee.last_low, knee.first_high, knee.foot
     if knee.is_sharp and not knee.is_between_points and low - foot > PROGRAM_PAGES:
         margin = max((knee.nine_tenths - knee.tenth) / 4, high - low)
-        return Estimate(value=foot, low=foot - margin, high=foot + margin, method=f"{name}, step")
+        return BoundedEstimate(
+            value=foot, low=foot - margin, high=foot + margin, method=f"{name}, step"
+        )
     if knee.is_sharp and high <= low * WIDEST_GRID_STEP:
         least = low if knee.is_between_points else min(low, foot)
-        return Estimate(value=low, low=least, high=max(low, high - 1), method=f"{name}, step")
+        return BoundedEstimate(
+            value=low, low=least, high=max(low, high - 1), method=f"{name}, step"
+        )
     method = f"{name}, half of a smeared rise"
-    return Estimate(value=knee.pages, low=knee.tenth, high=knee.nine_tenths, method=method)
+    return BoundedEstimate(value=knee.pages, low=knee.tenth, high=knee.nine_tenths, method=method)
 
 
-def _joined(opinions: Mapping[str, Estimate]) -> bool:
+def _joined(opinions: Mapping[str, BoundedEstimate]) -> bool:
     both = {"price", "alias"} <= opinions.keys()
     return both and are_joined(opinions["price"].value, opinions["alias"].value)
 
 
-def most_trusted_estimate(opinions: Mapping[str, Estimate]) -> Estimate:
+def most_trusted_estimate(opinions: Mapping[str, BoundedEstimate]) -> BoundedEstimate:
     """Return the opinion to believe.
 
     A sharp step is exact; of two the larger, since what disturbs a chase fills a level early. Alias
@@ -379,14 +387,14 @@ def most_trusted_estimate(opinions: Mapping[str, Estimate]) -> Estimate:
     return opinions.get("draws") or named[0]
 
 
-def _agree(a: Estimate, b: float) -> bool:
+def _agree(a: BoundedEstimate, b: float) -> bool:
     return (
         a.low * (1 - AGREEING_OPINIONS) <= b <= a.high * (1 + AGREEING_OPINIONS)
         or abs(a.value / b - 1) <= AGREEING_OPINIONS
     )
 
 
-def _measured(opinions: Mapping[str, Estimate], entries: Estimate, knee: Knee) -> str:
+def _measured(opinions: Mapping[str, BoundedEstimate], entries: BoundedEstimate, knee: Knee) -> str:
     """Return how the opinions compare with each other."""
     number = {name: f"{round(opinion.value):,}" for name, opinion in opinions.items()}
     if entries.method.startswith("draws"):
@@ -420,7 +428,11 @@ def _measured(opinions: Mapping[str, Estimate], entries: Estimate, knee: Knee) -
 
 
 def level_verdict(
-    opinions: Mapping[str, Estimate], entries: Estimate, knee: Knee, stated: int | None, before: int
+    opinions: Mapping[str, BoundedEstimate],
+    entries: BoundedEstimate,
+    knee: Knee,
+    stated: int | None,
+    before: int,
 ) -> str:
     """Return how the opinions compare with each other and with CPUID, and which to believe.
 

@@ -103,7 +103,7 @@ def _by_mapping(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def curve_knees(points: pd.DataFrame) -> list[Knee]:
-    """The knees of a curve of `curve` or `priced`."""
+    """Return the knees of a `survey_curve` or a `price_curve`."""
     return find_knees(points["lines"], points["least"]) if len(points) else []
 
 
@@ -139,7 +139,7 @@ class GeometryModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Estimate(GeometryModel):
+class BoundedEstimate(GeometryModel):
     """A number with its bounds. method: where it comes from. coverage: of the bounds, as intervals
     have it; 1 if they are two points of a sweep."""
 
@@ -172,7 +172,7 @@ class WalkPrice(GeometryModel):
     pages: int
     stride_pages: int
     table_bytes: int
-    cost: Estimate | None
+    cost: BoundedEstimate | None
     reason: str | None = None
 
 
@@ -227,7 +227,7 @@ def walk_prices(
             reason = explain_reason("too-few-points", "this chase was left out")
         else:
             method = f"median of {len(rows)} processes, less the plateau before"
-            cost = Estimate.of(_cost(rows) - median_interval(plateau), method)
+            cost = BoundedEstimate.of(_cost(rows) - median_interval(plateau), method)
         walk = WalkPrice(
             table_in=place,
             pages=lines,

@@ -88,7 +88,7 @@ def smoothed_hop_times(row: pd.Series) -> pd.DataFrame:
 
 
 def pooled_hop_distribution(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return `smoothed_hops` of several processes as one distribution; each process counts alike."""
+    """Return `smoothed_hop_times` of several processes as one distribution; each process counts alike."""
     if rows.empty:
         raise Unavailable("too-few-points", "no walk was timed hop by hop there")
     parts = [smoothed_hop_times(row) for _, row in rows.iterrows()]
@@ -158,7 +158,7 @@ def latency_peaks_beyond_caches(
     """Return the peaks past `cached_ns`, where the caches end. memory_ns: what one access
     takes.
 
-    pooled: a frame of `hops.merged_hops`; processes: those of `hops.smoothed_hops` that it was made of, whose
+    pooled: a frame of `hops.pooled_hop_distribution`; processes: those of `hops.smoothed_hop_times` that it was made of, whose
     own peaks nearest to each give its interval. A peak with fewer than LEAST_SHARE of those hops is
     none.
     """

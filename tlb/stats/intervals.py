@@ -74,7 +74,7 @@ UNKNOWN_REPEATS = ValuesByRepeat()
 class Interval:
     """An estimate between its bounds. `coverage`: how often such bounds hold the truth, 0 to 1.
     `modes`: 2 if a point behind it has two modes. `repeats`: the values of the mappings that it is
-    the median of; not compared. Other bounds need other repeats, or NO_REPEATS.
+    the median of; not compared. Other bounds need other repeats, or UNKNOWN_REPEATS.
 
     `a - b` and `a / b` are of pairs if both have enough repeats in common, else of independent
     estimates.

@@ -18,18 +18,18 @@ from tlb.stats.curves import select_rows
 from tlb.stats.geometry import EntryPageBacking
 from tlb.stats.geometry_curves import curve_knees, has_core_clock, price_curve
 from tlb.stats.intervals import LEAST_COVERAGE, Interval
-from tlb.system.page_sizes import BASE, HUGE_PAGE_KINDS, page_words
+from tlb.system.page_sizes import BASE_PAGES, HUGE_PAGE_KINDS, page_words
 from tlb.system.reasons import Unavailable, explain_reason
 
 # Half of what base pages pay: a splintered page pays all of it, a whole one nothing.
-MAX_PRICE_RATIO_OF_WHOLE_PAGES = 0.5
+UNSPLINTERED_MAX_PRICE_RATIO = 0.5
 # 128 MiB are 64 pages of 2 MiB: what a published first level cannot hold of them (Haswell to Golden
 # Cove: 32), any second level does.
 MAX_LINES = 1 << 15
 
 
 def judge_page_backing(frame: pd.DataFrame, hypervisor: str) -> EntryPageBacking:
-    """`judge` for `tlb geometry`: what it cannot tell, it says."""
+    """Return `judge_splintering` for `tlb geometry`, with the reason in words where it raises Unavailable."""
     try:
         verdict = judge_splintering(frame, hypervisor)
     except Unavailable as why:
@@ -97,7 +97,7 @@ def judge_splintering(frame: pd.DataFrame, hypervisor: str) -> Splinter:
     chase = select_rows(frame, kernel="page_chase", order="cycle", stride_pages=1)
     chase = chase[chase["lines"] <= MAX_LINES]
     large = huge_page_kind(chase)
-    base, huge = (price_curve(select_rows(chase, pages=pages)) for pages in (BASE, large))
+    base, huge = (price_curve(select_rows(chase, pages=pages)) for pages in (BASE_PAGES, large))
     knees = curve_knees(base)[:2] if len(base) else []
     if not knees:
         raise Unavailable("no-step", "base pages show no step that large ones could lack")
@@ -148,7 +148,7 @@ def _above_hits(points: pd.DataFrame, lines: list[int]) -> Interval:
 
 
 def _decide(first: Interval, walk: Interval | None, hypervisor: str) -> tuple[SplinterVerdict, str]:
-    if first.low > MAX_PRICE_RATIO_OF_WHOLE_PAGES:
+    if first.low > UNSPLINTERED_MAX_PRICE_RATIO:
         if hypervisor == "none":
             return "cannot tell", (
                 "Large pages step where base pages do, and no host is in sight that would split "
@@ -165,6 +165,6 @@ def _decide(first: Interval, walk: Interval | None, hypervisor: str) -> tuple[Sp
             f"a piece: {why}."
         )
     for share in (first, walk):
-        if share is not None and share.high >= MAX_PRICE_RATIO_OF_WHOLE_PAGES:
+        if share is not None and share.high >= UNSPLINTERED_MAX_PRICE_RATIO:
             return "cannot tell", explain_reason("unstable", f"large over base is {share:.2f}")
     return "not splintered", "An entry spans a large page."

@@ -28,8 +28,10 @@ except ImportError:  # Windows reads committed data; only Linux measures
 
 # What lies beside tlb/ in a clone, as a wheel has it: the kernels' sources.
 SHARE = Path(__file__).resolve().parents[1] / "share"
-IS_CLONE = not SHARE.is_dir()
-ROOT = Path(__file__).resolve().parents[2] if IS_CLONE else SHARE  # of book/, kernels/, data/
+IS_REPOSITORY_CLONE = not SHARE.is_dir()
+ROOT = (
+    Path(__file__).resolve().parents[2] if IS_REPOSITORY_CLONE else SHARE
+)  # of book/, kernels/, data/
 PREBUILT_ARCHIVE = SHARE / "prebuilt" / f"{platform.machine()}.tar.xz"  # programs for this computer
 
 # Fixed, and not tempfile.gettempdir(): TMPDIR may differ from user to user, and then so would the
@@ -49,16 +51,16 @@ _REFUSED |= {errno.EROFS, errno.EACCES, errno.EPERM}
 
 def default_data_root() -> Path:
     """Return the folder of rows: a clone's data, else the user's."""
-    return ROOT / "data" if IS_CLONE else _of_user("XDG_DATA_HOME", ".local/share")
+    return ROOT / "data" if IS_REPOSITORY_CLONE else _of_user("XDG_DATA_HOME", ".local/share")
 
 
 def build_root() -> Path:
     """Return the folder of what can be made again: a clone's _build, else one that nobody but this
     user may write. Raises Unavailable("disk-refused")."""
-    if IS_CLONE:
+    if IS_REPOSITORY_CLONE:
         return ROOT / "_build"
     folder = _of_user("XDG_CACHE_HOME", ".cache")
-    with disk_errors(folder):
+    with disk_errors_as_unavailable(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.stat()
     if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -76,7 +78,7 @@ def _of_user(variable: str, default: str) -> Path:
 
 
 @contextmanager
-def disk_errors(path: Path) -> Iterator[None]:
+def disk_errors_as_unavailable(path: Path) -> Iterator[None]:
     """Turn a full, read-only or forbidden disk into Unavailable("disk-refused")."""
     try:
         yield
@@ -173,7 +175,7 @@ def replaced_folder(target: Path) -> Iterator[Path]:
     parent folder, one after the other does. Raises Unavailable: disk-refused.
     """
     parent, aside = target.parent, target.with_name(f".{target.name}.old")
-    with disk_errors(target):
+    with disk_errors_as_unavailable(target):
         parent.mkdir(parents=True, exist_ok=True)
         fd = os.open(parent, os.O_RDONLY | SAFE_OPEN_FLAGS)
         try:

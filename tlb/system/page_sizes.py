@@ -14,7 +14,7 @@ from pydantic import AfterValidator
 
 from tlb.system.units import format_size
 
-BASE = "4k"  # stands for the machine's base page, which arm64 may have of 16 or 64 KiB
+BASE_PAGES = "4k"  # stands for the machine's base page, which arm64 may have of 16 or 64 KiB
 TABLE_ENTRY_BYTES = 8  # an entry of a page table, on x86-64 and arm64 alike
 LINE_BYTES = 64  # a cache line, on both
 

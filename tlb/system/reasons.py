@@ -127,7 +127,7 @@ class Unavailable(Exception):
         return [f"Unavailable: {self.text}"]
 
 
-def if_available(make: Callable[..., Any], *given: Any) -> Any:
+def none_if_unavailable(make: Callable[..., Any], *given: Any) -> Any:
     """What `make` gives; None where it raises Unavailable: for what a sentence or a figure can do
     without."""
     try:
@@ -136,7 +136,7 @@ def if_available(make: Callable[..., Any], *given: Any) -> Any:
         return None
 
 
-def required(rows: Some | None, lacking: str, code: str = "too-few-points") -> Some:
+def require_nonempty(rows: Some | None, lacking: str, code: str = "too-few-points") -> Some:
     """Return `rows`. Raises Unavailable(code) with what is lacking for None and for anything
     empty."""
     if rows is None or (isinstance(rows, Sized) and not len(rows)):

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
-DAY_S, DAY_MINUTES = 86_400, 24 * 60  # the most that a command can be asked to take
+SECONDS_PER_DAY, MINUTES_PER_DAY = 86_400, 24 * 60  # the most that a command can be asked to take
 
 # KiB and a bare K are binary, as page and cache sizes are; KB and MB are decimal, as the SI has
 # them.
@@ -95,7 +95,7 @@ def significant_digits(value: float, digits: int) -> str:
     return f"{value:z,.{max(0, digits - whole)}f}"
 
 
-def digits_to_separate(values: Iterable[float], marks: Iterable[float], least: int) -> int:
+def digits_preserving_order(values: Iterable[float], marks: Iterable[float], least: int) -> int:
     """Return the fewest digits, `least` or more, at which `significant_digits` prints each value on its
     own side of each mark."""
     marks = [mark for mark in marks if math.isfinite(mark)]

@@ -3,7 +3,7 @@ each comes back, and what is lacking is a reason."""
 
 import pytest
 from support.common import refusal
-from support.events import Events, House, analysis, rows
+from support.events import Events, analysis, housekeeping, rows
 from support.synthetic import GIB, scope
 
 from experiments.flushes import grid
@@ -21,19 +21,19 @@ QUIET = Events(noise=1e-9)
 def test_the_price_of_a_shootdown_comes_back_whatever_the_pages(told_ns):
     a = analysis(rows(Events(noise=1e-9, told_ns=told_ns)))
     assert a.most_others == a.interrupting == 3
-    assert set(a.calls(3)) == set(a.calls(0)) == set(grid.MEMORY_CALLS)
+    assert set(a.calls(3)) == set(a.calls(0)) == set(grid.MAPPING_SYSTEM_CALLS)
     for pages in grid.REMOVED:
         assert a.added(pages).value == pytest.approx(3 * told_ns, rel=1e-3)
         calls = GIB / (pages * 4096)
         assert a.returned_ns(GIB, pages).value == pytest.approx(calls * a.unmapped(3, pages).value)
-    for call in grid.MEMORY_CALLS:
+    for call in grid.MAPPING_SYSTEM_CALLS:
         assert a.beside_processes(call).value == pytest.approx(QUIET.call_ns + QUIET.page_ns)
 
 
 def test_flushes_are_counted_as_requested_and_seen():
     a = analysis(rows(Events(seen=0.9)))
     assert a.share_seen() == a.flushes_per_collapse() == pytest.approx(0.9, abs=1e-3)
-    assert set(a.flush_counts["call"]) == set(grid.MEMORY_CALLS)
+    assert set(a.flush_counts["call"]) == set(grid.MAPPING_SYSTEM_CALLS)
     uncounted = analysis(rows(Events(counted=False)))
     for count in (uncounted.share_seen, uncounted.flushes_per_collapse):
         assert refusal(count) == "linux-lacks"
@@ -118,12 +118,12 @@ def test_writes_after_a_fork_and_arenas_by_page_size(whole, copied):
 
 
 def test_linux_s_own_work_comes_back_or_has_its_reason():
-    a = analysis(house=House())
+    a = analysis(house=housekeeping())
     assert a.first_touch_ns("free", "always").value == 100_000
     assert a.merged_write_ns("own").value == 80
     assert a.idle_share() == 0.5
-    assert refusal(lambda: analysis(house=None).housekeeping) == "housekeeping-not-asked"
-    left = analysis(house=House(lacking=("merged", "idle", "pieces")))
+    assert refusal(lambda: analysis().housekeeping) == "housekeeping-not-asked"
+    left = analysis(house=housekeeping("merged", "idle", "pieces"))
     for make in (left.merged, left.idle, lambda: left.runs("fragments", "always")):
         assert refusal(make) == "memory-short"
 

@@ -2,7 +2,7 @@
 cannot be tested."""
 
 import pytest
-from support.events import Events, House, analysis, rows
+from support.events import Events, analysis, housekeeping, rows
 from support.synthetic import words_of
 
 from experiments import flushes
@@ -20,7 +20,8 @@ DOCUMENTED = {
 
 
 def verdicts(machine: Events | None = None, **about: object) -> dict[str, str]:
-    return words_of(flushes.claims, analysis(rows(machine or Events()), **about))
+    given = {"house": housekeeping()} | about
+    return words_of(flushes.claims, analysis(rows(machine or Events()), **given))
 
 
 def verdicts_of(ids: set[str], machine: Events | None = None, **about: object) -> dict[str, str]:
@@ -72,13 +73,13 @@ def test_forks_and_arenas_are_judged_by_what_they_cost():
 
 def test_linux_s_own_work_is_judged_by_what_it_costs():
     assert verdicts_of(DOCUMENTED) == dict.fromkeys(DOCUMENTED, "holds")
-    cheap = House(pieces_ns=1000, short_in_pieces=0.5, joined=0.0, taken=0.5, plain=1.0)
+    cheap = housekeeping(is_cheap=True)
     assert verdicts_of(DOCUMENTED, house=cheap) == dict.fromkeys(DOCUMENTED, "fails")
 
 
 def test_what_was_not_measured_or_memory_did_not_allow_is_left_open():
     assert verdicts_of(DOCUMENTED, house=None) == dict.fromkeys(DOCUMENTED, "cannot tell")
-    left = verdicts_of(DOCUMENTED, house=House(lacking=("pieces",)))
+    left = verdicts_of(DOCUMENTED, house=housekeeping("pieces"))
     assert {id for id, verdict in left.items() if verdict == "holds"} == {
         "thp-promotes-in-background",
         "pool-is-lost-to-others",

@@ -2,15 +2,16 @@
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pandas as pd
 import pytest
 from support.hugepages import QUIET, SPLIT, analysis, median, rows, times
-from support.hugepages_documents import scores
 from support.page_sizes import Paged
 from support.synthetic import GIB, MIB, fit
 
-from experiments.hugepages import Analysis, claims
+from experiments.hugepages import Analysis, claims, jmh
+from experiments.hugepages.jmh import HEAP_PAGES, Score
 from tlb.report.claims import REGISTRY
 from tlb.report.verdicts import Verdict, chapter_verdicts, judge
 
@@ -24,10 +25,35 @@ HELP = "code-and-settings-both-help"
 H, F, C = "holds", "fails", "cannot tell"
 FREE = Paged(depth=0.0, hit_ns=0.0, noise=0.004)  # a walk on large pages costs nothing
 BASE_TOUCH = {"kernel": "random_touch", "pages": "4k", "bytes": 10**8}
+WHEN = {"measured_at": "2025-01-31T12:00:00Z", "state": "00112233aabb"}
 
 
 def judged(a: Analysis, **bands: dict) -> dict[str, Verdict]:
     return {one.claim.id: fit(one) for one in chapter_verdicts(claims, a, **bands)}
+
+
+def scores(times_ours: float = 1.0, forks: int = 1) -> dict[str, Any]:
+    """JMH's times for the arrays that `rows()` has, so many times as long as the loop in C takes
+    for them, in so many JVMs."""
+    made = {"error_ns": 0.01, "iterations_count": 8, "forks": forks}
+    touched = [
+        Score(
+            pages=row.pages,
+            array_bytes=row.array_bytes,
+            quantity="touch",
+            ns_per_access=row.median * times_ours,
+            **made,
+        )
+        for row in analysis().touches.itertuples()
+        if row.array_bytes <= 10**8
+    ]
+    draws = [
+        Score(pages=pages, array_bytes=10**8, quantity="draw", ns_per_access=1.5, **made)
+        for pages in HEAP_PAGES
+    ]
+    return jmh.JmhDocument(
+        **WHEN, jvm="21.0.1", jmh="1.37", scores=touched + draws, lacking={}
+    ).model_dump(mode="json")
 
 
 def thp_touch(ratio: float, noise: float = 0.005) -> pd.DataFrame:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.common import lacking, refusal
+from support.host import plant
 
 from experiments.hugepages import jmh
 from experiments.hugepages.jmh import JmhDocument, MissingScores, Score
@@ -89,19 +90,12 @@ THP = "sys/kernel/mm/transparent_hugepage/enabled"
 POOL = "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages"
 
 
-def write(root: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    return root
-
-
 @pytest.fixture
 def root(tmp_path) -> Path:
     """A Linux with 2 GiB of free memory that has all pages."""
     memory = "MemTotal: 2097152 kB\nMemAvailable: 2097152 kB\n"
     has = {"proc/meminfo": memory, THP: "always [madvise] never\n", POOL: "512\n"}
-    return write(tmp_path / "root", has)
+    return plant(tmp_path / "root", has)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +107,7 @@ def root(tmp_path) -> Path:
     ],
 )
 def test_what_the_system_lacks_has_its_reason(pages, file, text, code, root):
-    write(root, {file: text})
+    plant(root, {file: text})
     assert refusal(jmh.check_heap, pages, jmh.SIZES, root) == code
 
 
@@ -151,7 +145,7 @@ def fake(tmp_path, monkeypatch):
         smaps = {"before": before, "after": after or before}
         known = {"python": sys.executable, "seen": str(seen), "log": LOG, "scores": REAL}
         text = FAKE.format(**known, smaps=smaps, stdout=stdout, status=status, first=first)
-        write(tmp_path / "bin", {"java": text})
+        plant(tmp_path / "bin", {"java": text})
         (tmp_path / "bin/java").chmod(0o755)
         monkeypatch.setenv("PATH", str(tmp_path / "bin"))
         return seen
@@ -194,10 +188,7 @@ def test_a_jvm_that_hangs_is_ended(fake, root, monkeypatch):
     assert refusal(run, "4k", root) == "kernel-failed"
 
 
-# --- the build
-
-
-# --- the document
+# --- the benchmark itself
 
 
 @pytest.mark.endurance

@@ -4,13 +4,13 @@ import pytest
 from support.common import refusal
 from support.faults import NOTHING, Kernel, analysis, points, rows
 
-from experiments.page_faults import TOUCHED_MEMORY_KINDS, add_memory_names, grid
+from experiments.page_faults import TOUCHED_MEMORY_KINDS, add_touched_memory_names, grid
 from experiments.page_faults.analysis import (
-    FILE_PAGES,
-    FILE_PAGES_AT_ONCE,
-    FRESH_LARGE_MEMORY,
-    FRESH_MEMORY,
-    PREPARED_FILE_PAGES,
+    BASE_PAGE_BUFFER_TOUCH,
+    CACHED_FILE_TOUCH,
+    HUGE_PAGE_BUFFER_TOUCH,
+    LARGE_FOLIO_FILE_TOUCH,
+    POPULATED_FILE_TOUCH,
 )
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -23,13 +23,13 @@ def test_a_page_and_a_fault_differ_by_the_pages_that_a_fault_maps(around):
     kernel = Kernel(noise=1e-9, around=around)
     a = analysis(rows(kernel))
     page = kernel.trap_ns / around + kernel.enter_ns + kernel.free_ns
-    assert a.page_ns(FILE_PAGES).value == pytest.approx(page)
-    assert [a.pages_per_fault(way) for way in (FILE_PAGES, FILE_PAGES_AT_ONCE)] == pytest.approx(
-        [around, kernel.piece]
-    )
-    assert a.page_ns(FILE_PAGES).value - a.page_ns(PREPARED_FILE_PAGES).value == pytest.approx(
-        kernel.trap_ns / around
-    )
+    assert a.page_ns(CACHED_FILE_TOUCH).value == pytest.approx(page)
+    assert [
+        a.pages_per_fault(way) for way in (CACHED_FILE_TOUCH, LARGE_FOLIO_FILE_TOUCH)
+    ] == pytest.approx([around, kernel.piece])
+    assert a.page_ns(CACHED_FILE_TOUCH).value - a.page_ns(
+        POPULATED_FILE_TOUCH
+    ).value == pytest.approx(kernel.trap_ns / around)
 
 
 def test_a_process_that_misread_the_clock_changes_no_time():
@@ -37,7 +37,7 @@ def test_a_process_that_misread_the_clock_changes_no_time():
     late = 200.0 * (frame["repeat"] == 0)
     read = {name: frame[name] - late for name in ("mean_ns", "p50_ns", "p95_ns")}
     found, plain = (
-        analysis(one).touches[FRESH_MEMORY]
+        analysis(one).touches[BASE_PAGE_BUFFER_TOUCH]
         for one in (frame.assign(clock_ns=frame["clock_ns"] + late, **read), frame)
     )
     assert found.tolist() == pytest.approx(plain.tolist(), nan_ok=True)
@@ -45,9 +45,9 @@ def test_a_process_that_misread_the_clock_changes_no_time():
 
 def test_large_pages_save_traps_and_no_zeroing():
     a = analysis(rows(QUIET))
-    saved = a.page_ns(FRESH_MEMORY).value - a.page_ns(FRESH_LARGE_MEMORY).value
+    saved = a.page_ns(BASE_PAGE_BUFFER_TOUCH).value - a.page_ns(HUGE_PAGE_BUFFER_TOUCH).value
     assert saved == pytest.approx(QUIET.trap_ns * 511 / 512)
-    assert a.page_ns(FRESH_LARGE_MEMORY).value > QUIET.zero_ns
+    assert a.page_ns(HUGE_PAGE_BUFFER_TOUCH).value > QUIET.zero_ns
 
 
 def test_rows_are_named_by_what_they_touch_and_faults_are_known_of_each():
@@ -56,13 +56,13 @@ def test_rows_are_named_by_what_they_touch_and_faults_are_known_of_each():
     frame = frame.assign(accesses=frame["lines"], minor_faults=1.0)
     frame.loc[heap & (frame["pages"] == "thp"), "minor_faults"] = frame["lines"] / 512
     frame.loc[heap & (frame["pages"] == "4k"), "minor_faults"] = frame["lines"]
-    named = add_memory_names(frame)
+    named = add_touched_memory_names(frame)
     faults = named.groupby("memory")["faults_per_access"].median()
     assert set(TOUCHED_MEMORY_KINDS) <= set(faults.index)
     assert faults[TOUCHED_MEMORY_KINDS].tolist() == pytest.approx(
         [1 / 16, 1 / 512, 1, 1 / 512, 1, 1 / 512]
     )
-    assert not named.query("threads == 2").size and add_memory_names(frame[:0]).empty
+    assert not named.query("threads == 2").size and add_touched_memory_names(frame[:0]).empty
 
 
 def test_records_are_those_of_the_published_chunk_and_threads_count_up_to_the_cpus():

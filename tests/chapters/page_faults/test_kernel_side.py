@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.common import needs_c, refusal
+from support.host import plant
 
 from experiments.page_faults import kernel_side
 from experiments.page_faults.kernel_side import (
@@ -26,16 +27,9 @@ REPORT = """
 """
 
 
-def made(root: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    return root
-
-
 def test_what_files_say_is_read(tmp_path):
     device = "sys/bus/virtio/devices/virtio"
-    root = made(
+    root = plant(
         tmp_path,
         {
             "proc/cpuinfo": "processor\t: 0\nflags\t\t: fpu la57 lm\n",

@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 from support.common import refusal
+from support.synthetic import GIB, scope
 from support.tables import MACHINES, NOTHING, Walker, analysis, points, rows
 
 from experiments.page_walks import Analysis, grid
@@ -71,11 +72,16 @@ def test_every_point_goes_through_tables_that_there_can_be(entries):
     for point in (point for point in asked if point.kernel == "table_chase"):
         if point.order == "random":
             assert dict(point.options)["hot"] <= point.lines
-        own = [point.lines, *(dict(point.options)[name] for name in grid.TABLE_OPTION_NAMES)]
+        own = [point.lines, *(dict(point.options)[name] for name in grid.PAGE_TABLE_OPTION_NAMES)]
         assert all(
             below % above == 0 and below // above <= 512
             for below, above in zip(own, own[1:], strict=False)
         ), own
+
+
+def test_a_coarse_grid_has_fewer_points_of_a_sweep():
+    coarse, fine = (grid.table_chases(scope(GIB, per_octave=number)) for number in (1, 4))
+    assert 0 < len(coarse) < len(fine)
 
 
 def test_a_surveyed_walk_is_in_nanoseconds():

@@ -51,9 +51,6 @@ def test_entries_cover_what_they_are_multiplied_by():
     assert verdict(stating(host()), "entries-cover-a-pool", entries=2200) == "holds"
 
 
-# --- what the machine says of itself
-
-
 # --- the survey: entries, and what a walk costs by where its table lies
 
 # Entries with which it holds, with which it fails, and between which it cannot be told.

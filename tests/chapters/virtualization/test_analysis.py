@@ -21,8 +21,6 @@ from support.guests import (
 )
 from support.synthetic import GIB
 
-from tlb.stats.splinter import MAX_PRICE_RATIO_OF_WHOLE_PAGES
-
 pytestmark = pytest.mark.filterwarnings("error")
 FAR = GIB // 4096
 
@@ -88,24 +86,6 @@ def test_without_a_guest_anywhere_a_machine_stands_for_itself(other):
 
 
 # --- what an entry spans
-
-
-def test_large_pages_on_one_side_are_pieces_and_on_both_whole():
-    shares = of().reached
-    pieces = {
-        chase for chase, share in shares.items() if share.low > MAX_PRICE_RATIO_OF_WHOLE_PAGES
-    }
-    assert pieces == {("4k", "thp"), ("2m", "4k")}
-    assert (
-        {chase for chase, share in shares.items() if share.high < MAX_PRICE_RATIO_OF_WHOLE_PAGES}
-        == shares.keys() - pieces
-        == {("", "thp"), ("2m", "thp")}
-    )
-    nested = of("a guest's guest").reached
-    assert (
-        all(share.low > MAX_PRICE_RATIO_OF_WHOLE_PAGES for share in nested.values())
-        and ("2m", "thp") in nested
-    )
 
 
 @pytest.mark.parametrize(

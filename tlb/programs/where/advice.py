@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tlb.machine import settings
 from tlb.programs.executable import is_go_program
-from tlb.programs.levers import LEVERS, LeverVariable
+from tlb.programs.levers import LEVERS, LeverEnvironmentVariable
 from tlb.programs.where.simulation import AllocationSite, source_line_of_frame
 from tlb.system.reasons import explain_reason
 from tlb.system.units import format_size
@@ -22,13 +22,13 @@ _GLIBC = LEVERS[
 # What makes each allocator request huge pages. gperftools' tcmalloc has nothing of the kind.
 _ALLOCATORS = {
     "glibc": _GLIBC,
-    "jemalloc": (LeverVariable("MALLOC_CONF", "thp:always", ","),),
-    "mimalloc": (LeverVariable("MIMALLOC_LARGE_OS_PAGES", "1"),),
+    "jemalloc": (LeverEnvironmentVariable("MALLOC_CONF", "thp:always", ","),),
+    "mimalloc": (LeverEnvironmentVariable("MIMALLOC_LARGE_OS_PAGES", "1"),),
 }
 # What makes a language's runtime do so with memory that it maps itself, by its library's name.
 _RUNTIMES = {
     r"libjvm\.so": LEVERS["jvm"].variables,
-    r"(lib)?python3.*": (LeverVariable("PYTHONMALLOC", "malloc"), *_GLIBC),
+    r"(lib)?python3.*": (LeverEnvironmentVariable("PYTHONMALLOC", "malloc"), *_GLIBC),
 }
 _CPLUSPLUS = r"lib(std)?c\+\+\.so.*"  # whose operator new calls malloc
 _REPLACEABLE = "malloc", "calloc", "memalign", "aligned_alloc", "posix_memalign"
@@ -62,9 +62,9 @@ def _has_setting(site: AllocationSite) -> bool:
     return site.how != "mmap" and site.allocator in _ALLOCATORS
 
 
-def variables(sites: Iterable[AllocationSite]) -> tuple[LeverVariable, ...]:
+def variables(sites: Iterable[AllocationSite]) -> tuple[LeverEnvironmentVariable, ...]:
     """Return the variables that put these sites on huge pages, those that can be."""
-    found = dict[str, LeverVariable]()
+    found = dict[str, LeverEnvironmentVariable]()
     for site in sites:
         by_kind = _ALLOCATORS.get(site.allocator, ())
         if site.how == "mmap":

@@ -21,7 +21,7 @@ from xml.etree import ElementTree
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from tlb.measure import build
-from tlb.programs.levers import SITES_LIBRARY
+from tlb.programs.levers import ALLOCATION_SITES_SOURCE
 from tlb.programs.where.report import FEW_EXPOSED_WALKS_SHARE, MAX_TABLE_ROWS, TextTable
 from tlb.programs.where.simulation import (
     AllocationSite,
@@ -30,7 +30,7 @@ from tlb.programs.where.simulation import (
     WalkCounts,
     source_line_of_frame,
 )
-from tlb.programs.where.valgrind import MOST_FILE_BYTES, TOOL_SOURCE, SimulatedTlb
+from tlb.programs.where.valgrind import MAX_GEOMETRY_FILE_BYTES, TOOL_SOURCE, SimulatedTlb
 from tlb.system.files import read_small_file
 from tlb.system.processes import PROBE_TIMEOUT_S, run_in_own_session
 from tlb.system.reasons import Unavailable
@@ -55,6 +55,8 @@ _CPU_FEATURES |= {"rdrand", "rdseed"}
 # GLIBC_TUNABLES is also set where it is empty: `tlb where` would make the heap grow otherwise.
 _DEFAULTS = {"PATH": os.defpath, "HOME": "/", "TZ": "UTC", "LC_ALL": "C.UTF-8"}
 _DEFAULTS |= {"GLIBC_TUNABLES": ""}
+# A run that kept compiled modules would spare the next one their compilation.
+_DEFAULTS |= {"PYTHONDONTWRITEBYTECODE": "1"}
 _KEPT = {"PATH", "HOME", "LD_LIBRARY_PATH", "LD_PRELOAD", "TMPDIR", "GLIBC_TUNABLES", "PYTHONPATH"}
 _FILLER, _ENVIRONMENT_BYTES, _POINTER_BYTES = "TLB_FILLER", 1 << 16, 8
 _PATH_BYTES = 1 << 12  # of PATH, which slashes at its end fill: CPython copies it
@@ -137,7 +139,7 @@ class Baseline(BaseModel):
     def read(cls, file: Path) -> Baseline:
         """Return the baseline of a file. Raises Unavailable("bad-parameter")."""
         try:
-            return cls.model_validate_json(read_small_file(file, MOST_FILE_BYTES))
+            return cls.model_validate_json(read_small_file(file, MAX_GEOMETRY_FILE_BYTES))
         except ValidationError as wrong:
             first = wrong.errors()[0]
             place = ".".join(map(str, first["loc"]))
@@ -173,7 +175,11 @@ def command_words(command: list[str]) -> str:
 
 def conditions() -> dict[str, str]:
     """Return what decides counts besides a program, its input and the simulated TLB."""
-    sources = [file for each in (TOOL_SOURCE, SITES_LIBRARY) for file in build.source_closure(each)]
+    sources = [
+        file
+        for each in (TOOL_SOURCE, ALLOCATION_SITES_SOURCE)
+        for file in build.source_closure(each)
+    ]
     described = {
         "architecture": platform.machine(),
         "C library": " ".join(platform.libc_ver()).strip(),

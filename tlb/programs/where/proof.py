@@ -31,8 +31,8 @@ MOST_ROUNDS = 25
 # comparisons (Bonferroni), since the best of many sets that change nothing looks like a gain.
 WRONG = 0.05
 AllocationSites = tuple[str, ...]
-NO_SITES: AllocationSites = ()
-ALL_SITES: AllocationSites = ("all",)
+NO_ALLOCATION_SITES: AllocationSites = ()
+ALL_ALLOCATION_SITES: AllocationSites = ("all",)
 
 
 class Timed(NamedTuple):
@@ -49,7 +49,7 @@ class SitesProof:
     there was no time to try. is_interrupted: by Ctrl-C."""
 
     rounds: list[dict[AllocationSites, Timed]] = field(default_factory=list)
-    smallest: AllocationSites = NO_SITES
+    smallest: AllocationSites = NO_ALLOCATION_SITES
     no_samples: str = ""
     left_out: int = 0
     is_interrupted: bool = False
@@ -59,7 +59,13 @@ class SitesProof:
         """The sets: none, all, then the smaller ones first."""
         made = {sites for each in self.rounds for sites in each}
         return sorted(
-            made, key=lambda sites: (sites != NO_SITES, sites != ALL_SITES, len(sites), sites)
+            made,
+            key=lambda sites: (
+                sites != NO_ALLOCATION_SITES,
+                sites != ALL_ALLOCATION_SITES,
+                len(sites),
+                sites,
+            ),
         )
 
     @property
@@ -80,7 +86,7 @@ class SitesProof:
 
     def ratio(self, sites: AllocationSites) -> Interval:
         """Return the time with these sites advised over that with none."""
-        with_sites, without = self.seconds(sites, NO_SITES)
+        with_sites, without = self.seconds(sites, NO_ALLOCATION_SITES)
         return paired_ratio(with_sites, without, self.confidence)
 
     def gains(self, sites: AllocationSites) -> bool:
@@ -91,25 +97,29 @@ class SitesProof:
     @property
     def is_decisive(self) -> bool:
         """Whether there are rounds enough to show a gain of all sites."""
-        return self.ratio(ALL_SITES).coverage >= self.confidence
+        return self.ratio(ALL_ALLOCATION_SITES).coverage >= self.confidence
 
     def gain(self, sites: AllocationSites) -> float:
         """Return the part of the time that these sites save, by medians."""
-        none, some = map(median, self.seconds(NO_SITES, sites))
+        none, some = map(median, self.seconds(NO_ALLOCATION_SITES, sites))
         return 1 - some / none
 
     def share(self, sites: AllocationSites) -> float:
         """Return the part of the gain of all sites that these bring; 0 if all gain nothing."""
-        every = self.gain(ALL_SITES)
+        every = self.gain(ALL_ALLOCATION_SITES)
         return self.gain(sites) / every if every > 0 else 0.0
 
     def enough(self) -> AllocationSites:
         """Return the smallest set that is known to gain and keeps the largest gain; () if none is."""
-        gaining = [sites for sites in self.tried if sites != NO_SITES and self.gains(sites)]
+        gaining = [
+            sites for sites in self.tried if sites != NO_ALLOCATION_SITES and self.gains(sites)
+        ]
         least = KEPT * max(map(self.gain, gaining), default=0.0)
         kept = [sites for sites in gaining if self.gain(sites) >= least]
         return min(
-            kept, key=lambda sites: (sites == ALL_SITES, len(sites), -self.gain(sites)), default=()
+            kept,
+            key=lambda sites: (sites == ALL_ALLOCATION_SITES, len(sites), -self.gain(sites)),
+            default=(),
         )
 
 
@@ -136,17 +146,16 @@ def prove(
     Unavailable as `runs.run_program` does, and lever-failed."""
     begin = time.monotonic()
     number = _affordable(len(candidates), (limit_s - begin) / max(native_s, 1e-3))
+    controls: list[AllocationSites] = [NO_ALLOCATION_SITES, ALL_ALLOCATION_SITES]
     singles: list[AllocationSites] = [(site,) for site in candidates[:number]]
     proof = SitesProof()
     proof.left_out = min(len(candidates), MOST_CANDIDATES) - number
     with sampling.scratch() as (file, proof.no_samples):
         timed = partial(_timed, command, file, limit_s, status)
         try:
-            _measure(
-                proof, timed, [NO_SITES, ALL_SITES, *singles], (begin + limit_s) / 2, limit_s, tell
-            )
+            _measure(proof, timed, [*controls, *singles], (begin + limit_s) / 2, limit_s, tell)
             if nested := _together(proof, singles):
-                _measure(proof, timed, [NO_SITES, ALL_SITES, *nested], limit_s, limit_s, tell)
+                _measure(proof, timed, [*controls, *nested], limit_s, limit_s, tell)
         except KeyboardInterrupt:
             proof.is_interrupted = True
     proof.smallest = proof.enough()
@@ -162,7 +171,9 @@ def _affordable(candidates: int, runs: float) -> int:
 def _together(proof: SitesProof, singles: list[AllocationSites]) -> list[AllocationSites]:
     """Return the sets to try next: the best candidates together, more and more of them; none if no
     set gains, or one alone keeps the gain."""
-    gaining = [sites for sites in (ALL_SITES, *singles) if proof.rounds and proof.gains(sites)]
+    gaining = [
+        sites for sites in (ALL_ALLOCATION_SITES, *singles) if proof.rounds and proof.gains(sites)
+    ]
     best = sorted((s for s in singles if proof.rounds and proof.gain(s) > 0), key=proof.gain)
     if not gaining or proof.enough() in singles:
         return []
@@ -179,7 +190,7 @@ def _measure(
 ) -> None:
     """Time all settings in rounds: as many as can show a gain until limit_s, more until until_s,
     both of the monotonic clock. A round that is not finished then is dropped."""
-    least = least_rounds(len({*proof.tried, *settings} - {NO_SITES}))
+    least = least_rounds(len({*proof.tried, *settings} - {NO_ALLOCATION_SITES}))
     shuffle, took_s = random.Random(len(settings)), 0.0
     for number in range(MOST_ROUNDS):
         begin = time.monotonic()

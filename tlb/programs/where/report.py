@@ -14,9 +14,14 @@ from tlb.programs.executable import reason_against_preload
 from tlb.programs.runs import ProgramRun
 from tlb.programs.text import render_sentences
 from tlb.programs.where import advice
-from tlb.programs.where.proof import ALL_SITES, NO_SITES, AllocationSites, SitesProof
+from tlb.programs.where.proof import (
+    ALL_ALLOCATION_SITES,
+    NO_ALLOCATION_SITES,
+    AllocationSites,
+    SitesProof,
+)
 from tlb.programs.where.simulation import (
-    INSIDE_THE_KERNEL,
+    INSIDE_LINUX,
     UNATTRIBUTED_CODE,
     WHOLE_PROGRAM,
     AllocationSite,
@@ -139,7 +144,7 @@ class WhereReport:
     @cached_property
     def times(self) -> dict[SourceLine, tuple[float, Interval]]:
         """As `saved`, of the set that the proof found, or all if none gains."""
-        return self.saved(self.chosen or ALL_SITES)
+        return self.saved(self.chosen or ALL_ALLOCATION_SITES)
 
     def saved(self, sites: AllocationSites) -> dict[SourceLine, tuple[float, Interval]]:
         """Return the CPU time of each line in ms without huge pages, and what it saves if these
@@ -147,13 +152,15 @@ class WhereReport:
         if self.proof is None or self.proof.no_samples:
             return {}
         rounds = [
-            tuple(self.found.milliseconds(each[key].samples) for key in (NO_SITES, sites))
+            tuple(
+                self.found.milliseconds(each[key].samples) for key in (NO_ALLOCATION_SITES, sites)
+            )
             for each in self.proof.rounds
             if sites in each
         ]
         lines = {line for none, _ in rounds for line in none} | {
             UNATTRIBUTED_CODE,
-            INSIDE_THE_KERNEL,
+            INSIDE_LINUX,
             WHOLE_PROGRAM,
         }
         return {
@@ -171,7 +178,7 @@ class WhereReport:
             name = f"{line.function or '?'} ({line.place})"
             cells = self._walks(self.found.lines[line]) | self._time(line)
             yield {"line": name, **cells, "memory": ", ".join(sites)}
-        for line in (UNATTRIBUTED_CODE, INSIDE_THE_KERNEL) if self.times else ():
+        for line in (UNATTRIBUTED_CODE, INSIDE_LINUX) if self.times else ():
             yield {"line": line.function, **self._time(line)}
 
     def _time(self, line: SourceLine) -> Row:
@@ -199,14 +206,16 @@ class WhereReport:
         if self.proof is None:
             return
         for sites in self.proof.tried:
-            name = {NO_SITES: "none", ALL_SITES: "all"}.get(sites, self.letters(*sites))
+            name = {NO_ALLOCATION_SITES: "none", ALL_ALLOCATION_SITES: "all"}.get(
+                sites, self.letters(*sites)
+            )
             seconds = median(*self.proof.seconds(sites))
             row = {"on huge pages": name, "time": format_ns(seconds * 1e9)}
-            if sites != NO_SITES:
+            if sites != NO_ALLOCATION_SITES:
                 row["ratio"] = f"{self.proof.ratio(sites):.3f}"
                 if saved := self.saved(sites):
                     row["CPU saved, ms"] = _range(saved[WHOLE_PROGRAM][1])
-                    row["by Linux, ms"] = _range(saved[INSIDE_THE_KERNEL][1])
+                    row["by Linux, ms"] = _range(saved[INSIDE_LINUX][1])
             yield row
 
     def tables(self) -> dict[str, TextTable]:
@@ -254,14 +263,19 @@ class WhereReport:
         if not self.proof:
             return HugePagesVerdict.POSSIBLE
         is_open = (
-            self.proof.ratio(ALL_SITES).low < 1 - UNDECIDED_SHARE or not self.proof.is_decisive
+            self.proof.ratio(ALL_ALLOCATION_SITES).low < 1 - UNDECIDED_SHARE
+            or not self.proof.is_decisive
         )
         return HugePagesVerdict.UNDECIDED if is_open else HugePagesVerdict.NO_GAIN_SHOWN
 
     @property
     def _chosen_sites(self) -> list[AllocationSite]:
         """The sites that matter of those for huge pages, without heaps that fill none."""
-        chosen = [site for site in self.sites if self.chosen == ALL_SITES or site.id in self.chosen]
+        chosen = [
+            site
+            for site in self.sites
+            if self.chosen == ALL_ALLOCATION_SITES or site.id in self.chosen
+        ]
         least = advice.huge_page_bytes()
         return [site for site in chosen if not (site.is_heap and 0 < site.touched < least)]
 
@@ -273,7 +287,11 @@ class WhereReport:
         ):
             return
         huge_bytes, sites = advice.huge_page_bytes(), self._chosen_sites
-        only = ALL_SITES if self.chosen == ALL_SITES else advice.reachable(sites, huge_bytes)
+        only = (
+            ALL_ALLOCATION_SITES
+            if self.chosen == ALL_ALLOCATION_SITES
+            else advice.reachable(sites, huge_bytes)
+        )
         yield from advice.commands(self.command, sites, only, huge_bytes)
 
     def sentences(self) -> list[str]:
@@ -284,7 +302,7 @@ class WhereReport:
             "where",
             report=self,
             found=self.found,
-            all=ALL_SITES,
+            all=ALL_ALLOCATION_SITES,
             verdicts=HugePagesVerdict,
             larger=larger[:3],
             unnamed=reason_against_preload(self.command[0]) or self.found.unnamed,

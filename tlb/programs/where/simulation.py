@@ -18,7 +18,7 @@ from tlb.programs.executable import (
     source_line_before,
     source_line_of,
 )
-from tlb.programs.levers import LEVERS, SITES_LIBRARY, Lever, LeverVariable
+from tlb.programs.levers import ALLOCATION_SITES_SOURCE, LEVERS, Lever, LeverEnvironmentVariable
 from tlb.programs.runs import ProgramRun, run_program
 from tlb.programs.where.sampling import (
     LOCATION_IN_LINUX,
@@ -75,7 +75,7 @@ class SourceLine(NamedTuple):
         return file or self.module.rpartition("/")[2] or "?"
 
 
-UNATTRIBUTED_CODE, WHOLE_PROGRAM, INSIDE_THE_KERNEL = map(
+UNATTRIBUTED_CODE, WHOLE_PROGRAM, INSIDE_LINUX = map(
     SourceLine, ("other code", "all of the program", "Linux itself")
 )
 
@@ -159,7 +159,7 @@ class SimulationResult:
         times = defaultdict[SourceLine, float](float)
         for code, number in samples.items():
             lines = (
-                (INSIDE_THE_KERNEL,)
+                (INSIDE_LINUX,)
                 if code == LOCATION_IN_LINUX
                 else (self.code.get(code, UNATTRIBUTED_CODE), WHOLE_PROGRAM)
             )
@@ -209,8 +209,8 @@ def simulate(
     fixed: words of `baseline.fixed_environment`; with them all is the same in each run that
     Valgrind decides: also random numbers, and the order of threads as far as it can be."""
     variables = (
-        LeverVariable("VALGRIND_LIB", str(build_valgrind_tool())),
-        LeverVariable("PYTHONPERFSUPPORT", "1"),  # CPython from 3.12 names its functions
+        LeverEnvironmentVariable("VALGRIND_LIB", str(build_valgrind_tool())),
+        LeverEnvironmentVariable("PYTHONPERFSUPPORT", "1"),  # CPython from 3.12 names its functions
     )
     options = ["--keep-debuginfo=yes", option]
     options += ["--fixed-random=yes", "--fair-sched=try", "--curve=no"] if fixed else []
@@ -225,7 +225,7 @@ def run_under_valgrind(
     options: list[str],
     seconds: float,
     add_counts: Callable[[SimulationResult, list[str]], None],
-    *variables: LeverVariable,
+    *variables: LeverEnvironmentVariable,
     status: int = 0,
     before: Sequence[str] = (),
 ) -> SimulationResult:
@@ -266,7 +266,7 @@ def run_until(command: list[str], lever: Lever, seconds: float) -> ProgramRun | 
 
 
 def run_naming_sites(
-    command: list[str], scratch: str, seconds: float, *variables: LeverVariable
+    command: list[str], scratch: str, seconds: float, *variables: LeverEnvironmentVariable
 ) -> tuple[ProgramRun | None, SimulationResult]:
     """Run a command with the library that names sites; return the run, None if it was ended after
     so many seconds, and the sites: heaps, then those whose first allocation is largest."""
@@ -277,10 +277,10 @@ def run_naming_sites(
         # Heaps grow in the steps that a huge page needs, here as in the runs of a proof.
         variables=(
             *LEVERS["advise-control"].variables,
-            LeverVariable("TLB_SITES", str(log)),
+            LeverEnvironmentVariable("TLB_SITES", str(log)),
             *variables,
         ),
-        preload=SITES_LIBRARY,
+        preload=ALLOCATION_SITES_SOURCE,
     )
     done = run_until(command, lever, seconds)
     found = SimulationResult(is_cut=done is None)
@@ -428,7 +428,7 @@ def sites_of(command: list[str], seconds: float, why: Unavailable) -> Simulation
         raise why
     found = SimulationResult()
     try:
-        preload_library(SITES_LIBRARY)
+        preload_library(ALLOCATION_SITES_SOURCE)
     except Unavailable as lacking:
         found.unnamed = str(lacking)
     else:

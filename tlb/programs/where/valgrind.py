@@ -20,11 +20,11 @@ from tlb.machine.host import Host, data_tlbs
 from tlb.measure import build
 from tlb.measure.build import compiler_or_prebuilt
 from tlb.system.files import read_small_file
-from tlb.system.page_sizes import BASE, page_bytes
+from tlb.system.page_sizes import BASE_PAGES, page_bytes
 from tlb.system.reasons import Unavailable
 
 TOOL_SOURCE = Path(__file__).parent / "tool" / "walks.c"
-MOST_FILE_BYTES = 1 << 22  # of a geometry
+MAX_GEOMETRY_FILE_BYTES = 1 << 22  # of a geometry
 # The published machines' geometries by short names, made from data/ by tests/programs/test_baseline.py.
 MACHINES = Path(__file__).parent / "machines.json"
 LACKS_VALGRIND = "Valgrind with its libraries and headers; Debian, Ubuntu: apt install valgrind"
@@ -111,8 +111,8 @@ class SimulatedTlb(NamedTuple):
     def _of_survey(cls, document: dict[str, Any]) -> SimulatedTlb:
         """Return what a survey of base pages found: both page sizes with its entries."""
         entries = [round(level["entries"]["value"]) for level in document["levels"]]
-        if len(entries) < 2 or document["pages"] != BASE:
-            raise ValueError(f"it has not two levels for {BASE} pages")
+        if len(entries) < 2 or document["pages"] != BASE_PAGES:
+            raise ValueError(f"it has not two levels for {BASE_PAGES} pages")
         levels = Levels.of(entries, [])._asdict()
         sizes = {"page_bytes": mmap.PAGESIZE, "huge_page_bytes": page_bytes("thp", mmap.PAGESIZE)}
         return cls.of_document({**sizes, "base": levels, "large": levels, "source": "measured"})
@@ -121,7 +121,7 @@ class SimulatedTlb(NamedTuple):
 def geometry(host: Host, surveyed: Sequence[int] = ()) -> SimulatedTlb:
     """Return this computer's TLB: the entries for base pages that a survey has found, else those
     that CPUID states. Raises Unavailable("no-geometry") without two levels of either."""
-    stated, large = data_tlbs(host, BASE), data_tlbs(host, "2m")
+    stated, large = data_tlbs(host, BASE_PAGES), data_tlbs(host, "2m")
     entries, source = [level.entries for level in stated], "CPUID"
     if len(surveyed) > 1:
         pairs = list(zip(surveyed, entries, strict=False))
@@ -150,7 +150,9 @@ def named_geometry(name: str) -> SimulatedTlb:
     if name in published:
         return published[name]
     try:
-        return SimulatedTlb.of_document(json.loads(read_small_file(Path(name), MOST_FILE_BYTES)))
+        return SimulatedTlb.of_document(
+            json.loads(read_small_file(Path(name), MAX_GEOMETRY_FILE_BYTES))
+        )
     except FileNotFoundError:
         known = ", ".join(published)
         why = f"there is no such file, and the published machines are {known}"
