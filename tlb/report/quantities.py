@@ -137,7 +137,7 @@ class Quantity:
         """The text of a table: a dash for what is lacking, the estimate alone, marked, of too few
         mappings."""
         if self.interval is None:
-            is_noise = self.lacking is not None and self.lacking.code == _BELOW_ZERO.code
+            is_noise = self.lacking is not None and self.lacking.detail == _BELOW_ZERO.detail
             return f"not above zero{FEW_MAPPINGS_MARK}" if is_noise else ABSENT_CELL
         return f"{self:value}{FEW_MAPPINGS_MARK}" if self.is_of_few else format(self)
 
