@@ -151,7 +151,7 @@ def sample_run(loops: pd.DataFrame) -> alt.FacetChart:
     loops: columns loop (of LOOPS), machine, working_set_bytes, median, low, high.
     """
     parts = loops.reset_index(drop=True).groupby("loop")
-    named = pd.concat(_named(part, 1.33) for _, part in parts)
+    named = pd.concat(_named(part, 1.5) for _, part in parts)
     ticks = [2**n for n in range(18, 33, 4)]
     x = alt.X(
         "working_set_bytes:Q",

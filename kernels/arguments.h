@@ -5,7 +5,9 @@
 #include "errors.h"
 #include "pages.h"
 #include <getopt.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #define LINE 64ull      /* cache line on x86-64 and almost every arm64 server core */
 #define NOT_GIVEN UINT64_MAX
@@ -28,7 +30,7 @@ enum { MOST_WORDS = 6, MOST_OWN = 7 }; /* of arrays that end with a NULL */
 enum { POINT_FIELDS = 9, MOST_ARGUMENTS = 64 };
 
 /* What a record says of its line in a plan; id: NULL for a point that the command line names. */
-static struct { const char *id; uint64_t position, mapping_bytes, proved; int is_last; } plan_line;
+static struct { const char *id; uint64_t position, mapping_bytes, proved; } plan_line;
 
 struct config {
     const char *kernel, *layout, *order, *mode;
@@ -132,24 +134,38 @@ static inline const char *read_point(char *line, int *argc, char **argv)
     return word[1];
 }
 
-/* A process for one point takes it from a plan of one line. */
+/* A program whose points take a process each forks one for each line of its plan, and returns in those alone. One that fails
+ * ends its parent as it ended. */
 static inline int take_line(const struct kernel *k, int argc, char **argv, char **words)
 {
     static char *line;
     size_t room = 0;
-    int n = 0;
+    uint64_t taken = 0;
+    int n = 0, status = 0;
     for (int i = 0; i < argc && n < MOST_ARGUMENTS; i++)
         if (!i || strcmp(argv[i], "--plan"))
             words[n++] = argv[i];
+    setvbuf(stdin, NULL, _IONBF, 0); /* exit() in a child would set a file back to where its buffer was read */
     print_mapped(0, 0, 0);
-    if (getline(&line, &room, stdin) <= 0)
-        exit(0);
-    const char *name = read_point(line, &n, words);
-    if (strcmp(name, k->name))
-        bad_argument("'%s' is no kernel that this program measures.", name);
-    plan_line.proved = 1;
-    plan_line.is_last = 1;
-    return n;
+    while (!status && getline(&line, &room, stdin) > 0) {
+        pid_t child = fork();
+        if (child < 0)
+            unavailable("memory-short", "no process for a point: %s", strerror(errno));
+        taken++;
+        if (!child) {
+            const char *name = read_point(line, &n, words);
+            if (strcmp(name, k->name))
+                bad_argument("'%s' is no kernel that this program measures.", name);
+            plan_line.proved = taken;
+            return n;
+        }
+        while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+            ;
+    }
+    if (status)
+        exit(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
+    print_end(taken, taken);
+    exit(fflush(stdout) ? 1 : 0);
 }
 
 static inline struct config parse(const struct kernel *k, int argc, char **argv)

@@ -58,24 +58,25 @@ static uint64_t count_wrong(const struct graph *g, uint64_t v, uint64_t end)
     return wrong;
 }
 
+#define PIECE 4096ull /* vertices that a second-level cache holds from filling to checking */
 struct part {
     const struct graph *graph;
     uint64_t from, to, wrong;
-    int fill;
     pthread_t thread;
 };
 
 static void *prepare_part(void *given)
 {
     struct part *p = given;
-    if (p->fill)
-        link_vertices(p->graph, p->from, p->to);
-    else
-        p->wrong = count_wrong(p->graph, p->from, p->to);
+    for (uint64_t v = p->from, end; v < p->to; v = end) {
+        end = p->to - v < PIECE ? p->to : v + PIECE;
+        link_vertices(p->graph, v, end);
+        p->wrong += count_wrong(p->graph, v, end);
+    }
     return NULL;
 }
 
-static uint64_t on_all_cpus(int fill, const struct graph *g)
+static uint64_t make_graph(const struct graph *g)
 {
     static struct part part[MOST_THREADS];
     uint64_t chunks = round_up(g->vertices * g->places.stride, CHUNK) / CHUNK, threads = (uint64_t)cpus_given.count;
@@ -83,7 +84,7 @@ static uint64_t on_all_cpus(int fill, const struct graph *g)
     threads = threads > MOST_THREADS ? MOST_THREADS : threads;
     threads = threads > chunks ? chunks : threads;
     for (uint64_t i = 0; i < threads; i++) {
-        part[i] = (struct part){.graph = g, .from = g->vertices * i / threads, .to = g->vertices * (i + 1) / threads, .fill = fill};
+        part[i] = (struct part){.graph = g, .from = g->vertices * i / threads, .to = g->vertices * (i + 1) / threads};
         start_on(cpus_given.number[i], &part[i].thread, prepare_part, &part[i]);
     }
     for (uint64_t i = 0; i < threads; i++) {
@@ -106,8 +107,7 @@ static const struct graph *graph_on(const struct arena *a, struct places places,
     struct graph g = plan_graph(a->base, places, vertices, block, seed), *m = &made.graph;
     if (m->line != g.line || m->places.stride != places.stride || m->vertices != vertices || m->block != block || m->key != g.key) {
         made.graph.line = NULL; /* no graph if this fails */
-        made.threads = on_all_cpus(1, &g);
-        on_all_cpus(0, &g);
+        made.threads = make_graph(&g);
         made.graph = g;
     }
     also("prepare_graph_ns", (double)(now_ns() - begin));

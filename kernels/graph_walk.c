@@ -128,6 +128,7 @@ static double warm_walk(const struct config *c, struct walk *w)
         uint64_t from = now_ns();
         walk(w, turns);
         from = now_ns() - from;
+        warm_ns += from;
         fastest = from < fastest ? from : fastest;
         renew_fifo(c);
     } while (now_ns() - begin < 5000000);

@@ -3,7 +3,7 @@
  *   PROGRAM --pages P [--bytes N] [--cpu C] [--fifo] [--perf-fds CONTROL,ACK] --plan
  *
  * A session maps N bytes, faults them in and proves them once; each point's lines lie at their beginning. A kernel whose
- * process measures one point takes a plan of one line (arguments.h) and, by hand, the same point as its arguments. A program
+ * points take a process each forks one a line (arguments.h) and, by hand, takes the same point as its arguments. A program
  * prints {"mapped": N, "populate_ns": ..., "page_table_bytes": ..., "proved": 0}. Then each line of stdin is a point ("-": no
  * mode),
  *
@@ -122,6 +122,7 @@ static inline void answer(char *line)
 {
     jmp_buf back;
     also_text[0] = 0;
+    warm_ns = 0;
     plan_line.position = session.answered;
     if (!setjmp(back)) {
         next_point = &back;

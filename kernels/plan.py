@@ -134,11 +134,13 @@ class TimedAccesses:
     checksum: int  # of the lines visited, in their order
     warm: int = 0  # rounds to warm up; 0: 5 ms
     least: int = 0  # rounds to time at least
+    taken_ns: int = 0  # by all rounds so far
 
     def timed_ns(self, rounds: int) -> int:
         due, begin = self.due(rounds), now_ns()
         got = self.run(rounds)
         took = now_ns() - begin
+        self.taken_ns += took
         if got != due:
             raise Lacking("kernel-failed", f"the accesses ended in {got:x} where {due:x} was due")
         return took
@@ -165,6 +167,7 @@ def measured(point: Point, work: TimedAccesses) -> dict[str, Any]:
     rounds = max(int(rounds / batches + 0.5), -(-work.least // batches), 1)
     work.timed_ns(SETTLING_ROUNDS if work.warm else 1)
     prepare_ns, ns, usage = now_ns() - point.started_ns, [], resource.getrusage
+    warm_ns = work.taken_ns
     point.gate(b"enable\n")
     before, cpu_ns = usage(resource.RUSAGE_SELF), time.process_time_ns()
     for _ in range(batches):
@@ -179,6 +182,7 @@ def measured(point: Point, work: TimedAccesses) -> dict[str, Any]:
         "batch_ns_per_access": [float(f"{one:.6g}") for one in each],
         "core_ghz": 0.0,
         "prepare_ns": float(prepare_ns),
+        "warm_ns": float(warm_ns),
         "cpu_ns": float(cpu_ns),
         "fifo": 0,
         "minor_faults": after.ru_minflt - before.ru_minflt,

@@ -36,6 +36,8 @@ static inline int report(const struct config *c, const struct arena *a, const st
            plan_line.position, r->fifo);
     if (r->table_bytes)
         printf("\"page_table_bytes\": %" PRIu64 ", ", r->table_bytes);
+    if (r->warm_ns)
+        printf("\"warm_ns\": %" PRIu64 ".0, ", r->warm_ns);
     if (r->cpu_ns)
         printf("\"cpu_ns\": %" PRIu64 ".0, ", r->cpu_ns);
     printf("\"seed\": %" PRIu64 ", \"cpu\": %d, \"accesses\": %" PRIu64 ", \"elapsed_ns\": %" PRIu64 ".0, \"ns_per_access\": %.9g, ",
@@ -50,8 +52,6 @@ static inline int report(const struct config *c, const struct arena *a, const st
     if (r->more)
         r->more(r->of);
     puts("}");
-    if (plan_line.is_last)
-        print_end(1, 1);
     return fflush(stdout) ? 1 : 0;
 }
 #endif

@@ -16,7 +16,7 @@
 
 struct region {
     double batch[MOST_BATCHES], ghz[CLOCK_SAMPLES];
-    uint64_t accesses, elapsed_ns, cpu_ns, prepare_ns, table_bytes, checksum;
+    uint64_t accesses, elapsed_ns, cpu_ns, prepare_ns, warm_ns, table_bytes, checksum;
     int batches, migrations, cpu, clocks, fifo;
     struct rusage before, after;
     void (*more)(const void *of); /* prints a kernel's own fields, each after a comma, or NULL */
@@ -128,8 +128,11 @@ static inline uint64_t cpu_ns(void)
     return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
 }
 
+static uint64_t warm_ns; /* of this point's accesses before its region: warm-up and what follows the clock's reading */
+
 static inline void start_counting(const struct config *c, struct region *r)
 {
+    r->warm_ns = warm_ns;
     r->prepare_ns = now_ns() - c->started_ns;
     r->cpu = sched_getcpu();
     r->fifo = fifo.in;
@@ -174,6 +177,7 @@ struct work {
 static inline uint64_t run_checked(const struct work *w, uint64_t rounds)
 {
     uint64_t due = w->due(w->state, rounds), t0 = now_ns(), got = w->run(w->state, rounds), ns = now_ns() - t0;
+    warm_ns += ns;
     must_be(got, due);
     return ns;
 }

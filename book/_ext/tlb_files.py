@@ -35,8 +35,8 @@ _AT_ALL_TIMES = (1980, 1, 1, 0, 0, 0)  # the first that a zip can say: two build
 
 VERDICTS = 'class="tlb-verdicts"'  # tlb/report/verdicts.py
 HOW_TO_JUDGE = (
-    "A verdict unfolds to its predicate. To judge by another band, pass it to <code>judge</code> by "
-    "keyword in the notebook."
+    "Unfold a verdict to see its test. To judge by other limits, give them to <code>judge</code> in the "
+    "notebook."
 )
 
 

@@ -201,28 +201,43 @@ def put_figure_first(app: Sphinx, doctree: nodes.document) -> None:
     page.extend([*first, *code, *shown[end:]])
 
 
+def put_head_line_first(app: Sphinx, doctree: nodes.document) -> None:
+    """Put the line that says whose numbers a page has (tlb/report/page.py) below its title."""
+    page = doctree.next_node(nodes.section)
+    for line in list(doctree.findall(nodes.raw)):
+        if page is not None and 'class="tlb-head-line"' in line.astext():
+            line.parent.remove(line)
+            page.insert(1, line)
+
+
 # The words of a verdict by its style's class, in the order of the sentence.
 _VERDICT_WORDS = {
     "holds": "holds",
     "fails": "fails",
     "unknown": "undecided",
     "untestable": "not testable on this machine",
+    "recomputed": "recomputed",
 }
 _VERDICT = re.compile(r"tlb-verdict-(\w+)\"")  # tlb/report/verdicts.py writes it
+_OWN_CLAIMS = re.compile(r'data-whose="(.+?)" data-claims="(\d+)"')  # and this
 
 
 def count_verdicts(app: Sphinx, doctree: nodes.document) -> None:
     """Say above a folded table of verdicts how many of its claims hold and how many fail."""
     for table in list(doctree.findall(nodes.raw)):
-        found = Counter(_VERDICT.findall(table.astext()))
+        found, own = Counter(_VERDICT.findall(table.astext())), _OWN_CLAIMS.search(table.astext())
         cell = table.parent
         while cell is not None and not parts_of(cell):
             cell = cell.parent
-        if found and cell is not None and cell.get("hide_mode"):
+        if (found or own) and cell is not None and cell.get("hide_mode"):
             counts = [
                 f"{words} {found[css]}" for css, words in _VERDICT_WORDS.items() if found[css]
             ]
             words = f"Verdicts on these {found.total()} claims: {list_in_words(counts)}."
+            if own:
+                decided = found["holds"] + found["fails"]
+                counted = f": {found['holds']} hold, {found['fails']} fail" if decided else ""
+                words = f"{own[1]} decides {decided} of {own[2]} claims{counted}."
             cell.parent.insert(cell.parent.index(cell), nodes.paragraph("", words))
 
 
@@ -302,6 +317,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("builder-inited", index_text_alone)
     app.add_config_value("tlb_moved", {}, "html", dict)
     app.connect("doctree-read", put_figure_first)
+    app.connect("doctree-read", put_head_line_first)
     app.connect("doctree-read", count_verdicts)
     # after Sphinx has numbered them in the same event
     app.connect("env-get-updated", number_figures_by_page, priority=900)

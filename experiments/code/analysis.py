@@ -28,7 +28,7 @@ from tlb.report.quantities import QuantityDeclaration
 from tlb.stats.curves import HALF_OCTAVE_TOLERANCE, Curve, counter_curve, select_rows
 from tlb.stats.intervals import UNKNOWN_INTERVAL, Interval
 from tlb.system.page_sizes import BASE_PAGES, LINE_BYTES
-from tlb.system.reasons import require_nonempty
+from tlb.system.reasons import Unavailable, require_nonempty
 
 
 class Quantities(quantities.Quantities):
@@ -37,17 +37,23 @@ class Quantities(quantities.Quantities):
     last_entries = QuantityDeclaration(
         "pages that the last level of the iTLB holds, as stated", "pages", source="CPUID"
     )
-    predicted_pages = QuantityDeclaration("pages before direct jumps slow most", "pages")
-    direct_inside_ns = QuantityDeclaration("a direct jump as the iTLB is full", "ns", 1)
-    direct_ns = QuantityDeclaration("a direct jump to as many", "ns", 1)
-    direct_page_ns = QuantityDeclaration("what its own page adds to it", "ns", 1)
-    learned_page_ns = QuantityDeclaration("what it adds to an indirect jump that repeats", "ns", 1)
-    random_page_ns = QuantityDeclaration("what it adds to a random jump", "ns")
-    hidden_share = QuantityDeclaration(
-        "of the latter, what prediction hides from a direct jump", "share"
+    predicted_pages = QuantityDeclaration(
+        "most pages whose direct jumps are predicted", "pages", is_found=True
     )
-    forgotten_pages = QuantityDeclaration("pages after direct jumps slow most", "pages")
-    forgotten_ns = QuantityDeclaration("a direct jump to these", "ns")
+    direct_inside_ns = QuantityDeclaration("a direct jump where its pages fill the iTLB", "ns", 1)
+    direct_ns = QuantityDeclaration("a direct jump to the most pages that are predicted", "ns", 1)
+    direct_page_ns = QuantityDeclaration("a page's part in such a direct jump", "ns", 1)
+    learned_page_ns = QuantityDeclaration(
+        "a page's part in an indirect jump that repeats, there", "ns", 1
+    )
+    random_page_ns = QuantityDeclaration("a page's part in a random jump, there", "ns")
+    hidden_share = QuantityDeclaration(
+        "share of a random jump's wait that prediction hides", "share"
+    )
+    forgotten_pages = QuantityDeclaration(
+        "pages at which direct jumps have slowed", "pages", is_found=True
+    )
+    forgotten_ns = QuantityDeclaration("a direct jump to as many pages", "ns")
     far_pages = QuantityDeclaration("most pages that were jumped to", "pages")
     far_direct_ns = QuantityDeclaration("a direct jump to the most pages", "ns")
     far_random_ns = QuantityDeclaration("a random jump to the most pages", "ns")
@@ -108,14 +114,19 @@ class Analysis(analysis.Analysis):
     @property
     def predictor_end(self) -> tuple[int, int]:
         """The numbers of direct jumps before and after the steepest rise of the packed control,
-        which no TLB explains: so many the branch predictor still knows, and no longer."""
+        which no TLB explains: so many the branch predictor still knows, and no longer. Raises
+        Unavailable("too-few-points"), also where they lie too far apart to say."""
         packed = self.packed.get("direct", Curve.of(self.frame[:0]))
         medians = require_nonempty(packed, "no direct jumps were measured side by side").medians
         rises = require_nonempty(
             (medians / medians.shift()).dropna(), "one number of jumps has no rise"
         )
         after = medians.index.get_loc(rises.idxmax())
-        return int(medians.index[after - 1]), int(medians.index[after])
+        known, forgotten = int(medians.index[after - 1]), int(medians.index[after])
+        if forgotten > 2 * known:
+            why = f"the grid has no number of jumps between {known:,} and {forgotten:,}"
+            raise Unavailable("too-few-points", why)
+        return known, forgotten
 
     def farthest(self, kind: str) -> tuple[int, Interval, Interval]:
         """Return the most pages, and ns a jump of a kind to as many lines, spread and packed."""
@@ -162,16 +173,11 @@ class Analysis(analysis.Analysis):
         """Return a row a MiB of code that is all jumped to: mib; base and large, ns a jump, each an
         Interval, UNKNOWN_INTERVAL where not measured."""
         rows = [
-            (
-                mib,
-                *(
-                    self._text(pages, (mib << 20) // LINE_BYTES)
-                    for pages in (BASE_PAGES, HUGE_TEXT_PAGES)
-                ),
-            )
+            (mib, self._text(BASE_PAGES, lines), self._text(HUGE_TEXT_PAGES, lines))
             for mib in CODE_SIZES_MIB
+            if (lines := (mib << 20) // LINE_BYTES)
         ]
-        found = [row for row in rows if row[1] is not UNKNOWN_INTERVAL]
+        found = [row for row in rows if row[1].is_known]
         return pd.DataFrame(found, columns=["mib", "base", "large"])
 
     def times_by_hot_share(self) -> pd.DataFrame:
@@ -193,7 +199,7 @@ class Analysis(analysis.Analysis):
             )
             for every in (1, *LINES_PER_HOT_LINE)
         ]
-        return pd.DataFrame([row for row in rows if row[2].coverage], columns=columns)
+        return pd.DataFrame([row for row in rows if row[2].is_known], columns=columns)
 
     def _text(self, pages: str, lines: int, every: int = 1) -> Interval:
         """A random jump in so many lines of code, side by side, of which one in so many is hot;
@@ -213,13 +219,13 @@ class Analysis(analysis.Analysis):
         """How many times as long a jump takes on base pages as on large ones, in a text of so many
         MiB."""
         rows = self.texts[self.texts["mib"] == mib].itertuples(index=False)
-        both = [row.base / row.large for row in rows if row.base.coverage and row.large.coverage]
+        both = [row.base / row.large for row in rows if row.base.is_known and row.large.is_known]
         return require_nonempty(both, f"no text of {mib} MiB was measured on both")[0]
 
     @property
     def least_hot(self) -> pd.Series:
         """The row of `hot` with the smallest share."""
-        rows = [row for _, row in self.hot.iterrows() if row["packed"].coverage]
+        rows = [row for _, row in self.hot.iterrows() if row["packed"].is_known]
         return require_nonempty(rows, "no text was measured of which a part is hot")[-1]
 
     @cached_property

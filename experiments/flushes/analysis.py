@@ -63,17 +63,21 @@ class Quantities(quantities.Quantities):
     collapse_us = QuantityDeclaration("a collapse, program on one CPU", "us")
     area_collapse_ms = QuantityDeclaration("a collapse of 64 MiB that another thread reads", "ms")
     page_collapse_ms = QuantityDeclaration("a collapse of one of its 32 huge pages", "ms")
-    collapse_flushes = QuantityDeclaration("flushes of each other CPU by a collapse", "", 1)
+    collapse_flushes = QuantityDeclaration(
+        "flushes of each other CPU by a collapse", "", 1, is_found=True
+    )
     fork_base_us = QuantityDeclaration("fork with 64 MiB on base pages", "us")
     fork_thp_us = QuantityDeclaration("fork with 64 MiB on huge pages", "us")
     write_base_us = QuantityDeclaration("first write after a fork, on base pages", "us", 1)
-    write_thp_us = QuantityDeclaration("the same to a huge page", "us", 1)
+    write_thp_us = QuantityDeclaration("first write after a fork, to a huge page", "us", 1)
     price_alone_ns = QuantityDeclaration("translation of a load without a switch", "ns", 1)
     price_process_ns = QuantityDeclaration(
-        "the same after a switch to another process and back", "ns", 1
+        "translation of a load after a switch to a process and back", "ns", 1
     )
-    price_new_ns = QuantityDeclaration("the same in the first round of a new process", "ns", 1)
-    first_walks_us = QuantityDeclaration("512 such first loads of a new process", "us", 1)
+    price_new_ns = QuantityDeclaration(
+        "translation of a load in a new process's first round", "ns", 1
+    )
+    first_walks_us = QuantityDeclaration("first 512 page walks of a new process", "us", 1)
     switch_us = QuantityDeclaration("a switch to another process and back", "us", 1)
     exec_us = QuantityDeclaration("fork, exec and exit of a small program", "us")
     merged_write_us = QuantityDeclaration(

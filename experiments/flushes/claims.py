@@ -70,7 +70,7 @@ def a_warm_worker_wins(a: Analysis, band: Band) -> Answer:
 def a_write_copies_2_mib(a: Analysis, band: Band) -> Answer:
     copied, _ = a.single_write(HUGE_PAGES)
     return (
-        effect_inside_band(copied, *band, what="on THP"),
+        effect_inside_band(copied, *band, what="on 2 MiB pages (THP)"),
         f"A write to {page_words(HUGE_PAGES)} after a fork copies {format_size(round(copied.value))}. "
         "Pages of the pool were not tested.",
     )

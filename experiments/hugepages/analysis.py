@@ -155,6 +155,11 @@ class Analysis(analysis.Analysis):
         """Which 2 MiB pages were chased on. Raises Unavailable("pool-empty")."""
         return splinter.huge_page_kind(select_rows(self.frame, kernel="page_chase"))
 
+    @property
+    def large_label(self) -> str:
+        """The kind of these pages as tables call it, "" for none: "2 MiB (THP)"."""
+        return self.page_labels.get(none_if_unavailable(lambda: self.large) or "", "")
+
     def largest(self, *kinds: str) -> tuple[int, dict[str, float]]:
         """Return the most lines that all these page sizes were measured at, and the medians there,
         ns. Raises Unavailable("too-few-points")."""

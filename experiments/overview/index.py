@@ -14,6 +14,7 @@ import pandas as pd
 
 from experiments import hugepages, stlb_cliff
 from experiments.overview import chapter_analysis
+from experiments.overview.campaign import grids_of
 from experiments.overview.profile import (
     TranslationProfile,
     profile_of_analyses,
@@ -21,11 +22,15 @@ from experiments.overview.profile import (
 )
 from tlb.report import analysis, charts, discovery, quantities, setting
 from tlb.report.chapter import Chapter
-from tlb.report.quantities import QuantityDeclaration
+from tlb.report.quantities import (
+    FEW_MAPPINGS_MARK,
+    FEWEST_MAPPINGS_WITH_INTERVAL,
+    QuantityDeclaration,
+)
 from tlb.report.render import MUTED_COLOUR, Figure
 from tlb.stats import curves
 from tlb.stats.curves import Curve, medians_at_largest_common_x
-from tlb.stats.intervals import Interval
+from tlb.stats.intervals import Interval, without_bounds_of_few
 from tlb.stats.scatter import LEAST_MODE_RATIO
 from tlb.system.reasons import Unavailable, none_if_unavailable, require_nonempty
 from tlb.system.units import escape_markdown, format_ns, format_size, list_in_words
@@ -66,6 +71,12 @@ class Analysis(analysis.Analysis):
         self._each = {
             module: _analysis(module, chapter) for module in chapters or discovery.chapters()
         }
+        if chapter.is_this and chapter.left_out:
+            # each chapter counted its own points, and they share many
+            chapter.left_out.clear()
+            chapter.campaign(grids_of(chapter.scope), seconds=0.0)
+            if chapter.head:
+                chapter.head.update(chapter.left_out)
 
     def on(self, machine: str) -> Analysis:
         """Return the first page's Analysis of another machine. Raises Unavailable("no-data")."""
@@ -192,6 +203,7 @@ def load_time_chart(a: Analysis) -> Figure:
     chase was measured."""
     page_bytes, found = a.base_page_bytes, a.curves
     data = charts.stacked(found, "no chase was measured", page_bytes=page_bytes)
+    data = without_bounds_of_few(data)
     colours = alt.Scale(domain=[*found], range=[_COLOURS[name] for name in found])
     x, scale = charts.working_set(page_bytes), _scale(data)
     y, solid = alt.Y("median:Q", scale=scale), [name for name in found if name != PACKED_LABEL]
@@ -287,7 +299,7 @@ def median_at(curve: Curve, lines: float) -> float | None:
 
 def _range(curve: Curve, lines: float) -> str:
     """Return the time as a text, to two digits: from the smallest to the largest where the mappings
-    of the nearest points, or these points, differ much."""
+    of the nearest points, or these points, differ much; marked if there are too few mappings."""
     below = max(x for x in curve.xs if x <= lines)
     above = min(x for x in curve.xs if x >= lines)
     values = [float(curve.medians[x]) for x in (below, above)]
@@ -295,7 +307,9 @@ def _range(curve: Curve, lines: float) -> str:
         values += each.loc[each["lines"].isin((below, above)), "median"].tolist()
     if max(values) > LEAST_MODE_RATIO * min(values):
         return f"{_two_digits(min(values))} to {_two_digits(max(values))} ns"
-    return f"{_two_digits(median_at(curve, lines) or 0.0)} ns"
+    fewest = curve.table.loc[curve.table[curve.x].isin((below, above)), "n"].min()
+    mark = FEW_MAPPINGS_MARK if fewest < FEWEST_MAPPINGS_WITH_INTERVAL else ""
+    return f"{_two_digits(median_at(curve, lines) or 0.0)} ns{mark}"
 
 
 def _two_digits(ns: float) -> str:

@@ -29,8 +29,8 @@ from tlb.report.card import THIS_COMPUTER
 from tlb.report.chapter import Chapter
 from tlb.report.quantities import QuantityDeclaration, ValueOrFunction
 from tlb.report.render import GRID_LINE_COLOUR, MUTED_COLOUR, PALETTE, Figure
-from tlb.stats import splinter
-from tlb.stats.intervals import Interval
+from tlb.stats.intervals import LEAST_COVERAGE, Interval, without_bounds_of_few
+from tlb.stats.splinter import Splinter, judge_splintering
 from tlb.system import procfs
 from tlb.system.reasons import Unavailable, none_if_unavailable, require_nonempty
 from tlb.system.units import escape_markdown
@@ -69,7 +69,7 @@ class Machine(NamedTuple):
     label: str  # what a figure calls it
     host: Host | None
     profile: TranslationProfile | None
-    pages: Backing  # what its host makes of large pages
+    splinter: Splinter | None  # whether its host splinters huge pages; None if unknown
     days: tuple[str, str]
     rows: int
     has_nodes: bool = False  # whether remote memory was measured
@@ -80,6 +80,11 @@ class Machine(NamedTuple):
     # whether an earlier version of a kernel than the present one measured rows of it, and none
     # later
     is_earlier: bool = False
+
+    @property
+    def pages(self) -> Backing:
+        """What its host makes of huge pages."""
+        return _PAGES.get(self.splinter.verdict, "unknown") if self.splinter else "unknown"
 
     def quantity(self, name: str) -> ProfileQuantity | None:
         """One with a value; None where it has none."""
@@ -161,7 +166,7 @@ class Analysis(analysis.Analysis):
             procfs.label(label)[:_LABEL_CHARS] or name,
             host,
             known,
-            _pages(about, name, host),
+            _splinter(about, name, host),
             (days[0], days[-1]) if days else ("", ""),
             len(rows),
             has_nodes="numa_chase" in {*rows["kernel"]},
@@ -235,16 +240,13 @@ def _is_earlier(rows: pd.DataFrame) -> bool:
     return any(build.declared_measures(str(name), "c") > last for name, last in newest.items())
 
 
-def _pages(about: Chapter, name: str, host: Host | None) -> Backing:
+def _splinter(about: Chapter, name: str, host: Host | None) -> Splinter | None:
     """As the chapter about page sizes infers it from its rows."""
     if host is None or "hugepages" not in (
         none_if_unavailable(about.store.experiments, name) or ()
     ):
-        return "unknown"
-    found = none_if_unavailable(
-        lambda: splinter.judge_splintering(about.kept("hugepages"), host.hypervisor)
-    )
-    return _PAGES.get(found.verdict, "unknown") if found else "unknown"
+        return None
+    return none_if_unavailable(lambda: judge_splintering(about.kept("hugepages"), host.hypervisor))
 
 
 def _or_reason(make: Callable[[], Any], why: list[str]) -> Any:
@@ -290,19 +292,24 @@ _PLACES_PX = [27, 52]  # of these lines in a row
 def times_by_machine(a: Analysis) -> Figure:
     """Draw all machines' times. Raises Unavailable("too-few-points") where no machine has one."""
     found = [
-        (each.name, each.label, words, q.value, q.low, q.high)
+        (each.name, each.label, words, q.value, q.low, q.high, q.coverage)
         for each in a.machines
         for name, words in _SHOWN.items()
         if (q := each.quantity(name)) and each.value(name) > 0  # on a logarithmic axis
     ]
-    columns = ["machine", "label", "what", "value", "low", "high"]
+    columns = ["machine", "label", "what", "value", "low", "high", "coverage"]
     data = pd.DataFrame(
         require_nonempty(found, "no machine has a time in its profile"), columns=columns
     )
     data, ends = charts.intervals_on_log(data)
+    is_of_few = data["coverage"] < LEAST_COVERAGE
     rows = [words for words in _SHOWN.values() if (data["what"] == words).any()]
     names = [*data["label"].unique()]
-    shown = data.assign(median=data["value"], low=data["begin"], high=data["end"])
+    shown = data.assign(
+        median=data["value"],
+        low=data["begin"].mask(is_of_few, data["value"]),
+        high=data["end"].mask(is_of_few, data["value"]),
+    )
     x: dict[str, Any] = {
         "scale": charts.log_scale(10, ends),
         "axis": alt.Axis(title="ns", format=",", tickCount=6),
@@ -319,7 +326,7 @@ def times_by_machine(a: Analysis) -> Figure:
     )
     chart = charts.layered(*_grid(rows, x, ends), medians)
     chart = chart.properties(height=_ROW_PX * len(rows))
-    return Figure(chart, _finding(a, names), data[columns], "machines_times")
+    return Figure(chart, _finding(a, names), without_bounds_of_few(data[columns]), "machines_times")
 
 
 def _grid(rows: Sequence[str], x: Mapping[str, Any], ends: tuple[float, float]) -> list[alt.Chart]:

@@ -9,7 +9,7 @@ book/assets/machines.css lets the reading order follow. Without style, the table
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf, isfinite
 from types import ModuleType
 from typing import NamedTuple
@@ -18,6 +18,7 @@ from markupsafe import Markup
 
 from experiments import code, flushes, hugepages, page_faults, page_walks, stlb_cliff, tlb_blocking
 from experiments.overview.machines import ENTRY_QUANTITY_NAMES, Analysis, Machine
+from experiments.overview.profile import ProfileQuantity
 from tlb.report.card import THIS_COMPUTER, machine_name
 from tlb.report.chapter import Chapter, published_chapter
 from tlb.report.quantities import FEW_MAPPINGS_MARK, QUANTITIES_DOCUMENT, Quantity
@@ -151,7 +152,9 @@ def _where(each: Machine) -> Markup:
     counts = "counters" if each.counts else "no counters"
     releases = map(procfs.label, each.releases or (host.kernel_release,))
     system = f"{host.os} {list_in_words([*releases])}"
-    words = [_PAGES[each.pages], counts, system, procfs.label(host.arch)]
+    mark = FEW_MAPPINGS_MARK if each.splinter and each.splinter.is_of_few else ""
+    pages = _PAGES[each.pages]
+    words = [pages and f"{pages}{mark}", counts, system, procfs.label(host.arch)]
     below = join_html("<small>{}</small>", filter(None, words))
     return Markup("{}{}").format(guest or f"guest, {procfs.label(hypervisor_name(host))}", below)
 
@@ -166,7 +169,7 @@ def _price(each: Machine, name: str) -> Markup:
     before, unit = "", " ns"
     if found.unit == "ratio":
         digits, before, unit = 2, "×", ""
-    if found.coverage is not None and found.coverage < LEAST_COVERAGE:
+    if _is_of_few(found):
         return _pair(
             f"{before}{found.value:,.{digits}f}{unit}{FEW_MAPPINGS_MARK}", "too few mappings"
         )
@@ -175,6 +178,10 @@ def _price(each: Machine, name: str) -> Markup:
     if found.low and found.high and found.high > LEAST_MODE_RATIO * found.low > 0:
         return _pair(f"{before}{' to '.join(ends)}{unit}", "")
     return _pair(f"{before}{found.value:,.{digits}f}{unit}", " to ".join(ends))
+
+
+def _is_of_few(found: ProfileQuantity | None) -> bool:
+    return bool(found and found.coverage is not None and found.coverage < LEAST_COVERAGE)
 
 
 def _why(each: Machine, name: str) -> str:
@@ -207,7 +214,7 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
         "hit_ns": "A hit in the TLB's second level adds",
         "walk_ns": "Translation adds to a random load just past the TLB's reach",
         "price_2_gib_ns": "Translation adds to a random load in 2 GiB, at least",
-        "far_price_ns": "The same in the largest working set (Zen 4: 8 GiB, others: 4 GiB), at least",
+        "far_price_ns": "The same in the largest working set, at least",
     },
     page_walks: {
         "walk_l2_ns": "A walk by itself (data in the L1 cache), its entries in the L2 cache",
@@ -216,14 +223,12 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
         "entry_ns": "Each page-table entry read from memory adds to a hop",
     },
     hugepages: {
-        "far_thp_gain": "Transparent huge pages speed up a random load in 4 GiB, times",
+        "far_thp_gain": "Transparent huge pages speed up a random load, times",
         "walk_huge_share": "Price past the reach on 2 MiB pages, as a share of that on 4 KiB pages",
     },
     page_faults: {
         "buffer_page_ns": "Touch and unmap a fresh 4 KiB page",
-        "fill_20_gb_s": (
-            "Fill 20 GB on 4 KiB pages at the rate of 256 MiB (Emerald Rapids: 64 MiB), seconds"
-        ),
+        "fill_20_gb_s": "Fill 20 GB on 4 KiB pages, at the rate of a smaller heap, seconds",
         "fill_20_gb_huge_s": "The same on 2 MiB pages, seconds",
     },
     tlb_blocking: {
@@ -245,7 +250,7 @@ def numbers_table(chapter: Chapter) -> Html:
     column each, with links to the chapters that measure them."""
     ordered = chapter.data.machines_in_order()
     names = {machine: machine_name(chapter.data, machine) for machine in ordered}
-    heads = ["", *names.values(), *([THIS_COMPUTER] if chapter.is_this else [])]
+    heads = ["", *([THIS_COMPUTER] if chapter.is_this else []), *names.values()]
     own = (
         none_if_unavailable(chapter.store.read_document, chapter.machine, QUANTITIES_DOCUMENT) or {}
     )
@@ -257,10 +262,10 @@ def numbers_table(chapter: Chapter) -> Html:
             for machine in names
         ]
         if chapter.is_this:
-            kept.append(module.Quantities(own.get(name, {})))
+            kept.insert(0, module.Quantities(own.get(name, {})))
         for each, words in wanted.items():
             declared = module.Quantities.declared[each]
-            cells = [_shown(quantities.of(declared)) for quantities in kept]
+            words, *cells = _shown(words, [quantities.of(declared) for quantities in kept])
             label = Markup('<a href="{}.html">{}</a>').format(name, words)
             rows += Markup('<tr><th scope="row">{}</th>{}</tr>').format(
                 label, join_html("<td>{}</td>", cells)
@@ -275,12 +280,23 @@ def numbers_table(chapter: Chapter) -> Html:
     return made + FEW_MAPPINGS_NOTE if any(FEW_MAPPINGS_MARK in line for line in lines) else made
 
 
-def _shown(quantity: Quantity) -> str:
+def _shown(words: str, row: Sequence[Quantity]) -> list[str]:
+    """Return the label and the cells of a row, with the sizes or kinds of pages that they are of:
+    in the label if all are of the same, else in each cell."""
+    conditions = {one.conditions for one in row if one.interval} - {""}
+    cells = [_without_interval(one) for one in row]
+    if len(conditions) == 1:
+        words += f" ({conditions.pop()})"
+    for place, one in enumerate(row if conditions else ()):
+        if one.interval and one.conditions:
+            cells[place] += f" ({one.conditions})"
+    return [words, *cells]
+
+
+def _without_interval(quantity: Quantity) -> str:
     """Return a quantity without its interval, which its chapter has, or the range alone of one that
     varies widely; of too few mappings the estimate alone, marked."""
-    if quantity.interval is None:
-        return "–"
-    if quantity.is_of_few:
+    if quantity.interval is None or quantity.is_of_few:
         return quantity.cell
     if (
         quantity.interval.low > 0

@@ -17,7 +17,7 @@ from experiments import stlb_cliff
 from tlb.measure import campaign, survey
 from tlb.report import analysis, discovery, quantities
 from tlb.report.card import processes_per_point
-from tlb.report.chapter import Chapter
+from tlb.report.chapter import Chapter, published_chapter
 from tlb.report.claims import Band
 from tlb.report.comparison import CANNOT_TELL, DIFFERS, NO_DIFFERENCE
 from tlb.report.quantities import QuantityDeclaration, ValueOrFunction
@@ -131,14 +131,14 @@ class Analysis(analysis.Analysis):
     def control_example(self) -> dict[str, ValueOrFunction]:
         """Return the largest working set that has a price, with its loads, by name of MethodPage."""
 
-        def size() -> int:
-            return max(require_nonempty(self.cliff.price.xs, "no size has a price"))
+        def sizes() -> Sequence[int]:
+            return require_nonempty(self.cliff.price.xs, "no size has a price")
 
         return {
-            "far_bytes": lambda: size() * self.base_page_bytes,
-            "far_ns": lambda: self.cliff.spread.get(size()),
-            "far_packed_ns": lambda: self.cliff.packed.get(size()),
-            "near_ns": lambda: self.cliff.spread.get(min(self.cliff.price.xs)),
+            "far_bytes": lambda: max(sizes()) * self.base_page_bytes,
+            "far_ns": lambda: self.cliff.spread.get(max(sizes())),
+            "far_packed_ns": lambda: self.cliff.packed.get(max(sizes())),
+            "near_ns": lambda: self.cliff.spread.get(min(sizes())),
         }
 
     @staticmethod
@@ -260,6 +260,18 @@ class Analysis(analysis.Analysis):
         """Return how much was measured, by name of MethodPage."""
         return {"measurements": len(self.rows), "minutes": self.rows["wall_ns"].sum() / 6e10}
 
+    def own_total(self) -> str:
+        """Say how much was measured on another machine than the text is about, as Markdown; "" on
+        the reference's page."""
+        if self.about.is_reference:
+            return ""
+        found = self.totals()
+        whose = self.about.shown_name
+        return (
+            f"**{whose[0].upper()}{whose[1:]}:** {found['measurements']:,.0f} measurements, "
+            f"{found['minutes']:.1f} minutes."
+        )
+
     def second_run_quantities(self) -> dict[str, ValueOrFunction]:
         """Return how far the second run lies from the first, by name of MethodPage."""
         prefixes = ("second_", "cliff_", "claims_")
@@ -293,12 +305,11 @@ class Analysis(analysis.Analysis):
         }
 
     def second_run_by_chapter(self) -> pd.DataFrame:
-        """Return a row a chapter: how far the times of the second run lie from the first, and how
-        many of them do by more than chance; empty without a second run."""
+        """Return a row a chapter: how far the times of the reference's second run lie from the
+        first, and how many of them do by more than chance."""
         rows: list[dict[str, object]] = []
-        second = none_if_unavailable(lambda: self.second_run)
-        if second is None:
-            return pd.DataFrame(rows)
+        about = published_chapter(self.about.name, "reference")
+        second = Analysis(about).second_run
         for chapter, found in second.groupby("chapter", sort=False):
             off, words = relative_excess(found["ratio"]), found["verdict"].value_counts()
             row: dict[str, object] = {"chapter": str(chapter).replace("_", " ")}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache, partial
 from itertools import product
 from math import inf, isfinite
@@ -28,13 +29,14 @@ from experiments.page_faults.analysis import (
 )
 from experiments.virtualization.analysis import GUEST_BASE_PAGE_BYTES
 from experiments.virtualization.grid import GUEST_PAGES, HOST_PAGES
+from tlb.measure import survey
 from tlb.measure.row_database import DATABASE_FILE as DATABASE
 from tlb.measure.row_database import RowDatabase
 from tlb.measure.store import PUBLISHED_ROWS, Store, data_root
 from tlb.report import parameters
 from tlb.report.answers import ANSWERS_DOCUMENT
 from tlb.report.chapter import Chapter
-from tlb.report.quantities import QUANTITIES_DOCUMENT
+from tlb.report.quantities import FEWEST_MAPPINGS_WITH_INTERVAL, QUANTITIES_DOCUMENT
 from tlb.stats.curves import last_level_plateau
 from tlb.stats.geometry import Geometry
 from tlb.stats.intervals import Interval
@@ -145,11 +147,13 @@ def _far_walk(of: Of) -> Interval:
 
 
 def _entries(level: int, of: Of) -> Interval:
-    survey = of(stlb_cliff).survey
-    levels = [found for found in survey.levels if found.level == level and not found.is_alone]
-    return require_nonempty(levels, f"our chases found no level {level}", "no-geometry")[
+    geometry = of(stlb_cliff).survey
+    levels = [found for found in geometry.levels if found.level == level and not found.is_alone]
+    found = require_nonempty(levels, f"our chases found no level {level}", "no-geometry")[
         0
     ].entries.interval
+    mappings = of(stlb_cliff).about.kept(survey.NAME)["repeat"].nunique()
+    return found if mappings >= FEWEST_MAPPINGS_WITH_INTERVAL else replace(found, coverage=0.0)
 
 
 def _stated(level: int, of: Of) -> Interval:

@@ -19,7 +19,7 @@ from tlb.report.claims import Statement, source_names, statements
 from tlb.report.discovery import table_of_contents
 from tlb.report.quantities import QuantityDeclaration
 from tlb.report.render import Html, inline_html, join_html
-from tlb.report.verdicts import CSS_CLASS_BY_VERDICT, WRONG_BY_CHANCE, claim_anchor
+from tlb.report.verdicts import CSS_CLASS_BY_VERDICT, RECOMPUTED, WRONG_BY_CHANCE, claim_anchor
 from tlb.system.files import ROOT
 from tlb.system.units import with_thousands
 
@@ -29,7 +29,7 @@ NOT_TESTABLE = "not testable here"
 class ClaimsPage(quantities.Quantities):
     """Numbers of published claims."""
 
-    claims = QuantityDeclaration("claims judged", "")
+    claims = QuantityDeclaration("claims judged by what machines show", "")
     testable = QuantityDeclaration("claims that a published machine can test", "")
     decided = QuantityDeclaration("claims that a published machine decides", "")
     hold = QuantityDeclaration("claims that hold on this machine", "")
@@ -38,6 +38,10 @@ class ClaimsPage(quantities.Quantities):
     untestable = QuantityDeclaration("claims that it cannot test", "")
     several = QuantityDeclaration("claims that two machines or more decide", "")
     disagree = QuantityDeclaration("claims that hold on one machine and fail on another", "")
+    hold_by_interval = QuantityDeclaration("claims that hold on it by a measured interval", "")
+    fail_by_interval = QuantityDeclaration("claims that fail on it by a measured interval", "")
+    recomputed = QuantityDeclaration("claims recomputed from numbers alone", "")
+    recomputed_hold = QuantityDeclaration("claims of these that hold", "")
     direction = QuantityDeclaration("claims that predict a direction only", "")
     direction_hold = QuantityDeclaration("claims of these that hold on this machine", "")
     by_interval = QuantityDeclaration("claims that this machine judges by an interval", "")
@@ -66,6 +70,11 @@ class JudgedClaim:
         return [one.verdict for one in found if one.is_decided or one.effects]
 
     @property
+    def is_recomputed(self) -> bool:
+        """Whether it follows from numbers alone, so that no machine tests it."""
+        return self.statement.status == RECOMPUTED
+
+    @property
     def is_testable(self) -> bool:
         """Whether any machine measured what it needs."""
         return bool(self.words)
@@ -80,9 +89,10 @@ class JudgedClaim:
 
 
 class Scorecard:
-    """All claims that are judged, in the order of the chapters.
+    """All claims with a verdict, in the order of the chapters.
 
-    machines: the columns. ids: of the machines, by name. shown: the machine that the page is about, the reference or this computer.
+    judged: those that machines decide, without the recomputed ones. machines: the columns. ids: of
+    the machines, by name. shown: the machine that the page is about, the reference or this computer.
     """
 
     def __init__(self) -> None:
@@ -92,34 +102,40 @@ class Scorecard:
         self.ids = {name: machine for machine, name in published.items()} | {THIS_COMPUTER: "this"}
         self.shown = THIS_COMPUTER if THIS_COMPUTER in answers else self.machines[0]
         order = table_of_contents()
-        judged = [one for one in statements().values() if one.status == "judged"]
+        with_verdict = [one for one in statements().values() if one.has_verdict]
         self.claims = [
             JudgedClaim(
                 one, {name: found[one.id] for name, found in answers.items() if one.id in found}
             )
-            for one in sorted(judged, key=lambda one: order.index(one.where))
+            for one in sorted(with_verdict, key=lambda one: order.index(one.where))
         ]
+        self.judged = [claim for claim in self.claims if not claim.is_recomputed]
 
     def counts(self) -> dict[str, float]:
         """Return the numbers of claims that the page's text quotes, by name of ClaimsPage."""
-        shown = [claim.decisions.get(self.shown) for claim in self.claims]
+        shown = [claim.decisions.get(self.shown) for claim in self.judged]
         words = Counter(one.verdict if one else "" for one in shown)
-        by_interval = [one for one in shown if one and one.effects]
+        by_interval = [one.verdict for one in shown if one and one.effects]
+        recomputed = [claim.words for claim in self.claims if claim.is_recomputed]
         kinds = Counter(statement.status for statement in statements().values())
         directions = [
             claim.decisions.get(self.shown)
-            for claim in self.claims
+            for claim in self.judged
             if claim.statement.predicts_direction_only
         ]
-        several = [claim for claim in self.claims if sum(map(_decides, claim.words)) > 1]
+        several = [claim for claim in self.judged if sum(map(_decides, claim.words)) > 1]
         return {
-            "claims": len(self.claims),
-            "testable": sum(claim.is_testable for claim in self.claims),
-            "decided": sum(claim.is_decided for claim in self.claims),
+            "claims": len(self.judged),
+            "testable": sum(claim.is_testable for claim in self.judged),
+            "decided": sum(claim.is_decided for claim in self.judged),
             "hold": words["holds"],
             "fail": words["fails"],
             "undecided": words["cannot tell"],
             "untestable": words[NOT_TESTABLE],
+            "hold_by_interval": by_interval.count("holds"),
+            "fail_by_interval": by_interval.count("fails"),
+            "recomputed": len(recomputed),
+            "recomputed_hold": sum("holds" in words for words in recomputed),
             "direction": len(directions),
             "direction_hold": sum(one.verdict == "holds" for one in directions if one),
             "several": len(several),
@@ -154,7 +170,6 @@ _TABLE = (
     "</table></div>"
 )
 _HEAD = '<th scope="col">{}</th>'
-_CELL = '<td title="{}" data-machine="{}">{}</td>'
 
 
 def verdict_counts(card: Scorecard) -> Html:
@@ -164,7 +179,7 @@ def verdict_counts(card: Scorecard) -> Html:
     for name in card.machines:
         found = Counter(
             claim.decisions[name].verdict if name in claim.answers else NOT_MEASURED
-            for claim in card.claims
+            for claim in card.judged
         )
         numbers = [found[word] for word in words]
         row = '<tr id="verdicts-{}"><th scope="row">{}</th>{}</tr>'
@@ -200,10 +215,10 @@ def headline_claims(card: Scorecard, explained: Mapping[str, Mapping[str, str]])
         quote = _link(claim.statement), _source(claim.statement)
         last = join_html("<p><small>{}.</small></p>", filter(None, lasts))
         items.append(
-            (_css(claim, reference), mark, *quote, inline_html(why), inline_html(evidence), last)
+            (_css(claim, reference), *quote, mark, inline_html(why), inline_html(evidence), last)
         )
         lines.append(f"{mark.striptags()}: {claim.statement.quote}")
-    each = '<li data-is="{}"><p>{}</p><p>{} {}</p><p>{}</p><p><small>{}</small></p>{}</li>'
+    each = '<li data-is="{}"><p>{} {}</p><p>{}</p><p>{}</p><p><small>{}</small></p>{}</li>'
     markup = f'<ul class="tlb-cards tlb-scorecard">{join_html(each, items)}</ul>'
     return Html(markup, "\n".join(lines))
 
@@ -228,8 +243,8 @@ def claims_by_machine(card: Scorecard) -> Html:
 
 
 def _row(claim: JudgedClaim, card: Scorecard) -> Markup:
-    each = [(name, *_cell(claim, name)) for name in card.machines]
-    cells = join_html(_CELL, [(title, name, words) for name, title, words in each])
+    answers = [claim.answers.get(name) for name in card.machines]
+    cells = all_machines.cells_by_machine(claim.statement, answers, card.machines)
     band = prediction_in_words(claim.statement)
     row = '<tr data-is="{}"><td>{} <small>{}{}</small></td>{}</tr>'
     where = _source(claim.statement)
@@ -251,6 +266,7 @@ def _css(claim: JudgedClaim, machine: str) -> str:
     """Return the classes of a claim by a machine's verdict, by which it is coloured and chosen."""
     decision = claim.decisions.get(machine)
     css = CSS_CLASS_BY_VERDICT[decision.verdict] if decision else UNMEASURED
+    css = RECOMPUTED if claim.is_recomputed else css
     return f"{css} {DISAGREE}" if claim.machines_disagree else css
 
 
@@ -292,7 +308,7 @@ def _filter(card: Scorecard) -> Markup:
     chapters = Counter(claim.statement.where for claim in card.claims)
     marks = Counter(mark for claim in card.claims for mark in _css(claim, card.shown).split())
     words = {css: word for word, css in CSS_CLASS_BY_VERDICT.items()}
-    words |= {UNMEASURED: NOT_MEASURED, DISAGREE: "machines disagree"}
+    words |= {UNMEASURED: NOT_MEASURED, DISAGREE: "machines disagree", RECOMPUTED: RECOMPUTED}
     by_chapter = {
         name: f"{_title(name).partition(':')[0]} ({with_thousands(number)})"
         for name, number in chapters.items()

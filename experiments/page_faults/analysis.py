@@ -27,14 +27,18 @@ class Quantities(quantities.Quantities):
     """A page is a base page. A buffer is mapped, touched and unmapped; a heap is filled once."""
 
     file_page_ns = QuantityDeclaration("a page of a cached file, touched and unmapped", "ns")
-    file_pages_per_fault = QuantityDeclaration("pages of a cached file that a fault maps", "pages")
+    file_pages_per_fault = QuantityDeclaration(
+        "pages of a cached file that a fault maps", "pages", is_found=True
+    )
     file_fault_us = QuantityDeclaration(
         "a touch that faults, cached file, without unmapping", "us", 1
     )
     folio_page_ns = QuantityDeclaration(
         "a page of a file in large folios, touched and unmapped", "ns"
     )
-    folio_pages_per_fault = QuantityDeclaration("pages of it that a fault maps", "pages")
+    folio_pages_per_fault = QuantityDeclaration(
+        "pages of it that a fault maps", "pages", is_found=True
+    )
     buffer_page_ns = QuantityDeclaration(
         "a page of a buffer on base pages, touched and unmapped", "ns"
     )

@@ -68,15 +68,15 @@ class Quantities(quantities.Quantities):
     walk_memory_ns = QuantityDeclaration("a walk whose entries lie in memory", "ns")
     one_walk_ns = QuantityDeclaration("a hop in 1 GiB, one walk at a time", "ns")
     best_walks_ns = QuantityDeclaration("a hop there, with the best number of walks in turn", "ns")
-    best_walkers = QuantityDeclaration("that number of walks", "")
+    best_walkers = QuantityDeclaration("that number of walks", "", is_found=True)
     walks_per_hop = QuantityDeclaration("page walks a hop, counted, on base pages", "", 2)
     thp_walks_per_hop = QuantityDeclaration(
         "page walks a hop, counted, on transparent huge pages", "", 2
     )
     few_tables_ns = QuantityDeclaration("a TLB miss through few page tables", "ns")
     many_tables_ns = QuantityDeclaration("a TLB miss through many page tables", "ns")
-    cached_tables = QuantityDeclaration("tables whose upper entry is cached", "")
-    cached_bytes = QuantityDeclaration("memory that these map", "bytes")
+    cached_tables = QuantityDeclaration("tables whose upper entry is cached", "", is_found=True)
+    cached_bytes = QuantityDeclaration("memory that these map", "bytes", is_found=True)
 
 
 # A hop that takes half as long again as one load from memory did something else beside it: a walk
@@ -335,13 +335,24 @@ class Analysis(PageTableAnalysis):
         lacking = f"no walks were counted on {page_words(pages)}"
         return require_nonempty(self.counted.get(pages), lacking, "no-pmu").last
 
+    @property
+    def _touched_lines(self) -> int:
+        """Lines of the largest chase over pages first touched in each order; 0 for none."""
+        curves = [self.touched[name] for name in PAGE_TOUCH_ORDERS if name in self.touched]
+        is_whole = len(curves) == len(PAGE_TOUCH_ORDERS)
+        return min(curve.xs[-1] for curve in curves) if is_whole else 0
+
+    @property
+    def touched_bytes(self) -> int:
+        return self._touched_lines * self.base_page_bytes
+
     def touched_ns(self, order: str) -> Interval:
         """Return a load of the largest chase over pages first touched in an order. Raises
-        Unavailable."""
-        lacking = "no chase was measured over pages touched in three orders"
-        curves = [self.touched[name] for name in PAGE_TOUCH_ORDERS if name in self.touched]
-        require_nonempty(curves[len(PAGE_TOUCH_ORDERS) - 1 :], lacking)
-        return self.touched[order].get(min(curve.xs[-1] for curve in curves))
+        Unavailable("too-few-points")."""
+        if not self._touched_lines:
+            lacking = "no chase was measured over pages touched in three orders"
+            raise Unavailable("too-few-points", lacking)
+        return self.touched[order].get(self._touched_lines)
 
     # --- several walks at once
 

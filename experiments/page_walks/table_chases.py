@@ -15,11 +15,10 @@ from experiments.page_walks.grid import (
     page_table_sweep,
 )
 from tlb.report import analysis
-from tlb.report.charts import INTERVAL_COLUMNS
 from tlb.stats.curves import Curve, select_rows
 from tlb.stats.fits import fit_random_curve
 from tlb.stats.geometry_curves import WalkPrice
-from tlb.stats.intervals import BY_REPEAT_COLUMN, Interval, interval_of_rows
+from tlb.stats.intervals import BY_REPEAT_COLUMN, INTERVAL_COLUMNS, Interval, interval_of_rows
 from tlb.system.page_sizes import TABLE_ENTRY_BYTES
 from tlb.system.reasons import Unavailable, none_if_unavailable, require_nonempty
 

@@ -27,7 +27,9 @@ class Quantities(quantities.Quantities):
     first_reach_bytes = QuantityDeclaration("memory that the first level's entries cover", "bytes")
     last_reach_bytes = QuantityDeclaration("memory that the last level's entries cover", "bytes")
     found_entries = QuantityDeclaration("pages that all levels hold, as found by chases", "pages")
-    walks_begin = QuantityDeclaration("where a tenth of the second step is climbed", "pages")
+    walks_begin = QuantityDeclaration(
+        "where a tenth of the second step is climbed", "pages", is_found=True
+    )
     walks_begin_share = QuantityDeclaration(
         "the same, as a share of the last level's entries", "share"
     )
@@ -37,9 +39,13 @@ class Quantities(quantities.Quantities):
         "price of a walk at two to four times the last level's reach", "ns"
     )
     unpriced_from_bytes = QuantityDeclaration(
-        "smallest working set without a price, as only the packed lines fit a cache", "bytes"
+        "smallest working set without a price, as only the packed lines fit a cache",
+        "bytes",
+        is_found=True,
     )
-    unpriced_to_bytes = QuantityDeclaration("largest working set without a price", "bytes")
+    unpriced_to_bytes = QuantityDeclaration(
+        "largest working set without a price", "bytes", is_found=True
+    )
     far_bytes = QuantityDeclaration("largest working set with a price", "bytes")
     far_ns = QuantityDeclaration("a spread load in the largest working set", "ns")
     far_packed_ns = QuantityDeclaration("a packed load there", "ns")
@@ -48,7 +54,9 @@ class Quantities(quantities.Quantities):
     price_2_gib_ns = QuantityDeclaration("price of translation in 2 GiB", "ns")
     sequential_64_mib_ns = QuantityDeclaration("price in sequential order, 64 MiB", "ns")
     cycle_64_mib_ns = QuantityDeclaration("price in a random cycle, 64 MiB", "ns")
-    cache_bytes = QuantityDeclaration("cached lines that most mappings keep", "bytes")
+    cache_bytes = QuantityDeclaration(
+        "cached lines that most mappings keep", "bytes", is_found=True
+    )
     gather_2_gib_ns = QuantityDeclaration("an independent load in 2 GiB", "ns")
     gather_far_ns = QuantityDeclaration("an independent load in the largest working set", "ns")
     overlap = QuantityDeclaration("chase over gather there", "times")

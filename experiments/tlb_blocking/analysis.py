@@ -64,6 +64,8 @@ class Quantities(quantities.Quantities):
     prefetch_ns = QuantityDeclaration("a hop prefetched at the best distance", "ns", 1)
     prefetch_gain = QuantityDeclaration("gain by a prefetch at the best distance", "times")
     prefetch_gain_next = QuantityDeclaration("gain by a prefetch one hop ahead", "times")
+    huge_hop_ns = QuantityDeclaration("a hop on huge pages, its path known", "ns")
+    huge_prefetch_ns = QuantityDeclaration("the same, prefetched at the best distance", "ns", 1)
     plain_tail_ns = QuantityDeclaration("95th percentile of a hop in the largest graph", "ns")
     stay_tail_ns = QuantityDeclaration(
         "95th percentile of a hop in one block of 256 MiB, never left", "ns"
@@ -76,6 +78,8 @@ class Quantities(quantities.Quantities):
     )
     stride_ns = QuantityDeclaration("a load at a stride of 4,096 bytes", "ns", 1)
     padded_ns = QuantityDeclaration("a load at a stride of 4,160 bytes", "ns", 1)
+    stride_huge_ns = QuantityDeclaration("a load at 4,096 bytes on huge pages", "ns", 1)
+    padded_huge_ns = QuantityDeclaration("a load at 4,160 bytes on huge pages", "ns", 1)
     padded_gain = QuantityDeclaration(
         "gain by 64 bytes more at a stride of 4,096 bytes", "times", 1
     )
@@ -280,6 +284,11 @@ class Analysis(analysis.Analysis):
                 (TLB_BLOCKING_REMEDY, BASE_PAGES, best, select_rows(inside, block_vertices=best))
             )
         return pd.DataFrame([_remedy(*group, vertices) for group in groups])
+
+    @property
+    def clocked_bytes(self) -> int:
+        """The size of that graph; 0 for none."""
+        return int(self.remedies["vertices"].max()) * VERTEX_BYTES if len(self.remedies) else 0
 
     def remedy(self, name: str, *pages: str) -> pd.Series:
         """The row of a remedy, on the first of `pages` that was measured."""

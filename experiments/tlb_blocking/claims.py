@@ -31,7 +31,7 @@ from tlb.system.units import format_size, list_in_words
 # The published block left (117 - 71) / (242 - 71) = 27 % of the tail's excess over 2 MiB pages.
 ALL_BUT_VANISHED = 0.30
 WALKS_BEYOND = "walks beyond one per page"
-LEFT_WITH_64_BYTES_MORE = "of the slowdown, 64 bytes more leave"
+LEFT_WITH_64_BYTES_MORE = "what remains with 64 bytes more:"
 ABOUT_AS_MUCH = (0.75, 1.25)  # a quarter around the number, as for every number without a range
 
 _HOP_BY_HOP = points_where("graph_walk", per_hop=1)
@@ -213,7 +213,7 @@ def _penalty(a: Analysis, band: Band) -> tuple[Effect, str]:
         PAGE_STRIDE
     )
     effect = effect_inside_band(most, *band, what="at most")
-    if effect.decided() is not False or most.value > band[1]:
+    if not effect.is_of_few and (effect.decided() is not False or most.value > band[1]):
         raise Unavailable("splintered")
     return effect, (
         f"At a stride of 4 KiB and one cache line more, translation costs at most {most:.2f} ns a "
@@ -319,7 +319,10 @@ def translation_slows_it_then(a: Analysis, band: Band) -> Answer:
         _base(a).at(PAGE_STRIDE),
         staggered.at(PAGE_STRIDE),
     )
-    remains = (beyond - staggered.at(NARROW_STRIDE)).share_of(far - near)
+    share = (beyond - staggered.at(NARROW_STRIDE)).share_of(far - near)
+    # Below zero a load is faster than at the narrow stride: nothing of the slowdown remains.
+    value, low, high = (max(end, 0.0) for end in share.value_and_bounds)
+    remains = Interval(value, low, high, share.coverage, share.modes)
     evidence = (
         f"A read takes {near.value:.1f} ns at a stride of 512 B, {far.value:.1f} ns at 4 KiB, and "
         f"{beyond.value:.1f} ns at one cache line more, which visits as many pages. The share of the "
@@ -332,7 +335,7 @@ def translation_slows_it_then(a: Analysis, band: Band) -> Answer:
     gone = Interval(1 - kept.value, 1 - kept.high, 1 - kept.low, kept.coverage, kept.modes)
     return [
         effect_inside_band(remains, *band, what=LEFT_WITH_64_BYTES_MORE),
-        effect_inside_band(gone, *band, what=f"{page_words(a.large)} remove"),
+        effect_inside_band(gone, *band, what=f"what {page_words(a.large)} remove:"),
     ], f"{evidence}; the share that goes on {page_words(a.large)} is {gone:z.2f}."
 
 

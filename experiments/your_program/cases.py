@@ -147,7 +147,7 @@ def _heap(gib: int) -> ProgramCase:
     run = f"java -Xms{gib}g -Xmx{gib}g -XX:+AlwaysPreTouch -version"
     tool, title = _others("Java", "java --version", run, _JAVA), f"a JVM that touches {gib} GiB"
     does = "its heap on huge pages"
-    return ProgramCase(f"{title} and exits", tool, "jvm", does, holds_gib=gib + 1, again=gib > 1)
+    return ProgramCase(title, tool, "jvm", does, holds_gib=gib + 1, again=gib > 1)
 
 
 JOINED = "memory collapsed into huge pages from outside"
@@ -171,8 +171,7 @@ PROGRAM_CASES = {
     ),
     "sort": _advised("GNU sort", _others("C", "sort --version", _SORT, "coreutils")),
     "sqlite": _advised(
-        "SQLite, look-ups by key in memory",
-        _others("C", _SQLITE_VERSION, "sqlite3 :memory:", "sqlite3", _SQL),
+        "SQLite look-ups by key", _others("C", _SQLITE_VERSION, "sqlite3 :memory:", "sqlite3", _SQL)
     ),
     "dict": _advised(
         "CPython's dictionary",
@@ -223,7 +222,7 @@ PROGRAM_CASES = {
         "ns a row",
     ),
     "fare-cache-hot": _advised(
-        "a fare cache, nine in ten of few keys", c_program(_FARES, _GIB, "16000000", "90"), _LOOK_UP
+        "a fare cache, few hot keys", c_program(_FARES, _GIB, "16000000", "90"), _LOOK_UP
     ),
     "rules-beside": _rules(" beside a stream", "RULES=large", "500000", "1"),
     "go-map": _advised(

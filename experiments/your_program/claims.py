@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from statistics import median
-
 from experiments.your_program.analysis import NO_GAIN, Analysis
-from tlb.report.claims import Answer, Band, claim, count_inside_band
+from tlb.report.claims import Answer, Band, claim
 from tlb.stats.effects import effect_inside_band
-from tlb.system.reasons import Unavailable, require_nonempty
+from tlb.system.reasons import require_nonempty
 from tlb.system.units import count_in_words, format_size, number_in_words
 
-LEAST_PROGRAMS = 5  # of which a median is called typical
 MUCH_BYTES = 64 << 20  # much data: several times what any TLB here reaches with base pages
 
 
@@ -19,25 +16,9 @@ def walks_hide_from_profilers(a: Analysis, band: Band) -> Answer:
     """A bar of the walker's own would take its samples from the load, so what is not at the load is
     the most that it can have."""
     share = a.elsewhere
-    return effect_inside_band(share, *band, what="of a sampling profile"), (
+    return effect_inside_band(share, *band, what="samples elsewhere:"), (
         f"Of {a.profile.ticks:,} samples of a chase, all but {share:.1%} are at one instruction, the load or the "
         "one after it."
-    )
-
-
-@claim("table-of-a-few-megabytes", points=None)
-def page_tables_take_a_few_megabytes(a: Analysis, band: Band) -> Answer:
-    sizes = a.tables_of_others
-    if len(sizes) < LEAST_PROGRAMS:
-        raise Unavailable(
-            "too-few-points", f"{number_in_words(len(sizes))} programs of others were run"
-        )
-    typical = median(sizes.values())
-    return count_inside_band(
-        typical,
-        band,
-        f"The page tables of {number_in_words(len(sizes))} programs of others take up to "
-        f"{max(sizes.values()) / 1e6:.1f} MB, and {typical / 1e6:.1f} MB in the median.",
     )
 
 

@@ -24,7 +24,6 @@ from tlb.fleet.client import Fleet
 from tlb.measure import grid
 from tlb.measure.store import Store
 from tlb.report import claims
-from tlb.system.reasons import Unavailable
 
 PROFILE = grid.load_profile("smoke").model_copy(update={"repeats": 5})
 

@@ -221,6 +221,32 @@ def test_a_process_keeps_nothing_of_a_point(session):
     assert now[0] - then[0] < 64 and abs(now[1] - then[1]) < 4 and now[2] == then[2]
 
 
+# --- a program without a session
+
+
+def switches(*lines: int) -> subprocess.CompletedProcess[str]:
+    """A plan of switch_chase, whose points take a process each."""
+    plan = [f"{i} switch_chase process spread cycle {n} 1 7 1\n" for i, n in enumerate(lines)]
+    program = Path(build.kernel("switch_chase").command[0])
+    return run_program(program, ["--pages", "4k", "--plan"], input="".join(plan))
+
+
+def test_a_point_that_takes_a_process_is_measured_in_one_forked_for_its_line():
+    done = switches(64, 700, 64)
+    first, *given, last = map(json.loads, done.stdout.splitlines())
+    assert (done.returncode, first["mapped"], last) == (0, 0, {"end": 3, "proved": 3})
+    assert [(answer["id"], answer["proved"]) for answer in given] == [("0", 1), ("1", 2), ("2", 3)]
+    for lines, answer in zip((64, 700, 64), given, strict=True):
+        expected = alone(f"switch_chase process spread cycle {lines} 1 7 1", "4k")
+        assert report_of(answer).model_dump(include=SAME) == expected.model_dump(include=SAME)
+
+
+def test_a_point_that_fails_in_its_process_ends_the_program_as_it_ended():
+    done = switches(64, 2**33, 64)
+    assert (done.returncode, len(done.stdout.splitlines())) == (2, 2)
+    assert "--lines" in done.stderr
+
+
 # --- graph_walk
 
 WALKS = [
@@ -235,7 +261,7 @@ WALKS = [
 
 
 def test_points_that_walk_one_graph_share_it_and_walk_as_in_processes_of_their_own(tmp_path):
-    filling = "made.threads = on_all_cpus(1, &g);"
+    filling = "made.threads = make_graph(&g);"
     program = changed("graph_walk", {filling: f'puts("{{\\"filled\\": 1}}");\n{filling}'}, tmp_path)
     lines = [f"graph_walk {walk}" for walk in WALKS]
     printed = answers(program, lines, "--plan")

@@ -6,7 +6,7 @@ from itertools import islice, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.common import SUPPORT
 from support.kernels import checksum, compiled, run_c, splitmix64
@@ -91,7 +91,9 @@ def table_of(keys: list[int]) -> np.ndarray:
 
 
 @given(keys=st.lists(KEYS, max_size=300), bits=st.integers(1, 10))
-def test_partitioning_is_a_stable_sort_by_the_hashs_top_bits_in_one_pass_or_two(functions, keys, bits):
+def test_partitioning_is_a_stable_sort_by_the_hashs_top_bits_in_one_pass_or_two(
+    functions, keys, bits
+):
     rows = table_of(keys)
     radix = np.array([key * GOLDEN % 2**64 >> 64 - bits for key in keys], dtype=np.int64)
     for passes in (1, 2)[:bits]:

@@ -2,13 +2,11 @@
 
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
 from support.common import ROOT
-from support.host import JUNK, SERVER, V2_MOUNT, plant, v2
+from support.host import SERVER, plant, v2
 
 from tlb.machine.memory import ResourceLimits, cgroup_limits, usable_memory
 

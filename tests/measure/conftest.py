@@ -1,15 +1,19 @@
 """Fixtures of the tests of measure/: a store, a campaign of three small points."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support import campaigns
 from support.campaigns import MACHINE, NAME, POINTS, Scripted, put
 from support.common import fake_kernel, make_record
 
-from tlb.measure import build, plan
+from tlb.measure import build, mapping
 from tlb.measure.campaign import CampaignOutcome
+from tlb.measure.record import Point, Record
 from tlb.measure.row_database import DATABASE_FILE
 from tlb.measure.store import Store
 from tlb.system.reasons import Unavailable
@@ -40,11 +44,28 @@ def scripted(monkeypatch, own_lock) -> Callable[..., Scripted]:
 
     def use(*tries: tuple[str, float] | Unavailable) -> Scripted:
         fake = Scripted(*tries)
-        monkeypatch.setattr(
-            plan,
-            "measure_alone",
-            lambda point, repeat, setting: fake(point, repeat, state=setting.state),
-        )
+
+        class Process:
+            def __init__(self, first: Point, mapped: int, repeat: int, how: Any) -> None:
+                self.repeat, self.state, self.answers = repeat, how.state, 0
+
+            def ask(self, point: Point) -> tuple[Record | Unavailable, int]:
+                self.answers += 1
+                try:
+                    return fake(point, self.repeat, state=self.state), self.answers
+                except Unavailable as why:
+                    return why, self.answers
+
+            def end(self) -> int:
+                return self.answers
+
+            def __enter__(self) -> Process:
+                return self
+
+            def __exit__(self, *_: object) -> None:
+                pass
+
+        monkeypatch.setattr(mapping, "KernelProcess", Process)
         monkeypatch.setattr(build, "kernel", fake_kernel())
         monkeypatch.setattr(build, "has_session", lambda point: False)
         return fake

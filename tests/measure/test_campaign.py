@@ -1,11 +1,10 @@
 """A campaign: it repeats, remembers, goes on and never measures twice."""
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.campaigns import MACHINE, NAME, STATE, Scripted, a_rig, run
+from support.campaigns import MACHINE, NAME, Scripted, a_rig, run
 from support.common import fake_kernel, make_record
 
 from tlb.measure import build, perf
@@ -15,7 +14,6 @@ from tlb.measure.outcome import SESSIONS_DOCUMENT, SessionCounts, store_session_
 from tlb.measure.plan import SessionRecord
 from tlb.measure.record import CounterReading, Point, Record
 from tlb.measure.store import Store
-from tlb.system.reasons import Unavailable
 
 POINTS = [
     Point(kernel="page_chase", lines=2**k, layout=layout, region_ms=1)

@@ -101,9 +101,7 @@ def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what):
         )
 
 
-def test_a_compiler_that_cannot_write_is_a_full_disk_and_no_broken_compiler(
-    tmp_path, monkeypatch
-):
+def test_a_compiler_that_cannot_write_is_a_full_disk_and_no_broken_compiler(tmp_path, monkeypatch):
     monkeypatch.setenv("TLB_BUILD", str(tmp_path / "build"))
     failing = tmp_path / "cc"
     failing.write_text(

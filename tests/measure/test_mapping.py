@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support import stand_in_session
 from support.campaigns import GIB, MACHINE, STATE, run
-from support.common import make_record
+from support.common import fake_kernel, make_record
 from support.stand_in_session import starts
 
 from tlb.measure import build, kernels, mapping
@@ -39,6 +39,7 @@ def program(tmp_path, monkeypatch) -> Callable[..., Path]:
         folder = tmp_path / "session"
         command = (stand_in_session.install(folder, REPORT, **faults),)
         monkeypatch.setattr(build, "session", lambda name, engine: command)
+        monkeypatch.setattr(build, "kernel", fake_kernel("a" * 16, *command))
         monkeypatch.setattr(build, "has_session", lambda point: bool(kernels.session_of(point)))
         return folder
 
@@ -106,19 +107,15 @@ def test_points_that_sleep_do_so_side_by_side_and_a_failure_of_one_is_its_own(mo
         ("linux-lacks", 1, 1),
     ],
 )
-def test_what_may_be_over_is_tried_once_more_in_a_process_of_its_own(monkeypatch, code, cpu, tries):
-    tried = list[Point]()
-
-    def alone(point: Point, repeat: int, setting: MeasuringConditions) -> Record:
-        tried.append(point)
-        if len(tried) == 1:
-            raise Unavailable(code)
-        return make_record(**point.model_dump(include={"kernel", "lines", "mode"}))
-
-    monkeypatch.setattr(plans, "measure_alone", alone)
-    point = Point(kernel="shootdown", order="sequential", lines=512, mode="collapse")
-    got = results([point], setting=SETTING._replace(cpu=cpu))
-    assert (codes(got)[512], len(tried)) == ("" if tries == 2 else code, tries)
+def test_what_may_be_over_is_tried_once_more_in_another_process(program, code, cpu, tries):
+    folder = program(at={"512": f"exit {code} once"})
+    points = [
+        Point(kernel="shootdown", order="sequential", lines=lines, mode="collapse")
+        for lines in (256, 512, 1024)
+    ]
+    got = results(points, setting=SETTING._replace(cpu=cpu))
+    assert codes(got) == {256: "", 512: "" if tries == 2 else code, 1024: ""}
+    assert [512 in lines for lines in asked(folder)] == [True] * tries + [False] * (2 - tries)
 
 
 def test_of_an_empty_pool_no_smaller_mapping_is_asked_for(monkeypatch):
@@ -128,7 +125,7 @@ def test_of_an_empty_pool_no_smaller_mapping_is_asked_for(monkeypatch):
         tried.append(mapped)
         raise Unavailable("pool-empty", "32 pages of 2m needed, 0 free: no memory")
 
-    monkeypatch.setattr(mapping._Measuring, "_start", start)
+    monkeypatch.setattr(mapping._PointQueue, "_start", start)
     points = [point.model_copy(update={"pages": "2m"}) for point in LARGE]
     assert {*codes(results(points)).values()} == {"pool-empty"} and len(tried) == 1
 

@@ -19,7 +19,16 @@ from tlb.measure.record import Point
 WALK = "cpu/event=0x45,umask=0xf0/u"
 PLAIN = Point(kernel="page_chase", lines=300, region_ms=1)
 INSIDE = PLAIN.model_copy(update={"mode": namespaces.FRESH_NAMESPACES_MODE})
-SAME = "seed checksum cpu backing lines working_set_bytes arena_bytes stride_bytes".split()
+SAME = [
+    "seed",
+    "checksum",
+    "cpu",
+    "backing",
+    "lines",
+    "working_set_bytes",
+    "arena_bytes",
+    "stride_bytes",
+]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has namespaces")
 
 
@@ -28,7 +37,16 @@ def has_namespaces() -> None:
     """A test that takes them needs a computer that has them, by unshare's own word."""
     if shutil.which("unshare") is None:
         lacking("unshare")
-    by_hand = "unshare --user --map-root-user --mount --pid --net --fork true".split()
+    by_hand = [
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--mount",
+        "--pid",
+        "--net",
+        "--fork",
+        "true",
+    ]
     done = subprocess.run(by_hand, capture_output=True, text=True)
     if done.returncode:
         lacking(f"what namespaces take ({done.stderr.strip()})")

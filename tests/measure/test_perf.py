@@ -247,7 +247,8 @@ def test_perf_counts_exactly_the_faults_between_the_gates(tmp_path_factory, page
             counting = PointCounter(software_plan(), child.pid, gate, 0)
             said, _ = child.communicate(f"0 gate_faults - spread cycle {pages} 1 1 1\n")
             counted = counting.end()
-    assert (said, child.returncode, counted["minor_faults"].value) == ("done\n", 0, pages)
+    assert (said.split("\n")[0], child.returncode) == ("done", 0)
+    assert counted["minor_faults"].value == pages  # of the process that was forked for the line
 
 
 # --- what is counted together

@@ -11,7 +11,6 @@ from experiments.overview import method
 from tlb.measure.record import Record
 from tlb.measure.store import Store
 from tlb.report.chapter import Chapter
-from tlb.report.verdicts import WRONG_BY_CHANCE
 
 MACHINE = "zen-9-00000000"
 PARAMETERS = DEFAULTS | {"machine": MACHINE, "minutes": 0.0}

@@ -137,9 +137,7 @@ def committed(machine: str) -> TranslationProfile:
 )
 def test_committed_profiles_are_those_of_the_committed_rows(machine):
     """Else: `tlb refresh index`."""
-    made = room.profile_of_chapter(
-        Chapter(room.PAGE, DEFAULTS | {"machine": machine}, PUBLISHED)
-    )
+    made = room.profile_of_chapter(Chapter(room.PAGE, DEFAULTS | {"machine": machine}, PUBLISHED))
     assert made == committed(machine), "run `tlb refresh index`"
     assert room.is_profile_current(PUBLISHED, made)
 

@@ -91,7 +91,7 @@ def test_a_page_loads_nothing_and_escapes_what_is_not_ours(monkeypatch, aims, tm
     told = tmp_path / "page.html"
     assert call(monkeypatch, "--html", str(told), "--", "true") == 0
     soup = BeautifulSoup(told.read_text(), "html.parser")
-    assert (soup.h1.text, soup.code.text) == ("Helps", "program") and len(
+    assert (soup.h1.text, soup.code.text) == ("Time: helps, CPU time: helps", "program") and len(
         soup.select("tbody tr")
     ) == 8
     assert ["0.500" in chart["aria-label"] for chart in soup.select("figure svg")] == [True, True]

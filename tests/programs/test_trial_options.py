@@ -13,7 +13,6 @@ from support.common import ended
 from support.programs import made, trial
 
 from tlb.cli import trial as command
-from tlb.machine import doctor
 from tlb.programs.children import ProgramOutput
 from tlb.programs.trial_report import markdown
 from tlb.system import files

@@ -385,6 +385,21 @@ def test_a_command_line_that_a_program_has_overwritten_is_replaced_by_its_file(
 
 
 @linux
+@pytest.mark.parametrize(
+    ("count", "again"), [(3, ["sleep", ".read", "x"]), (2, ["sleep"]), (0, ["sleep"])]
+)
+def test_arguments_that_a_program_has_cut_up_are_not_repeated(count, again, tmp_path):
+    """As SQLite's shell does. Linux keeps their number where the stack begins, here at byte 16."""
+    linked(tmp_path, ["sleep", ".read", "x"])
+    (tmp_path / "7/stat").write_text(f"7 (sleep) S {'0 ' * 24}16 0")
+    (tmp_path / "7/mem").write_bytes(bytes(16) + count.to_bytes(8, "little"))
+    start = watch.start_of(7, tmp_path)
+    assert (start.command, start.has_lost_arguments) == (again, count != 3)
+    report = WatchReport(watched(sample(mib=64), program={"start": start}), PRICES)
+    assert report.line.endswith("-- " + shlex.join([*again, *["ARGUMENTS"] * (count != 3)]))
+
+
+@linux
 def test_a_worker_with_a_title_is_known_by_the_program_of_its_parent(tmp_path):
     linked(tmp_path, ["sleep: worker 1"])
     (tmp_path / "7/stat").write_text(f"7 (sleep) S 5 {'0 ' * 40}")

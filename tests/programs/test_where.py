@@ -1,7 +1,6 @@
 """`tlb where` against closed forms, a plain search, and programs whose answer is known."""
 
 import json
-import math
 import os
 import random
 import re

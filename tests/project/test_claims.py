@@ -1,12 +1,11 @@
 """claims.csv: each sentence has its source, its place, its band, and somewhere where it is judged
 or a reason why it is not."""
 
-import ast
 import inspect
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from math import inf
 
@@ -18,7 +17,7 @@ from tlb.report.verdicts import OBSTACLE_CHECKS
 
 CHAPTERS = tuple(path.parent.name for path in sorted((ROOT / "experiments").glob("*/claims.py")))
 # By status: what `where` may name.
-WHERE = dict.fromkeys(("judged", "arithmetic", "not testable", "no claim"), CHAPTERS)
+WHERE = dict.fromkeys(("judged", "recomputed", "arithmetic", "not testable", "no claim"), CHAPTERS)
 MOST_WORDS = 25
 SENTENCES = list(statements().values())
 
@@ -50,7 +49,7 @@ def breaches(rows: Sequence[Statement], claims: dict[str, Claim]) -> list[str]:
     return found + [
         f"{id}: it has a predicate, and no row that is judged."
         for id in claims
-        if id not in by_id or by_id[id].status != "judged"
+        if id not in by_id or not by_id[id].has_verdict
     ]
 
 
@@ -79,7 +78,7 @@ def _breaches(row: Statement, by_id: dict[str, Statement], claim: Claim | None) 
         found.append(f"its band, {row.low!r} to {row.high!r}, is none")
     if unknown := set(row.obstacles.split()) - OBSTACLE_CHECKS.keys():
         found.append(f"nothing checks its obstacles {sorted(unknown)}")
-    if row.status != "judged" or row.where not in CHAPTERS:
+    if not row.has_verdict or row.where not in CHAPTERS:
         return found
     if claim is None or claim.decide.__module__ != f"experiments.{row.where}.claims":
         found.append(f"no predicate in {row.where} judges it")

@@ -19,7 +19,7 @@ from tlb.cli import commands
 from tlb.measure.record import Record
 from tlb.report import publish
 from tlb.system import files
-from tlb.system.units import DAY_MINUTES
+from tlb.system.units import MINUTES_PER_DAY
 
 TLB = [sys.executable, "-c", "from tlb.cli import main; main()"]
 
@@ -118,4 +118,4 @@ def test_a_pair_is_read_in_either_form_and_has_the_type_that_the_chapter_declare
         ("stlb_cliff", ROOT / "_build/runs/stlb_cliff.ipynb", {"machine": "this"} | read)
     ]
     assert ended(monkeypatch, "book", "--profile", "smoke", *given) == 0
-    assert executed[1] == {"machine": "this", "profile": "smoke", "minutes": DAY_MINUTES} | read
+    assert executed[1] == {"machine": "this", "profile": "smoke", "minutes": MINUTES_PER_DAY} | read

@@ -26,9 +26,9 @@ def test_geometry_as_json_is_the_geometry_and_nothing_else(monkeypatch, tmp_path
     assert said.err == "" and not (tmp_path / "data").exists()
     assert json.loads(said.out).keys() == Geometry.model_fields.keys()
     inferred = Geometry.model_validate_json(said.out)
-    assert [level.stated for level in inferred.levels] == [first, last]
-    for level, n in zip(inferred.levels, (first, last), strict=True):
-        assert n < level.entries.value < 2 * n  # between two points of the sweep
+    assert [each.stated for each in inferred.levels] == [first, last]
+    for each, n in zip(inferred.levels, (first, last), strict=True):
+        assert n < each.entries.value < 2 * n  # between two points of the sweep
     assert inferred.levels[1].hit_cost.value == pytest.approx(STEPS[0][1])
     assert inferred.unit == "cycles" and inferred.core_ghz == pytest.approx(GHZ)
     assert notes[0].text in inferred.notes

@@ -9,14 +9,10 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tomllib
 import zipfile
-from importlib import metadata
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 from support.common import ROOT, ended, in_turn, needs_c, needs_root, refusal
 from support.copies import copy_of_checkout
 

@@ -8,6 +8,7 @@ import pytest
 
 from tlb.system.files import ROOT
 
+
 @pytest.mark.endurance
 @pytest.mark.needs("go")
 @pytest.mark.parametrize(

@@ -14,14 +14,12 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select, WebDriverWait
 from support.common import LONG_S
 from support.site import (
-    OVERFLOW,
     UNFOLD,
     errors,
     open_page,
     pages,
     pages_with_figures,
     requests,
-    resize,
     scripts_off,
     soup,
     tooltip,

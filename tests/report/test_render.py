@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import altair as alt
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.pages import FRAME, Elements, cliff, figure
 

@@ -19,7 +19,6 @@ PAGES = [*map(chapter_name, discovery.chapters()), "scorecard"]
 # A claim, the verdicts, or reasons of an undecided one, that cannot be, and the sentence of the site
 # that speaks of it. Whoever rewrites such a sentence rewrites its row.
 SENTENCES = r"""
-entries-cover-a-pool | holds | they cover 32 × 2 MiB = 64 MiB
 capacity-alone | fails | a gap between them is address translation
 step-not-slow-degradation | no-step | the price of translation leaves its plateau at about [\d,]+ pages
 sequential-order-warms-the-walker | fails | Eight entries of 8 bytes share a cache line, so in sequential order
@@ -77,7 +76,7 @@ def test_the_counts_above_a_table_are_those_of_its_rows(site, page):
 
 def test_the_scorecard_counts_what_it_shows(site):
     page = site / "book" / "scorecard.html"
-    words = Counter(row.verdict for row in rows(soup(page)))
+    words = Counter(row.verdict for row in rows(soup(page)) if row.verdict != "recomputed")
     lead = r"We judged (\d+) published claims.*?On our reference machine.*?: (.*?) need hardware"
     ((whole, shown),) = re.findall(lead, prose(page).replace("guest,", "guest:"))
     numbers = [int(number) for number in re.findall(r"\b\d+\b", shown)]

@@ -56,7 +56,7 @@ def test_where_replacement_is_random_the_draws_decide_and_are_right_within_three
     level = inferred(Made(lru(64), at_random(1536))).levels[1]
     assert level.entries.method.startswith("draws")
     assert level.entries.value == pytest.approx(1536, rel=0.03)
-    assert level.opinions["alias"].value >  1.2 * 1536  # half of the rise would have been wrong
+    assert level.opinions["alias"].value > 1.2 * 1536  # half of the rise would have been wrong
     assert "random draws" in level.verdict.lower() and "believe those" in level.verdict
 
 

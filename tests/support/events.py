@@ -186,9 +186,7 @@ def housekeeping(*lacking: str, is_cheap: bool = False) -> dict[str, Any]:
             for mib in (1, 64)
         ],
         "merged": [sizes | {"merged_write_ns": 2300, "own_write_ns": 80}] * 6,
-        "swapped": [
-            swapped | {"pages": pages, "in_bytes": 8 * PAGE} for pages in ("4k", "thp")
-        ]
+        "swapped": [swapped | {"pages": pages, "in_bytes": 8 * PAGE} for pages in ("4k", "thp")]
         * 6,
         "pool_taken": [0.5 if is_cheap else 1.0] * 6,
         "pool_plain": float(is_cheap),
@@ -216,9 +214,7 @@ def analysis(
 ) -> Analysis:
     """Return the chapter's Analysis. house: of `housekeeping`; None: no such document. larger_ns: of
     `larger_controls`. changes: of `stated`."""
-    documents = {"flushes": stated(**changes)} | (
-        {"housekeeping": house} if house else {}
-    )
+    documents = {"flushes": stated(**changes)} | ({"housekeeping": house} if house else {})
     host = Stated(
         hypervisor=hypervisor, changes={"usable_cpus": tuple(range(cpus)), "pcid": pcid}
     ).host()

@@ -113,12 +113,7 @@ def rows_of(store: Store, machine: str) -> list[str]:
 
 
 def work(
-    name: str,
-    address: str,
-    root: Path,
-    alike: str = "",
-    spoil: str = "",
-    pause: Path | None = None,
+    name: str, address: str, root: Path, alike: str = "", spoil: str = "", pause: Path | None = None
 ) -> None:
     """Run a worker on the computer `alike`, by default its own. spoil: what it sends instead. pause: a
     file; as long as it is there, the worker goes no further than a few rows."""

@@ -91,13 +91,9 @@ class Paged:
         return processes(there, self.time_ns, self.noise, repeats, seed, fields=fields)
 
 
-def hugepages(
-    max_working_set: int = 4 * GIB, cpus: int = 4, per_octave: int = 4
-) -> list[Point]:
+def hugepages(max_working_set: int = 4 * GIB, cpus: int = 4, per_octave: int = 4) -> list[Point]:
     """The points of the chapter about page sizes."""
-    return hugepages_grid.points(
-        scope(max_working_set, cpus=cpus, per_octave=per_octave)
-    )
+    return hugepages_grid.points(scope(max_working_set, cpus=cpus, per_octave=per_octave))
 
 
 @cache
@@ -110,6 +106,4 @@ def keeping_pages(
     max_working_set: int = 4 * GIB, cpus: int = 4, per_octave: int = 4
 ) -> list[Point]:
     """The points of the chapter about getting them."""
-    return keeping_grid.points(
-        scope(max_working_set, cpus=cpus, per_octave=per_octave)
-    )
+    return keeping_grid.points(scope(max_working_set, cpus=cpus, per_octave=per_octave))

@@ -62,7 +62,7 @@ class Process:
         self.folder = Path(program).parent
         self.told = json.loads((self.folder / "session.json").read_text())
         self.words, self.answers, self.proved = argv[1:], 0, 0
-        self.pages, self.bytes = self.option("--pages"), int(self.option("--bytes"))
+        self.pages, self.bytes = self.option("--pages"), int(self.option("--bytes", "0"))
 
     def option(self, name: str, default: str = "") -> str:
         return self.words[self.words.index(name) + 1] if name in self.words else default

@@ -26,7 +26,7 @@ from tlb.fleet import public_text
 from tlb.fleet.bundle_rows import ROWS_FILE_NAME, explained, read_bundle_rows, refused
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
-from tlb.machine.stated_facts import TlbFlushBehaviourDocument, JavaFlagsDocument
+from tlb.machine.stated_facts import JavaFlagsDocument, TlbFlushBehaviourDocument
 from tlb.measure import states
 from tlb.measure.outcome import SESSIONS_DOCUMENT
 from tlb.measure.states import RecordWithExperiments

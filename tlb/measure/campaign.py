@@ -3,13 +3,16 @@ is proved.
 
 The order, rule by rule:
 
-1. A round has one mapping of each program and kind of pages, of all points that lack it. The repeat
-   of a record is the number of its round, so points of one mapping are pairs.
-2. The first round is of all points: after it each has a number, and what follows narrows intervals.
-3. The other rounds follow one another, where there is time for all of them; otherwise the compared
-   points have theirs first.
-4. Compared points whose interval is then still wide have further mappings, the widest point first.
-5. No choice sees where a value lies: it would take sides.
+1. A round has one mapping of each program and kind of pages, with all points that lack it. A
+   record's `repeat` is the number of its round, so points of one mapping are pairs.
+2. The first round has all points: after it each has a number, and what follows narrows intervals.
+3. The other rounds follow in order if there is time for all of them; otherwise the compared points
+   have their rounds first.
+4. Then compared points whose interval is still wide get further mappings, the widest point first.
+5. What is measured next may depend on the width of an interval, never on the value: choosing by
+   value would bias the result.
+
+Within a round, mapping.point_groups has the order.
 """
 
 from __future__ import annotations
@@ -52,11 +55,11 @@ from tlb.system.reasons import Unavailable, explain_reason
 # Half an interval's width over its median. The ratio of two such points is known to 1.4 %, and what
 # claims ask of a ratio is 5 % and more but for one.
 NARROW = 0.01
-# From five mappings to eight the interval is their range, which only grows. Nine are the first that
-# it leaves the extremes of out, and it still covers 96 %: a disturbed mapping no longer widens it,
-# and to halve it again would take four times as many.
+# The interval of five to eight mappings is their range, which only grows with their number. That of
+# nine leaves the two extremes out and still covers 96 %, so a disturbed mapping no longer widens it;
+# halving it again would take four times as many.
 MOST = 9
-LEAST = 5  # of fewer the range covers less than 90 %: who asks for fewer wants no interval
+LEAST = 5  # the range of fewer covers less than 90 %, so fewer are asked for where no interval is wanted
 # Of the time that all rounds take, what the mappings beyond them may add.
 EXTRA_SHARE = 0.1
 
@@ -172,7 +175,7 @@ class _Campaign:
             self._measure_round(repeat, points)
 
     def _measure_round(self, repeat: int, points: Iterable[Point]) -> None:
-        for group in point_groups(list(points), self.shuffle, alone_first=repeat % 2 == 0):
+        for group in point_groups(list(points), self.shuffle, sessions_last=repeat % 2 == 0):
             self._measure_group(group, repeat)
             self.bar.end()
 
@@ -187,7 +190,9 @@ class _Campaign:
             return self.bar.begin(duration_estimate_key(point), group.cost_s(point), words)
 
         pages = group.points[0].pages
-        if group.shares and not self.bar.begin(*group.start, f"{round_words} memory on {pages}"):
+        if group.has_session and not self.bar.begin(
+            *group.start, f"{round_words} memory on {pages}"
+        ):
             return
         for point, result in self.rig.measured(
             points, repeat, begin=begin, retry_share=self.retry_share
@@ -273,7 +278,7 @@ class _Missing:
         mapping_s = defaultdict[Hashable, float](float)  # by program, of the largest chosen point
         for point in sorted(wide, key=wide.__getitem__, reverse=True):
             (group,) = point_groups([point], random.Random(0))
-            kind, start_s = group.start if group.shares else ("", 0.0)
+            kind, start_s = group.start if group.has_session else ("", 0.0)
             start_s = max(bar.pace(kind) * start_s, mapping_s[shared_process_key(point)])
             once_s = bar.pace(duration_estimate_key(point)) * group.cost_s(point)
             once_s += start_s - mapping_s[shared_process_key(point)]

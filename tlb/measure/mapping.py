@@ -1,8 +1,9 @@
-"""Many points in as few processes as they take, each of which maps memory once where its kernel has
-a session (measure.session).
+"""The points of a round by the process that measures them, and their way through it.
 
-A point comes out once: as a record whose backing smaps has proved after it was measured, or as the
-reason for none. What a process did not prove before it ended is measured again in the next one.
+A kernel with a session measures many points in one mapping (kernels/plan.h); any other program
+forks a process for each point. A point comes out once: as a record whose backing smaps has proved
+after it was measured, or as the reason for none. What a process did not prove before it ended is
+measured again in the next one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from tlb.measure import build, kernels
 from tlb.measure.plan import (
     KernelProcess,
     MeasuringConditions,
-    ProcessPerPoint,
     SleepingProcesses,
     reason_to_skip_point,
     uses_shared_arena,
@@ -32,32 +32,35 @@ from tlb.system.reasons import Unavailable
 # median of five bears a disturbed one, and a graph is built again for a walk that is repeated.
 MAX_RETRY_SHARE = 0.05
 # what a smaller mapping may be spared
-_OF_SIZE = {"oom-killed", "memory-short", "pool-empty", "backing-partial"}
-_PASSING = {"backing-partial", "cpu-gone"}  # what may be over when it is tried again
+_REASONS_OF_SIZE = {"oom-killed", "memory-short", "pool-empty", "backing-partial"}
+_PASSING_REASONS = {"backing-partial", "cpu-gone"}  # what may be over when it is tried again
 
-_ALONE, _SLEEPING = ("",), ("sleeping",)
+_SLEEPING = ("sleeping",)
 
 PointResult = tuple[Point, Record | Unavailable]
 
 
 @dataclass
 class PointGroup:
-    """Points that one process may measure, where their kernels have a session; or that take a
-    process each, one after the other or, if they sleep, side by side."""
+    """Points that one process measures; those that sleep have a process each, side by side."""
 
     points: list[Point]
-    shares: bool
+
+    @property
+    def has_session(self) -> bool:
+        """Whether they share the mapping of a session."""
+        return build.has_session(self.points[0])
 
     @property
     def start(self) -> tuple[str, float]:
-        """(kind, seconds) until their memory is mapped."""
+        """(kind, seconds) until the memory of a session is mapped."""
         return f"memory {self.points[0].pages}", kernels.mapping_s(
             self.points[0].engine, shared_bytes(self.points)
         )
 
     def cost_s(self, point: Point) -> float:
         """A guess at the seconds of one of the points, of those that sleep a part of all."""
-        if self.shares:
+        if self.has_session:
             return kernels.point_s(point)
         sleeps_s = [idle_s for each in self.points if (idle_s := kernels.idle_s(each))]
         return (
@@ -68,49 +71,55 @@ class PointGroup:
 
 
 def point_groups(
-    points: Sequence[Point], shuffle: random.Random, *, alone_first: bool = True
+    points: Sequence[Point], shuffle: random.Random, *, sessions_last: bool = True
 ) -> list[PointGroup]:
-    """Return a round's points by the process that may measure them.
+    """Return a round's points by the process that measures them.
 
     The order is random, but for these rules:
 
     1. Points that use the same graph follow each other, so that it is made once.
     2. Groups that map memory follow each other: a hypervisor takes back what has been free for two
        seconds, and 4 GiB then take 8 s to map and not 1 s.
-    3. They come last in one round and first in the next (alone_first), so that between two rounds
+    3. They come last in one round and first in the next (sessions_last), so that between two rounds
        no memory is free either.
     4. Transparent huge pages come before base pages, which may lie in what huge pages left, but
        seldom the other way round.
     5. Kernels in C come before those in Python, because two threads map what was taken back.
     6. The largest mapping comes first.
     """
-    alike: dict[tuple, list[Point]] = {}
+    by_program: dict[tuple, list[Point]] = {}
     for point in points:
-        alike.setdefault(shared_process_key(point), []).append(point)
-    made = [PointGroup(group, len(program) > 1) for program, group in alike.items()]
-    for group in made:
+        by_program.setdefault(shared_process_key(point), []).append(point)
+    groups = [PointGroup(group) for group in by_program.values()]
+    for group in groups:
         shuffle.shuffle(group.points)
-        used = dict.fromkeys(map(kernels.made_of, group.points))
-        turns = {one: turn for turn, one in enumerate(used)}
+        graphs = dict.fromkeys(map(kernels.made_of, group.points))
+        turns = {graph: turn for turn, graph in enumerate(graphs)}
         group.points.sort(key=lambda point: turns[kernels.made_of(point)])
-    shuffle.shuffle(made)
-    return sorted(
-        made,
+    shuffle.shuffle(groups)
+    sessions = [group for group in groups if group.has_session]
+    sessions.sort(
         key=lambda group: (
-            group.shares == alone_first,
             PAGE_KINDS[group.points[0].pages].source != "thp",
             group.points[0].engine != "c",
             -shared_bytes(group.points),
-        ),
+        )
     )
+    others = [group for group in groups if not group.has_session]
+    return [*others, *sessions] if sessions_last else [*sessions, *others]
 
 
 def shared_process_key(point: Point) -> tuple:
-    """What points have in common that one process may measure. Those with an arena of their own
-    have no shared one beside it, which would be read from smaps as well, before and after each."""
-    if not build.has_session(point):
-        return _SLEEPING if kernels.idle_s(point) else _ALONE
-    return kernels.session_of(point), point.engine, point.pages, uses_shared_arena(point)
+    """What points have in common that one process measures. Those of a session with an arena of
+    their own have no shared one beside it, which would be read from smaps as well, before and after
+    each."""
+    if build.has_session(point):
+        name = kernels.session_of(point)
+        return name, point.engine, point.pages, uses_shared_arena(point)
+    if kernels.idle_s(point):
+        return _SLEEPING
+    is_played = point.mode in kernels.declaration(point.kernel).played
+    return point.kernel, point.engine, point.pages, is_played and point.mode
 
 
 def shared_bytes(points: Iterable[Point]) -> int:
@@ -129,7 +138,7 @@ def expected_seconds(made: Iterable[PointGroup]) -> dict[str, float]:
     """Return a guess at the seconds of these groups, by kind."""
     costs = defaultdict[str, float](float)
     for group in made:
-        if group.shares:
+        if group.has_session:
             kind, seconds = group.start
             costs[kind] += seconds
         for point in group.points:
@@ -158,30 +167,33 @@ def measured(
     if left:
         # again would be seconds of sleep
         tries = 0 if any(map(kernels.idle_s, left)) else ceil(retry_share * len(left))
-        yield from _Measuring(
-            left, repeat, setting, begin, tries, build.has_session(left[0])
-        ).results()
+        yield from _PointQueue(left, repeat, setting, begin, tries).results()
 
 
 @dataclass
-class _Measuring:
-    """Points on their way through one process after another. `first` holds proved records of points
-    that are measured again."""
+class _PointQueue:
+    """Points that wait for one process after another.
+
+    left: those still to be asked for. Each goes to a process, whose answer waits for a proof. A
+    disturbed one is put at the end of `left` once more (asked_again), and what was proved of it is
+    kept (first_records) in case the second try gives nothing. retries: how many may still be.
+    most_bytes: of an arena, once a larger one was refused for the reason too_large.
+    """
 
     left: list[Point]
     repeat: int
     setting: MeasuringConditions
     begin: Callable[[Point], bool]
     retries: int
-    shares: bool
-    tried: set[Point] = field(default_factory=set)
-    first: dict[Point, Record] = field(default_factory=dict)
-    most_bytes: float = inf  # of an arena
+    asked_again: set[Point] = field(default_factory=set)
+    first_records: dict[Point, Record] = field(default_factory=dict)
+    most_bytes: float = inf
     too_large: Unavailable | None = None
-    is_warned: bool = False
+    has_restarted: bool = False  # because of a reason that may pass
 
     def __post_init__(self) -> None:
         self.pages = self.left[0].pages  # which all have
+        self.has_session = build.has_session(self.left[0])
 
     def results(self) -> Iterator[PointResult]:
         while self.left:
@@ -191,9 +203,10 @@ class _Measuring:
                 yield from self._one_process()
 
     def _one_process(self) -> Iterator[PointResult]:
+        """Ask a process for all points that are left; if it ends before, decide what follows."""
         answered: list[PointResult] = []
         proved, current = 0, None
-        mapped = shared_bytes(self.left) if self.shares else 0
+        mapped = shared_bytes(self.left) if self.has_session else 0
         try:
             with contextlib.ExitStack() as stack:
                 process = self._start(mapped)
@@ -201,11 +214,11 @@ class _Measuring:
                 while self.left:
                     point = self.left.pop(0)
                     if not self.begin(point):
-                        yield from self._refused(point)
+                        yield from self._first_record(point)
                         continue
                     current = point
                     result, now = process.ask(current)
-                    answered.append((current, self._judged(current, result)))
+                    answered.append((current, self._retried(current, result)))
                     current = None
                     yield from self._proved(answered, proved, now)
                     proved = now
@@ -216,32 +229,31 @@ class _Measuring:
         except Unavailable as why:
             unproved = [p for p, result in answered[proved:] if isinstance(result, Record)]
             self.left = list(dict.fromkeys([*unproved, *self.left]))
-            yield from self._failed(why, current, mapped)
+            yield from self._after_failure(why, current, mapped)
 
-    def _start(self, mapped: int) -> KernelProcess | ProcessPerPoint:
-        if self.shares:
-            return KernelProcess(self.left[0], mapped, self.repeat, self.setting)
+    def _start(self, mapped: int) -> KernelProcess | SleepingProcesses:
         if sleeping := [point for point in self.left if kernels.idle_s(point)]:
             return SleepingProcesses(sleeping, self.repeat, self.setting)
-        return ProcessPerPoint(self.repeat, self.setting)
+        return KernelProcess(self.left[0], mapped, self.repeat, self.setting)
 
-    def _judged(self, point: Point, result: Record | Unavailable) -> Record | Unavailable:
-        """The result, its point put at the end once more where it was disturbed, or may succeed."""
-        is_over = (
-            isinstance(result, Unavailable)
-            and result.code in _PASSING
-            and (result.code != "cpu-gone" or self.setting.cpu is None)  # the kernel takes another
-        )
-        is_noisy = isinstance(result, Record) and bool(result.noisy) and self.retries > 0
-        if point in self.tried:
+    def _may_pass(self, why: Unavailable) -> bool:
+        is_ours = why.code == "cpu-gone" and self.setting.cpu is not None  # no other CPU will do
+        return why.code in _PASSING_REASONS and not is_ours
+
+    def _retried(self, point: Point, result: Record | Unavailable) -> Record | Unavailable:
+        """Return a result; put its point at the end once more where it was disturbed, or may
+        succeed."""
+        if point in self.asked_again:
             return result.model_copy(update={"tries": 2}) if isinstance(result, Record) else result
-        if is_over or is_noisy:
+        is_noisy = isinstance(result, Record) and bool(result.noisy) and self.retries > 0
+        if is_noisy or (isinstance(result, Unavailable) and self._may_pass(result)):
             self.retries -= is_noisy
-            self.tried.add(point)
+            self.asked_again.add(point)
             self.left.append(point)
         return result
 
     def _proved(self, answered: list[PointResult], before: int, now: int) -> Iterator[PointResult]:
+        """Give the results that are proved now, except for points that will be asked for again."""
         if not before <= now <= len(answered):
             raise Unavailable("kernel-failed", f"it proved {now} of {len(answered)} answers")
         for number in range(before, now):
@@ -249,32 +261,33 @@ class _Measuring:
             if point not in [*self.left, *(later for later, _ in answered[number + 1 :])]:
                 yield point, self._kept(point, result)
             elif isinstance(result, Record):
-                self.first[point] = result
+                self.first_records[point] = result
 
     def _kept(self, point: Point, result: Record | Unavailable) -> Record | Unavailable:
-        """A disturbed number is better than none."""
-        first = self.first.pop(point, None)
+        """Return the result; a disturbed record is better than none."""
+        first = self.first_records.pop(point, None)
         return first if first and isinstance(result, Unavailable) else result
 
     def _left_out(self, point: Point, why: Unavailable) -> PointResult:
         self.left.remove(point)
         return point, self._kept(point, why)
 
-    def _refused(self, point: Point) -> Iterator[PointResult]:
-        if point in self.first:
-            yield point, self.first.pop(point)
+    def _first_record(self, point: Point) -> Iterator[PointResult]:
+        """Give what is proved of a point for whose second try there is no time."""
+        if point in self.first_records:
+            yield point, self.first_records.pop(point)
 
-    def _failed(
+    def _after_failure(
         self, why: Unavailable, current: Point | None, mapped: int
     ) -> Iterator[PointResult]:
-        """What follows from the end of a process: another one, a smaller one, or none for these
-        points."""
+        """Decide what follows from the end of a process: another one, one with a smaller mapping,
+        or none for the point that was measured, or for any if none was."""
         if current:
             self.left.insert(0, current)
         mapped = max(mapped, kernels.mapped_bytes(current) if current else 0)
-        if why.code in _PASSING and not self.is_warned:
-            self.is_warned = True
-        elif why.code in _OF_SIZE and mapped:
+        if self._may_pass(why) and not self.has_restarted:
+            self.has_restarted = True
+        elif why.code in _REASONS_OF_SIZE and mapped and self.has_session:
             # an empty pool has no page for a smaller mapping either
             is_pool = PAGE_KINDS[self.pages].source == "pool"
             is_empty = is_pool and why.code == "pool-empty" and not pools.available(self.pages)

@@ -26,11 +26,16 @@ SESSIONS_DOCUMENT = "sessions"  # the document of what was counted of processes
 
 @dataclass
 class CampaignOutcome:
-    """What a run did. `timed_s` lies inside timed regions, `elapsed_s` is the whole; both cover
-    this run only."""
+    """What a run did.
+
+    warm_s, timed_s: spent on accesses, in warm-ups and in timed regions, of the points that were
+    stored. elapsed_s: the whole run, with processes, memory, graphs and proofs. All three cover
+    this run only.
+    """
 
     measured: int = 0
     cached: int = 0
+    warm_s: float = 0.0
     timed_s: float = 0.0
     elapsed_s: float = 0.0
     lacking: dict[Point, Unavailable] = field(default_factory=dict)
@@ -48,11 +53,13 @@ class CampaignOutcome:
         self.measured += 1
         self.retries += record.tries - 1
         self.noisy += bool(record.noisy)
+        self.warm_s += (record.warm_ns or 0.0) / 1e9
         self.timed_s += record.elapsed_ns / 1e9
 
     def __str__(self) -> str:
+        accesses_s = self.warm_s + self.timed_s
         share = (
-            f", {self.timed_s / self.elapsed_s:.0%} of {self.elapsed_s:.0f} s inside timed regions"
+            f", {accesses_s / self.elapsed_s:.0%} of {self.elapsed_s:.0f} s in warm-up and timed regions"
             if self.measured
             else ""
         )

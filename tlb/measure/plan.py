@@ -114,9 +114,10 @@ def uses_shared_arena(point: Point) -> bool:
 
 
 class KernelProcess:
-    """One process of the program that measures a point, and perhaps others of its kernel and pages.
+    """A process of the program that measures some points of the same pages.
 
-    shared_bytes: of an arena for all points that fit; 0: each point has its own.
+    shared_bytes: of an arena for all points that fit; 0: each point has its own. A program without
+    a session forks a process for each point (kernels/arguments.h).
     """
 
     def __init__(self, point: Point, shared_bytes: int, repeat: int, setting: MeasuringConditions):
@@ -139,7 +140,13 @@ class KernelProcess:
         line = self._line(point)
         expected_s = (kernels.point_s if self._shared_bytes else kernels.expected_s)(point)
         stolen, begin = noise.stolen_ms(), time.monotonic_ns()
-        answer, counters = self._session.ask(line, expected_s)
+        try:
+            answer, counters = self._session.ask(line, expected_s)
+        except Unavailable as why:
+            if self._shared_bytes or why.code != "oom-killed" or why.detail:
+                raise
+            what = f"{point.kernel} with {kernels.arena_bytes(point) >> 20} MiB"
+            raise Unavailable(why.code, what) from None
         wall_ns = float(time.monotonic_ns() - begin)
         proved = self._proved(answer, "id", self._answers)
         self._answers += 1
@@ -223,15 +230,9 @@ def _command(point: Point, shared_bytes: int, setting: MeasuringConditions) -> l
 
 def measure_alone(point: Point, repeat: int, setting: MeasuringConditions) -> Record:
     """Return the record of one point by a plan of one line."""
-    try:
-        with KernelProcess(point, 0, repeat, setting) as process:
-            result, _ = process.ask(point)
-            proved = process.end()
-    except Unavailable as why:
-        if why.code != "oom-killed" or why.detail:
-            raise
-        what = f"{point.kernel} with {kernels.arena_bytes(point) >> 20} MiB"
-        raise Unavailable(why.code, what) from None
+    with KernelProcess(point, 0, repeat, setting) as process:
+        result, _ = process.ask(point)
+        proved = process.end()
     if isinstance(result, Unavailable):
         raise result
     if proved != 1:
@@ -239,52 +240,38 @@ def measure_alone(point: Point, repeat: int, setting: MeasuringConditions) -> Re
     return result
 
 
-class ProcessPerPoint:
-    """A process for each point, which proves its backing before it answers."""
+class SleepingProcesses:
+    """A process for each of some points, which sleep for seconds between what they measure, side by
+    side; started one after the other, so that no two of them measure at once."""
 
-    def __init__(self, repeat: int, setting: MeasuringConditions):
+    def __init__(self, points: Sequence[Point], repeat: int, setting: MeasuringConditions):
         self._repeat, self._setting, self._answers = repeat, setting, 0
+        # a child is killed with the thread that started it, so each waits for its own
+        self._threads = ThreadPoolExecutor(len(points))
+        self._running = {
+            point: self._threads.submit(self._measure, point, STAGGER_S * number)
+            for number, point in enumerate(points)
+        }
+
+    def _measure(self, point: Point, after_s: float = 0.0) -> Record:
+        time.sleep(after_s)
+        return measure_alone(point, self._repeat, self._setting)
 
     def ask(self, point: Point) -> tuple[Record | Unavailable, int]:
+        """Return what KernelProcess.ask does; each answer is proved."""
         self._answers += 1
+        running = self._running.pop(point, None)
         try:
-            return self._measure(point), self._answers
+            result = running.result() if running else self._measure(point)
         except Unavailable as why:
             return why, self._answers
-
-    def _measure(self, point: Point) -> Record:
-        return measure_alone(point, self._repeat, self._setting)
+        return result, self._answers
 
     def end(self) -> int:
         return self._answers
 
-    def __enter__(self) -> ProcessPerPoint:
+    def __enter__(self) -> SleepingProcesses:
         return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
-class SleepingProcesses(ProcessPerPoint):
-    """Processes that sleep for seconds between what they measure, side by side; started one after
-    the other, so that no two of them measure at once."""
-
-    def __init__(self, points: Sequence[Point], repeat: int, setting: MeasuringConditions):
-        super().__init__(repeat, setting)
-        # a child is killed with the thread that started it, so each waits for its own
-        self._threads = ThreadPoolExecutor(len(points))
-        self._running = {
-            point: self._threads.submit(self._later, STAGGER_S * number, point)
-            for number, point in enumerate(points)
-        }
-
-    def _later(self, after_s: float, point: Point) -> Record:
-        time.sleep(after_s)
-        return super()._measure(point)
-
-    def _measure(self, point: Point) -> Record:
-        running = self._running.pop(point, None)
-        return running.result() if running else super()._measure(point)
 
     def __exit__(self, *_: object) -> None:
         self._threads.shutdown(cancel_futures=True)

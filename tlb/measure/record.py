@@ -189,6 +189,9 @@ class KernelOutput(_Strict):
     # engine has none.
     core_ghz: Annotated[FiniteFloat, Field(ge=0)]
     prepare_ns: PositiveNs  # map, fault in, place the chase, verify, warm up
+    # of that, the accesses of the warm-up; None: a kernel without one, or a row from before it was
+    # kept
+    warm_ns: Annotated[FiniteFloat, Field(ge=0)] | None = None
     minor_faults: NonNegativeInt  # in the timed region, from getrusage
     major_faults: NonNegativeInt
     voluntary_switches: NonNegativeInt

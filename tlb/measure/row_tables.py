@@ -223,6 +223,15 @@ def current_rows(frame: pd.DataFrame, state: str) -> pd.DataFrame:
     return frame[(frame["state"] == state) & is_now].reset_index(drop=True)
 
 
+def replaced_programs(frame: pd.DataFrame, state: str) -> dict[tuple[str, str], str]:
+    """Return the (kernel, engine) pairs of a state that have rows and none in `current_rows`, each
+    with the compiler or the libraries that its rows name."""
+    now = {*_programs(current_rows(frame, state))}
+    there = frame[frame["state"] == state]
+    found = zip(_programs(there), there["compiler"], strict=True)
+    return {program: compiler for program, compiler in found if program not in now}
+
+
 def _build(kernel: str, engine: KernelEngine) -> KernelBuild | None:
     """Return what would measure a kernel's rows now, None for a kernel that is gone."""
     try:

@@ -63,7 +63,8 @@ body { margin: 0; color: var(--ink); background: var(--paper); line-height: 1.5;
   font-family: -apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", Arial, sans-serif; }
 main { max-width: 48rem; margin: 0 auto; padding: 2rem 1rem; }
 h1, code, p { overflow-wrap: anywhere; }
-pre, .scrolls { overflow-x: auto; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; }
+.scrolls { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 td, th { padding: 0.3rem 1rem 0.3rem 0; text-align: left; border-bottom: 1px solid var(--rule); }
 figure { margin: 1.6rem 0; }
@@ -154,7 +155,7 @@ def _pairs_chart(quantity: ComparedQuantity) -> Markup:
         _each(_POINT, points),
         *(_LEFT, _HEIGHT - 8, len(ratios)),
     )
-    caption = _PAIRS_CAPTION.format(quantity.label.capitalize().replace("Cpu", "CPU"))
+    caption = _PAIRS_CAPTION.format(quantity.title)
     return Markup(_CHART).format(Markup(_SCROLLS).format("Chart", drawn), caption)
 
 
@@ -165,7 +166,8 @@ def trial_page(trial: Trial) -> str:
     commands += [("Driver", aim.driver.command)] if aim.driver else []
     named = ((name, shlex.join(command)) for name, command in commands if command)
     what = "" if aim.versus else f"With {aim.lever.name}: {aim.lever.does}."
-    body = _each("<h1>{}</h1>", [trial.verdict.capitalize()])
+    title = ", ".join(f"{each.title}: {each.verdict}" for each in trial.quantities)
+    body = _each("<h1>{}</h1>", [title])
     body += _each("<p>{}: <code>{}</code></p>", named)
     body += _each("<p>{}</p>", [text for text in (what, *verdict_sentences(trial)) if text])
     body += Markup("").join(map(_pairs_chart, trial.quantities))
@@ -180,6 +182,10 @@ _FLAME_WIDTH, _ROW = 720, 22  # px
 _CAPTION = (
     "Exposed walks by the memory they lead to (bottom), the function and the line of code (top). "
     "Point at a box for its number."
+)
+_FLAMES = (
+    '<svg viewBox="0 0 {} {}" width="100%" style="min-width: 40rem" role="img" '
+    'aria-label="Flame graph">{}</svg>'
 )
 # An inner svg cuts off a label that is wider than its box.
 _BOX = (
@@ -206,10 +212,8 @@ def flame_graph(walks: Counter[tuple[str, str, str]]) -> Markup:
             title = f"{frames[-1]}: {number:,} exposed walks, {number / total:.1%}"
             boxes.append((x, y, width, _ROW - 1, title, colors[frames[0]], frames[-1]))
             x += width
-    return Markup(
-        '<figure><svg viewBox="0 0 {} {}" width="100%" role="img" aria-label="Flame graph">{}</svg>'
-        "<figcaption>{}</figcaption></figure>"
-    ).format(_FLAME_WIDTH, height, _each(_BOX, boxes), _CAPTION)
+    drawn = Markup(_FLAMES).format(_FLAME_WIDTH, height, _each(_BOX, boxes))
+    return Markup(_CHART).format(Markup(_SCROLLS).format("Flame graph", drawn), _CAPTION)
 
 
 def where_page(made: WhereReport) -> str:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import resource
 
 PADDING = "TLB_PADDING"  # a variable that no program reads
-_START_STACK = 25  # in /proc/PID/stat, counted from the state, which follows the name
 
 
 @dataclass(frozen=True)
@@ -120,9 +119,8 @@ def run_program(
 
 
 def _stack_offset_bytes(pid: int) -> int | None:
-    """Return how far into a page the stack of a process begins, by `startstack` in proc(5)."""
-    values = procfs.text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
-    start = int(values[_START_STACK]) if len(values) > _START_STACK else 0
+    """Return how far into a page the stack of a process begins."""
+    start = procfs.stack_start(pid)
     return start % os.sysconf("SC_PAGE_SIZE") if start else None
 
 

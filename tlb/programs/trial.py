@@ -145,6 +145,11 @@ class ComparedQuantity:
     is_same_work: bool = True
 
     @property
+    def title(self) -> str:
+        """The label at the start of a sentence."""
+        return self.label[0].upper() + self.label[1:]
+
+    @property
     def ratio(self) -> Interval | None:
         """The ratio of with to without; None without a pair, or where a value is 0."""
         values = self.without + self.with_lever

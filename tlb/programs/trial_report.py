@@ -83,7 +83,7 @@ def verdict_sentences(trial: Trial) -> list[str]:
 
 
 def _verdict_sentence(trial: Trial, quantity: ComparedQuantity) -> str:
-    label, ratio = quantity.label.capitalize().replace("Cpu", "CPU"), quantity.ratio
+    label, ratio = quantity.title, quantity.ratio
     if ratio is None:
         return f"{label}: cannot tell, because some runs took none that Linux counted."
     words = _ratio_words(trial, quantity, f"{ratio:.3f}", "is")

@@ -241,7 +241,8 @@ class ProcessStart(NamedTuple):
     """How a process is started again. command: [] if none is known; as_user: words before it, if it
     runs as another user. cwd: its folder. input_file: its stdin, "" unless that is a regular file.
     running_s: how long it has run. worker_of: the process of the same program that forked it and
-    gave it a title, 0 without one: such a process is not started by a command."""
+    gave it a title, 0 without one: such a process is not started by a command. has_lost_arguments:
+    it has overwritten them, so the command is its file alone."""
 
     command: list[str]
     cwd: str = "."
@@ -249,6 +250,7 @@ class ProcessStart(NamedTuple):
     input_file: str = ""
     running_s: float = 0.0
     worker_of: int = 0
+    has_lost_arguments: bool = False
 
 
 @dataclass
@@ -299,7 +301,7 @@ def process_start_of(pid: int, proc: Path = activity.PROC) -> ProcessStart:
     """Return how a process's program is started again.
 
     A program may have overwritten its command line (setproctitle): then its file takes the place of
-    the first word, and words without a character are left out. The file of another container, or
+    the first word, and its arguments are lost. The file of another container, or
     one that was replaced, is reached by the process."""
     folder = proc / str(pid)
     try:
@@ -307,21 +309,37 @@ def process_start_of(pid: int, proc: Path = activity.PROC) -> ProcessStart:
         file, cwd = os.readlink(folder / "exe"), os.readlink(folder / "cwd")
     except OSError:
         return ProcessStart([])
+    has_lost_arguments = _argument_count(pid, proc) not in (None, len(words))
     start = ProcessStart(
         [], cwd, _as_user(folder), _input_file(folder), activity.running_s(pid, proc)
-    )
+    )._replace(has_lost_arguments=has_lost_arguments)
+    arguments = [] if has_lost_arguments else words[1:]
     # A link to the file may have another name, which tells the program what to do (busybox).
     if named := _named(words[0], cwd, folder / "exe"):
-        while words[-1:] == [""]:
-            words.pop()
-        return start._replace(command=[named if "/" in words[0] else words[0], *words[1:]])
+        while arguments[-1:] == [""]:
+            arguments.pop()
+        return start._replace(command=[named if "/" in words[0] else words[0], *arguments])
     title = words[0].split(maxsplit=1)[0].rstrip(":") if words[0].strip() else ""
     if title and _named(title, cwd, folder / "exe"):
         file = title
     elif not os.path.exists(file):
         file = str(folder / "exe")
     worker_of = _parent_of_program(pid, proc) if words[0].startswith(f"{title}:") else 0
-    return start._replace(command=[file, *filter(None, words[1:])], worker_of=worker_of)
+    return start._replace(command=[file, *filter(None, arguments)], worker_of=worker_of)
+
+
+def _argument_count(pid: int, proc: Path) -> int | None:
+    """Return how many words the command of a process had when it became the program; None where
+    that cannot be read.
+
+    Linux puts this number at the start of the stack, as an int on little-endian computers."""
+    start = procfs.stack_start(pid, proc)
+    try:
+        with (proc / str(pid) / "mem").open("rb", buffering=0) as memory:
+            memory.seek(start or 0)
+            return int.from_bytes(memory.read(4), "little") if start else None
+    except (OSError, OverflowError):
+        return None
 
 
 def _command_line(folder: Path) -> list[str]:

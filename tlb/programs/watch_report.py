@@ -65,6 +65,8 @@ _OWN_SETTING = Lever("own setting", "huge pages requested by the program itself"
 _LONG_S = 3600.0  # a program that has run for longer is not run again for a trial
 _RUNS = 2 * (LEAST_PAIRS + 1)  # of the fewest pairs for a verdict, and of the rehearsal
 _JVM = {"java"}
+_ARGUMENTS = "ARGUMENTS"  # stands for those that a program has overwritten
+_GROWING = 0.01  # of its memory while it is watched: from then on a forecast does not hold
 
 
 class HugePageGainBound(NamedTuple):
@@ -278,7 +280,8 @@ class WatchReport:
             return f"tlb try {shlex.join(options)}"
         if not start.command:
             return ""
-        command = [*start.as_user, *start.command]
+        arguments = [_ARGUMENTS] if start.has_lost_arguments else []
+        command = [*start.as_user, *start.command, *arguments]
         given = ["--input", start.input_file] if start.input_file else []
         if lever is _OWN_SETTING:
             with_pages, without = ([*command, *shlex.split(each)] for each in self.own_setting)
@@ -384,6 +387,9 @@ class WatchReport:
         """Return the verdict, what it rests on, the forecast, and the line to try."""
         found = [self.verdict, *self._details(), *self._forecast_words()]
         if line := self.line:
+            if self.watched.target.start.has_lost_arguments and _ARGUMENTS in line:
+                lost = f"It has overwritten its arguments: put them in place of {_ARGUMENTS}."
+                found.append(lost)
             found += [f"{self._trial_words}:", line]
         elif isinstance(self.lever, Unavailable):
             found.append(str(self.lever))
@@ -441,7 +447,16 @@ class WatchReport:
             return []
         if self.is_huge or not made.blocks:
             return []
-        return [forecast_words(made, self.prices)]
+        return [forecast_words(made, self.prices), *self._growth_words()]
+
+    def _growth_words(self) -> list[str]:
+        """Return that its memory grows by itself, as a sentence; nothing if it does not."""
+        first, last = self.samples[0], self.samples[-1]
+        grown_bytes = last.resident_bytes - first.resident_bytes
+        if grown_bytes <= _GROWING * last.resident_bytes:
+            return []
+        time = duration_words(last.at_s - first.at_s)
+        return [f"It grew by {size_words(grown_bytes)} by itself in {time}, and may go on."]
 
     @property
     def _trial_words(self) -> str:

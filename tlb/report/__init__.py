@@ -6,6 +6,7 @@ from tlb.report.all_machines import summary_of_article as summary_of_article
 from tlb.report.article import on_this_computer as on_this_computer
 from tlb.report.article import quantities_of as quantities_of
 from tlb.report.article import show_chart as show_chart
+from tlb.report.article import show_figure as show_figure
 from tlb.report.article import show_source as show_source
 from tlb.report.chapter import begin as begin
 from tlb.report.notebook import judge as judge

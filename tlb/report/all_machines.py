@@ -20,16 +20,15 @@ from tlb.report.claims import Statement, statements
 from tlb.report.quantities import FEW_MAPPINGS_MARK, QUANTITIES_DOCUMENT
 from tlb.report.render import Html, inline_html, join_html
 from tlb.report.verdicts import (
-    CSS_CLASS_BY_VERDICT,
+    RECOMPUTED,
     claim_anchor,
     format_band_in_unit,
     format_effect_in_unit,
     format_exact_in_unit,
     format_number_in_unit,
-    verdict_html,
+    verdict_in_words,
 )
 from tlb.stats.effects import Effect
-from tlb.stats.intervals import LEAST_COVERAGE
 from tlb.system.files import ROOT
 from tlb.system.reasons import UNDECIDED_TEXTS, Unavailable, none_if_unavailable
 from tlb.system.units import list_in_words
@@ -81,8 +80,8 @@ _TABLE = (
 _FOLDED = '<details class="tlb-beyond"><summary>{}</summary>{}</details>'
 _HOW_TO_READ = (
     '<p class="tlb-chance">A cell gives the verdict, the measured number that decides it, and in '
-    "brackets its interval. An asterisk marks fewer than five mappings. What "
-    '<a href="method.html#how-a-claim-is-judged"><em>cannot tell</em> and <em>not testable</em></a> mean.</p>'
+    "brackets its interval. An asterisk marks fewer than five mappings. See "
+    '<a href="method.html#how-a-claim-is-judged">what <em>cannot tell</em> and <em>not testable</em> mean</a>.</p>'
 )
 DIRECTION_ONLY = "direction only"  # of a claim that any difference to one side supports
 NOT_MEASURED, NOT_TESTABLE = "not measured", "not testable"
@@ -91,12 +90,15 @@ _REASON_WORDS = {
     "few": "too few mappings",
     "crosses": "crosses the band",
     "widened": "several comparisons",
-    "bistable": "mappings in two groups",
+    "bistable": "measurements in two groups",
     "conditions": "conditions differ",
     "ambiguous": "several explanations fit",
-    "too-few-points": "sizes not measured",
+    "too-few-points": "not enough measured",
     "sweep-short": "sweep too short",
     "no-data": "not measured",
+    "housekeeping-not-asked": "not measured",
+    "no-geometry": "TLB's size not stated",
+    "unstable": "a difference near zero",
     "control-elsewhere": "control in a nearer cache",
     "splintered": "splintered pages",
     "two-dimensions": "in a guest",
@@ -109,24 +111,24 @@ _REASON_WORDS = {
 
 
 def judged_on_all_machines(*ids: str) -> Html:
-    """Return a table of claims: the quotation with what it predicts, and for each machine the verdict
-    with the number that decides it. Those that no machine decides are folded below. Raises KeyError
+    """Return a folded table of claims: the quotation with what it predicts, and for each machine the
+    verdict with the number that decides it; those that no machine decides are last. Raises KeyError
     for an id that claims.csv lacks, ValueError for one that is not judged, as it repeats another."""
     answers = answers_by_machine()
     shown = [statements()[id] for id in ids]
-    if repeated := [one.id for one in shown if one.status not in ("judged", "not testable")]:
+    is_shown = {one.id: one.has_verdict or one.status == "not testable" for one in shown}
+    if repeated := [id for id in ids if not is_shown[id]]:
         raise ValueError(
             f"{list_in_words(repeated)}: not judged; show the claims that claims.csv names."
         )
     found = {one.id: _answers_to(one, answers) for one in shown}
     decided = [one for one in shown if any(map(_is_decided, found[one.id]))]
-    others = [one for one in shown if one not in decided]
-    markup = _claims_table(decided, found, [*answers]) if decided else Markup("")
-    if others:
-        counted = f"{len(others)} {'more ' if decided else ''}that no published machine decides"
-        markup += Markup(_FOLDED).format(counted, _claims_table(others, found, [*answers]))
+    ordered = [*decided, *(one for one in shown if one not in decided)]
+    claims = "1 claim" if len(shown) == 1 else f"{len(shown)} claims"
+    counted = f"The article's words and the verdicts: {claims}, {len(decided)} decided"
+    markup = Markup(_FOLDED).format(counted, _claims_table(ordered, found, [*answers]))
     lines = [["Claim", *answers]]
-    for one in [*decided, *others]:
+    for one in ordered:
         lines.append([one.quote, *_cell_texts(one, found[one.id])])
     return Html(str(markup), "\n".join("\t".join(line) for line in lines))
 
@@ -156,7 +158,7 @@ def _claims_table(
             Markup(' id="{}"').format(claim_anchor(one.id)),
             Markup("“{}”").format(inline_html(one.quote)),
             prediction_in_words(one),
-            _cells(one, answers[one.id], machines),
+            cells_by_machine(one, answers[one.id], machines),
         )
         for one in claims
     ]
@@ -168,7 +170,7 @@ def _table(first: str, machines: Sequence[str], rows: Sequence[tuple]) -> Markup
     return Markup(_TABLE).format(heads, join_html(_ROW, rows))
 
 
-def _cells(
+def cells_by_machine(
     statement: Statement, answers: Sequence[StoredAnswer | None], machines: Sequence[str]
 ) -> Markup:
     """Return a cell for each machine, or one for all if all have the same: what arithmetic decides,
@@ -211,7 +213,7 @@ def summary_of_article(*rows: tuple[str, str]) -> Html:
         found = _answers_to(one, answers)
         is_marked = one.predicts_direction_only and one.status == "judged"
         small = f"({DIRECTION_ONLY})" if is_marked else ""
-        cells.append(("", inline_html(says), small, _cells(one, found, [*answers])))
+        cells.append(("", inline_html(says), small, cells_by_machine(one, found, [*answers])))
         lines.append([says, *_cell_texts(one, found)])
     table = _table("The article says", [*answers], cells)
     return Html(str(table + Markup(_HOW_TO_READ)), "\n".join("\t".join(line) for line in lines))
@@ -237,9 +239,9 @@ def answers_by_machine() -> dict[str, dict[str, StoredAnswer]]:
 
 
 def published_names(store: Store) -> dict[str, str]:
-    """Return the short name of each machine of a store, the reference first."""
-    names, first = short_machine_names(store), store.reference()
-    return dict(sorted(names.items(), key=lambda item: (item[0] != first, item[0])))
+    """Return the short name of each machine of a store, in the order of `machines_in_order`."""
+    names = short_machine_names(store)
+    return {machine: names[machine] for machine in store.machines_in_order()}
 
 
 def _kept_answers(store: Store, machine: str) -> dict[str, StoredAnswer]:
@@ -258,10 +260,10 @@ def verdict_cell(statement: Statement, answer: StoredAnswer | None) -> tuple[str
         is_untestable = statement.status == "not testable"
         return "", Markup(NOT_TESTABLE if is_untestable else NOT_MEASURED)
     found = answer.decide()
-    css, number = CSS_CLASS_BY_VERDICT[found.verdict], number_words(statement, found)
-    word = verdict_html(found.verdict, css, found.reason)
+    word, number = verdict_in_words(found, statement), number_words(statement, found)
     if found.is_decided:
-        return found.evidence, Markup(" ").join(filter(None, [word, number]))
+        between = ", " if statement.status == RECOMPUTED else ": "
+        return found.evidence, Markup(between).join(filter(None, [word, number]))
     why = ", ".join(filter(None, [_why_open(found), number]))
     title = "" if found.reason == "few" else found.evidence
     return title, Markup("{}: {}").format(word, why)
@@ -304,10 +306,9 @@ def _effect_words(effect: Effect, statement: Statement) -> str:
     """Return an effect with its name and unit, and its band where that is not the claim's. Of too
     few mappings it is the estimate alone."""
     unit = effect.unit or statement.unit
-    if not effect.interval.coverage >= LEAST_COVERAGE:
+    words = format_effect_in_unit(effect, unit)
+    if effect.is_of_few:
         words = f"{format_number_in_unit(effect.interval.value, unit)}{FEW_MAPPINGS_MARK}"
-    else:
-        words = format_effect_in_unit(effect, unit)
     band = effect.least, effect.most
     if effect.what and band != statement.band:
         words += f", predicted {format_band_in_unit(*band, unit)}"

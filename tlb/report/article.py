@@ -19,9 +19,11 @@ from pygments.lexers import CLexer
 
 from tlb.report import page
 from tlb.report.all_machines import MACHINE_COLUMN
+from tlb.report.card import THIS_COMPUTER
 from tlb.report.chapter import Chapter
 from tlb.report.notebook import DimmedFigure, OverlaidFigure, has_reference_underlay
 from tlb.report.quantities import (
+    ABSENT_CELL,
     FEW_MAPPINGS_MARK,
     FEWEST_MAPPINGS_WITH_INTERVAL,
     QUANTITIES_DOCUMENT,
@@ -29,15 +31,18 @@ from tlb.report.quantities import (
     Quantity,
 )
 from tlb.report.render import (
+    ABSENT,
     FEW_MAPPINGS_NOTE,
     Figure,
     Html,
+    any_is_hollow,
     highlighted_code,
     join_html,
     timed_part,
 )
+from tlb.stats.intervals import INTERVAL_COLUMNS, without_bounds_of_few
 from tlb.system.files import ROOT
-from tlb.system.reasons import Unavailable, explain_reason
+from tlb.system.reasons import explain_reason
 
 LEAST_SWEEP_BYTES = 1 << 30  # the chapters' quantities are of working sets past all caches
 _Quantities = TypeVar("_Quantities", bound=Quantities)
@@ -60,7 +65,9 @@ _IN_GREY = "In grey: the reference machine, which the caption describes."
 _BESIDE_IN_GREY = "In grey: {}. The caption describes the reference machine."
 _BESIDE_BELOW = "Below: {}. The caption describes the reference machine."
 _PUBLISHED = "Published machines; none of this computer's points."
-_WITHOUT_GREY = "With this machine's numbers; the caption describes the reference machine's."
+_WITHOUT_GREY = "With this computer's numbers, in place of the reference machine's, which caption and text describe."
+_HOLLOW = " Hollow, without an interval: fewer than five mappings."
+_OF_FEW = " Fewer than five mappings: no intervals."
 
 
 @dataclass(frozen=True)
@@ -93,26 +100,52 @@ def show_chart(
         data = _without_noise(data)
     shown.tables[name] = data
     if shown.is_reference:
-        shown.put(Committed(Figure(draw(data), words, data, name)))
+        shown.put(Committed(_figure(draw, data, words)))
         return
     if MACHINE_COLUMN in data:  # of all published machines: the reference is among them
-        figure = Figure(draw(data), words, data, name)
-        shown.put(_of_published(figure) if shown.is_this else Committed(figure))
+        figure = _figure(draw, data, words)
+        is_among = data[MACHINE_COLUMN].astype(str).str.contains(THIS_COMPUTER).any()
+        shown.put(_of_published(figure) if shown.is_this and not is_among else Committed(figure))
         return
     beside = _table_beside(shown, name)
     if beside is None:  # before the first refresh, or not measured there
-        shown.put(Figure(draw(data), words, data, name))
+        shown.put(_figure(draw, data, words))
         return
-    theirs = Figure(draw(beside), words, beside, name)
+    theirs = _figure(draw, beside, words)
     if data.empty:
         whose = shown.beside.machine if shown.beside else "the reference"
         shown.put(DimmedFigure(theirs.chart, words, beside, name, whose))
         return
-    own = Figure(draw(data), words, data, name)
+    own = _figure(draw, data, words)
     if own.csv() == theirs.csv():
         shown.put(_of_published(own) if shown.is_this else own)
         return
-    shown.put(_beside(OverlaidFigure(own.chart, words, data, name, theirs), shown))
+    shown.put(_beside(OverlaidFigure(own.chart, words, own.data, name, theirs), shown))
+
+
+def _figure(
+    draw: Callable[[pd.DataFrame], alt.TopLevelMixin], data: pd.DataFrame, words: str
+) -> Figure:
+    """Return what a function draws of a table. Bounds of too few mappings are no bounds: the chart
+    has them at the median, where nothing shows, and the data do not have them."""
+    known = without_bounds_of_few(data)
+    drawn = known.copy()
+    for name in INTERVAL_COLUMNS[1:]:
+        if {name, "median"} <= {*data}:
+            drawn[name] = known[name].fillna(data["median"].where(data[name].notna()))
+    return Figure(draw(drawn), words, known, draw.__name__)
+
+
+def show_figure(figure: Figure | None) -> None:
+    """Show a figure of the page's own machine that is drawn without a table of its cell, ABSENT for
+    none; on the page of another machine than the reference, with a line that says whose it is."""
+    shown = page.current_page()
+    if figure is None:
+        shown.put(ABSENT)
+    elif shown.is_reference:
+        shown.put(figure)
+    else:
+        shown.put(_beside(OverlaidFigure(**vars(figure)), shown))
 
 
 def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
@@ -122,6 +155,10 @@ def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
     if shown.beside:
         label = (_BESIDE_IN_GREY if is_grey else _BESIDE_BELOW).format(shown.beside.machine)
         made = replace(made, is_followed=not is_grey)
+    if any_is_hollow(made.data):
+        label += _HOLLOW
+    elif shown.is_of_few:
+        label += _OF_FEW
     alt_text = f"{label} On the reference machine: {made.alt}"
     return replace(made, alt=alt_text, label=label, made=spec)
 
@@ -156,16 +193,11 @@ def _table_beside(shown: page.Page, name: str) -> pd.DataFrame | None:
 # --- quantities
 
 
-# The largest size that a chapter measured, and by convention `far` in the names of what is of it.
-_LARGEST = "far_bytes"
-_OTHER_SIZE = Unavailable(
-    "too-few-points",
-    "the largest size measured here is another than the reference's",
-    "Compare the rows of equal sizes, or measure with more time and memory.",
-)
 _MOST_UNFOLDED = 10  # rows of a table that is read beside its chapter
 _NOTHING_WORDS = "None of this page's quantities has been measured on this computer."
 _NOTHING = Html(f'<p class="tlb-absent">{_NOTHING_WORDS}</p>', _NOTHING_WORDS)
+_DASH_WORDS = "– not measured, or not enough of it; point at a row for the reason"
+_DASH_NOTE = Html(f'<p class="tlb-few"><small>{_DASH_WORDS}</small></p>', _DASH_WORDS)
 
 
 def quantities_of(chapter: Chapter, kind: type[_Quantities]) -> tuple[_Quantities, _Quantities]:
@@ -202,8 +234,8 @@ def on_this_computer(own: _Quantities, reference: _Quantities) -> QuantitiesTabl
         beside = shown.beside.quantities or type(own)()
     if own.missing:
         raise page.PageError(f"{shown.place}: no cell recorded {', '.join(own.missing)}")
-    if shown.is_this and not any(one.interval for _, one in own):
-        return QuantitiesTable(shown.notebook, _NOTHING, own)
+    if shown.head and not any(one.interval for _, one in own):
+        shown.head.say_nothing_is_measured()
     sides: list[Quantities] = [own] if own is beside else [beside, own]
     heads = [
         "Quantity",
@@ -212,9 +244,6 @@ def on_this_computer(own: _Quantities, reference: _Quantities) -> QuantitiesTabl
         "Mappings",
     ]
     found = {name: [side.of(side.declared[name]) for side in sides] for name, _ in own}
-    sizes = {one.interval and one.value for one in found.get(_LARGEST, ())}
-    if len(sizes) > 1:  # both measured up to their own size
-        found = {name: _without_far(name, row) for name, row in found.items()}
     rows = [*found.values()]
     if not shown.is_this:
         rows = [row for row in rows if any(one.interval for one in row)]
@@ -233,18 +262,12 @@ def _head_of(shown: page.Page) -> str:
     return shown.machine if shown.beside else "This machine"
 
 
-def _without_far(name: str, row: list[Quantity]) -> list[Quantity]:
-    """Leave out this machine's quantity if it is of its largest size."""
-    if name == _LARGEST or "far" not in name.split("_"):
-        return row
-    return [*row[:-1], replace(row[-1], interval=None, mappings=0, lacking=_OTHER_SIZE)]
-
-
 def _table(heads: Sequence[str], rows: Sequence[Sequence[Quantity]]) -> Html:
     cells = [
         [
             sides[-1].label,
-            *(one.cell for one in sides),
+            *(one.cell for one in sides[:-1]),
+            sides[-1].cell_beside(sides[:-1]),
             _mappings(sides[-1]),
             "" if (why := sides[-1].lacking) is None else explain_reason(why.code, why.detail),
         ]
@@ -259,9 +282,13 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[Quantity]]) -> Html:
         '<div class="tlb-table tlb-data"><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>'
     ).format(head, body)
     text = "\n".join("\t".join(line) for line in [list(heads), *(texts for *texts, _ in cells)])
-    if any(cell.endswith(FEW_MAPPINGS_MARK) for *texts, _ in cells for cell in texts):
-        return Html(str(table), text) + FEW_MAPPINGS_NOTE
-    return Html(str(table), text)
+    made = Html(str(table), text)
+    if any(FEW_MAPPINGS_MARK in cell for *texts, _ in cells for cell in texts):
+        made += FEW_MAPPINGS_NOTE
+    is_own = len(heads) > 3  # beside the reference
+    if is_own and any(sides[-1].cell == ABSENT_CELL for sides in rows):
+        made += _DASH_NOTE
+    return made
 
 
 def _mappings(quantity: Quantity) -> str:

@@ -7,7 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf
 from typing import Any
 
@@ -46,6 +46,8 @@ class Subject:
     notes: list[UnmeasuredNote] = field(default_factory=list)  # what was lacking
     # by grid: the measurements for which there was no time, and of how many
     left_out: dict[str, tuple[int, int]] = field(default_factory=dict)
+    # asked for, and measured by another compiler or library than is here now: which
+    replaced: dict[Point, str] = field(default_factory=dict)
     head: CompletenessLine | None = None  # of a page about another machine than the reference
 
     @cached_property
@@ -286,7 +288,11 @@ class Chapter(Subject):
         asked = {(point.kernel, point.engine) for point in points}
         frame = self.store.load(self.machine, name)
         if self.is_this:
-            frame = row_tables.current_rows(frame, hosts.state_digest(self.host))
+            state = hosts.state_digest(self.host)
+            programs = row_tables.replaced_programs(frame, state)
+            made_by = {point: programs.get((point.kernel, point.engine), "") for point in points}
+            self.replaced |= {point: program for point, program in made_by.items() if program}
+            frame = row_tables.current_rows(frame, state)
         else:
             frame = rows_of_last_campaign(frame)
             asked &= {*zip(frame["kernel"], frame["engine"], strict=True)}
@@ -420,7 +426,8 @@ def _notes_of_lacks(lacking: Mapping[Point, Unavailable]) -> list[UnmeasuredNote
     for code, by_pages in sorted(details.items()):
         reasons = [*by_pages.values()]
         detail = "; ".join(dict.fromkeys(why.detail for why in reasons))
-        notes.append(Unavailable(code, detail, reasons[0].remedy).note)
+        note = Unavailable(code, detail, reasons[0].remedy).note
+        notes.append(note._replace(pages=tuple(by_pages)))
     return notes
 
 
@@ -443,9 +450,12 @@ def begin(chapter: str, namespace: dict[str, Any]) -> Chapter:
     )
     opened.is_of_few = opened.is_this and not discovery.is_rerun(chapter) and about.is_of_few
     page.open_page(opened)
+    page.name_frames()
     if not opened.is_reference:
         opened.machine = about.shown_name
         about.head = CompletenessLine(chapter, opened.machine, beside.machine if beside else "")
+        opened.head = about.head
+        namespace["print"] = partial(print, f"{opened.whose}:")
     return about
 
 

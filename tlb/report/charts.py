@@ -13,6 +13,7 @@ import pandas as pd
 
 from tlb.report.render import FONT_PX, INK_COLOUR, MUTED_COLOUR, PALETTE
 from tlb.stats.curves import Curve
+from tlb.stats.intervals import INTERVAL_COLUMNS
 from tlb.system.page_sizes import ordered_page_sizes
 from tlb.system.reasons import require_nonempty
 from tlb.system.units import format_size
@@ -78,7 +79,7 @@ def time_scale(frame: pd.DataFrame) -> alt.Scale:
 
 def zero_scale(frame: pd.DataFrame) -> alt.Scale:
     """Return a linear scale from zero with room for the upper bounds."""
-    return alt.Scale(domain=[0.0, float(frame["high"].max()) * 1.1], nice=False)
+    return alt.Scale(domain=[0.0, float(frame[["median", "high"]].max().max()) * 1.1], nice=False)
 
 
 def median_y(
@@ -86,8 +87,9 @@ def median_y(
 ) -> alt.Y:
     """Return the y of medians, with the ticks among their intervals, by default on `time_scale`."""
     is_log = scale is None or scale.type == "log"
-    least = frame["low"].min() * 0.5 if is_log else 0.0  # other scales begin at zero, or below
-    values = within(ticks, least, frame["high"].max() * 1.1)
+    ends = frame[[*INTERVAL_COLUMNS]]  # of too few mappings there is the median alone
+    least = ends.min().min() * 0.5 if is_log else 0.0  # other scales begin at zero, or below
+    values = within(ticks, least, ends.max().max() * 1.1)
     return alt.Y("median:Q", axis=ns_axis(title, values), scale=scale or time_scale(frame))
 
 
@@ -218,7 +220,6 @@ def intervals_on_log(data: pd.DataFrame, *also: float) -> tuple[pd.DataFrame, tu
 _Drawn = TypeVar("_Drawn", alt.Chart, alt.LayerChart)
 PUBLISHED = "published"  # the name in a chart of the switch of what others published
 # Columns of `summarise` in the data that a figure offers.
-INTERVAL_COLUMNS = ["median", "low", "high"]
 FIELDS = [*INTERVAL_COLUMNS, "coverage", "n", "unstable"]
 ROW_PX = 38  # a row of a chart that has a name above each: a line of text, and a mark under it
 
@@ -333,44 +334,6 @@ def _bands(
     ]
 
 
-def dashed(
-    data: pd.DataFrame,
-    x: alt.X,
-    y: alt.Y,
-    color: alt.Color,
-    by: tuple[str, Sequence[str]],
-    *tooltip: alt.Tooltip,
-    unit: str = "ns",
-    size: int = 24,
-    name_x: Mapping[str, float] | None = None,
-) -> alt.LayerChart:
-    """Lines with points and their intervals, a colour a series and a dash for each name of a second
-    column, `by`. The name of a series stands where its first line begins, that of a dash where the
-    highest of its lines ends; name_x: at which x, near it, where it would lie on a line there."""
-    column, kinds = by
-    series, x_field, y_field = (channel["shorthand"].partition(":")[0] for channel in (color, x, y))
-    color = unnamed_colour(series, color["scale"])
-    shown = tips(f"{series}:N", f"{column}:N", *tooltip, unit=unit, bounds=False)
-    lines = alt.Chart(data).mark_line(point=alt.OverlayMarkDef(size=size))
-    dashes = dash(column, kinds).legend(None)
-    lines = lines.encode(x=x, y=y, color=color, strokeDash=dashes, tooltip=shown)
-    bands = _bands(data, x, y["scale"], color["scale"], series, ())
-
-    def places(rows: pd.DataFrame, field: str, otherwise: float) -> pd.DataFrame:
-        """Return the highest row of each name at the x of the name."""
-        wanted = rows[field].map(name_x or {}).fillna(otherwise)
-        away = (rows[x_field] - wanted).abs()
-        nearest = rows[away == away.groupby(rows[field]).transform("min")]
-        return nearest.loc[nearest.groupby(field)[y_field].idxmax()]
-
-    first = places(data[data[column] == kinds[0]], series, data[x_field].min())
-    begins = alt.Chart(first).mark_text(align="left", dy=-20, fontWeight="bold")
-    begins = begins.encode(x=x, y=y, color=color, text=f"{series}:N")
-    last = places(data, column, data[x_field].max())
-    ends = alt.Chart(last).mark_text(align="right", dy=-14).encode(x=x, y=y, text=f"{column}:N")
-    return alt.LayerChart(layer=[*bands, lines, begins, ends])
-
-
 def bars(
     data: pd.DataFrame,
     x: alt.X,
@@ -454,13 +417,14 @@ def marks(
 
 def unpriced(gaps: Sequence[float], base_page_bytes: int) -> alt.LayerChart | None:
     """Shade the working sets at which only the packed lines fit a cache, so that the distance between
-    the curves is not translation alone; None without such sizes. gaps: in lines."""
+    the curves is not translation alone; None without such sizes. gaps: in lines. Grey is the
+    reference machine's, on the page of another."""
     if not gaps:
         return None
     least, most = (size * base_page_bytes for size in (min(gaps), max(gaps)))
     frame = pd.DataFrame([{"least": least / 2**0.25, "most": most * 2**0.25, "label": "no price"}])
     base = alt.Chart(frame)
-    shade = base.mark_rect(color=MUTED_COLOUR, opacity=0.15).encode(x="least:Q", x2="most:Q")
+    shade = base.mark_rect(color=PALETTE[4], opacity=0.15).encode(x="least:Q", x2="most:Q")
     label = base.mark_text(align="left", baseline="bottom", dx=5, dy=-4, color=MUTED_COLOUR)
     return shade + label.encode(x="most:Q", y=alt.value("height"), text="label:N")
 

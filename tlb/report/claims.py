@@ -116,7 +116,7 @@ class Statement(NamedTuple):
     pages: str
     working_set: str
     obstacles: str  # codes of verdicts.OBSTACLE_CHECKS, space-separated
-    status: Literal["judged", "arithmetic", "said again", "not testable", "no claim"]
+    status: Literal["judged", "recomputed", "arithmetic", "said again", "not testable", "no claim"]
     where: str  # the chapter; of what is said again, the id that it repeats
     note: str
 
@@ -124,6 +124,11 @@ class Statement(NamedTuple):
     def band(self) -> Band:
         """What would support the sentence, in `unit`; infinite where it is open."""
         return float(self.low or -inf), float(self.high or inf)
+
+    @property
+    def has_verdict(self) -> bool:
+        """Whether a predicate decides it: by what a machine shows, or from numbers alone."""
+        return self.status in ("judged", "recomputed")
 
     @property
     def predicts_direction_only(self) -> bool:

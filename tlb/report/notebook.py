@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from os.path import commonprefix
 from types import ModuleType
 from typing import Any
 
@@ -34,7 +35,7 @@ def judge(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
     table = (
         verdict_table(found, beyond)
         if page.is_reference
-        else table_of_answered_verdicts(found, beyond)
+        else table_of_answered_verdicts(found, beyond, page.heading)
     )
     page.put(ClaimsTable(table, {page.notebook: answers}))
 
@@ -84,16 +85,20 @@ class OverlaidFigure(Figure):
         both = [*layers, {key: part for key, part in own.items() if key not in _TOP}]
         for channel in ("x", "y"):
             _add_ticks([*_ticks(own, channel)], [*_ticks(theirs, channel)])
+            _name_both([*_axes(own, channel)], [*_axes(theirs, channel)])
             # all scales end where any of them ends
             scales = [*_scales(both, channel)]
             ends = [end for scale in scales for end in scale["domain"]]
             for scale in scales:
                 scale["domain"] = [min(ends), max(ends)]
-        return {
+        datasets = own["datasets"] | _drawn(theirs["datasets"], json.dumps(layers))
+        made = {
             **{key: own[key] for key in _TOP if key in own},
             "layer": both,
-            "datasets": own["datasets"] | _drawn(theirs["datasets"], json.dumps(layers)),
+            "datasets": datasets,
         }
+        _unite_rows(made)
+        return made
 
     def html(self) -> str:
         note = Markup('<p class="tlb-beside" role="note">{}</p>').format(self.label)
@@ -108,13 +113,29 @@ def has_reference_underlay(spec: dict[str, Any]) -> bool:
     return any(name.startswith(_THEIRS) for name in spec.get("datasets", ()))
 
 
+def _parts(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a specification and all layers in it."""
+    yield spec
+    for layer in spec.get("layer", ()):
+        yield from _parts(layer)
+
+
+def _encodings(spec: dict[str, Any], channel: str) -> Iterator[dict[str, Any]]:
+    """Yield how a channel is encoded, layer by layer."""
+    every = (part.get("encoding", {}).get(channel) for part in _parts(spec))
+    yield from filter(None, every)
+
+
+def _axes(spec: dict[str, Any], channel: str) -> Iterator[dict[str, Any]]:
+    """Yield a channel's axes."""
+    yield from (axis for how in _encodings(spec, channel) if (axis := how.get("axis")))
+
+
 def _ticks(spec: dict[str, Any], channel: str) -> Iterator[list[float]]:
     """Yield the ticks of a channel's axes, where they are given as numbers."""
-    axis = spec.get("encoding", {}).get(channel, {}).get("axis") or {}
-    if isinstance(axis.get("values"), list):
-        yield axis["values"]
-    for layer in spec.get("layer", []):
-        yield from _ticks(layer, channel)
+    for axis in _axes(spec, channel):
+        if isinstance(axis.get("values"), list):
+            yield axis["values"]
 
 
 def _add_ticks(own: list[list[float]], theirs: list[list[float]]) -> None:
@@ -123,13 +144,40 @@ def _add_ticks(own: list[list[float]], theirs: list[list[float]]) -> None:
         ticks[:] = sorted({*ticks, *(tick for more in theirs for tick in more)})
 
 
+def _name_both(own: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> None:
+    """Add to the title of an axis what the other chart's says instead, such as another size."""
+    others = [axis["title"] for axis in theirs if axis.get("title")]
+    for axis in own:
+        title = axis.get("title")
+        if title and others and title not in others:
+            same = commonprefix([title, others[0]]).rpartition(" ")[0]
+            axis["title"] = f"{title} (grey: {others[0][len(same) :].strip()})"
+
+
+def _unite_rows(spec: dict[str, Any]) -> None:
+    """Give two charts of `charts.rows` over each other, of which the last is on top, the rows of
+    both, each with its name."""
+    ordered = [how for how in _encodings(spec, "y") if isinstance(how.get("sort"), list)]
+    every = [*dict.fromkeys(name for how in ordered for name in how["sort"])]
+    if all(how["sort"] == every for how in ordered):
+        return
+    if "height" in spec:
+        spec["height"] *= len(every) / len(ordered[-1]["sort"])
+    for how in ordered:
+        how["sort"] = every
+    for part in _parts(spec["layer"][-1]):
+        channels = part.get("encoding", {})
+        field = channels.get("text", {}).get("field")
+        if field and field == channels.get("y", {}).get("field") and "data" in part:
+            spec["datasets"][part["data"]["name"]] = [{field: name} for name in every]
+
+
 def _scales(layers: list[dict[str, Any]], channel: str) -> Iterator[dict[str, Any]]:
     """Yield the scales of a channel that end at given numbers."""
-    for layer in layers:
-        scale = layer.get("encoding", {}).get(channel, {}).get("scale")
+    for how in (how for layer in layers for how in _encodings(layer, channel)):
+        scale = how.get("scale")
         if scale and all(isinstance(end, (int, float)) for end in scale.get("domain", [""])):
             yield scale
-        yield from _scales(layer.get("layer", []), channel)
 
 
 def _drawn(datasets: dict[str, list[dict[str, Any]]], layers: str) -> dict[str, list[dict]]:
@@ -159,10 +207,10 @@ def _grey(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
     mark = spec.get("mark", {"type": ""})
     mark = {"type": mark} if isinstance(mark, str) else mark
     if mark["type"] in _MARKS:
-        yield {
-            **kept,
-            "mark": {**mark, "color": MUTED_COLOUR, "opacity": _OPACITY, "tooltip": None},
-        }
+        grey = {"color": MUTED_COLOUR, "opacity": _OPACITY}
+        if points := mark.get("point"):
+            grey["point"] = {**(points if isinstance(points, dict) else {}), **grey}
+        yield {**kept, "mark": {**mark, **grey, "tooltip": None}}
 
 
 def _without_colour(encoding: dict[str, Any]) -> dict[str, Any]:
@@ -193,5 +241,6 @@ class DimmedFigure(Figure):
     whose: str = "the reference"
 
     def html(self) -> str:
-        note = Markup('<p class="tlb-borrowed-note" role="note">Not measured; this is {}.</p>')
-        return f'<div class="tlb-borrowed">{note.format(self.whose)}{super().html()}</div>'
+        words = f"Not measured, or not enough of it; this is {self.whose}."
+        note = Markup('<p class="tlb-borrowed-note" role="note">{}</p>').format(words)
+        return f'<div class="tlb-borrowed">{note}{super().html()}</div>'

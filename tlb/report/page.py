@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import pandas as pd
 from IPython import get_ipython
 from IPython.display import display
 
@@ -18,10 +19,8 @@ from tlb.measure.store import Store
 from tlb.report.card import machine_name
 from tlb.report.quantities import ABSENT_TEXT_MARK, Quantities
 from tlb.report.render import Html, inline_html
+from tlb.stats.intervals import without_bounds_of_few
 from tlb.system.files import ROOT
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 BOOK = ROOT / "book"
 _MARKDOWN = "text/markdown"
@@ -51,8 +50,8 @@ class Page:
     has the same text, which is about the reference, and a dash in the place of what it lacks.
     is_this: whether it is about this computer. is_of_few: whether that has too few mappings to
     show intervals. beside: the page about another machine that is shown in grey; None for the
-    reference. machine: its name on pages. tables, quantities: what its charts draw, by the drawing
-    function, and what its table shows.
+    reference. machine: its name on pages. head: the line at the head, if it has one.
+    tables, quantities: what its charts draw, by the drawing function, and what its table shows.
     """
 
     notebook: str
@@ -62,6 +61,7 @@ class Page:
     is_this: bool = False
     is_of_few: bool = False
     machine: str = ""
+    head: CompletenessLine | None = None
     beside: Page | None = None
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     quantities: Quantities | None = None
@@ -76,17 +76,33 @@ class Page:
         shell = get_ipython()
         return self.cell or (shell.execution_count if shell else "?")
 
+    @property
+    def heading(self) -> str:
+        """The machine at the beginning of a line."""
+        return self.machine[:1].upper() + self.machine[1:]
+
+    @property
+    def whose(self) -> str:
+        """Whose numbers a frame of the page has, as a line above it says."""
+        return f"{self.heading}, fewer than five mappings" if self.is_of_few else self.heading
+
+    def committed_cell(self) -> Cell | None:
+        """Return the cell that runs as the committed notebook has it; None if that lacks it."""
+        shell = get_ipython()
+        source = shell.user_ns["In"][-1].strip() if shell else ""
+        for cell in notebook_cells(self.notebook):
+            if cell.number == self.cell or (cell.kind == "code" and cell.source.strip() == source):
+                return cell
+        return None
+
     def show_committed_text(self) -> None:
         """Show, once for each cell, the texts that it has in the committed notebook."""
         if self._cell in self.texts:
             return
         self.texts.add(self._cell)
-        shell = get_ipython()
-        source = shell.user_ns["In"][-1].strip() if shell else ""
-        for cell in notebook_cells(self.notebook):
-            if cell.number == self.cell or (cell.kind == "code" and cell.source.strip() == source):
-                for text in cell.texts:
-                    self.put(Text(text))
+        if cell := self.committed_cell():
+            for text in cell.texts:
+                self.put(Text(text))
 
 
 _open: list[Page] = []  # the page of the notebook that runs in this process, if one does
@@ -102,6 +118,32 @@ def current_page() -> Page:
     if not _open:
         raise PageError("A page begins with `chapter = begin(NAME, globals())`.")
     return _open[0]
+
+
+_MACHINE = "machine"  # the column or index that names each row's machine
+
+
+def name_frames() -> None:
+    """Let a frame that a cell shows say whose numbers it has, on the page of another machine than
+    the reference."""
+    if (shell := get_ipython()) is None:
+        return
+    formatter = shell.display_formatter.formatters["text/html"]
+    formatter.pop(pd.DataFrame, None)
+    if not current_page().is_reference:
+        formatter.for_type(pd.DataFrame, _named_frame)
+
+
+def _named_frame(frame: pd.DataFrame) -> str:
+    """Return a frame as HTML below the name of its machine, unless it is the committed one, of
+    published machines, or names a machine in each row."""
+    shown, names = current_page(), {*frame.columns, *frame.index.names}
+    html = without_bounds_of_few(frame).to_html(na_rep="–", notebook=True) if len(frame) else "–"
+    outputs = cell.outputs if (cell := shown.committed_cell()) else ()
+    committed = ["".join(one.get("data", {}).get("text/html", "")) for one in outputs]
+    if _MACHINE in names or frame.to_html(notebook=True) in committed:
+        return html
+    return f'<p class="tlb-beside" role="note">{shown.whose}:</p>{html}'
 
 
 def say(text: str) -> None:
@@ -186,12 +228,18 @@ class CompletenessLine:
 
     def __init__(self, chapter: str, shown: str, beside: str = ""):
         self._chapter, self._shown, self._beside = chapter, shown, beside
+        self._is_empty = False
         self._handle = display(self._line({}), display_id=True) if get_ipython() else None
 
     def update(self, left_out: Mapping[str, tuple[int, int]]) -> None:
         """left_out: by grid, the measurements that are missing, and of how many."""
         if self._handle:
             self._handle.update(self._line(left_out))
+
+    def say_nothing_is_measured(self) -> None:
+        """Say so in place of where the numbers of the machine are: the page shows none."""
+        self._is_empty = True
+        self.update({})
 
     def _line(self, left_out: Mapping[str, tuple[int, int]]) -> Html:
         missing, every = (sum(count[side] for count in left_out.values()) for side in (0, 1))
@@ -209,9 +257,11 @@ class CompletenessLine:
         ]
         source = "\n".join(shown)
         if "on_this_computer(" not in source:
-            return f"Text: the published machines. Added in tables: {self._shown}"
+            return f"Text: the published machines. Also shown: {self._shown}"
         published = Store(ROOT / "data")  # beside the committed text
         reference = machine_name(published, published.reference(self._chapter))
+        if self._is_empty:
+            return f"Text and figures: the reference ({reference}). Nothing is measured yet on {self._shown}"
         if "show_chart(" not in source:
             beside = f" beside {self._beside}" if self._beside else ""
             return f"Text: the reference ({reference}). Table: {self._shown}{beside}"

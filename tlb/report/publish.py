@@ -3,6 +3,7 @@ or a staged copy, publish a machine's rows, and show the first figure in the REA
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import html
 import json
@@ -35,8 +36,14 @@ from tlb.report.answers import ANSWERS_DOCUMENT
 from tlb.report.discovery import table_of_contents
 from tlb.report.parameters import BOOK
 from tlb.report.quantities import QUANTITIES_DOCUMENT
-from tlb.system.files import ROOT, disk_errors_as_unavailable, measuring_lock
-from tlb.system.reasons import none_if_unavailable
+from tlb.system.files import (
+    ROOT,
+    disk_errors_as_unavailable,
+    measuring_lock,
+    put_folder,
+    unfinished,
+)
+from tlb.system.reasons import Unavailable, none_if_unavailable
 
 # jupyter_book cannot be run by `-m`, and its script need not be on the PATH.
 _JUPYTER_BOOK = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()"]
@@ -50,7 +57,7 @@ _NOT_SOURCES = ("machine.json", "lacking.json", f"{ANSWERS_DOCUMENT}.json", *DAT
 _MADE_OF_OWN_ROWS = (f"{QUANTITIES_DOCUMENT}*.json", "translation.json", "README.md")
 
 
-class SiteError(RuntimeError):
+class SiteError(SystemExit):
     """The site did not build; the message holds what Jupyter Book printed."""
 
 
@@ -71,25 +78,31 @@ def build_site(source: Path, output: Path, builder: str = "html", *, is_whole: b
     index.html.
 
     Always from nothing: pages show numbers of each other, so a kept page can be out of date, and
-    two builds of one source must be the same bytes. is_whole: whether a link to something that is
-    not there is an error. Raises SiteError.
+    two builds of one source must be the same bytes. An earlier site can be read until the new one
+    takes its place. is_whole: whether a link to something that is not there is an error. Raises
+    SiteError and Unavailable("disk-refused").
     """
     for needed in ("_config.yml", "_toc.yml"):
         if not (source / needed).is_file():
             raise SiteError(f"{source} holds no {needed}; build from the root of the book's source")
-    html = output / "_build" / builder
-    shutil.rmtree(html, ignore_errors=True)
-    where = [str(source), "--path-output", str(output), "--builder", builder]
+    making = output / "_build" / "making"
+    new, html = making / "_build" / builder, output / "_build" / builder
+    shutil.rmtree(new, ignore_errors=True)
+    where = [str(source), "--path-output", str(making), "--builder", builder]
     command = [*_JUPYTER_BOOK, "build", *where, "--all", "-q"]
     if is_whole:
         command += _STRICT
     plain = {**os.environ, "NO_COLOR": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=plain)
-    index = html / "index.html"
-    if done.returncode or not index.exists():
+    if done.returncode or not (new / "index.html").exists():
         printed = f"{done.stdout}{done.stderr}".rstrip()
+        if (full := os.strerror(errno.ENOSPC)) in printed:
+            raise Unavailable("disk-refused", f"{new}: {full}")
         raise SiteError(f"the site did not build; Jupyter Book printed:\n{printed}")
-    return index
+    with disk_errors_as_unavailable(html):
+        unfinished(html, aside := html.with_name(f".{builder}.old"))
+        put_folder(new, html, aside)
+    return html / "index.html"
 
 
 # --- executed chapters
@@ -117,8 +130,9 @@ class Kernel(AsyncKernelManager):
     forget = run_sync(_forget)
 
 
-# Deletes public names and restarts the count of cells.
-_FORGET = "get_ipython().reset()"
+# Deletes public names and restarts the count of cells. What is left, modules above all, is frozen: to
+# look through all of it for garbage takes a second, with each page and several times within one.
+_FORGET = "get_ipython().reset(); __import__('gc').freeze()"
 _PATIENCE_S = 600.0  # for a kernel to start or to answer, on a busy machine too
 
 
@@ -334,8 +348,8 @@ def _execute_pages(given: Mapping[str, Any], folder: Path, inputs: Mapping[str, 
         if given["machine"] == "this":
             with keeping:
                 keep_own_quantities(done)
-        show_given(done, parameters.check(name, given))
         with disk_errors_as_unavailable(made_of):
+            show_given(done, parameters.check(name, given))
             made_of.write_text(inputs[name])
 
     def is_new(name: str) -> bool:

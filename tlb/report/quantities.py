@@ -8,7 +8,7 @@ A chapter declares them in `experiments/<chapter>/analysis.py` and records them 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import isclose, isfinite
 from typing import Any, ClassVar, Literal, overload
@@ -27,14 +27,17 @@ _DIGITS = 6  # no measurement has more
 FEW_MAPPINGS_MARK = (
     " *"  # marks, in a table, what is of fewer mappings than FEWEST_MAPPINGS_WITH_INTERVAL
 )
-FEW_MAPPINGS_WORDS = "* of fewer than five mappings: no interval, and compared with nothing"
+FEW_MAPPINGS_WORDS = "* fewer than five mappings: no interval, do not compare"
 FEWEST_MAPPINGS_WITH_INTERVAL = 5  # that an interval decides of: it then covers 94 %
 CONFIDENCE = 0.95  # of a median's interval, where there are mappings enough
 QUANTITIES_DOCUMENT = "quantities"  # the document that keeps them
+ABSENT_CELL = "–"  # in a table
 ABSENT_TEXT_MARK = "⟦lacking⟧ "  # in a text
 _UNITS = {"us": " µs", "times": "", "share": "", "": ""}  # as a text writes them
 
 
+# The largest size that a chapter measured, and by convention `far` in the names of what is of it.
+_LARGEST = "far_bytes"
 _SHORT = Unavailable("sweep-short")
 _BELOW_ZERO = Unavailable("too-few-points", "it came out below zero, so it is noise")
 _OF_TIMES = ("ns", "us", "ms", "cycles", "share", "times")
@@ -61,7 +64,7 @@ def _kept(value: float) -> float:
 
 class Kept(BaseModel):
     """A quantity in quantities.json. mappings: 0 for what was not measured but stated or
-    counted."""
+    counted. conditions: as of a Quantity."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -71,13 +74,15 @@ class Kept(BaseModel):
     coverage: float = 1.0
     modes: int = 1
     mappings: int = 0
+    conditions: str = ""
     reason: str | None = None  # a code
     detail: str = ""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """label: what it is, as a table says it. interval: None for the reason in `lacking`."""
+    """label: what it is, as a table says it. interval: None for the reason in `lacking`.
+    conditions: the size or the kind of pages that it is of, where machines may differ in that."""
 
     label: str
     unit: Unit
@@ -85,6 +90,7 @@ class Quantity:
     interval: Interval | None = None
     mappings: int = 0
     lacking: Unavailable | None = None
+    conditions: str = ""
 
     @property
     def value(self) -> float:
@@ -131,8 +137,15 @@ class Quantity:
         """The text of a table: a dash for what is lacking, the estimate alone, marked, of too few
         mappings."""
         if self.interval is None:
-            return "–"
+            is_noise = self.lacking is not None and self.lacking.code == _BELOW_ZERO.code
+            return f"not above zero{FEW_MAPPINGS_MARK}" if is_noise else ABSENT_CELL
         return f"{self:value}{FEW_MAPPINGS_MARK}" if self.is_of_few else format(self)
+
+    def cell_beside(self, others: Iterable[Quantity]) -> str:
+        """Return `cell`, with those of its conditions that are not those of others in its row."""
+        known = [one.conditions.split(", ") for one in others if one.interval]
+        own = [one for one in self.conditions.split(", ") if any(one not in each for each in known)]
+        return f"{self.cell} ({', '.join(own)})" if self.interval and any(own) else self.cell
 
     @property
     def is_of_few(self) -> bool:
@@ -156,14 +169,26 @@ class Quantity:
             coverage=rounded_to_digits(float(self.interval.coverage), _DIGITS),
             modes=self.interval.modes,
             mappings=self.mappings,
+            conditions=self.conditions,
         )
 
 
 class QuantityDeclaration:
-    """Declares a quantity of a chapter. source: where the number comes from, if not from rows."""
+    """Declares a quantity of a chapter. source: where the number comes from, if not from rows.
+    is_found: of a number of pages, bytes or events, that measured rows show it; other such numbers
+    are stated, or chosen by the grid, and known without an interval."""
 
-    def __init__(self, label: str, unit: Unit = "ns", decimals: int = 0, source: str = ""):
+    def __init__(
+        self,
+        label: str,
+        unit: Unit = "ns",
+        decimals: int = 0,
+        source: str = "",
+        *,
+        is_found: bool = False,
+    ):
         self.label, self.unit, self.decimals, self.source = label, unit, decimals, source
+        self.is_measured = not source and (is_found or unit in _OF_TIMES)
         self.name = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -201,7 +226,14 @@ class QuantityDeclaration:
         low = -float("inf") if kept.low is None else kept.low
         high = float("inf") if kept.high is None else kept.high
         interval = Interval(kept.value, low, high, kept.coverage, kept.modes)
-        return Quantity(self.label, self.unit, self.decimals, interval, kept.mappings)
+        return Quantity(
+            self.label,
+            self.unit,
+            self.decimals,
+            interval,
+            kept.mappings,
+            conditions=kept.conditions,
+        )
 
 
 class Quantities:
@@ -230,34 +262,56 @@ class Quantities:
             if name in self.declared
         }
 
-    def record(self, rows: pd.DataFrame, **found: ValueOrFunction) -> None:
+    def record(
+        self, rows: pd.DataFrame, *, conditions: str | float = "", **found: ValueOrFunction
+    ) -> None:
         """Record quantities of some rows, once each: numbers, intervals, or functions of no
-        argument, of which an Unavailable becomes the reason for no number. Raises AttributeError for one that is not
-        declared, ValueError for one that is recorded already."""
+        argument, of which an Unavailable becomes the reason for no number. conditions: of all of
+        them, as of a Quantity; a number is a size in bytes. Raises AttributeError for one that is
+        not declared, ValueError for one that is recorded already."""
         mappings = int(rows["repeat"].nunique()) if "repeat" in rows else 0
+        if not isinstance(conditions, str):
+            conditions = format_size(round(conditions)) if conditions > 0 else ""
         for name, one in found.items():
             if name not in self.declared:
                 raise AttributeError(f"{type(self).__qualname__} declares no quantity {name!r}")
             if name in self._found:
                 raise ValueError(f"{name} is recorded already")
             declared = self.declared[name]
-            quantity = declared.read(one, mappings)
-            is_measured = bool(quantity.mappings) or declared.unit in _OF_TIMES
-            if is_measured and not declared.source:
-                if self.is_short:
-                    quantity = replace(quantity, interval=None, mappings=0, lacking=_SHORT)
-                elif not quantity.mappings and mappings < FEWEST_MAPPINGS_WITH_INTERVAL:
-                    quantity = replace(quantity, mappings=mappings)  # so that it is marked
-                if quantity.is_of_few and quantity.value < 0:
-                    quantity = replace(quantity, interval=None, mappings=0, lacking=_BELOW_ZERO)
-            self._found[name] = quantity
+            quantity = self._checked(declared, declared.read(one, mappings), mappings)
+            self._found[name] = replace(quantity, conditions=conditions)
+
+    def _checked(self, declared: QuantityDeclaration, read: Quantity, mappings: int) -> Quantity:
+        """Return what was read, with its mappings, or with a reason in place of a number that
+        means nothing. mappings: of the rows."""
+        if declared.source or not (read.mappings or declared.is_measured):
+            return read
+        if self.is_short:
+            return replace(read, interval=None, mappings=0, lacking=_SHORT)
+        if read.interval is None:
+            return read
+        if not read.mappings and mappings < FEWEST_MAPPINGS_WITH_INTERVAL:
+            read = replace(read, mappings=mappings)  # so that it is marked
+        if read.is_of_few and read.value < 0:
+            return replace(read, interval=None, mappings=0, lacking=_BELOW_ZERO)
+        return read
 
     def of(self, declared: QuantityDeclaration) -> Quantity:
         """Return what was recorded, or a quantity that lacks its rows."""
         if declared.name in self._found:
-            return self._found[declared.name]
+            return self._with_size(declared.name, self._found[declared.name])
         lacking = Unavailable("no-data", declared.label)
         return Quantity(declared.label, declared.unit, declared.decimals, lacking=lacking)
+
+    def _with_size(self, name: str, found: Quantity) -> Quantity:
+        """Return a quantity of the largest size, which has `far` in its name, with that size among
+        its conditions."""
+        largest = self._found.get(_LARGEST)
+        is_far = name != _LARGEST and "far" in name.split("_")
+        if not (is_far and largest and largest.interval and found.interval):
+            return found
+        each = dict.fromkeys([f"{largest:value}", *found.conditions.split(", ")])
+        return replace(found, conditions=", ".join(filter(None, each)))
 
     def __iter__(self) -> Iterator[tuple[str, Quantity]]:
         """Yield all that are declared, in their order."""

@@ -14,7 +14,7 @@ import json
 import math
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
@@ -30,7 +30,8 @@ from pygments.lexer import Lexer
 from pygments.lexers import PythonLexer
 from pygments.token import Name, Operator, Punctuation, Text, Whitespace
 
-from tlb.report.quantities import FEW_MAPPINGS_WORDS
+from tlb.report.quantities import FEW_MAPPINGS_WORDS, FEWEST_MAPPINGS_WITH_INTERVAL
+from tlb.stats.intervals import LEAST_COVERAGE
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -326,6 +327,65 @@ def _table(rows: list[dict[str, Any]]) -> dict[str, list]:
     return {"columns": columns, "rows": [[row.get(key) for key in columns] for row in rows]}
 
 
+# --- points of fewer mappings than an interval takes are hollow
+
+# The columns that tell it, the first that rows have: mappings, or the coverage of the interval.
+_LEAST = {"n": FEWEST_MAPPINGS_WITH_INTERVAL, "coverage": LEAST_COVERAGE}
+_UNIT_KEYS = ("name", "mark", "encoding", "transform")  # of a part that draws one mark
+
+
+def _with_hollow_points(
+    spec: dict[str, Any], datasets: Mapping[str, list[dict[str, Any]]], data: str = ""
+) -> dict[str, Any]:
+    """Return a specification in which each mark that draws points of few mappings is divided: into
+    its line and its points, and these into filled and hollow ones. data: the data set around it."""
+    data = spec.get("data", {}).get("name", data)
+    if "layer" in spec:
+        return spec | {"layer": [_with_hollow_points(one, datasets, data) for one in spec["layer"]]}
+    if "spec" in spec:  # of a facet
+        return spec | {"spec": _with_hollow_points(spec["spec"], datasets, data)}
+    if not (is_of_few := _filter_of_few(datasets.get(data, ()))):
+        return spec
+    mark = spec.get("mark", {"type": ""})
+    mark = {"type": mark} if isinstance(mark, str) else mark
+    unit = {key: spec[key] for key in _UNIT_KEYS if key in spec}
+    around = {key: part for key, part in spec.items() if key not in _UNIT_KEYS}
+    if mark["type"] == "point" and mark.get("filled", True):
+        return around | {"layer": _filled_and_hollow(unit, mark, is_of_few)}
+    if mark["type"] == "line" and mark.get("point"):
+        overlay = mark["point"] if isinstance(mark["point"], dict) else {}
+        line = unit | {"mark": {**mark, "point": False}}
+        channels = {key: how for key, how in unit["encoding"].items() if key != "strokeDash"}
+        points = {"encoding": channels, "transform": unit.get("transform", [])}
+        dots = _filled_and_hollow(points, {"type": "point", **overlay}, is_of_few)
+        return around | {"layer": [line, *dots]}
+    return spec
+
+
+def _filter_of_few(rows: Sequence[Mapping[Any, Any]]) -> str:
+    """Return the Vega expression of the rows of too few mappings; "" if there are none."""
+    column = next((name for name in _LEAST if rows and name in rows[0]), "")
+    values = [row.get(column) for row in rows] if column else []
+    if not any(value is not None and value < _LEAST[column] for value in values):
+        return ""
+    return f"isValid(datum.{column}) && datum.{column} < {_LEAST[column]}"
+
+
+def any_is_hollow(data: pd.DataFrame) -> bool:
+    """Return whether points of a figure's data are hollow."""
+    return bool(_filter_of_few(data.to_dict("records")))
+
+
+def _filled_and_hollow(
+    unit: dict[str, Any], mark: dict[str, Any], is_of_few: str
+) -> list[dict[str, Any]]:
+    before = unit.get("transform", [])
+    unnamed = {key: part for key, part in unit.items() if key != "name"}
+    filled = {"mark": mark, "transform": [*before, {"filter": f"!({is_of_few})"}]}
+    hollow = {"mark": mark | {"filled": False}, "transform": [*before, {"filter": is_of_few}]}
+    return [unit | filled, unnamed | hollow]
+
+
 _IN_URL = "-_.~,/:;()+*!"  # need no escape in the data of a link, nor in an attribute
 _COMPOSED = {"concat", "hconcat", "vconcat", "facet", "repeat"}
 
@@ -357,7 +417,10 @@ class Figure:
     def spec(self) -> dict[str, Any]:
         """Return the Vega-Lite specification with the theme and the data in it."""
         with alt.theme.enable("tlb"):
-            spec = _recount(_compact(self.chart.to_dict(), _SPEC_DIGITS))
+            made = self.chart.to_dict()
+            spec = _recount(
+                _compact(_with_hollow_points(made, made.get("datasets", {})), _SPEC_DIGITS)
+            )
         if not _COMPOSED & spec.keys():
             spec = {"width": WIDTH_PX, "autosize": {"type": "fit-x", "contains": "padding"}, **spec}
         return spec

@@ -15,7 +15,6 @@ from tlb.stats.curves import counter_curve, reason_not_counted
 from tlb.system.page_sizes import BASE_PAGES, PAGE_KINDS, ordered_page_sizes, page_words
 from tlb.system.reasons import (
     PAGE_REASONS,
-    REASON_TEXTS,
     Unavailable,
     UnmeasuredNote,
     explain_reason,
@@ -25,6 +24,14 @@ from tlb.system.units import escape_markdown, format_size, list_in_words, with_t
 
 # Up to this working set, the first version of the kernels measures what later ones do.
 _ALIKE_BYTES = 256 << 20
+_IN_SHORT = {  # why a page size has no rows
+    "pool-empty": "pool empty",
+    "thp-never": "switched off",
+    "page-size-unsupported": "not offered",
+    "backing-partial": "given only in part",
+    "memory-short": "too little memory",
+    "linux-lacks": "this Linux lacks it",
+}
 # Names of the hypervisors that are not abbreviations.
 _NAMES = ("Hyper-V", "VMware", "Xen", "bhyve", "Parallels", "VirtualBox")
 _HYPERVISORS = {name.lower(): name for name in _NAMES}
@@ -108,12 +115,15 @@ def _counted_processes(a: Analysis) -> str:
 
 
 def about_pages(notes: Iterable[UnmeasuredNote]) -> str:
-    """Say in one line why page sizes have no rows, as Markdown; "" if all have some."""
-    codes = dict.fromkeys(note.code for note in notes if note.code in PAGE_REASONS)
-    if not codes:
+    """Say in one line which page sizes have no rows, and why, as Markdown; "" if all have some."""
+    found = [note for note in notes if note.code in PAGE_REASONS]
+    if not found:
         return ""
-    reasons = " ".join(REASON_TEXTS[code].sentence for code in codes)
-    return f"Some page sizes were not measured. {reasons} `tlb doctor` says what to do."
+    lacking = []
+    for note in found:
+        pages = list_in_words(map(page_words, ordered_page_sizes(note.pages)))
+        lacking.append(f"{pages} ({_IN_SHORT[note.code]})")
+    return f"Not measured: {'; '.join(lacking)}. See `tlb doctor`."
 
 
 # --- what was measured on it
@@ -121,6 +131,7 @@ def about_pages(notes: Iterable[UnmeasuredNote]) -> str:
 
 def set_up(a: Analysis) -> str:
     """List the machine, its system and what was measured there, as Markdown."""
+    others = {(point.kernel, point.engine, by) for point, by in a.about.replaced.items()}
     items = {
         "Machine": f"{escape_markdown(machine(a))}.",
         "System": system(a, {*a.frame.get("state", ())}),
@@ -128,6 +139,11 @@ def set_up(a: Analysis) -> str:
     }
     if len(a.frame):
         items |= {"Huge pages": _large(a.frame), "Counters": _counters(a)}
+    if others:
+        items["Left out"] = " ".join(
+            f"Rows of `{kernel}` by {engine} that were measured with {escape_markdown(by)}, which is not here now."
+            for kernel, engine, by in sorted(others)
+        )
     if processes := _counted_processes(a):
         items["Processes"] = processes
     if documents := _other_documents(a):

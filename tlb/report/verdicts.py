@@ -312,9 +312,9 @@ def answer_of(claim: Claim, a: Analysis, **bands: Any) -> StoredAnswer:
     """
     statement = statements().get(claim.id)
     if statement and (found := obstacle(a, statement.obstacles)):
-        return _unavailable(found)
+        return _unavailable(found, a)
     if found := _superseded(claim, a.frame):
-        return _unavailable(found)
+        return _unavailable(found, a)
     if statement and "band" in inspect.signature(claim.decide).parameters:
         bands = {"band": statement.band} | bands
     try:
@@ -324,7 +324,7 @@ def answer_of(claim: Claim, a: Analysis, **bands: Any) -> StoredAnswer:
         truth, evidence = answer
         effects = effects_of(truth)
     except Unavailable as why:
-        return _unavailable(why)
+        return _of_replaced_program(claim, a, why) or _unavailable(why, a)
     except TypeError as why:
         raise TypeError(f"The predicate of {claim.id!r} failed: {why}") from why
     if effects and a.host.is_emulated:  # sources speak of processors, and this timed a program
@@ -344,7 +344,28 @@ def _superseded(claim: Claim, frame: pd.DataFrame) -> Unavailable | None:
     return None
 
 
-def _unavailable(why: Unavailable) -> StoredAnswer:
+def _of_replaced_program(claim: Claim, a: Analysis, why: Unavailable) -> StoredAnswer | None:
+    """Return why a claim is open whose rows are of another compiler or library than is here; None
+    if none of its rows is."""
+    if claim.points is None or why.code not in ("too-few-points", "no-data"):
+        return None
+    for point, program in a.about.replaced.items():
+        if claim.points(point, a.about.scope):
+            return StoredAnswer(
+                reason="conditions", detail=f"measured with {program}, not here now"
+            )
+    return None
+
+
+LOOKS_SPLINTERED = "too few mappings; huge pages look splintered"
+
+
+def _unavailable(why: Unavailable, a: Analysis) -> StoredAnswer:
+    """Return the answer of a reason; that huge pages are splintered is no reason yet if too few
+    mappings show it."""
+    found = a.splintering() if why.code == "splintered" else None
+    if found and found.is_of_few:
+        return StoredAnswer(reason="few", detail=LOOKS_SPLINTERED)
     return StoredAnswer(reason=why.code, detail=why.detail)
 
 
@@ -363,6 +384,9 @@ CSS_CLASS_BY_VERDICT: dict[str, str] = {
     "cannot tell": "unknown",
     "not testable here": "untestable",
 }
+# The word, and the class, of what follows from numbers alone: arithmetic, or what the source or
+# published tables print. It is counted apart from what was measured.
+RECOMPUTED = "recomputed"
 _TABLE = (
     '<div class="tlb-table"><table class="tlb-verdicts"><thead><tr><th scope="col">Claim</th>'
     '<th scope="col">Verdict</th><th scope="col">Evidence</th></tr></thead>'
@@ -389,6 +413,14 @@ def verdict_html(word: str, css: str, reason: str = "") -> Markup:
     return span.format(css, attribute, word)
 
 
+def verdict_in_words(found: ClaimDecision, statement: Statement | None) -> Markup:
+    """Return a verdict in its colour; of a claim that no machine's rows decide "recomputed", and
+    whether it holds."""
+    if statement and statement.status == RECOMPUTED and found.is_decided:
+        return verdict_html(RECOMPUTED, RECOMPUTED) + Markup(": {}").format(found.verdict)
+    return verdict_html(found.verdict, CSS_CLASS_BY_VERDICT[found.verdict], found.reason)
+
+
 def bounds_html(bounds: Sequence[EffectBounds], why: str) -> Markup:
     """Return the intervals and bands of a verdict, and why they leave it undecided."""
     parts = filter(None, [bounds_words(bounds), escape(f"Not decided: {why}" if why else "")])
@@ -404,7 +436,7 @@ def verdict_table(found: Sequence[Verdict], beyond: Sequence[Statement] = ()) ->
             claim_anchor(verdict.claim.id),
             inline_html(verdict.claim.says),
             _source(verdict.claim.source),
-            verdict_html(verdict.verdict, CSS_CLASS_BY_VERDICT[verdict.verdict], verdict.reason),
+            verdict_in_words(verdict, statements().get(verdict.claim.id)),
             inline_html(verdict.evidence),
             bounds_html(verdict.bounds, verdict.why),
             verdict.claim.place,
@@ -421,10 +453,12 @@ def verdict_table(found: Sequence[Verdict], beyond: Sequence[Statement] = ()) ->
     return table + _chance(found) + _beyond(beyond)
 
 
-def table_of_answered_verdicts(found: Sequence[Verdict], beyond: Sequence[Statement] = ()) -> Html:
+def table_of_answered_verdicts(
+    found: Sequence[Verdict], beyond: Sequence[Statement] = (), whose: str = ""
+) -> Html:
     """Return `verdict_table` of the verdicts that rows decide, or leave open although there are
     enough of them, and the number of others: on the page of a machine of which little was measured,
-    each of these would give the same reason."""
+    each of these would give the same reason. whose: that machine."""
     answered, open_ones = list[Verdict](), list[Verdict]()
     for one in found:
         is_answered = one.is_decided or (one.effects and one.reason != "few")
@@ -439,7 +473,9 @@ def table_of_answered_verdicts(found: Sequence[Verdict], beyond: Sequence[Statem
     )
     # The page of all claims links to these too.
     anchors = join_html('<span id="{}"></span>', [claim_anchor(one.claim.id) for one in open_ones])
-    markup = Markup('<p class="tlb-open">{}{}</p>').format(anchors, words)
+    markup = Markup('<p class="tlb-open" data-whose="{}" data-claims="{}">{}{}</p>').format(
+        whose, len(found), anchors, words
+    )
     return Html(str(markup), f"{words}\n") + table
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tlb.stats.intervals import (
     BY_REPEAT_COLUMN,
+    FEWEST_PAIRS,
     UNKNOWN_INTERVAL,
     Interval,
     ValuesByRepeat,
@@ -37,6 +38,8 @@ CACHED_LINES = 2 + 1 / 8
 # times the entries (1.5, interpolated, on the one with two points an octave), and a tenth of the
 # second at 0.70 to 0.93 of them.
 _LAST_LEVEL_PLATEAU = (1.4, 0.6)
+# What the data of spread lines may cost more than packed ones, as a share of a price.
+_MOST_AHEAD, _MOST_AHEAD_OF_FEW = 1 / 2, 1 / 4
 LEAST_ENTRIES = 512  # of a second-level TLB of any CPU of the last ten years
 
 
@@ -323,8 +326,8 @@ def price_of(spread: Curve, packed: Curve, entries: float = LEAST_ENTRIES) -> Cu
     cache in which its control still lies; the difference is then the data's too. The data of N
     spread lines take at least what N packed lines take, and at most what packed lines take at any
     point up to the first past CACHED_LINES N that is no slower than the whole spread load. The
-    intervals span both. An x for which that is more than half of the difference has no price and is
-    one of `gaps`.
+    intervals span both. An x for which that is more than half of the difference, a quarter where
+    too few mappings give no interval that could show it, has no price and is one of `gaps`.
 
     Past 64 times the entries the packed lines have too many pages as well: there the price is a
     lower bound.
@@ -337,7 +340,8 @@ def price_of(spread: Curve, packed: Curve, entries: float = LEAST_ENTRIES) -> Cu
         slowest = nearby["median"][nearby["low"] <= spread.get(n).high].max()
         own = control["median"][n]
         ahead = slowest - own if n > entries and slowest > (1 + UNSTABLE_SPREAD) * own else 0.0
-        if ahead > max(row["median"], 0.0) / 2:
+        most = _MOST_AHEAD if row["n"] >= FEWEST_PAIRS else _MOST_AHEAD_OF_FEW
+        if ahead > most * max(row["median"], 0.0):
             gaps.append(n)
         else:
             rows.append(row | {"low": row["low"] - ahead, BY_REPEAT_COLUMN: None} if ahead else row)

@@ -37,6 +37,11 @@ class Effect:
     unit: str = ""
 
     @property
+    def is_of_few(self) -> bool:
+        """Whether fewer processes are behind it than decide."""
+        return not self.interval.coverage >= LEAST_COVERAGE
+
+    @property
     def is_outside(self) -> bool:
         """Whether the interval as printed lies outside the band."""
         return self.interval.high < self.least or self.interval.low > self.most
@@ -45,7 +50,7 @@ class Effect:
         """Whether the interval lies inside the band; None where it spans an end, or covers too
         little. together: of how many effects this is one, all of which have to lie in their bands:
         then any one may refute the claim, so only what refutes it is held to more."""
-        if not self.interval.coverage >= LEAST_COVERAGE:
+        if self.is_of_few:
             return None
         shown = self.interval.widened(self.among)
         refuting = self.interval.widened(max(self.among, together))
@@ -57,7 +62,7 @@ class Effect:
         """Return why `decided` is None; None where it is not."""
         if self.decided(together) is not None:
             return None
-        if not self.interval.coverage >= LEAST_COVERAGE:
+        if self.is_of_few:
             return too_few_processes(self.interval.coverage)
         within = self.least <= self.interval.low and self.interval.high <= self.most
         if within or self.is_outside:

@@ -54,7 +54,8 @@ FIRST_PAIRED_ROW_VERSION = (
     2  # `measures` of the first kernels whose repeats are mappings of many points
 )
 
-SUMMARY = ("median", "low", "high", "coverage", "modes", "n", "spread", "unstable", "outliers")
+INTERVAL_COLUMNS = ["median", "low", "high"]
+SUMMARY = (*INTERVAL_COLUMNS, "coverage", "modes", "n", "spread", "unstable", "outliers")
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,11 @@ class Interval:
     coverage: float = 1.0
     modes: int = 1
     repeats: ValuesByRepeat = field(default=UNKNOWN_REPEATS, compare=False, repr=False)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether anything was measured: one mapping has an estimate, and a coverage of 0."""
+        return isfinite(self.value)
 
     @property
     def value_and_bounds(self) -> tuple[float, float, float]:
@@ -338,3 +344,19 @@ def summarise_with_medians_of(
         )
     medians = frame.groupby(by)[list(others)].median().rename(columns=dict(others))
     return summarise(frame, by).merge(medians.reset_index(), on=by)
+
+
+def without_bounds_of_few(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of estimates without the bounds, in columns named low and high, of fewer
+    mappings than an interval takes. The mappings are known by n or coverage; without these columns
+    by bounds that are the median."""
+    bounds = [name for name in map(str, table) if name.rpartition("_")[2] in ("low", "high")]
+    if "n" in table:
+        is_of_few = table["n"] < FEWEST_PAIRS
+    elif "coverage" in table:
+        is_of_few = table["coverage"] < LEAST_COVERAGE
+    elif {*INTERVAL_COLUMNS} <= {*table}:
+        is_of_few = (table["low"] == table["median"]) & (table["high"] == table["median"])
+    else:
+        return table
+    return table.assign(**{name: table[name].mask(is_of_few) for name in bounds})

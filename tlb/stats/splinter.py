@@ -17,7 +17,7 @@ import pandas as pd
 from tlb.stats.curves import select_rows
 from tlb.stats.geometry import EntryPageBacking
 from tlb.stats.geometry_curves import curve_knees, has_core_clock, price_curve
-from tlb.stats.intervals import Interval
+from tlb.stats.intervals import LEAST_COVERAGE, Interval
 from tlb.system.page_sizes import BASE_PAGES, HUGE_PAGE_KINDS, page_words
 from tlb.system.reasons import Unavailable, explain_reason
 
@@ -71,6 +71,11 @@ class Splinter(NamedTuple):
     @property
     def is_splintered(self) -> bool:
         return self.verdict == "splintered by the host"
+
+    @property
+    def is_of_few(self) -> bool:
+        """Whether it rests on fewer mappings than decide."""
+        return not self.first.share.coverage >= LEAST_COVERAGE
 
 
 def huge_page_kind(frame: pd.DataFrame) -> str:

@@ -89,6 +89,15 @@ def unescape(value: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), value)
 
 
+_START_STACK = 25  # in /proc/PID/stat (proc(5)), counted from the state, which follows the name
+
+
+def stack_start(pid: int, proc: Path = Path("/proc")) -> int | None:
+    """Return the address at which the stack of a process begins; None where Linux does not say."""
+    values = text(proc / str(pid) / "stat").rpartition(")")[2].split()
+    return int(values[_START_STACK]) or None if len(values) > _START_STACK else None
+
+
 def fields(content: str) -> dict[str, str]:
     """The "key : value" lines of a text up to its first empty line: all of meminfo, or the first
     CPU of cpuinfo."""

@@ -95,10 +95,11 @@ class Undecided:
 
 class UnmeasuredNote(NamedTuple):
     """What a run could not measure, in a sentence; and the reason's code, "" where it is none of
-    REASON_TEXTS."""
+    REASON_TEXTS. pages: the page sizes that it is about."""
 
     text: str
     code: str = ""
+    pages: tuple[str, ...] = ()
 
 
 class Unavailable(Exception):

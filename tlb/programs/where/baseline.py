@@ -55,6 +55,8 @@ _CPU_FEATURES |= {"rdrand", "rdseed"}
 # GLIBC_TUNABLES is also set where it is empty: `tlb where` would make the heap grow otherwise.
 _DEFAULTS = {"PATH": os.defpath, "HOME": "/", "TZ": "UTC", "LC_ALL": "C.UTF-8"}
 _DEFAULTS |= {"GLIBC_TUNABLES": ""}
+# A run that kept compiled modules would spare the next one their compilation.
+_DEFAULTS |= {"PYTHONDONTWRITEBYTECODE": "1"}
 _KEPT = {"PATH", "HOME", "LD_LIBRARY_PATH", "LD_PRELOAD", "TMPDIR", "GLIBC_TUNABLES", "PYTHONPATH"}
 _FILLER, _ENVIRONMENT_BYTES, _POINTER_BYTES = "TLB_FILLER", 1 << 16, 8
 _PATH_BYTES = 1 << 12  # of PATH, which slashes at its end fill: CPython copies it
