@@ -34,7 +34,7 @@ from sphinx.util.docutils import SphinxDirective
 from sphinxcontrib.bibtex.domain import BibtexDomain
 
 from tlb.report.claims import READ_BEFORE_YEAR, citation_label, citation_years
-from tlb.report.render import timed_part
+from tlb.report.render import timed_source_part
 
 _LANGUAGES = {".py": "python", ".go": "go", ".rs": "rust", ".java": "java"}
 ROOTS = ("tlb/", "experiments/", "kernels/")  # nothing else of a source tree is shown
@@ -106,7 +106,7 @@ class Listing(SphinxDirective):
             return 1, text.splitlines()
         if file.endswith(".py") and part not in ("recipe", "pool"):
             return python_part(text, part)
-        return timed_part(text, part)
+        return timed_source_part(text, part)
 
 
 STYLE = "cited"  # bibtex_default_style of _config.yml

@@ -26,10 +26,9 @@ from tlb.measure.granted_pages import (
     SurveyDocument,
     common_survey_fields,
     pages_of_array,
-    parse_program_answer,
     run_and_read_smaps,
 )
-from tlb.measure.record import NonNegativeInt, PositiveInt, PositiveNs
+from tlb.measure.record import NonNegativeInt, PositiveInt, PositiveNs, parse_program_answer
 from tlb.measure.toolchains import TOOLCHAINS, AllocationVariant, BuiltProgram, build_program
 from tlb.system import procfs
 from tlb.system.files import measuring_lock

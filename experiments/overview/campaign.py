@@ -105,7 +105,7 @@ def _measured(
     """Measure all grids until a monotonic time; return whether anything was measured. waits: for
     another measurement, as a book does that has begun."""
     outcome = whole.campaign(
-        grids_of(whole.scope),
+        points_by_chapter(whole.scope),
         seconds=max(until - time.monotonic(), 0.0),
         rounds=rounds,
         progress=bar,
@@ -114,7 +114,7 @@ def _measured(
     return bool(outcome.measured)
 
 
-def grids_of(scope: Scope, names: Iterable[str] | None = None) -> dict[str, list[Point]]:
+def points_by_chapter(scope: Scope, names: Iterable[str] | None = None) -> dict[str, list[Point]]:
     """Return the points of chapters, by default of all, on a computer of this scope; chapters
     without points are left out."""
     chapters = discovery.measured_chapters() if names is None else names
@@ -127,7 +127,7 @@ def _documents(
 ) -> None:
     """Measure with other people's programs what is not there yet, the slow documents or all others;
     begin none after `until`."""
-    for name in grids_of(whole.scope):
+    for name in points_by_chapter(whole.scope):
         chapter = Chapter(name, checked[name], whole.data)
         module = discovery.load(chapter.name)
         if a := none_if_unavailable(lambda: module.Analysis(chapter.kept(chapter.name), chapter)):  # noqa: B023

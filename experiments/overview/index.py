@@ -14,7 +14,7 @@ import pandas as pd
 
 from experiments import hugepages, stlb_cliff
 from experiments.overview import chapter_analysis
-from experiments.overview.campaign import grids_of
+from experiments.overview.campaign import points_by_chapter
 from experiments.overview.profile import (
     TranslationProfile,
     profile_of_analyses,
@@ -74,7 +74,7 @@ class Analysis(analysis.Analysis):
         if chapter.is_this and chapter.left_out:
             # each chapter counted its own points, and they share many
             chapter.left_out.clear()
-            chapter.campaign(grids_of(chapter.scope), seconds=0.0)
+            chapter.campaign(points_by_chapter(chapter.scope), seconds=0.0)
             if chapter.head:
                 chapter.head.update(chapter.left_out)
 

@@ -127,6 +127,10 @@ def _reach(each: Machine, name: str) -> Markup:
     known = quantity.interval
     is_exact = known is None or known.low == known.high
     size = significant_digits(quantity.value * each.host.base_page_bytes / 2**20, 2)
+    if _is_of_few(quantity):
+        return _pair(
+            f"{size} MiB{FEW_MAPPINGS_MARK}", f"{quantity.value:,.0f} entries, too few mappings"
+        )
     entries = f"{quantity.value:,.0f}" if is_exact else f"{known:,.0f}"
     return _pair(f"{size} MiB", f"{entries} entries")
 

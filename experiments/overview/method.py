@@ -15,8 +15,8 @@ import pandas as pd
 
 from experiments import stlb_cliff
 from tlb.measure import campaign, survey
+from tlb.measure.row_tables import processes_per_point
 from tlb.report import analysis, discovery, quantities
-from tlb.report.card import processes_per_point
 from tlb.report.chapter import Chapter, published_chapter
 from tlb.report.claims import Band
 from tlb.report.comparison import CANNOT_TELL, DIFFERS, NO_DIFFERENCE

@@ -19,7 +19,12 @@ from tlb.report.claims import Statement, source_names, statements
 from tlb.report.discovery import table_of_contents
 from tlb.report.quantities import QuantityDeclaration
 from tlb.report.render import Html, inline_html, join_html
-from tlb.report.verdicts import CSS_CLASS_BY_VERDICT, RECOMPUTED, WRONG_BY_CHANCE, claim_anchor
+from tlb.report.verdicts import (
+    CSS_CLASS_BY_VERDICT,
+    RECOMPUTED_STATUS,
+    WRONG_BY_CHANCE,
+    claim_anchor,
+)
 from tlb.system.files import ROOT
 from tlb.system.units import with_thousands
 
@@ -72,7 +77,7 @@ class JudgedClaim:
     @property
     def is_recomputed(self) -> bool:
         """Whether it follows from numbers alone, so that no machine tests it."""
-        return self.statement.status == RECOMPUTED
+        return self.statement.status == RECOMPUTED_STATUS
 
     @property
     def is_testable(self) -> bool:
@@ -266,7 +271,7 @@ def _css(claim: JudgedClaim, machine: str) -> str:
     """Return the classes of a claim by a machine's verdict, by which it is coloured and chosen."""
     decision = claim.decisions.get(machine)
     css = CSS_CLASS_BY_VERDICT[decision.verdict] if decision else UNMEASURED
-    css = RECOMPUTED if claim.is_recomputed else css
+    css = RECOMPUTED_STATUS if claim.is_recomputed else css
     return f"{css} {DISAGREE}" if claim.machines_disagree else css
 
 
@@ -308,7 +313,11 @@ def _filter(card: Scorecard) -> Markup:
     chapters = Counter(claim.statement.where for claim in card.claims)
     marks = Counter(mark for claim in card.claims for mark in _css(claim, card.shown).split())
     words = {css: word for word, css in CSS_CLASS_BY_VERDICT.items()}
-    words |= {UNMEASURED: NOT_MEASURED, DISAGREE: "machines disagree", RECOMPUTED: RECOMPUTED}
+    words |= {
+        UNMEASURED: NOT_MEASURED,
+        DISAGREE: "machines disagree",
+        RECOMPUTED_STATUS: RECOMPUTED_STATUS,
+    }
     by_chapter = {
         name: f"{_title(name).partition(':')[0]} ({with_thousands(number)})"
         for name, number in chapters.items()

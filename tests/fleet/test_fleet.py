@@ -75,7 +75,7 @@ class Loopback:
 
 @pytest.fixture
 def loopback(processes, tmp_path, monkeypatch) -> Iterator[Loopback]:
-    monkeypatch.setattr(book, "grids_of", lambda scope, names=None: GRIDS)
+    monkeypatch.setattr(book, "points_by_chapter", lambda scope, names=None: GRIDS)
     monkeypatch.setattr(claims, "compared_points", lambda scope: lambda point: True)
     monkeypatch.setattr(client, "POLL_S", 0.1)
     monkeypatch.setattr(client, "STATUS_S", 0.2)

@@ -27,7 +27,7 @@ def stored(root, *records: Record, experiment: str = "tlb_blocking") -> Chapter:
 
 def test_without_rows_there_are_no_numbers(tmp_path):
     a = method.Analysis(stored(tmp_path))
-    tables = (a.spreads(), a.by_chapter(), a.by_machine(), a.by_kernel(), a.second_run_by_chapter())
+    tables = (a.spreads(), a.by_chapter(), a.by_machine(), a.by_kernel())
     assert all(table.empty for table in tables)
 
 

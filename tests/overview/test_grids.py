@@ -31,7 +31,7 @@ def of(profile: str, engine: str = "c") -> Scope:
 def test_a_coarse_profile_has_few_points_where_no_pool_has_pages(profile, most):
     points = {
         point
-        for points in campaign.grids_of(of(profile)).values()
+        for points in campaign.points_by_chapter(of(profile)).values()
         for point in points
         if PAGE_KINDS[point.pages].source != "pool"
     }

@@ -15,6 +15,7 @@ from tlb.programs.runs import ProgramRun
 from tlb.programs.trial import (
     Trial,
     TrialAim,
+    confidence_of,
     paired,
     random_run_orders,
     run_trial,
@@ -81,7 +82,9 @@ def outcome(
         return taken[-1]
 
     pairs = list(paired(take, list, WITHIN, limit_s, seed, clock=lambda: now[0]))
-    interval = paired_ratio([w for _, w in pairs], [p for p, _ in pairs])
+    without, with_lever = [p for p, _ in pairs], [w for _, w in pairs]
+    confidence = confidence_of(without, with_lever, WITHIN)
+    interval = paired_ratio(with_lever, without, confidence)
     return verdict(interval, len(pairs), WITHIN), len(pairs), interval
 
 
@@ -110,7 +113,7 @@ def two_quantities(seed: int, change: float) -> list[str]:
     drawn = np.random.default_rng(seed)
 
     def take(is_second: bool) -> ProgramRun:
-        noise = np.exp([0.05, 0.01] * drawn.standard_normal(2)) * (change if is_second else 1.0)
+        noise = np.exp([0.08, 0.01] * drawn.standard_normal(2)) * (change if is_second else 1.0)
         return made(float(noise[0]), cpu_s=float(noise[1]))
 
     aim, now = TrialAim(["program"], LEVERS["none"]), [0.0]

@@ -80,7 +80,8 @@ def test_ctrl_c_ends_the_command_and_says_what_was_seen():
             text=True,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
-        assert wait_until(lambda: processes_with("sleep 89.5"))
+        # this command, which names them too, and what it starts: it has imported all by then
+        assert wait_until(lambda: len(processes_with("sleep 89.5")) == 4)
         time.sleep(watched_s)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate()

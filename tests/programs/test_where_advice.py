@@ -184,8 +184,12 @@ def test_advice_for_go_is_to_collapse(tmp_path):
         lever.check()
     except Unavailable as why:
         pytest.skip(str(why))
-    done = run_program([str(target)], lever, limit_s=LONG_S, share=0.05, after_s=2)
-    assert done.collapsed.bytes >= LEAST_KB << 10
+    for seconds in (4, 60):  # a busy machine takes long to touch and to collapse
+        command = [str(target), str(seconds)]
+        done = run_program(command, lever, limit_s=LONG_S, share=0.05, after_s=seconds / 2)
+        if done.collapsed.bytes >= LEAST_KB << 10:
+            return
+    pytest.fail(f"{done.collapsed.bytes >> 10} KiB collapsed")
 
 
 def test_nothing_is_advised_without_huge_pages_or_for_mappings_that_hold_none(monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 from support.pages import run_cells
 
 from tlb.report import article, page, quantities
-from tlb.report.notebook import DimmedFigure, OverlaidFigure
+from tlb.report.overlay import DimmedFigure, OverlaidFigure
 from tlb.report.quantities import QUANTITIES_DOCUMENT, QuantityDeclaration
 from tlb.report.render import Figure
 

@@ -7,7 +7,7 @@ import pandas as pd
 from support.synthetic import Truth, frame, grid
 
 from tlb.report import charts
-from tlb.report.notebook import OverlaidFigure, has_reference_underlay
+from tlb.report.overlay import OverlaidFigure, has_reference_underlay
 from tlb.report.render import MUTED_COLOUR, Figure
 from tlb.stats.intervals import summarise
 
@@ -56,6 +56,16 @@ def test_the_reference_s_medians_are_drawn_in_grey_under_the_own_ones():
     expected = SLOW.query("layout == 'spread'")["median"]
     assert {float(f"{ns:.4g}") for ns in expected} <= {float(f"{float(ns):.4g}") for ns in drawn}
     assert made.label in made.html() and MUTED_COLOUR in made.svg()
+
+
+def test_points_of_too_few_mappings_are_hollow():
+    def points(n: int) -> set[bool]:
+        """Whether points are filled, of those that a chart draws of n mappings."""
+        data = OWN.assign(n=n)
+        marks = [one["mark"] for one in layers(Figure(draw(data), "A cliff.", data).spec())]
+        return {mark.get("filled", True) for mark in marks if mark["type"] == "point"}
+
+    assert points(5) == {True} and False in points(4)
 
 
 def test_the_name_of_a_series_stands_at_the_last_point_of_its_curve():

@@ -91,6 +91,21 @@ def test_a_time_without_an_interval_is_marked_if_all_its_rows_are_of_too_few_map
     assert (few.load_ns.cell, many.load_ns.cell) == ("2.0 ns *", "2.0 ns")
 
 
+def test_a_time_below_zero_of_too_few_mappings_is_no_absent_one():
+    made = Quantities()
+    made.record(pd.DataFrame({"repeat": [0]}), load_ns=-2.0, share=float("nan"))
+    assert made.load_ns.cell == "not above zero *" and made.share.cell == "–"
+
+
+def test_a_cell_names_the_size_that_another_of_its_row_is_not_of():
+    own, other = Quantities(), Quantities()
+    own.record(ROWS, conditions=4 << 30, load_ns=2.0)
+    other.record(ROWS, conditions=8 << 30, load_ns=2.0)
+    assert own.load_ns.cell_beside([own.load_ns]) == own.load_ns.cell
+    assert own.load_ns.cell_beside([other.load_ns]) == f"{own.load_ns.cell} (4 GiB)"
+    assert Quantities(own.kept).load_ns.conditions == "4 GiB"
+
+
 def test_each_is_declared_and_recorded_once(recorded):
     with pytest.raises(ValueError, match="size"):
         recorded.record(ROWS, size=1.0)

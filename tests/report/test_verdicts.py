@@ -237,6 +237,7 @@ def test_of_a_machine_of_which_little_was_measured_only_what_it_answers_is_shown
     assert not any(one.evidence in text for one in others)
     assert "chance" in text and "chance" not in table_of_answered_verdicts(answered[2:]).text
     assert table_of_answered_verdicts(answered).text == verdict_table(answered).text
+    assert 'data-claims="6"' in table_of_answered_verdicts([*answered, *others]).markup
 
 
 def test_sentences_that_differ_in_a_number_share_a_predicate(claims, a):

@@ -2,12 +2,15 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"strconv"
 	"time"
 )
 
 func main() {
 	array := make([]int, 8<<20)
-	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); {
+	seconds, _ := strconv.Atoi(os.Args[1])
+	for end := time.Now().Add(time.Duration(seconds) * time.Second); time.Now().Before(end); {
 		for i := range array {
 			array[i]++
 		}

@@ -24,7 +24,7 @@ import pytest
 from tlb.machine.host import Host, compiler_on_path
 from tlb.measure import perf
 from tlb.measure.build import Kernel
-from tlb.measure.record import KernelBuild, Record
+from tlb.measure.record import KernelBuild, Point, Record
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable, UnmeasuredNote
 
@@ -182,6 +182,7 @@ class About:
     machine: str = "made-up"
     notes: list[UnmeasuredNote] = field(default_factory=list)
     left_out: dict[str, tuple[int, int]] = field(default_factory=dict)
+    replaced: dict[Point, str] = field(default_factory=dict)
     rows: dict[str, pd.DataFrame] = field(default_factory=dict)
     documents: dict[str, dict[str, Any]] = field(default_factory=dict)
     other: About | None = None  # any other machine

@@ -173,7 +173,7 @@ def collect(address: str, root: Path, repeats: int, expected: int) -> None:
     from tlb.measure import grid
     from tlb.report import claims
 
-    book.grids_of = lambda scope, names=None: GRIDS
+    book.points_by_chapter = lambda scope, names=None: GRIDS
     claims.compared_points = lambda scope: lambda point: True
     profile = grid.load_profile("smoke").model_copy(update={"repeats": repeats})
     with Client(address, timeout=10) as connection:

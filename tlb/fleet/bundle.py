@@ -23,7 +23,12 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel, ValidationError, create_model
 
 from tlb.fleet import public_text
-from tlb.fleet.bundle_rows import ROWS_FILE_NAME, explained, read_bundle_rows, refused
+from tlb.fleet.bundle_rows import (
+    ROWS_FILE_NAME,
+    bundle_refused,
+    read_bundle_rows,
+    shortened_error_text,
+)
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.machine.stated_facts import JavaFlagsDocument, TlbFlushBehaviourDocument
@@ -117,7 +122,7 @@ def _public_document(name: str, document: dict[str, Any], renamed: dict[str, str
         public["state"] = renamed.get(public["state"], public["state"])
     content = _json(public)
     if content.count(b"\n") < _json(document).count(b"\n"):
-        raise refused(f"{name} has names that may not leave")
+        raise bundle_refused(f"{name} has names that may not leave")
     return _written(_parsed(name, content, kind))
 
 
@@ -166,11 +171,11 @@ def read_file(path: Path) -> Bundle:
     """Return the bundle in a file. Raises Unavailable("bundle-refused")."""
     try:
         if path.is_symlink() or (path.exists() and not path.is_file()):
-            raise refused(f"{path} is no regular file")
+            raise bundle_refused(f"{path} is no regular file")
         with path.open("rb") as file:
             content = file.read(MOST_FILE_BYTES + 1)
     except OSError as error:
-        raise refused(f"{path}: {error.strerror}") from None
+        raise bundle_refused(f"{path}: {error.strerror}") from None
     return read(content)
 
 
@@ -194,7 +199,7 @@ def read(content: bytes, now: datetime | None = None) -> Bundle:
         state = hosts.state_digest(described)
         is_same = machine and none_if_unavailable(hosts.machine_id, described) == machine
         if not is_same or name not in (MACHINE, f"machine-{state}.json"):
-            raise refused(f"{name} describes no computer, or another one")
+            raise bundle_refused(f"{name} describes no computer, or another one")
         by_state[state] = described
     checked = read_bundle_rows(rows, host, by_state, now or datetime.now(UTC))
     return Bundle(machine, host, list(checked), files, content)
@@ -203,25 +208,27 @@ def read(content: bytes, now: datetime | None = None) -> Bundle:
 def _members(content: bytes) -> dict[str, bytes]:
     """Return the members by name, each of them within its limit."""
     if len(content) > MOST_FILE_BYTES:
-        raise refused(f"it has more than {MOST_FILE_BYTES >> 20} MiB")
+        raise bundle_refused(f"it has more than {MOST_FILE_BYTES >> 20} MiB")
     files: dict[str, bytes] = {}
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             entries = archive.infolist()
             if len(entries) > MOST_MEMBERS:
-                raise refused(f"it has more than {MOST_MEMBERS} members")
+                raise bundle_refused(f"it has more than {MOST_MEMBERS} members")
             for entry in entries:
                 name = entry.filename
                 most = MOST_FILE_BYTES if name == ROWS_FILE_NAME else MOST_DOCUMENT_BYTES
                 is_plain = entry.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
                 is_known = _MEMBER.fullmatch(name) and is_plain and name not in files
                 if not is_known or entry.file_size > most:
-                    raise refused(f"its member {name[:80]} is too large, double, or of no bundle")
+                    raise bundle_refused(
+                        f"its member {name[:80]} is too large, double, or of no bundle"
+                    )
                 with archive.open(entry) as member:
                     files[name] = member.read(entry.file_size + 1)
     # What zipfile raises for damaged headers and content
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError) as error:
-        raise refused(f"it cannot be unpacked: {explained(error)}") from None
+        raise bundle_refused(f"it cannot be unpacked: {shortened_error_text(error)}") from None
     return files
 
 
@@ -236,13 +243,13 @@ def _read(name: str, content: bytes, kind: type[Model], texts: frozenset[str]) -
     except ValueError:
         is_whole = False
     if not is_whole:
-        raise refused(f"{name} is not as `tlb bundle make` writes it")
+        raise bundle_refused(f"{name} is not as `tlb bundle make` writes it")
     document = made.model_dump(mode="json", exclude_unset=True)
     public = public_text.public(document, texts)
     if public != document:
         pairs = zip_longest(content.decode().splitlines(), _json(public).decode().splitlines())
         text = next(ours for ours, public_line in pairs if ours != public_line) or ""
-        raise refused(f"it has a text that may name somebody: {name}: {text.strip()[:80]}")
+        raise bundle_refused(f"it has a text that may name somebody: {name}: {text.strip()[:80]}")
     return made
 
 
@@ -250,14 +257,14 @@ def _parsed(name: str, content: bytes, kind: type[Model]) -> Model:
     try:
         return kind.model_validate_json(content)
     except ValidationError as error:
-        raise refused(f"{name}: {explained(error)}") from None
+        raise bundle_refused(f"{name}: {shortened_error_text(error)}") from None
 
 
 def _schema(name: str) -> tuple[type[BaseModel], frozenset[str]]:
     """Return a document's model and the texts that it may hold beside the public ones. Raises
     Unavailable("bundle-refused")."""
     if name not in _schemas():
-        raise refused(f"{name} is no document of a machine")
+        raise bundle_refused(f"{name} is no document of a machine")
     return _schemas()[name]
 
 
@@ -300,7 +307,7 @@ def add(data: Store, bundle: Bundle) -> Added:
     machine = bundle.machine
     published = none_if_unavailable(states.latest_description, data, machine)
     if published and hosts.identity_facts(published) != hosts.identity_facts(bundle.host):
-        raise refused(f"{machine} in data/ is another computer: {published.cpu_model}")
+        raise bundle_refused(f"{machine} in data/ is another computer: {published.cpu_model}")
     there = data.records(machine)
     new = [
         record

@@ -49,12 +49,12 @@ GONE_TWINS = {"graph_walk", "radix_partition", "random_touch", "stride_sum"}
 Rules = Iterator[tuple[bool, str]]  # whether a rule holds, and what is wrong otherwise
 
 
-def refused(why: str) -> Unavailable:
+def bundle_refused(why: str) -> Unavailable:
     """Return the error of a bundle that is not accepted, in which a stranger's text is escaped."""
     return Unavailable("bundle-refused", ascii(why)[1:-1])
 
 
-def explained(error: Exception) -> str:
+def shortened_error_text(error: Exception) -> str:
     """Return the beginning of what an error says; of a model's first error the field and the message."""
     text = str(error)
     if isinstance(error, ValidationError):
@@ -76,7 +76,7 @@ def read_bundle_rows(
             row_tables.check_record(record)
             why = _breach(record, by_state.get(record.state, host), now)
         except (ValueError, TypeError, KeyError, OverflowError, AttributeError) as error:
-            why = explained(error)
+            why = shortened_error_text(error)
         else:
             if not asked or None in asked or not known.issuperset(asked):
                 why = why or "no chapter asked for it"
@@ -84,7 +84,7 @@ def read_bundle_rows(
                 why = why or "it is there twice"
             seen.add(record.key)
         if why:
-            raise refused(f"{ROWS_FILE_NAME}, row {number}: {why}")
+            raise bundle_refused(f"{ROWS_FILE_NAME}, row {number}: {why}")
         yield record, sorted({*asked})
 
 
@@ -120,12 +120,14 @@ def _columns_of(content: bytes) -> Iterator[dict[str, Any]]:
                 if batch is None:
                     return
                 if batch.nbytes > MOST_BATCH_BYTES:
-                    raise refused(f"{ROWS_FILE_NAME} has rows that are too long")
+                    raise bundle_refused(f"{ROWS_FILE_NAME} has rows that are too long")
                 rows = batch.to_pylist()
             yield from rows
     # pyarrow's own are of these kinds
     except (OSError, ValueError, NotImplementedError, KeyError, MemoryError) as error:
-        raise refused(f"{ROWS_FILE_NAME} cannot be read: {explained(error)}") from None
+        raise bundle_refused(
+            f"{ROWS_FILE_NAME} cannot be read: {shortened_error_text(error)}"
+        ) from None
 
 
 def _check_file(file: parquet.ParquetFile) -> None:
@@ -134,11 +136,11 @@ def _check_file(file: parquet.ParquetFile) -> None:
     own = {*schema.names} - row_tables.shared_names()
     is_known = len(own) <= MAX_COLUMNS and schema.equals(row_tables.arrow_schema(sorted(own)))
     if not is_known or {*(about.metadata or {})} - {b"ARROW:schema"}:
-        raise refused(f"{ROWS_FILE_NAME} has other columns than rows have")
+        raise bundle_refused(f"{ROWS_FILE_NAME} has other columns than rows have")
     groups = [about.row_group(number) for number in range(about.num_row_groups)]
     unpacked = sum(group.total_byte_size for group in groups)
     if not (1 <= about.num_rows <= MAX_ROWS and unpacked <= MAX_UNPACKED_BYTES):
-        raise refused(f"{ROWS_FILE_NAME} has no rows, or more than a machine gives")
+        raise bundle_refused(f"{ROWS_FILE_NAME} has no rows, or more than a machine gives")
 
 
 @contextmanager

@@ -57,6 +57,10 @@ class Computer:
     over: bool = False
     why: Unavailable | None = None
 
+    def is_at(self, address: str) -> bool:
+        """Return whether its worker is there and is still the one of this address."""
+        return self.lost is None and self.address == address
+
 
 @dataclass
 class Fleet:
@@ -212,13 +216,12 @@ class Fleet:
             while True:
                 address = computer.address
                 future = self.client.submit(*call(), workers=[address], **where)
-                while computer.lost is None and computer.address == address:
-                    if future.status in ("finished", "error"):
-                        with suppress(TimeoutError, CancelledError):
-                            return await self._fetched(computer, future)
-                    if future.status != "pending":
-                        break
+                while computer.is_at(address) and future.status == "pending":
                     await asyncio.sleep(POLL_S)
+                if computer.is_at(address) and future.status in ("finished", "error"):
+                    with suppress(TimeoutError, CancelledError):
+                        return await self._fetched(computer, future)
+                await asyncio.sleep(POLL_S)
                 while computer.lost is not None:
                     if time.monotonic() - computer.lost > self.patience_s:
                         raise Unavailable("worker-failed", computer.name)
@@ -236,7 +239,9 @@ class Fleet:
         entries, cpus = tuple(tlb_entries(host)), len(host.usable_cpus)
         scope = Scope(profile, "c", entries, cpus, base_page_bytes=host.base_page_bytes)
         if scope not in self._campaigns:  # alike of computers of one type
-            points = discovery.load("overview.campaign").grids_of(scope, self.chapters or None)
+            points = discovery.load("overview.campaign").points_by_chapter(
+                scope, self.chapters or None
+            )
             is_compared = claims.compared_points(scope)
             every = {point for grid_points in points.values() for point in grid_points}
             self._campaigns[scope] = points, {point for point in every if is_compared(point)}

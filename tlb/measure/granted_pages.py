@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from tlb.machine import host
 from tlb.machine.host import Host
 from tlb.measure.build import build_folder
-from tlb.measure.record import NonNegativeInt, PositiveInt, utc_now
+from tlb.measure.record import NonNegativeInt, PositiveInt, parse_program_answer, utc_now
 from tlb.measure.toolchains import RUNTIME_SOURCES, clean_environment
 from tlb.system import procfs
 from tlb.system.files import ROOT
@@ -31,7 +31,6 @@ from tlb.system.smaps import (
     unknown_smaps_format,
 )
 
-ProgramAnswer = TypeVar("ProgramAnswer", bound=BaseModel)
 Granted = TypeVar("Granted")
 # a program takes a second or two; under load ten times more; beyond that it hangs
 TIME_LIMIT_S = 120.0
@@ -185,17 +184,6 @@ def run_way(
     if answer.way != way:
         raise Unavailable("kernel-failed", f"asked for {way}, got another")
     return answer, pages_of_array(smaps, answer.address, answer.array_bytes)
-
-
-def parse_program_answer(line: bytes | str, kind: type[ProgramAnswer]) -> ProgramAnswer:
-    """Validate a program's line. Raises Unavailable("kernel-failed")."""
-    try:
-        return kind.model_validate_json(line)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise Unavailable(
-            "kernel-failed", f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        ) from None
 
 
 def pages_of_array(smaps: str, address: int | None, array_bytes: int) -> PagesOfArray:

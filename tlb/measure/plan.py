@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict
 
 from tlb.machine.cpus import boot_id
 from tlb.measure import build, kernels, noise, perf_stat
-from tlb.measure.granted_pages import parse_program_answer
 from tlb.measure.record import (
     CounterReading,
     KernelBuild,
@@ -24,6 +23,7 @@ from tlb.measure.record import (
     PositiveNs,
     Record,
     Slug,
+    parse_program_answer,
     utc_now,
 )
 from tlb.measure.session import CPUS_ALLOWED_AT_START, Session, parse_kernel_reason

@@ -13,9 +13,17 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import lru_cache
 from operator import attrgetter
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    ValidationError,
+    model_validator,
+)
 
 from tlb.system.page_sizes import PageKind
 from tlb.system.reasons import Unavailable
@@ -312,3 +320,17 @@ def record_key(point: Point, repeat: int, build: KernelBuild, state: str) -> str
 def _sha16(content: object) -> str:
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode("ascii")).hexdigest()[:16]
+
+
+ProgramAnswer = TypeVar("ProgramAnswer", bound=BaseModel)
+
+
+def parse_program_answer(line: bytes | str, kind: type[ProgramAnswer]) -> ProgramAnswer:
+    """Validate a program's line. Raises Unavailable("kernel-failed")."""
+    try:
+        return kind.model_validate_json(line)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise Unavailable(
+            "kernel-failed", f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        ) from None

@@ -16,7 +16,8 @@ from math import nan
 from typing import TYPE_CHECKING, Any
 
 from tlb.measure import build
-from tlb.measure.record import NAME_PATTERN, KernelBuild, KernelEngine, Record
+from tlb.measure.catalogue import KERNEL_DECLARATIONS
+from tlb.measure.record import NAME_PATTERN, KernelBuild, KernelEngine, Point, Record
 from tlb.system.reasons import LazyModule, Unavailable
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ else:
 
 INT64_MAX = 2**63 - 1  # what a column can hold
 EXPERIMENTS_COLUMN = "experiments"  # the chapters whose grid has the row's point, sorted
+_POINT = [name for name in Point.model_fields if name != "options"]  # columns of their own
 _LISTS = ("options", "also", "counters", "batch_ns_per_access", "histogram")
 _DTYPES: dict[str, Any] = {"integer": "int64", "number": "float64", "string": "str"}
 
@@ -333,3 +335,15 @@ def _of_last_campaign(frame: pd.DataFrame, by: list[str], conditions: list[str])
     is_whole = (2 * rows >= most(rows)) & (covered >= _WHOLE_CAMPAIGN * most(covered))
     last = frame[by].join(frame[is_whole].groupby(by)[conditions].last(), on=by)[conditions]
     return frame[(frame[conditions] == last).all(axis=1)]
+
+
+def processes_per_point(frame: pd.DataFrame) -> pd.Series:
+    """Return the number of processes of each point of a chapter's rows."""
+    return frame.groupby(point_columns(frame), dropna=False).size()
+
+
+def point_columns(frame: pd.DataFrame) -> list[str]:
+    """Return the columns that identify a point of these rows, options of their kernels included."""
+    known = {*frame["kernel"]} & {*KERNEL_DECLARATIONS}
+    options = {option for kernel in known for option in KERNEL_DECLARATIONS[kernel].options}
+    return [name for name in (*_POINT, *sorted(options)) if name in frame]

@@ -181,12 +181,18 @@ def _gain_words(each: RankedProcess) -> str:
 
 
 def sentences(made: HostWatch) -> list[str]:
-    """Return what the table leaves out, and what to do next."""
-    found = [f"{made.idle:,} more processes used less than {BUSY:.0%} of a CPU."]
+    """Return the answer, what the table leaves out, and what to do next."""
+    worth = next((each for each in made.ranked if each.lever and not each.report.is_huge), None)
+    found = list[str]()
+    if worth is None:
+        found.append("Huge pages can save little in each of these processes.")
+    elif worth.share is not None:
+        gain = f"up to {worth.share:.0%} of its CPU time"
+        found.append(f"Huge pages can save most in {worth.name} ({worth.pid}): {gain}.")
+    found.append(f"{made.idle:,} more processes used less than {BUSY:.0%} of a CPU.")
     if made.unread:
         number, codes = sum(made.unread.values()), ", ".join(made.unread)
         found.append(f"{number:,} could not be read ({codes}): run this as their user or as root.")
-    worth = next((each for each in made.ranked if each.lever and not each.report.is_huge), None)
     return [*found, f"Next: tlb watch {worth.pid}"] if worth else found
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from markupsafe import Markup
 
+from tlb.machine.doctor import SEVERITIES
 from tlb.machine.host import Host
 from tlb.programs.trial import ComparedQuantity, Trial
 from tlb.programs.trial_report import trial_remarks, trial_table_rows, verdict_sentences
@@ -55,9 +56,11 @@ def document(report: ReportName, content: Mapping[str, Any], host: Host) -> dict
 # Okabe and Ito's colours, darkened where white text or paper needs it.
 COLOURS = ("#0072b2", "#b34e00", "#007f5c", "#a8477b", "#5c5000", "#46525e")
 _STYLE = """
-:root { color-scheme: light dark; --ink: #1f2933; --muted: #46525e; --rule: #d0d7de; --paper: #fff; }
+:root { color-scheme: light dark; --ink: #1f2933; --muted: #46525e; --rule: #d0d7de; --paper: #fff;
+  --mark: #0072b2; }
 @media (prefers-color-scheme: dark) {
-  :root { --ink: #e6e9ec; --muted: #a9b6c4; --rule: #4a5561; --paper: #14181c; }
+  :root { --ink: #e6e9ec; --muted: #a9b6c4; --rule: #4a5561; --paper: #14181c;
+    --mark: #56b4e9; }
 }
 body { margin: 0; color: var(--ink); background: var(--paper); line-height: 1.5;
   font-family: -apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", Arial, sans-serif; }
@@ -67,6 +70,9 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; }
 .scrolls { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 td, th { padding: 0.3rem 1rem 0.3rem 0; text-align: left; border-bottom: 1px solid var(--rule); }
+td { white-space: nowrap; }
+td:first-child, td:last-child { white-space: normal; }
+td:last-child { overflow-wrap: anywhere; min-width: 8rem; }
 figure { margin: 1.6rem 0; }
 figcaption, footer { color: var(--muted); font-size: 0.9rem; }
 """
@@ -92,6 +98,14 @@ def _each(template: str, items: Iterable[Any]) -> Markup:
     )
 
 
+def _prose(text: str) -> Markup:
+    """Return a text whose parts between backticks are code."""
+    return Markup("").join(
+        Markup("<code>{}</code>" if n % 2 else "{}").format(part)
+        for n, part in enumerate(text.split("`"))
+    )
+
+
 def _table(head: Sequence[str], rows: Rows) -> Markup:
     """Return a table in a box that scrolls; an empty head is left out."""
     body = _each("<tr>{}</tr>", (_each("<td>{}</td>", row) for row in rows))
@@ -107,7 +121,7 @@ def _sections(tables: Mapping[str, tuple[Sequence[str], Rows]]) -> Markup:
 
 # --- tlb try
 
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 680, 240, 56, 34  # px; the last two are margins for labels
+_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 440, 200, 50, 34  # px; the last two are margins for labels
 _PAIRS_CAPTION = (
     "{}: the second side over the first, one point a pair, in the order of measuring, on a "
     "logarithmic axis. The line is the typical ratio, the band its interval; at the dashed line "
@@ -117,7 +131,7 @@ _CHART = """<figure>{}<figcaption>{}</figcaption></figure>"""
 _TICK = '<text x="{}" y="{:.1f}" text-anchor="end" font-size="12" fill="currentColor">{}</text>'
 _POINT = '<circle cx="{:.1f}" cy="{:.1f}" r="3.5" fill="none" stroke="{}" stroke-width="1.5"/>'
 _PLOT = (
-    '<svg viewBox="0 0 {} {}" width="100%" style="min-width: 30rem" role="img" aria-label="{}">'
+    '<svg viewBox="0 0 {} {}" width="100%" style="max-width: 36rem" role="img" aria-label="{}">'
     '<rect x="{}" y="{:.1f}" width="{}" height="{:.1f}" fill="{}" fill-opacity="0.2"/>'
     '<path d="M{} {:.1f}h{}" stroke="{}" stroke-width="2"/>'
     '<path d="M{} {:.1f}h{}" stroke="currentColor" stroke-dasharray="4 4"/>{}{}'
@@ -134,7 +148,7 @@ def _pairs_chart(quantity: ComparedQuantity) -> Markup:
     ends = log(min([*ratios, ratio.low, 1.0])), log(max([*ratios, ratio.high, 1.0]))
     margin = 0.05 * (ends[1] - ends[0]) or 0.01
     low, high = ends[0] - margin, ends[1] + margin
-    inner, width, colour = _HEIGHT - _BOTTOM, _WIDTH - _LEFT, COLOURS[0]
+    inner, width, colour = _HEIGHT - _BOTTOM, _WIDTH - _LEFT, "var(--mark)"
 
     def y(value: float) -> float:
         return inner * (high - log(value)) / (high - low)
@@ -156,7 +170,7 @@ def _pairs_chart(quantity: ComparedQuantity) -> Markup:
         *(_LEFT, _HEIGHT - 8, len(ratios)),
     )
     caption = _PAIRS_CAPTION.format(quantity.title)
-    return Markup(_CHART).format(Markup(_SCROLLS).format("Chart", drawn), caption)
+    return Markup(_CHART).format(drawn, caption)
 
 
 def trial_page(trial: Trial) -> str:
@@ -252,7 +266,8 @@ def watch_page(
 def doctor_page(advice: Sequence[Advice], description: Rows) -> str:
     """Return what disturbs measurements as HTML, with what this computer is."""
     title = f"{len(advice)} findings" if advice else "Nothing disturbs measurements here"
-    rows = [(each.severity, each.topic, f"{each.finding} {each.remedy}") for each in advice]
+    ranked = sorted(advice, key=lambda each: SEVERITIES.index(each.severity))
+    rows = [(each.severity, each.topic, _prose(f"{each.finding} {each.remedy}")) for each in ranked]
     tables: dict[str, tuple[Sequence[str], Rows]] = {"This computer": (("", ""), description)}
     body = _each("<h1>{}</h1>", [title])
     body += _table(("severity", "topic", "finding and remedy"), rows) if rows else ""

@@ -22,7 +22,7 @@ from tlb.programs.executable import reason_against_preload
 from tlb.programs.guard import guard_running
 from tlb.programs.levers import LEVERS, Lever, pool_limit_words
 from tlb.programs.runs import ProgramRun, RunConditions, ServerDriver, run_program
-from tlb.stats.effects import Effect, is_interim_analysis, paired_ratio
+from tlb.stats.effects import PAIRED_CONFIDENCE, Effect, is_interim_analysis, paired_ratio
 from tlb.stats.intervals import Interval
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_ns
@@ -34,6 +34,9 @@ SNAPSHOT_TIME_SHARE, REHEARSAL_SHARE = 0.01, 0.1
 # in twenty trials or fewer says a difference of either where there is none, as with six pairs and one
 # verdict (tests/programs/test_trial.py).
 LEAST_PAIRS, MAX_WRONG_VERDICT_SHARE = 7, 0.05
+# Of the intervals of a trial that its time ends: no narrow one was chosen among several, so less is
+# needed than at an early end, and one verdict in twenty is wrong at most (tests/programs/test_trial.py).
+CONFIDENCE_AT_THE_END = 0.98
 # What a lever adds at most to a program's start: a library to load, a variable to read. It must not
 # exceed the difference that is looked for.
 STARTING_S = 1e-3
@@ -133,7 +136,7 @@ def format_seconds(value: float) -> str:
 @dataclass(frozen=True)
 class ComparedQuantity:
     """A quantity of all pairs. name: as JSON has it. label: in tables. without, with_lever: one value
-    a pair. higher: more is better."""
+    a pair. higher: more is better. confidence: of the ratio's interval."""
 
     name: str
     label: str
@@ -143,6 +146,7 @@ class ComparedQuantity:
     within: float
     higher: bool = False
     is_same_work: bool = True
+    confidence: float = PAIRED_CONFIDENCE
 
     @property
     def title(self) -> str:
@@ -153,7 +157,9 @@ class ComparedQuantity:
     def ratio(self) -> Interval | None:
         """The ratio of with to without; None without a pair, or where a value is 0."""
         values = self.without + self.with_lever
-        return paired_ratio(self.with_lever, self.without) if values and min(values) > 0 else None
+        if not values or min(values) <= 0:
+            return None
+        return paired_ratio(self.with_lever, self.without, self.confidence)
 
     @property
     def verdict(self) -> TrialVerdict:
@@ -192,15 +198,17 @@ class Trial:
         """What has a verdict: time, or the printed number, and CPU time."""
         aim, without, with_lever = self.aim, self.runs(False)[1:], self.runs(True)[1:]
         is_same_work = self.statuses[0] == self.statuses[1]
+        values = self.values(False), self.values(True)
+        confidence = confidence_of(*values, aim.within)
         compared = ComparedQuantity(
             aim.quantity,
             aim.value_name,
-            self.values(False),
-            self.values(True),
+            *values,
             aim.format,
             aim.within,
             aim.higher,
             is_same_work,
+            confidence,
         )
         cpu_time = ComparedQuantity(
             "cpu_s",
@@ -210,6 +218,7 @@ class Trial:
             format_seconds,
             aim.within,
             is_same_work=is_same_work,
+            confidence=confidence,
         )
         return compared, cpu_time
 
@@ -404,6 +413,18 @@ def is_narrow(ratio: Interval, within: float) -> bool:
     return is_decided or max(high, -low) <= log1p(within)
 
 
+def are_enough(without: Sequence[float], with_lever: Sequence[float], within: float) -> bool:
+    """Return whether no more pairs are made: their ratio is looked at now, and narrow."""
+    is_looked_at = is_interim_analysis(len(without), LEAST_PAIRS)
+    return is_looked_at and is_narrow(paired_ratio(with_lever, without), within)
+
+
+def confidence_of(without: Sequence[float], with_lever: Sequence[float], within: float) -> float:
+    """Return the confidence of the interval that decides."""
+    is_early = are_enough(without, with_lever, within)
+    return PAIRED_CONFIDENCE if is_early else CONFIDENCE_AT_THE_END
+
+
 def random_run_orders(seed: int) -> Iterator[bool]:
     """Yield for each pair whether the lever runs first: in one of every two pairs, which one is
     random. So the cost of running second is added to both sides alike."""
@@ -430,10 +451,9 @@ def paired(
         taken = {lever: take(lever) for lever in (first, not first)}
         pairs.append((taken[False], taken[True]))
         yield pairs[-1]
-        if is_interim_analysis(len(pairs), LEAST_PAIRS):
-            compared = values([run for pair in pairs for run in pair])
-            if is_narrow(paired_ratio(compared[1::2], compared[::2]), within):
-                return
+        compared = values([run for pair in pairs for run in pair])
+        if are_enough(compared[::2], compared[1::2], within):
+            return
         if 2 * clock() - begin - start > limit_s:
             return
 

@@ -20,7 +20,7 @@ from tlb.report.claims import Statement, statements
 from tlb.report.quantities import FEW_MAPPINGS_MARK, QUANTITIES_DOCUMENT
 from tlb.report.render import Html, inline_html, join_html
 from tlb.report.verdicts import (
-    RECOMPUTED,
+    RECOMPUTED_STATUS,
     claim_anchor,
     format_band_in_unit,
     format_effect_in_unit,
@@ -262,7 +262,7 @@ def verdict_cell(statement: Statement, answer: StoredAnswer | None) -> tuple[str
     found = answer.decide()
     word, number = verdict_in_words(found, statement), number_words(statement, found)
     if found.is_decided:
-        between = ", " if statement.status == RECOMPUTED else ": "
+        between = ", " if statement.status == RECOMPUTED_STATUS else ": "
         return found.evidence, Markup(between).join(filter(None, [word, number]))
     why = ", ".join(filter(None, [_why_open(found), number]))
     title = "" if found.reason == "few" else found.evidence

@@ -1,4 +1,5 @@
-"""What the cells of a chapter show: the source of its grid, charts of their own data, quantities.
+"""What the cells of a chapter show: the source of its grid, charts of their own data, quantities,
+verdicts on claims.
 
 On the page of another machine than the reference, a chart lies over the reference's, whose data the
 committed notebook has.
@@ -10,6 +11,7 @@ import inspect
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any, TypeVar
 
 import altair as alt
@@ -19,9 +21,12 @@ from pygments.lexers import CLexer
 
 from tlb.report import page
 from tlb.report.all_machines import MACHINE_COLUMN
+from tlb.report.analysis import Analysis
+from tlb.report.answers import ANSWERS_DOCUMENT
 from tlb.report.card import THIS_COMPUTER
 from tlb.report.chapter import Chapter
-from tlb.report.notebook import DimmedFigure, OverlaidFigure, has_reference_underlay
+from tlb.report.claims import untestable_statements
+from tlb.report.overlay import DimmedFigure, OverlaidFigure, has_reference_underlay
 from tlb.report.quantities import (
     ABSENT_CELL,
     FEW_MAPPINGS_MARK,
@@ -31,15 +36,16 @@ from tlb.report.quantities import (
     Quantity,
 )
 from tlb.report.render import (
-    ABSENT,
+    ABSENT_HTML,
     FEW_MAPPINGS_NOTE,
     Figure,
     Html,
-    any_is_hollow,
+    has_hollow_points,
     highlighted_code,
     join_html,
-    timed_part,
+    timed_source_part,
 )
+from tlb.report.verdicts import chapter_verdicts, table_of_answered_verdicts, verdict_table
 from tlb.stats.intervals import INTERVAL_COLUMNS, without_bounds_of_few
 from tlb.system.files import ROOT
 from tlb.system.reasons import explain_reason
@@ -52,7 +58,7 @@ def show_source(source: Callable[..., Any] | str, part: str = "") -> Html:
     """Return source code for the page: of a function, or of a C file what stands between the marks
     `[timed: part]` and `[end]`. Raises LookupError without that part."""
     if isinstance(source, str):
-        _, lines = timed_part((ROOT / source).read_text(encoding="utf-8"), part)
+        _, lines = timed_source_part((ROOT / source).read_text(encoding="utf-8"), part)
         return Html(str(highlighted_code(code := "\n".join(lines), CLexer)), code)
     code = inspect.getsource(source)
     return Html(str(highlighted_code(code)), code)
@@ -137,11 +143,11 @@ def _figure(
 
 
 def show_figure(figure: Figure | None) -> None:
-    """Show a figure of the page's own machine that is drawn without a table of its cell, ABSENT for
+    """Show a figure of the page's own machine that is drawn without a table of its cell, ABSENT_HTML for
     none; on the page of another machine than the reference, with a line that says whose it is."""
     shown = page.current_page()
     if figure is None:
-        shown.put(ABSENT)
+        shown.put(ABSENT_HTML)
     elif shown.is_reference:
         shown.put(figure)
     else:
@@ -155,7 +161,7 @@ def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
     if shown.beside:
         label = (_BESIDE_IN_GREY if is_grey else _BESIDE_BELOW).format(shown.beside.machine)
         made = replace(made, is_followed=not is_grey)
-    if any_is_hollow(made.data):
+    if has_hollow_points(made.data):
         label += _HOLLOW
     elif shown.is_of_few:
         label += _OF_FEW
@@ -194,8 +200,6 @@ def _table_beside(shown: page.Page, name: str) -> pd.DataFrame | None:
 
 
 _MOST_UNFOLDED = 10  # rows of a table that is read beside its chapter
-_NOTHING_WORDS = "None of this page's quantities has been measured on this computer."
-_NOTHING = Html(f'<p class="tlb-absent">{_NOTHING_WORDS}</p>', _NOTHING_WORDS)
 _DASH_WORDS = "– not measured, or not enough of it; point at a row for the reason"
 _DASH_NOTE = Html(f'<p class="tlb-few"><small>{_DASH_WORDS}</small></p>', _DASH_WORDS)
 
@@ -293,6 +297,41 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[Quantity]]) -> Html:
 
 def _mappings(quantity: Quantity) -> str:
     return str(quantity.mappings) if quantity.mappings else ""
+
+
+# --- claims
+
+
+def judge(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
+    """Show a chapter's claims as a table, and keep the answers in the notebook. The page of another
+    machine than the reference has only those that its rows decide, or leave open though they are
+    enough.
+
+    bands: for a predicate by its name, keywords in place of its defaults, as in `judge(claims,
+    analysis, price_is_flat={"most": 1.1})`.
+    """
+    shown, found = page.current_page(), chapter_verdicts(module, a, **bands)
+    answers = {verdict.claim.id: verdict.answer.kept for verdict in found}
+    beyond = untestable_statements(a.chapter)
+    table = (
+        verdict_table(found, beyond)
+        if shown.is_reference
+        else table_of_answered_verdicts(found, beyond, shown.heading)
+    )
+    shown.put(ClaimsTable(table, {shown.notebook: answers}))
+
+
+@dataclass(frozen=True)
+class ClaimsTable:
+    """A table of verdicts, with the answers that they follow from as data, by chapter and claim."""
+
+    table: Html
+    answers: dict[str, dict[str, Any]]
+
+    def _repr_mimebundle_(
+        self, include: Any = None, exclude: Any = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        return self.table._repr_mimebundle_(), {"tlb": {ANSWERS_DOCUMENT: self.answers}}
 
 
 def recorded(notebook: dict[str, Any], kind: str) -> dict[str, dict[str, Any]]:

@@ -10,9 +10,7 @@ from typing import Any
 import pandas as pd
 
 from tlb.machine.host import Host
-from tlb.measure import kernels
-from tlb.measure.record import Point
-from tlb.measure.row_tables import rows_of_last_campaign
+from tlb.measure.row_tables import point_columns, rows_of_last_campaign
 from tlb.measure.store import Store
 from tlb.stats.curves import counter_curve, reason_not_counted
 from tlb.stats.intervals import summarise
@@ -20,8 +18,6 @@ from tlb.system import procfs
 from tlb.system.files import disk_errors_as_unavailable
 from tlb.system.reasons import explain_reason, none_if_unavailable
 from tlb.system.units import format_size
-
-_POINT = [name for name in Point.model_fields if name != "options"]  # columns of their own
 
 _CARD = """# {name}
 
@@ -109,18 +105,6 @@ def card(store: Store, machine: str, host: Host) -> str:
         dimensions=dimensions,
         counters=counters,
     )
-
-
-def processes_per_point(frame: pd.DataFrame) -> pd.Series:
-    """Return the number of processes of each point of a chapter's rows."""
-    return frame.groupby(point_columns(frame), dropna=False).size()
-
-
-def point_columns(frame: pd.DataFrame) -> list[str]:
-    """Return the columns that identify a point of these rows, options of their kernels included."""
-    known = {*frame["kernel"]} & {*kernels.KERNEL_DECLARATIONS}
-    options = {option for kernel in known for option in kernels.declaration(kernel).options}
-    return [name for name in (*_POINT, *sorted(options)) if name in frame]
 
 
 THIS_COMPUTER = "this computer"  # what a page calls the reader's own, whatever its model

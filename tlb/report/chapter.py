@@ -308,7 +308,7 @@ class Chapter(Subject):
         """Whether half of the machine's points or more have fewer mappings than decide."""
         rows = self.store.load(self.machine)
         return rows.empty or bool(
-            card.processes_per_point(rows).median() < FEWEST_MAPPINGS_WITH_INTERVAL
+            row_tables.processes_per_point(rows).median() < FEWEST_MAPPINGS_WITH_INTERVAL
         )
 
     # --- what else is kept of the machine

@@ -27,9 +27,9 @@ from tlb.report import discovery
 from tlb.report.quantities import (
     FEWEST_MAPPINGS_WITH_INTERVAL,
     QUANTITIES_DOCUMENT,
-    Kept,
     Quantities,
     Quantity,
+    StoredQuantity,
 )
 from tlb.stats.intervals import UNKNOWN_REPEATS, Interval
 from tlb.system.reasons import Unavailable, none_if_unavailable
@@ -120,7 +120,7 @@ def compare_quantities(
         kept = {name: one[chapter] for name, one in machines.items() if chapter in one}
         declared = next(iter(kept.values())).declared if kept else {}
         for one in declared.values():
-            lacking = one.restore(Kept())
+            lacking = one.restore(StoredQuantity())
             values = {name: kept[name].of(one) if name in kept else lacking for name in machines}
             (_, first), *others = values.items()
             if sum(value.interval is not None for value in values.values()) > 1:

@@ -41,7 +41,7 @@ from tlb.system.files import (
     disk_errors_as_unavailable,
     measuring_lock,
     put_folder,
-    unfinished,
+    recover_folder,
 )
 from tlb.system.reasons import Unavailable, none_if_unavailable
 
@@ -100,7 +100,7 @@ def build_site(source: Path, output: Path, builder: str = "html", *, is_whole: b
             raise Unavailable("disk-refused", f"{new}: {full}")
         raise SiteError(f"the site did not build; Jupyter Book printed:\n{printed}")
     with disk_errors_as_unavailable(html):
-        unfinished(html, aside := html.with_name(f".{builder}.old"))
+        recover_folder(html, aside := html.with_name(f".{builder}.old"))
         put_folder(new, html, aside)
     return html / "index.html"
 
@@ -175,6 +175,7 @@ def execute(
                 output,
                 dict(given),
                 progress_bar=False,
+                request_save_on_cell_execute=False,  # twice a cell: a third of a book's CPU time
                 start_timeout=_PATIENCE_S,
                 stderr_file=sys.stderr,
                 kernel_name="python3",

@@ -62,7 +62,7 @@ def _kept(value: float) -> float:
     return value if value.is_integer() else rounded_to_digits(value, _DIGITS)
 
 
-class Kept(BaseModel):
+class StoredQuantity(BaseModel):
     """A quantity in quantities.json. mappings: 0 for what was not measured but stated or
     counted. conditions: as of a Quantity."""
 
@@ -137,7 +137,7 @@ class Quantity:
         """The text of a table: a dash for what is lacking, the estimate alone, marked, of too few
         mappings."""
         if self.interval is None:
-            is_noise = self.lacking is not None and self.lacking.code == _BELOW_ZERO.code
+            is_noise = self.lacking is not None and self.lacking.detail == _BELOW_ZERO.detail
             return f"not above zero{FEW_MAPPINGS_MARK}" if is_noise else ABSENT_CELL
         return f"{self:value}{FEW_MAPPINGS_MARK}" if self.is_of_few else format(self)
 
@@ -154,15 +154,17 @@ class Quantity:
         return self.interval is not None and 0 < self.mappings < FEWEST_MAPPINGS_WITH_INTERVAL
 
     @property
-    def kept(self) -> Kept:
+    def kept(self) -> StoredQuantity:
         if self.interval is None:
             why = self.lacking
-            return Kept(reason=why.code if why else "no-data", detail=why.detail if why else "")
+            return StoredQuantity(
+                reason=why.code if why else "no-data", detail=why.detail if why else ""
+            )
         value, low, high = (
             _kept(float(end)) if isfinite(end) else None
             for end in (self.interval.value, self.interval.low, self.interval.high)
         )
-        return Kept(
+        return StoredQuantity(
             value=value,
             low=low,
             high=high,
@@ -219,7 +221,7 @@ class QuantityDeclaration:
             mappings = _mappings_behind(interval, mappings)
         return Quantity(self.label, self.unit, self.decimals, interval, mappings)
 
-    def restore(self, kept: Kept) -> Quantity:
+    def restore(self, kept: StoredQuantity) -> Quantity:
         if kept.value is None:
             why = Unavailable(kept.reason or "no-data", kept.detail)
             return Quantity(self.label, self.unit, self.decimals, lacking=why)
@@ -257,7 +259,7 @@ class Quantities:
         """
         self.is_short = False
         self._found = {
-            name: self.declared[name].restore(Kept.model_validate(one))
+            name: self.declared[name].restore(StoredQuantity.model_validate(one))
             for name, one in (kept or {}).items()
             if name in self.declared
         }

@@ -371,7 +371,7 @@ def _filter_of_few(rows: Sequence[Mapping[Any, Any]]) -> str:
     return f"isValid(datum.{column}) && datum.{column} < {_LEAST[column]}"
 
 
-def any_is_hollow(data: pd.DataFrame) -> bool:
+def has_hollow_points(data: pd.DataFrame) -> bool:
     """Return whether points of a figure's data are hollow."""
     return bool(_filter_of_few(data.to_dict("records")))
 
@@ -490,7 +490,7 @@ def inline_html(text: str) -> Markup:
     return Markup(_INLINE.renderInline(text))
 
 
-def timed_part(text: str, name: str) -> tuple[int, list[str]]:
+def timed_source_part(text: str, name: str) -> tuple[int, list[str]]:
     """(first line, lines) between [timed: NAME], [timed], [recipe] or [pool] and [end]; the name is
     what stands last. LookupError without it."""
     lines = text.splitlines()
@@ -517,14 +517,14 @@ def join_html(template: str, items: Iterable[Any]) -> Markup:
 FEW_MAPPINGS_NOTE = Html(
     f'<p class="tlb-few"><small>{FEW_MAPPINGS_WORDS}</small></p>', FEW_MAPPINGS_WORDS
 )
-ABSENT = Html('<p class="tlb-absent">–</p>', "–")  # in the place of what a machine lacks
+ABSENT_HTML = Html('<p class="tlb-absent">–</p>', "–")  # in the place of what a machine lacks
 
 
 def data_table(frame: pd.DataFrame, decimals: int = 1) -> Html:
-    """Return a frame's rows as a table, numbers to the right, a missing value as a dash; ABSENT for
+    """Return a frame's rows as a table, numbers to the right, a missing value as a dash; ABSENT_HTML for
     a frame without rows."""
     if frame.empty:
-        return ABSENT
+        return ABSENT_HTML
 
     def text(value: Any) -> str:
         if pd.isna(value):

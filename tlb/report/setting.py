@@ -9,8 +9,8 @@ import pandas as pd
 from tlb.machine import host as hosts
 from tlb.machine.host import Host, data_tlbs
 from tlb.measure import build, kernels
+from tlb.measure.row_tables import processes_per_point
 from tlb.report.analysis import Analysis
-from tlb.report.card import processes_per_point
 from tlb.stats.curves import counter_curve, reason_not_counted
 from tlb.system.page_sizes import BASE_PAGES, PAGE_KINDS, ordered_page_sizes, page_words
 from tlb.system.reasons import (

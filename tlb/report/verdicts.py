@@ -386,7 +386,7 @@ CSS_CLASS_BY_VERDICT: dict[str, str] = {
 }
 # The word, and the class, of what follows from numbers alone: arithmetic, or what the source or
 # published tables print. It is counted apart from what was measured.
-RECOMPUTED = "recomputed"
+RECOMPUTED_STATUS = "recomputed"
 _TABLE = (
     '<div class="tlb-table"><table class="tlb-verdicts"><thead><tr><th scope="col">Claim</th>'
     '<th scope="col">Verdict</th><th scope="col">Evidence</th></tr></thead>'
@@ -416,8 +416,10 @@ def verdict_html(word: str, css: str, reason: str = "") -> Markup:
 def verdict_in_words(found: ClaimDecision, statement: Statement | None) -> Markup:
     """Return a verdict in its colour; of a claim that no machine's rows decide "recomputed", and
     whether it holds."""
-    if statement and statement.status == RECOMPUTED and found.is_decided:
-        return verdict_html(RECOMPUTED, RECOMPUTED) + Markup(": {}").format(found.verdict)
+    if statement and statement.status == RECOMPUTED_STATUS and found.is_decided:
+        return verdict_html(RECOMPUTED_STATUS, RECOMPUTED_STATUS) + Markup(": {}").format(
+            found.verdict
+        )
     return verdict_html(found.verdict, CSS_CLASS_BY_VERDICT[found.verdict], found.reason)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tlb.stats.intervals import (
     BY_REPEAT_COLUMN,
-    FEWEST_PAIRS,
+    FEWEST_PAIRS_WITH_INTERVAL,
     UNKNOWN_INTERVAL,
     Interval,
     ValuesByRepeat,
@@ -340,7 +340,7 @@ def price_of(spread: Curve, packed: Curve, entries: float = LEAST_ENTRIES) -> Cu
         slowest = nearby["median"][nearby["low"] <= spread.get(n).high].max()
         own = control["median"][n]
         ahead = slowest - own if n > entries and slowest > (1 + UNSTABLE_SPREAD) * own else 0.0
-        most = _MOST_AHEAD if row["n"] >= FEWEST_PAIRS else _MOST_AHEAD_OF_FEW
+        most = _MOST_AHEAD if row["n"] >= FEWEST_PAIRS_WITH_INTERVAL else _MOST_AHEAD_OF_FEW
         if ahead > most * max(row["median"], 0.0):
             gaps.append(n)
         else:

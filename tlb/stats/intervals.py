@@ -49,7 +49,7 @@ else:
     np, pd, special = LazyModule("numpy"), LazyModule("pandas"), LazyModule("scipy.special")
 
 LEAST_COVERAGE = 0.90  # of an interval that decides: five processes cover 93.75 %, four 87.5 %
-FEWEST_PAIRS = 5  # whose range covers as much
+FEWEST_PAIRS_WITH_INTERVAL = 5  # whose range covers as much
 FIRST_PAIRED_ROW_VERSION = (
     2  # `measures` of the first kernels whose repeats are mappings of many points
 )
@@ -250,7 +250,7 @@ def _of_pairs(
     a: Interval, b: Interval, combine: Callable[[float, float], float], drift: float
 ) -> Interval | None:
     """Return the median, over the repeats that both have, of what a repeat's two values make; None
-    for fewer than FEWEST_PAIRS.
+    for fewer than FEWEST_PAIRS_WITH_INTERVAL.
 
     It is exact whatever the distributions; Wilcoxon's (effects.py) is narrower, but promises too much
     if one side alone has two modes (tests/stats/test_noise.py). drift: of the result, which is
@@ -258,7 +258,7 @@ def _of_pairs(
     """
     left, right = a.repeats.values, b.repeats.values
     values = {n: combine(left[n], right[n]) for n in sorted(left.keys() & right.keys())}
-    if len(values) < FEWEST_PAIRS:
+    if len(values) < FEWEST_PAIRS_WITH_INTERVAL:
         return None
     found = median_interval(list(values.values()))
     return replace(
@@ -352,7 +352,7 @@ def without_bounds_of_few(table: pd.DataFrame) -> pd.DataFrame:
     by bounds that are the median."""
     bounds = [name for name in map(str, table) if name.rpartition("_")[2] in ("low", "high")]
     if "n" in table:
-        is_of_few = table["n"] < FEWEST_PAIRS
+        is_of_few = table["n"] < FEWEST_PAIRS_WITH_INTERVAL
     elif "coverage" in table:
         is_of_few = table["coverage"] < LEAST_COVERAGE
     elif {*INTERVAL_COLUMNS} <= {*table}:

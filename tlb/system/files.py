@@ -180,7 +180,7 @@ def replaced_folder(target: Path) -> Iterator[Path]:
         fd = os.open(parent, os.O_RDONLY | SAFE_OPEN_FLAGS)
         try:
             lock_file(fd)
-            unfinished(target, aside)
+            recover_folder(target, aside)
             for abandoned in parent.glob(f".{target.name}.new-*"):  # by a process that was killed
                 shutil.rmtree(abandoned, ignore_errors=True)
             with TemporaryDirectory(dir=parent, prefix=f".{target.name}.new-") as folder:
@@ -197,7 +197,7 @@ def put_folder(new: Path, target: Path, aside: Path) -> None:
     either is there.
 
     Linux exchanges two names in one step (renameat2(2), since 3.15); a file system that cannot
-    leaves the old one `aside` for the moment between two renames, and `unfinished` puts it back.
+    leaves the old one `aside` for the moment between two renames, and `recover_folder` puts it back.
     """
     if not target.exists():
         new.rename(target)
@@ -210,7 +210,7 @@ def put_folder(new: Path, target: Path, aside: Path) -> None:
     sync_folder(target.parent)
 
 
-def unfinished(target: Path, aside: Path) -> None:
+def recover_folder(target: Path, aside: Path) -> None:
     """Ends what a kill left of `put_folder`: the old folder comes back where no new one is, and
     goes where one is."""
     if aside.exists() and not target.exists():

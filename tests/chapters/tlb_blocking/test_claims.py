@@ -61,7 +61,7 @@ def test_what_needs_whole_large_pages_is_not_testable_where_the_host_splinters_t
     a = analysis(
         times(rows(Machine(splintered=True)), 1.2, "pages != '4k' and kernel == 'graph_walk'")
     )
-    a.splintering = lambda: SimpleNamespace(is_splintered=True)
+    a.splintering = lambda: SimpleNamespace(is_splintered=True, is_of_few=False)
     assert words_of(claims, a)[VANISHES] == N
 
 

@@ -30,9 +30,9 @@ MOST_ROUNDS = 25
 # How often a proof may name a set, or a loss, where huge pages change nothing: divided among its
 # comparisons (Bonferroni), since the best of many sets that change nothing looks like a gain.
 WRONG = 0.05
-AllocationSites = tuple[str, ...]
-NO_ALLOCATION_SITES: AllocationSites = ()
-ALL_ALLOCATION_SITES: AllocationSites = ("all",)
+AllocationSiteNames = tuple[str, ...]
+NO_ALLOCATION_SITES: AllocationSiteNames = ()
+ALL_ALLOCATION_SITES: AllocationSiteNames = ("all",)
 
 
 class Timed(NamedTuple):
@@ -48,14 +48,14 @@ class SitesProof:
     () if no set is known to gain. no_samples: why there are none, or "". left_out: candidates that
     there was no time to try. is_interrupted: by Ctrl-C."""
 
-    rounds: list[dict[AllocationSites, Timed]] = field(default_factory=list)
-    smallest: AllocationSites = NO_ALLOCATION_SITES
+    rounds: list[dict[AllocationSiteNames, Timed]] = field(default_factory=list)
+    smallest: AllocationSiteNames = NO_ALLOCATION_SITES
     no_samples: str = ""
     left_out: int = 0
     is_interrupted: bool = False
 
     @property
-    def tried(self) -> list[AllocationSites]:
+    def tried(self) -> list[AllocationSiteNames]:
         """The sets: none, all, then the smaller ones first."""
         made = {sites for each in self.rounds for sites in each}
         return sorted(
@@ -73,7 +73,7 @@ class SitesProof:
         """Of the interval of each comparison, so that all of them hold together."""
         return 1 - WRONG / max(len(self.tried) - 1, 1)
 
-    def seconds(self, *settings: AllocationSites) -> list[tuple[float, ...]]:
+    def seconds(self, *settings: AllocationSiteNames) -> list[tuple[float, ...]]:
         """Return the times with each of these settings, of the rounds that have all of them."""
         whole = [each for each in self.rounds if all(sites in each for sites in settings)]
         return [tuple(each[sites].seconds for each in whole) for sites in settings]
@@ -84,12 +84,12 @@ class SitesProof:
             (timed.samples for each in self.rounds for timed in each.values()), CodeSamples()
         )
 
-    def ratio(self, sites: AllocationSites) -> Interval:
+    def ratio(self, sites: AllocationSiteNames) -> Interval:
         """Return the time with these sites advised over that with none."""
         with_sites, without = self.seconds(sites, NO_ALLOCATION_SITES)
         return paired_ratio(with_sites, without, self.confidence)
 
-    def gains(self, sites: AllocationSites) -> bool:
+    def gains(self, sites: AllocationSiteNames) -> bool:
         """Whether these sites are known to gain; False with too few rounds to know."""
         ratio = self.ratio(sites)
         return ratio.high < 1 and ratio.coverage >= self.confidence
@@ -99,17 +99,17 @@ class SitesProof:
         """Whether there are rounds enough to show a gain of all sites."""
         return self.ratio(ALL_ALLOCATION_SITES).coverage >= self.confidence
 
-    def gain(self, sites: AllocationSites) -> float:
+    def gain(self, sites: AllocationSiteNames) -> float:
         """Return the part of the time that these sites save, by medians."""
         none, some = map(median, self.seconds(NO_ALLOCATION_SITES, sites))
         return 1 - some / none
 
-    def share(self, sites: AllocationSites) -> float:
+    def share(self, sites: AllocationSiteNames) -> float:
         """Return the part of the gain of all sites that these bring; 0 if all gain nothing."""
         every = self.gain(ALL_ALLOCATION_SITES)
         return self.gain(sites) / every if every > 0 else 0.0
 
-    def enough(self) -> AllocationSites:
+    def enough(self) -> AllocationSiteNames:
         """Return the smallest set that is known to gain and keeps the largest gain; () if none is."""
         gaining = [
             sites for sites in self.tried if sites != NO_ALLOCATION_SITES and self.gains(sites)
@@ -146,8 +146,8 @@ def prove(
     Unavailable as `runs.run_program` does, and lever-failed."""
     begin = time.monotonic()
     number = _affordable(len(candidates), (limit_s - begin) / max(native_s, 1e-3))
-    controls: list[AllocationSites] = [NO_ALLOCATION_SITES, ALL_ALLOCATION_SITES]
-    singles: list[AllocationSites] = [(site,) for site in candidates[:number]]
+    controls: list[AllocationSiteNames] = [NO_ALLOCATION_SITES, ALL_ALLOCATION_SITES]
+    singles: list[AllocationSiteNames] = [(site,) for site in candidates[:number]]
     proof = SitesProof()
     proof.left_out = min(len(candidates), MOST_CANDIDATES) - number
     with sampling.scratch() as (file, proof.no_samples):
@@ -168,7 +168,7 @@ def _affordable(candidates: int, runs: float) -> int:
     return next((n for n in numbers if (2 + n) * least_rounds(1 + n) <= runs), 0)
 
 
-def _together(proof: SitesProof, singles: list[AllocationSites]) -> list[AllocationSites]:
+def _together(proof: SitesProof, singles: list[AllocationSiteNames]) -> list[AllocationSiteNames]:
     """Return the sets to try next: the best candidates together, more and more of them; none if no
     set gains, or one alone keeps the gain."""
     gaining = [
@@ -182,8 +182,8 @@ def _together(proof: SitesProof, singles: list[AllocationSites]) -> list[Allocat
 
 def _measure(
     proof: SitesProof,
-    timed: Callable[[AllocationSites, int], Timed],
-    settings: list[AllocationSites],
+    timed: Callable[[AllocationSiteNames, int], Timed],
+    settings: list[AllocationSiteNames],
     until_s: float,
     limit_s: float,
     tell: Callable[[SitesProof], None],
@@ -213,7 +213,7 @@ def _timed(
     file: Path | None,
     limit_s: float,
     status: int,
-    sites: AllocationSites,
+    sites: AllocationSiteNames,
     padding_bytes: int,
 ) -> Timed:
     """Run the program with these sites on huge pages, and sample it into a file. limit_s: when it is

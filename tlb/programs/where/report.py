@@ -17,7 +17,7 @@ from tlb.programs.where import advice
 from tlb.programs.where.proof import (
     ALL_ALLOCATION_SITES,
     NO_ALLOCATION_SITES,
-    AllocationSites,
+    AllocationSiteNames,
     SitesProof,
 )
 from tlb.programs.where.simulation import (
@@ -146,7 +146,7 @@ class WhereReport:
         """As `saved`, of the set that the proof found, or all if none gains."""
         return self.saved(self.chosen or ALL_ALLOCATION_SITES)
 
-    def saved(self, sites: AllocationSites) -> dict[SourceLine, tuple[float, Interval]]:
+    def saved(self, sites: AllocationSiteNames) -> dict[SourceLine, tuple[float, Interval]]:
         """Return the CPU time of each line in ms without huge pages, and what it saves if these
         sites are on them; empty without samples."""
         if self.proof is None or self.proof.no_samples:
@@ -248,7 +248,7 @@ class WhereReport:
         return self.most_saved_s < NEGLIGIBLE_SHARE * self.native_s
 
     @property
-    def chosen(self) -> AllocationSites:
+    def chosen(self) -> AllocationSiteNames:
         """The sites for huge pages: those that the proof found, else those with most walks."""
         return self.proof.smallest if self.proof else tuple(site.id for site in self.largest())
 

@@ -1,5 +1,5 @@
-"""A chapter's verdicts on its page, and figures of another machine beside the reference's: over its
-lines and points in grey, or replaced by it, dimmed, where the machine lacks them."""
+"""Figures of another machine beside the reference's: over its lines and points in grey, or replaced
+by it, dimmed, where the machine lacks them."""
 
 from __future__ import annotations
 
@@ -7,53 +7,12 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from os.path import commonprefix
-from types import ModuleType
 from typing import Any
 
 from markupsafe import Markup
 
 from tlb.report import charts
-from tlb.report.analysis import Analysis
-from tlb.report.answers import ANSWERS_DOCUMENT
-from tlb.report.claims import untestable_statements
-from tlb.report.page import current_page
-from tlb.report.render import MUTED_COLOUR, Figure, Html
-from tlb.report.verdicts import chapter_verdicts, table_of_answered_verdicts, verdict_table
-
-
-def judge(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
-    """Show a chapter's claims as a table, and keep the answers in the notebook. The page of another
-    machine than the reference has only those that its rows decide, or leave open though they are
-    enough.
-
-    bands: for a predicate by its name, keywords in place of its defaults, as in `judge(claims,
-    analysis, price_is_flat={"most": 1.1})`.
-    """
-    page, found = current_page(), chapter_verdicts(module, a, **bands)
-    answers = {verdict.claim.id: verdict.answer.kept for verdict in found}
-    beyond = untestable_statements(a.chapter)
-    table = (
-        verdict_table(found, beyond)
-        if page.is_reference
-        else table_of_answered_verdicts(found, beyond, page.heading)
-    )
-    page.put(ClaimsTable(table, {page.notebook: answers}))
-
-
-@dataclass(frozen=True)
-class ClaimsTable:
-    """A table of verdicts, with the answers that they follow from as data, by chapter and claim."""
-
-    table: Html
-    answers: dict[str, dict[str, Any]]
-
-    def _repr_mimebundle_(
-        self, include: Any = None, exclude: Any = None
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        return self.table._repr_mimebundle_(), {"tlb": {ANSWERS_DOCUMENT: self.answers}}
-
-
-# --- the reference machine beside another
+from tlb.report.render import MUTED_COLOUR, Figure
 
 _OPACITY = 0.45
 _THEIRS = "reference-"  # before the name of a data set of the reference's
