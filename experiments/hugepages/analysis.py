@@ -39,31 +39,43 @@ class Quantities(quantities.Quantities):
     far_bytes = QuantityDeclaration(
         "largest working set measured on base and on huge pages", "bytes"
     )
-    far_base_ns = QuantityDeclaration("a load there, on base pages", "ns")
-    far_huge_ns = QuantityDeclaration("a load there, on 2 MiB pages", "ns")
-    far_gain = QuantityDeclaration("how many times as fast that is", "times", 2)
+    far_base_ns = QuantityDeclaration("a load in the largest working set, on base pages", "ns")
+    far_huge_ns = QuantityDeclaration("a load in the largest working set, on 2 MiB pages", "ns")
+    far_gain = QuantityDeclaration("speedup by 2 MiB pages, largest working set", "times", 2)
     far_thp_gain = QuantityDeclaration(
-        "how many times as fast transparent huge pages are there", "times", 2
+        "speedup by transparent huge pages, largest working set", "times", 2
     )
-    far_1g_gain = QuantityDeclaration("how many times as fast 1 GiB pages are there", "times", 2)
+    far_1g_gain = QuantityDeclaration("speedup by 1 GiB pages, largest working set", "times", 2)
     base_64_mib_ns = QuantityDeclaration("a load in 64 MiB, on base pages", "ns", 1)
     huge_64_mib_ns = QuantityDeclaration("a load in 64 MiB, on 2 MiB pages", "ns", 1)
-    packed_64_mib_ns = QuantityDeclaration("a load of as many packed lines", "ns", 1)
+    packed_64_mib_ns = QuantityDeclaration("a packed load in 64 MiB", "ns", 1)
     near_base_ns = QuantityDeclaration("price between the TLB's levels, on base pages", "ns", 1)
     near_huge_ns = QuantityDeclaration("price between the TLB's levels, on 2 MiB pages", "ns", 1)
     walk_base_ns = QuantityDeclaration("price past the last level, on base pages", "ns")
     walk_huge_ns = QuantityDeclaration("price past the last level, on 2 MiB pages", "ns")
-    walk_huge_share = QuantityDeclaration("the latter as a share of the former", "share")
-    gather_gain_256_mib = QuantityDeclaration("gain of the published loop in 256 MiB", "times", 2)
-    gather_gain_1_gib = QuantityDeclaration("gain of the published loop in 1 GiB", "times", 2)
-    gather_gain_4_gib = QuantityDeclaration("gain of the published loop in 4 GiB", "times", 2)
+    walk_huge_share = QuantityDeclaration(
+        "price past the last level on 2 MiB pages, over that on base pages", "share"
+    )
+    gather_gain_256_mib = QuantityDeclaration(
+        "speedup of the published loop by 2 MiB pages, 256 MiB", "times", 2
+    )
+    gather_gain_1_gib = QuantityDeclaration(
+        "speedup of the published loop by 2 MiB pages, 1 GiB", "times", 2
+    )
+    gather_gain_4_gib = QuantityDeclaration(
+        "speedup of the published loop by 2 MiB pages, 4 GiB", "times", 2
+    )
     gather_base_ns = QuantityDeclaration(
         "an access of the published loop in 4 GiB, on base pages", "ns"
     )
-    gather_huge_ns = QuantityDeclaration("an access of it there, on 2 MiB pages", "ns")
+    gather_huge_ns = QuantityDeclaration(
+        "an access of the published loop in 4 GiB, on 2 MiB pages", "ns"
+    )
     read_base_ns = QuantityDeclaration("a random read of a 100 MB array, on base pages", "ns", 1)
-    read_thp_ns = QuantityDeclaration("a random read of it, on transparent huge pages", "ns", 1)
-    read_gain = QuantityDeclaration("how many times as fast that is", "times", 2)
+    read_thp_ns = QuantityDeclaration(
+        "a random read of a 100 MB array, on transparent huge pages", "ns", 1
+    )
+    read_gain = QuantityDeclaration("speedup of these reads by transparent huge pages", "times", 2)
 
 
 LEAST_JVMS = 3  # for JMH's own interval, of 99.9 %, to cover more than one mapping

@@ -41,8 +41,8 @@ class Quantities(quantities.Quantities):
     medians of all hops. Peaks are of all hops on a page size, in the largest graph that shows all."""
 
     far_bytes = QuantityDeclaration("largest graph walked on base pages", "bytes")
-    far_ns = QuantityDeclaration("a hop there, on base pages", "ns")
-    far_thp_ns = QuantityDeclaration("a hop there, on transparent huge pages", "ns")
+    far_ns = QuantityDeclaration("a hop in the largest graph, on base pages", "ns")
+    far_thp_ns = QuantityDeclaration("a hop in the largest graph, on transparent huge pages", "ns")
     data_ns = QuantityDeclaration("a hop that waits for its data and a short walk", "ns")
     entry_ns = QuantityDeclaration("what a page-table entry from memory adds", "ns")
     rest_ns = QuantityDeclaration("what remains of a hop beside its data and two entries", "ns")
@@ -55,20 +55,26 @@ class Quantities(quantities.Quantities):
     three_share = QuantityDeclaration(
         "hops that take as long as three accesses, on base pages", "share"
     )
-    large_three_share = QuantityDeclaration("hops that take as long, on large pages", "share")
+    large_three_share = QuantityDeclaration(
+        "hops that take as long as three accesses, on large pages", "share"
+    )
     touch_address_ns = QuantityDeclaration("a load of pages first touched by address", "ns")
     touch_visit_ns = QuantityDeclaration(
         "a load of pages first touched in the order of the visits", "ns"
     )
     touch_shuffled_ns = QuantityDeclaration("a load of pages first touched in a random order", "ns")
-    touch_saves_ns = QuantityDeclaration("what that saves of a load", "ns")
+    touch_saves_ns = QuantityDeclaration(
+        "what first touch in the order of the visits saves of a load", "ns"
+    )
     touch_model_ns = QuantityDeclaration("what it should save: 7/8 of an entry", "ns")
     walk_l2_ns = QuantityDeclaration("a walk whose entries lie in the L2 cache", "ns", 1)
     walk_l3_ns = QuantityDeclaration("a walk whose entries fit the stated L3 cache", "ns", 1)
     walk_memory_ns = QuantityDeclaration("a walk whose entries lie in memory", "ns")
     one_walk_ns = QuantityDeclaration("a hop in 1 GiB, one walk at a time", "ns")
-    best_walks_ns = QuantityDeclaration("a hop there, with the best number of walks in turn", "ns")
-    best_walkers = QuantityDeclaration("that number of walks", "", is_found=True)
+    best_walks_ns = QuantityDeclaration(
+        "a hop in 1 GiB, with the best number of walks in turn", "ns"
+    )
+    best_walkers = QuantityDeclaration("best number of walks in turn", "", is_found=True)
     walks_per_hop = QuantityDeclaration("page walks a hop, counted, on base pages", "", 2)
     thp_walks_per_hop = QuantityDeclaration(
         "page walks a hop, counted, on transparent huge pages", "", 2
@@ -76,7 +82,9 @@ class Quantities(quantities.Quantities):
     few_tables_ns = QuantityDeclaration("a TLB miss through few page tables", "ns")
     many_tables_ns = QuantityDeclaration("a TLB miss through many page tables", "ns")
     cached_tables = QuantityDeclaration("tables whose upper entry is cached", "", is_found=True)
-    cached_bytes = QuantityDeclaration("memory that these map", "bytes", is_found=True)
+    cached_bytes = QuantityDeclaration(
+        "memory that the tables map whose upper entry is cached", "bytes", is_found=True
+    )
 
 
 # A hop that takes half as long again as one load from memory did something else beside it: a walk

@@ -28,7 +28,7 @@ class Quantities(quantities.Quantities):
     last_reach_bytes = QuantityDeclaration("memory that the last level's entries cover", "bytes")
     found_entries = QuantityDeclaration("pages that all levels hold, as found by chases", "pages")
     walks_begin = QuantityDeclaration(
-        "where a tenth of the second step is climbed", "pages", is_found=True
+        "pages at which a tenth of the second step is climbed", "pages", is_found=True
     )
     walks_begin_share = QuantityDeclaration(
         "the same, as a share of the last level's entries", "share"
@@ -48,9 +48,11 @@ class Quantities(quantities.Quantities):
     )
     far_bytes = QuantityDeclaration("largest working set with a price", "bytes")
     far_ns = QuantityDeclaration("a spread load in the largest working set", "ns")
-    far_packed_ns = QuantityDeclaration("a packed load there", "ns")
-    far_price_ns = QuantityDeclaration("price of translation there", "ns")
-    far_share = QuantityDeclaration("translation's share of a load there", "share")
+    far_packed_ns = QuantityDeclaration("a packed load in the largest working set", "ns")
+    far_price_ns = QuantityDeclaration("price of translation in the largest working set", "ns")
+    far_share = QuantityDeclaration(
+        "translation's share of a load in the largest working set", "share"
+    )
     price_2_gib_ns = QuantityDeclaration("price of translation in 2 GiB", "ns")
     sequential_64_mib_ns = QuantityDeclaration("price in sequential order, 64 MiB", "ns")
     cycle_64_mib_ns = QuantityDeclaration("price in a random cycle, 64 MiB", "ns")
@@ -59,7 +61,9 @@ class Quantities(quantities.Quantities):
     )
     gather_2_gib_ns = QuantityDeclaration("an independent load in 2 GiB", "ns")
     gather_far_ns = QuantityDeclaration("an independent load in the largest working set", "ns")
-    overlap = QuantityDeclaration("chase over gather there", "times")
+    overlap = QuantityDeclaration(
+        "independent loads in the time of a dependent one, largest working set", "times"
+    )
     walks_below = QuantityDeclaration(
         "loads that walk at 0.7 times the last level's entries", "share"
     )

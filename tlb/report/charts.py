@@ -126,6 +126,8 @@ MACHINE_COLOURS = {
     "Zen 5": "#b0124f",
     "Emerald Rapids": "#2a8fa0",
 }
+# Of all other series, so that blue, orange and green mean the same in every figure.
+OTHER_COLOURS = (PALETTE[3], PALETTE[4], "#6a1b9a", "#946000")
 # Of a load's time. Packed lines show the data alone; a line a page, translation too.
 PART_COLOURS = {"translation": PALETTE[0], "data": PALETTE[1]}
 
@@ -150,8 +152,8 @@ def page_colours(kinds: Iterable[str], labels: Mapping[str, str] | None = None) 
 
 
 def colours(names: Sequence[str]) -> alt.Scale:
-    """A scale of series, in the palette's order."""
-    return alt.Scale(domain=list(names), range=list(PALETTE[: len(names)]))
+    """A scale of series that are neither page sizes, parts of a load nor machines."""
+    return alt.Scale(domain=list(names), range=list(OTHER_COLOURS[: len(names)]))
 
 
 def colour(field: str, scale: alt.Scale | Sequence[str], **legend: Any) -> alt.Color:
