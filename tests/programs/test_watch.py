@@ -393,7 +393,7 @@ def test_arguments_that_a_program_has_cut_up_are_not_repeated(count, again, tmp_
     linked(tmp_path, ["sleep", ".read", "x"])
     (tmp_path / "7/stat").write_text(f"7 (sleep) S {'0 ' * 24}16 0")
     (tmp_path / "7/mem").write_bytes(bytes(16) + count.to_bytes(8, "little"))
-    start = watch.start_of(7, tmp_path)
+    start = watch.process_start_of(7, tmp_path)
     assert (start.command, start.has_lost_arguments) == (again, count != 3)
     report = WatchReport(watched(sample(mib=64), program={"start": start}), PRICES)
     assert report.line.endswith("-- " + shlex.join([*again, *["ARGUMENTS"] * (count != 3)]))
