@@ -156,7 +156,7 @@ def _where(each: Machine) -> Markup:
     counts = "counters" if each.counts else "no counters"
     releases = map(procfs.label, each.releases or (host.kernel_release,))
     system = f"{host.os} {list_in_words([*releases])}"
-    mark = FEW_MAPPINGS_MARK if each.splinter and each.splinter.is_of_few else ""
+    mark = ", by too few mappings" if each.splinter and each.splinter.is_of_few else ""
     pages = _PAGES[each.pages]
     words = [pages and f"{pages}{mark}", counts, system, procfs.label(host.arch)]
     below = join_html("<small>{}</small>", filter(None, words))

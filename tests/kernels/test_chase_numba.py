@@ -84,7 +84,7 @@ def prove(arena):
         raise plan.Lacking("backing-partial", "split")
     real(arena)
 plan.Arena.prove = prove
-plan.serve("numba", {"page_chase": chase_numba.prepare_chase})
+plan.answer_plan("numba", {"page_chase": chase_numba.prepare_chase})
 """
 
 

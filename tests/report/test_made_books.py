@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,12 +14,14 @@ from selenium.webdriver.common.by import By
 from support.pages import figure
 from support.site import errors, open_page, requests, served, tooltip
 
+from tlb.report import publish
 from tlb.report.claims import Claim
 from tlb.report.page import Text
 from tlb.report.publish import SiteError, build_site
 from tlb.report.render import Figure, data_table
 from tlb.report.verdicts import Verdict, verdict_table
 from tlb.system import files
+from tlb.system.reasons import Unavailable
 from tlb.system.units import escape_markdown
 
 ROOT = files.ROOT
@@ -138,3 +141,34 @@ def test_what_a_page_lacks_stops_the_build_and_is_named(tmp_path):
     for thing in lacking:
         name = re.search(r"missing_\w+", thing)[0]
         assert re.search(rf"index\.ipynb:\d+: .*{name}", str(error.value)), name
+
+
+# Stands for Jupyter Book: copies a page, and fails as the page says.
+BUILDER = """
+import sys
+from pathlib import Path
+source, output = Path(sys.argv[2]), Path(sys.argv[4])
+page = (source / "page").read_text()
+html = output / "_build" / "html"
+html.mkdir(parents=True)
+(html / "index.html").write_text(page)
+sys.exit(page if "No space" in page else page == "broken")
+"""
+
+
+@pytest.mark.parametrize(
+    ("page", "error"),
+    [("broken", SiteError), ("OSError: [Errno 28] No space left on device", Unavailable)],
+)
+def test_a_site_stays_until_the_next_one_is_whole(tmp_path, monkeypatch, page, error):
+    monkeypatch.setattr(publish, "_JUPYTER_BOOK", [sys.executable, "-c", BUILDER])
+    for name in ("_config.yml", "_toc.yml"):
+        (tmp_path / name).touch()
+    for text in ("first", "second"):
+        (tmp_path / "page").write_text(text)
+        index = build_site(tmp_path, tmp_path / "out")
+        assert index.read_text() == text
+    (tmp_path / "page").write_text(page)
+    with pytest.raises(error):
+        build_site(tmp_path, tmp_path / "out")
+    assert index.read_text() == "second" and len([*index.parent.parent.iterdir()]) == 2

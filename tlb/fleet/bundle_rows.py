@@ -25,7 +25,7 @@ from tlb.measure.plan import order_seed
 from tlb.measure.record import Record
 from tlb.measure.row_tables import INT64_MAX
 from tlb.measure.states import RecordWithExperiments
-from tlb.system.reasons import REASON_TEXTS, LazyModule, Unavailable
+from tlb.system.reasons import REASON_TEXTS, LazyModule, Unavailable, current_reason_code
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -236,5 +236,8 @@ def _counts(record: Record) -> Rules:
     values += [counter.value or 0 for counter in record.counters.values()]
     yield all(abs(value) <= INT64_MAX for value in values), "a result is beyond 64 bits"
     for counter in record.counters.values():
-        is_known = (counter.reason or "no-data") in REASON_TEXTS and is_public(counter.event or "")
-        yield is_known, "a counter has an unknown reason or event"
+        is_known = current_reason_code(counter.reason or "no-data") in REASON_TEXTS
+        yield (
+            is_known and is_public(counter.event or ""),
+            "a counter has an unknown reason or event",
+        )
