@@ -182,7 +182,8 @@ def calculator_chart(rows: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
 # Machines by whether a TLB entry covers a huge page, as the figure calls them
 HOSTS = {"zen-4-b312e3a0": "Zen 4", "emerald-rapids-64b9489c": "Emerald Rapids"}
 _SHOWN_BYTES = (64 << 20, 4 << 30)
-_DATA, _ON_BASE, _ON_HUGE = "data", "translation on 4 KiB pages", "translation on 2 MiB pages"
+_DATA = "data (packed lines)"
+_ON_BASE, _ON_HUGE = "translation on 4 KiB pages", "translation on 2 MiB pages"
 LOAD_PART_COLOURS = {
     _DATA: charts.PART_COLOURS["data"],
     _ON_BASE: charts.PAGE_COLOURS["4k"],
