@@ -294,8 +294,9 @@ def number_words(statement: Statement, found: ClaimDecision) -> str:
     answer = {"holds": True, "fails": False}.get(found.verdict)
     deciding = [one for one in effects if one.decided(len(effects)) is answer]
     if len(effects) <= MOST_SHOWN:
-        shown = deciding if found.verdict == "fails" and deciding else effects
-        return "; ".join(_effect_words(one, statement, len(effects) > len(shown)) for one in shown)
+        is_of_several = found.verdict == "fails" and len(effects) > 1
+        shown = deciding if is_of_several and deciding else effects
+        return "; ".join(_effect_words(one, statement, is_of_several) for one in shown)
     if found.verdict == "holds":  # the one that is nearest to failing
         deciding.sort(
             key=lambda one: min(one.interval.low / one.least, one.most / one.interval.high)
