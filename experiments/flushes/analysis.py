@@ -62,7 +62,7 @@ class Quantities(quantities.Quantities):
     )
     collapse_us = QuantityDeclaration("a collapse, program on one CPU", "us")
     area_collapse_ms = QuantityDeclaration("a collapse of 64 MiB that another thread reads", "ms")
-    page_collapse_ms = QuantityDeclaration("a collapse of one of its 32 huge pages", "ms")
+    page_collapse_ms = QuantityDeclaration("a collapse of one of its 32 huge pages", "ms", 1)
     collapse_flushes = QuantityDeclaration(
         "flushes of each other CPU by a collapse", "", 1, is_found=True
     )

@@ -12,7 +12,7 @@ from tlb.stats.curves import packed_curve, select_rows, spread_curve
 from tlb.stats.effects import Effect, effect_inside_band
 from tlb.stats.intervals import Interval, median_interval
 from tlb.stats.splinter import UNSPLINTERED_MAX_PRICE_RATIO
-from tlb.system.page_sizes import BASE_PAGES, HUGE_PAGE_KINDS, page_words
+from tlb.system.page_sizes import BASE_PAGES, HUGE_PAGE_KINDS, page_bytes, page_words
 from tlb.system.reasons import Unavailable, Undecided, require_nonempty
 from tlb.system.units import format_size, list_in_words
 
@@ -187,7 +187,8 @@ def an_entry_spans_a_large_page(a: Analysis, band: Band) -> Answer:
         base, left = prices[BASE_PAGES].get(lines), prices[large].get(lines)
         share = left.share_of(base)
         covers = effect_inside_band(share, most=UNSPLINTERED_MAX_PRICE_RATIO, among=len(both))
-        expansion = lines / entries
+        # Measured entries can be fewer than the TLB's: an entry covers its page at the most.
+        expansion = min(lines / entries, page_bytes(large, a.base_page_bytes) / a.base_page_bytes)
         evidence = (
             f"Over {format_size(lines * a.base_page_bytes)} translation costs {base.value:.1f} ns a "
             f"load on base pages, whose entries reach {base_reach}, and {left.value:z.1f} on "

@@ -85,8 +85,8 @@ class Quantities(quantities.Quantities):
     )
     padding_saves_ns = QuantityDeclaration("what 64 bytes more save a load at 4,096 bytes", "ns", 1)
     padding_saves_8_kib_ns = QuantityDeclaration("what 64 bytes more save a load at 8 KiB", "ns", 1)
-    stride_walks = QuantityDeclaration("page walks a load at 4,096 bytes, as counted", "", 2)
-    padded_walks = QuantityDeclaration("page walks a load at 4,160 bytes, as counted", "", 2)
+    stride_walks = QuantityDeclaration("page walks per load at 4,096 bytes, as counted", "", 2)
+    padded_walks = QuantityDeclaration("page walks per load at 4,160 bytes, as counted", "", 2)
     translation_most_ns = QuantityDeclaration("translation at 4,160 bytes, at most", "ns", 1)
     shuffled_most_ns = QuantityDeclaration(
         "translation at 4,160 bytes in shuffled order, at most", "ns", 1

@@ -167,7 +167,7 @@ def _rules(title: str, lever: str, transactions: str, stream: str) -> ProgramCas
 # The order is that of measuring: where the time is short, the last ones are left out.
 PROGRAM_CASES = {
     "fare-cache": _advised(
-        "a fare cache, every key alike", c_program(_FARES, _GIB, "6000000", "0"), _LOOK_UP
+        "a fare cache, uniform keys", c_program(_FARES, _GIB, "6000000", "0"), _LOOK_UP
     ),
     "sort": _advised("GNU sort", _others("C", "sort --version", _SORT, "coreutils")),
     "sqlite": _advised(

@@ -63,15 +63,17 @@ def printed(statement, *effects):
     return all_machines.number_words(statement, answer.decide())
 
 
-def test_each_of_two_conditions_is_printed_with_its_name_unit_and_own_band():
+def test_of_two_conditions_a_claim_that_holds_prints_both_and_one_that_fails_what_fails():
     least, most = UNIT.band
-    own = StoredEffect(
-        value=70, low=60, high=80, least=least if least > 0 else None, most=most, what="here"
-    )
-    other = StoredEffect(value=2.5, low=2, high=3, most=1.25, what="there", unit="ratio")
-    words = printed(UNIT, own, other)
-    assert "here 70.0 (60.0 to 80.0) ns" in words
-    assert words.endswith("there 2.50 (2.00 to 3.00) times, predicted 1.25 times or less")
+    low, high = max(least, 0) + 1, most - 1
+    own = StoredEffect(value=low, low=low, high=high, least=max(least, 0), most=most, what="here")
+    band = {"most": 1.25, "what": "there", "unit": "ratio"}
+    within = StoredEffect(value=1, low=1, high=1.1, **band)
+    beyond = StoredEffect(value=2.5, low=2, high=3, **band)
+    both = printed(UNIT, own, within)
+    assert both.startswith("here ") and ", predicted 1.25 times or less" in both
+    words = "there 2.50 (2.00 to 3.00) times, predicted 1.25 times or less"
+    assert printed(UNIT, own, beyond) == words
 
 
 def test_an_end_beside_its_bands_is_not_printed_with_more_digits():

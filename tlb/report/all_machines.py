@@ -284,16 +284,19 @@ MOST_SHOWN = 3  # conditions of a claim that a cell prints; of more, the first t
 
 def number_words(statement: Statement, found: ClaimDecision) -> str:
     """Return what a verdict compares, in its unit, each of a claim's conditions with its name: "in 4
-    GiB 335 (277 to 375) cycles". "" if nothing was compared or the fact is no number."""
+    GiB 335 (277 to 375) cycles". Of a claim that fails, only those that fail. "" if nothing was
+    compared or the fact is no number."""
     effects = found.effects
     if not effects:
         if isinstance(found.value, float | int):
             return format_exact_in_unit(found.value, statement.unit)
         return found.value or ""
-    if len(effects) <= MOST_SHOWN:
-        return "; ".join(_effect_words(one, statement) for one in effects)
     answer = {"holds": True, "fails": False}.get(found.verdict)
     deciding = [one for one in effects if one.decided(len(effects)) is answer]
+    if len(effects) <= MOST_SHOWN:
+        is_of_several = found.verdict == "fails" and len(effects) > 1
+        shown = deciding if is_of_several and deciding else effects
+        return "; ".join(_effect_words(one, statement, is_of_several) for one in shown)
     if found.verdict == "holds":  # the one that is nearest to failing
         deciding.sort(
             key=lambda one: min(one.interval.low / one.least, one.most / one.interval.high)
@@ -302,15 +305,15 @@ def number_words(statement: Statement, found: ClaimDecision) -> str:
     return f"in {len(deciding)} of {len(effects)}: {first}"
 
 
-def _effect_words(effect: Effect, statement: Statement) -> str:
-    """Return an effect with its name and unit, and its band where that is not the claim's. Of too
-    few mappings it is the estimate alone."""
+def _effect_words(effect: Effect, statement: Statement, has_band: bool = False) -> str:
+    """Return an effect with its name and unit, and its band if has_band or where that is not the
+    claim's. Of too few mappings it is the estimate alone."""
     unit = effect.unit or statement.unit
     words = format_effect_in_unit(effect, unit)
     if effect.is_of_few:
         words = f"{format_number_in_unit(effect.interval.value, unit)}{FEW_MAPPINGS_MARK}"
     band = effect.least, effect.most
-    if effect.what and band != statement.band:
+    if effect.what and (has_band or band != statement.band):
         words += f", predicted {format_band_in_unit(*band, unit)}"
     return f"{effect.what} {words}" if effect.what else words
 
