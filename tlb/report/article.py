@@ -67,7 +67,7 @@ def show_source(source: Callable[..., Any] | str, part: str = "") -> Html:
 # --- charts
 
 # Whose a chart is on the page of another machine than the reference, below it and in its text.
-_IN_GREY = "Grey: the reference, as the caption says."
+_IN_GREY = "Grey: the reference, which the caption describes."
 _BESIDE_IN_GREY = "Grey: {}. The caption describes the reference."
 _BESIDE_BELOW = "Below: {}. The caption describes the reference."
 _PUBLISHED = "Published machines; none of this computer's points."
