@@ -180,6 +180,16 @@ class Analysis(analysis.Analysis):
                 found[name] = (chapter, rows)
         return found
 
+    @cached_property
+    def _behind_the_pages(self) -> list[tuple[Chapter, pd.DataFrame]]:
+        """Return the chapters with their rows of the reference, which the text is about, and of the
+        page's machine if that is this computer."""
+        own = [*self.kept.values()]
+        if not self.about.is_this:
+            return own
+        published = Analysis(published_chapter("method", "reference"))
+        return [*published.kept.values(), *own]
+
     @property
     def rows(self) -> pd.DataFrame:
         """Return the rows behind all chapters, each once. Raises Unavailable("no-data")."""
@@ -209,10 +219,11 @@ class Analysis(analysis.Analysis):
         return claims.rename(columns={"first_verdict": "first", "second_verdict": "second"})
 
     def by_chapter(self) -> pd.DataFrame:
-        """Return a row a chapter: its machine, how many points and measurements, the minutes that
-        these took, a digest of its rows."""
+        """Return a row a chapter and machine, the reference's first: how many points and
+        measurements, the minutes that these took, a digest of the rows."""
         found = []
-        for name, (chapter, rows) in self.kept.items():
+        for chapter, rows in self._behind_the_pages:
+            name = chapter.name
             row = {
                 "chapter": name.replace("_", " "),
                 "machine": chapter.shown_name,
@@ -240,7 +251,7 @@ class Analysis(analysis.Analysis):
         """Return a row a state of a machine that has rows here: its CPU, its Linux, who translates for it, its
         compiler, the state, and the chapters that show rows of it."""
         described, chapters = {}, dict[tuple[str, str], list[str]]()
-        for chapter, rows in self.kept.values():
+        for chapter, rows in self._behind_the_pages:
             for state in rows["state"].unique():
                 of = chapter.shown_name, state
                 described[of] = chapter.described(state)

@@ -203,8 +203,8 @@ def verdict_counts(card: Scorecard) -> Html:
 
 def headline_claims(card: Scorecard, explained: Mapping[str, Mapping[str, str]]) -> Html:
     """Return the claims that the page explains (by id, why, by verdict), a card each: the verdict of
-    the reference, which the explanation is about, and below it those of the others, each on its
-    line."""
+    the reference, which the explanation is about and which the card names, and below it those of
+    the others, each on its line, this computer's first."""
     items, lines = [], []
     for claim in card.claims:
         if claim.statement.id not in explained:
@@ -215,15 +215,17 @@ def headline_claims(card: Scorecard, explained: Mapping[str, Mapping[str, str]])
         words = {name: _cell(claim, name)[1].striptags() for name in others}
         own = words.pop(THIS_COMPUTER, "")
         below = "; ".join(f"{name}: {each}" for name, each in words.items())
-        lasts = [below, f"This computer: {own}" if own else ""]
+        lasts = [f"This computer: {own}" if own else "", below]
         why = explained[claim.statement.id].get(decision.verdict, "") if decision else ""
         quote = _link(claim.statement), _source(claim.statement)
         last = join_html("<p><small>{}.</small></p>", filter(None, lasts))
         items.append(
             (_css(claim, reference), *quote, mark, inline_html(why), inline_html(evidence), last)
         )
-        lines.append(f"{mark.striptags()}: {claim.statement.quote}")
-    each = '<li data-is="{}"><p>{} {}</p><p>{}</p><p>{}</p><p><small>{}</small></p>{}</li>'
+        lines.append(f"Reference: {mark.striptags()}: {claim.statement.quote}")
+    each = (
+        '<li data-is="{}"><p>{} {}</p><p>Reference: {}</p><p>{}</p><p><small>{}</small></p>{}</li>'
+    )
     markup = f'<ul class="tlb-cards tlb-scorecard">{join_html(each, items)}</ul>'
     return Html(markup, "\n".join(lines))
 

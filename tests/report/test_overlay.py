@@ -50,7 +50,7 @@ def test_the_reference_s_medians_are_drawn_in_grey_under_the_own_ones():
     spec = made.spec()
     theirs = [one for one in layers(spec) if one["data"]["name"].startswith("reference-")]
     assert has_reference_underlay(spec) and theirs == layers(spec)[: len(theirs)]
-    assert {one["mark"]["type"] for one in theirs} <= {"line", "point"}
+    assert {one["mark"]["type"] for one in theirs} == {"area", "line", "point"}
     assert {one["mark"]["color"] for one in theirs} == {MUTED_COLOUR}
     drawn = [row["median"] for one in theirs for row in spec["datasets"][one["data"]["name"]]]
     expected = SLOW.query("layout == 'spread'")["median"]

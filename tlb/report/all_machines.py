@@ -301,6 +301,9 @@ def number_words(statement: Statement, found: ClaimDecision) -> str:
         deciding.sort(
             key=lambda one: min(one.interval.low / one.least, one.most / one.interval.high)
         )
+    if found.reason == "few":  # what speaks against it, if anything does
+        against = [one for one in effects if not one.least <= one.interval.value <= one.most]
+        deciding = against or [*effects]
     first = _effect_words((deciding or effects)[0], statement)
     return f"in {len(deciding)} of {len(effects)}: {first}"
 

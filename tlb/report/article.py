@@ -67,12 +67,12 @@ def show_source(source: Callable[..., Any] | str, part: str = "") -> Html:
 # --- charts
 
 # Whose a chart is on the page of another machine than the reference, below it and in its text.
-_IN_GREY = "In grey: the reference machine, which the caption describes."
-_BESIDE_IN_GREY = "In grey: {}. The caption describes the reference machine."
-_BESIDE_BELOW = "Below: {}. The caption describes the reference machine."
+_IN_GREY = "Grey: the reference, which the caption describes."
+_BESIDE_IN_GREY = "Grey: {}. The caption describes the reference."
+_BESIDE_BELOW = "Below: {}. The caption describes the reference."
 _PUBLISHED = "Published machines; none of this computer's points."
-_WITHOUT_GREY = "With this computer's numbers, in place of the reference machine's, which caption and text describe."
-_HOLLOW = " Hollow, without an interval: fewer than five mappings."
+_WITHOUT_GREY = "Numbers of {}; text and caption describe the reference."
+_HOLLOW = " Hollow: fewer than five mappings, no interval."
 _OF_FEW = " Fewer than five mappings: no intervals."
 
 
@@ -157,7 +157,7 @@ def show_figure(figure: Figure | None) -> None:
 def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
     """Label a figure with what is grey in it or follows it."""
     is_grey = has_reference_underlay(spec := made.spec())
-    label = _IN_GREY if is_grey else _WITHOUT_GREY
+    label = _IN_GREY if is_grey else _WITHOUT_GREY.format(shown.machine)
     if shown.beside:
         label = (_BESIDE_IN_GREY if is_grey else _BESIDE_BELOW).format(shown.beside.machine)
         made = replace(made, is_followed=not is_grey)

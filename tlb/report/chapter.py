@@ -7,7 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from math import inf
 from typing import Any
 
@@ -455,7 +455,7 @@ def begin(chapter: str, namespace: dict[str, Any]) -> Chapter:
         opened.machine = about.shown_name
         about.head = CompletenessLine(chapter, opened.machine, beside.machine if beside else "")
         opened.head = about.head
-        namespace["print"] = partial(print, f"{opened.whose}:")
+        namespace["print"] = opened.print
     return about
 
 

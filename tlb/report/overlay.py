@@ -16,14 +16,15 @@ from tlb.report.render import MUTED_COLOUR, Figure
 
 _OPACITY = 0.45
 _THEIRS = "reference-"  # before the name of a data set of the reference's
-_MARKS = {"line", "point"}  # bands and bars would cover each other
+_MARKS = {"line", "point"}  # bars would cover each other
+_BAND_OPACITY = 0.15
 # The keys of a specification that belong to the whole chart.
 _TOP = ("$schema", "width", "height", "autosize", "config", "datasets", "params")
 
 
 @dataclass(frozen=True)
 class OverlaidFigure(Figure):
-    """A figure over another's lines and points in grey, if it has any. label: whose points are
+    """A figure over another's lines, points and their intervals in grey, if it has any. label: whose points are
     where. is_followed: whether the other figure stands below this one. made: its specification, if
     it is known."""
 
@@ -37,7 +38,8 @@ class OverlaidFigure(Figure):
             return dict(self.made)
         own = super().spec()
         theirs = self.reference.spec() if self.reference else {}
-        layers = list(_grey(theirs))
+        has_bars = any(_mark(part)["type"] == "bar" for part in _parts(theirs))
+        layers = list(_grey(theirs, has_bars))
         used = {param["name"] for spec in (own, theirs) for param in spec.get("params", ())}
         if not layers or used - {charts.PUBLISHED} or "resolve" in own.keys() | theirs.keys():
             return own
@@ -152,8 +154,22 @@ def _theirs(name: str) -> str:
     return f"{_THEIRS}{name}"
 
 
-def _grey(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a chart's lines and points in grey, without axes and legends of their own."""
+def _mark(spec: dict[str, Any]) -> dict[str, Any]:
+    mark = spec.get("mark", {"type": ""})
+    return {"type": mark} if isinstance(mark, str) else mark
+
+
+def _is_interval(spec: dict[str, Any]) -> bool:
+    """Return whether a layer draws intervals: from a low end to a high one."""
+    channels = spec.get("encoding", {})
+    ends = {channels.get(channel, {}).get("field") for channel in ("x", "y", "x2", "y2")}
+    is_known = {"low", "high"} <= ends or {"begin", "end"} <= ends
+    return _mark(spec)["type"] in ("area", "rule") and is_known
+
+
+def _grey(spec: dict[str, Any], has_bars: bool) -> Iterator[dict[str, Any]]:
+    """Yield a chart's lines, points and intervals in grey, without axes and legends of their own.
+    has_bars: whether it draws bars, whose intervals are not drawn, as they are not."""
     if {"filter": charts.PUBLISHED} in spec.get("transform", ()):
         return  # the other chart draws it too
     kept = {key: spec[key] for key in ("transform",) if key in spec}
@@ -161,12 +177,12 @@ def _grey(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
         kept["data"] = {"name": _theirs(spec["data"]["name"])}
     if "encoding" in spec:
         kept["encoding"] = _without_colour(spec["encoding"])
-    if layers := [found for layer in spec.get("layer", ()) for found in _grey(layer)]:
+    if layers := [found for layer in spec.get("layer", ()) for found in _grey(layer, has_bars)]:
         yield {**kept, "layer": layers}
-    mark = spec.get("mark", {"type": ""})
-    mark = {"type": mark} if isinstance(mark, str) else mark
-    if mark["type"] in _MARKS:
-        grey = {"color": MUTED_COLOUR, "opacity": _OPACITY}
+    mark = _mark(spec)
+    if mark["type"] in _MARKS or (not has_bars and _is_interval(spec)):
+        opacity = _BAND_OPACITY if mark["type"] == "area" else _OPACITY
+        grey = {"color": MUTED_COLOUR, "opacity": opacity}
         if points := mark.get("point"):
             grey["point"] = {**(points if isinstance(points, dict) else {}), **grey}
         yield {**kept, "mark": {**mark, **grey, "tooltip": None}}

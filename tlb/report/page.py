@@ -66,6 +66,7 @@ class Page:
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     quantities: Quantities | None = None
     texts: set[int | str] = field(default_factory=set)  # cells whose committed text was shown
+    printed: set[int | str] = field(default_factory=set)  # cells that printed under `heading`
 
     @property
     def place(self) -> str:
@@ -94,6 +95,13 @@ class Page:
             if cell.number == self.cell or (cell.kind == "code" and cell.source.strip() == source):
                 return cell
         return None
+
+    def print(self, *values: object, **how: Any) -> None:
+        """Print as `print` does, in each cell below a line that says whose numbers these are."""
+        if self._cell not in self.printed:
+            self.printed.add(self._cell)
+            print(f"{self.heading}:")
+        print(*values, **how)
 
     def show_committed_text(self) -> None:
         """Show, once for each cell, the texts that it has in the committed notebook."""

@@ -329,6 +329,8 @@ def answer_of(claim: Claim, a: Analysis, **bands: Any) -> StoredAnswer:
         raise TypeError(f"The predicate of {claim.id!r} failed: {why}") from why
     if effects and a.host.is_emulated:  # sources speak of processors, and this timed a program
         return StoredAnswer(reason="emulated", detail=evidence.rstrip("."))
+    if isinstance(truth, Undecided) and truth.code == "ambiguous" and _is_own_of_few(a):
+        return StoredAnswer(evidence=evidence, reason="few")  # more may leave one explanation
     if isinstance(truth, Undecided):
         return StoredAnswer(evidence=evidence, reason=truth.code, detail=truth.text)
     return StoredAnswer(evidence=evidence, effects=tuple(map(StoredEffect.of, effects)))
@@ -355,6 +357,10 @@ def _of_replaced_program(claim: Claim, a: Analysis, why: Unavailable) -> StoredA
                 reason="conditions", detail=f"measured with {program}, not here now"
             )
     return None
+
+
+def _is_own_of_few(a: Analysis) -> bool:
+    return a.about.is_this and a.about.is_of_few
 
 
 LOOKS_SPLINTERED = "too few mappings; huge pages look splintered"
