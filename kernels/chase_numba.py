@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numba import njit, uint64
 
-from kernels.plan import LINE_BYTES, SETTLING_ROUNDS, Point, TimedAccesses, answer_plan
+from kernels.plan import LINE_BYTES, SETTLING_ROUNDS, Point, TimedAccesses, measure_plan_from_stdin
 
 compiled = njit(cache=True)  # numba keeps it in $NUMBA_CACHE_DIR
 MEASURES = 3  # 2 chased by addresses, in loops written out sixteen times
@@ -223,4 +223,4 @@ def prepare_gather(point: Point, words: np.ndarray) -> TimedAccesses:
 
 
 if __name__ == "__main__":
-    answer_plan("numba", {"page_chase": prepare_chase, "page_gather": prepare_gather})
+    measure_plan_from_stdin("numba", {"page_chase": prepare_chase, "page_gather": prepare_gather})

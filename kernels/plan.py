@@ -280,7 +280,7 @@ def say(fields: Mapping[str, object]) -> None:
     print(json.dumps(fields), flush=True)
 
 
-def answer_plan(engine: str, kernels: Mapping[str, Prepare]) -> None:
+def measure_plan_from_stdin(engine: str, kernels: Mapping[str, Prepare]) -> None:
     """Answer the plan on stdin. Exit 3 with a reason on stderr for what the machine lacks."""
     try:
         Session(engine, kernels).serve()

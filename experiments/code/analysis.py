@@ -10,7 +10,7 @@ from pydantic import Field
 
 from experiments.code.grid import (
     CODE_SIZES_MIB,
-    HUGE_TEXT_PAGES,
+    HUGE_CODE_PAGE_KIND,
     JUMP_KINDS,
     LINES_PER_HOT_LINE,
     MAX_CODE_LINES,
@@ -173,7 +173,7 @@ class Analysis(analysis.Analysis):
         """Return a row a MiB of code that is all jumped to: mib; base and large, ns a jump, each an
         Interval, UNKNOWN_INTERVAL where not measured."""
         rows = [
-            (mib, self._text(BASE_PAGES, lines), self._text(HUGE_TEXT_PAGES, lines))
+            (mib, self._text(BASE_PAGES, lines), self._text(HUGE_CODE_PAGE_KIND, lines))
             for mib in CODE_SIZES_MIB
             if (lines := (mib << 20) // LINE_BYTES)
         ]
@@ -194,7 +194,7 @@ class Analysis(analysis.Analysis):
                 1 / every,
                 most,
                 self._text(BASE_PAGES, lines, every),
-                self._text(HUGE_TEXT_PAGES, lines, every),
+                self._text(HUGE_CODE_PAGE_KIND, lines, every),
                 self._text(BASE_PAGES, lines // every) if every > 1 else UNKNOWN_INTERVAL,
             )
             for every in (1, *LINES_PER_HOT_LINE)

@@ -24,7 +24,7 @@ LINES_PER_HOT_LINE = (
     5,
     10,
 )  # lines of the largest text, one of which is hot: half, a fifth, a tenth
-HUGE_TEXT_PAGES = "thp"
+HUGE_CODE_PAGE_KIND = "thp"
 # Of a coarse grid: the texts that claims compare with the smallest, and the smallest part that is
 # hot.
 COARSE_MIB, COARSE_EVERY = (1, 30, 100), (10,)
@@ -53,7 +53,8 @@ def points(scope: Scope) -> list[Point]:
         for n in fitted
     ]
     large = [
-        scope.point("code_chase", HUGE_TEXT_PAGES, "listed", order="random", lines=n) for n in shape
+        scope.point("code_chase", HUGE_CODE_PAGE_KIND, "listed", order="random", lines=n)
+        for n in shape
     ]
     return list(dict.fromkeys([*jumps, *aliased, *large, *texts(scope)]))
 
@@ -80,6 +81,6 @@ def texts(scope: Scope) -> list[Point]:
             lines=size // LINE_BYTES,
             **own,
         )
-        for pages in (BASE_PAGES, HUGE_TEXT_PAGES)
+        for pages in (BASE_PAGES, HUGE_CODE_PAGE_KIND)
         for size, own in wanted
     ]

@@ -11,7 +11,12 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from experiments.page_faults import kernel_side
-from experiments.page_faults.grid import CHUNK_BYTES, CHUNK_COUNT, HUGE_PAGES, PAGES_WRITTEN_AT_ONCE
+from experiments.page_faults.grid import (
+    CHUNK_BYTES,
+    CHUNK_COUNT,
+    HUGE_PAGE_KIND,
+    PAGES_WRITTEN_AT_ONCE,
+)
 from experiments.page_faults.kernel_side import KernelFaultDocument
 from tlb.report import analysis, quantities
 from tlb.report.chapter import literature
@@ -89,7 +94,7 @@ POPULATED_FILE_TOUCH = Touch("file", populate=1)
 LARGE_FOLIO_FILE_TOUCH = Touch("file", written=PAGES_WRITTEN_AT_ONCE)
 BASE_PAGE_BUFFER_TOUCH = Touch("anonymous")
 POPULATED_BUFFER_TOUCH = Touch("anonymous", populate=1)
-HUGE_PAGE_BUFFER_TOUCH = Touch("anonymous", pages=HUGE_PAGES)
+HUGE_PAGE_BUFFER_TOUCH = Touch("anonymous", pages=HUGE_PAGE_KIND)
 # In words: a buffer is mapped, touched and unmapped, a heap (of prefault) filled once and kept.
 TOUCH_NAMES = {
     CACHED_FILE_TOUCH: "cached file",
@@ -99,7 +104,7 @@ TOUCH_NAMES = {
     POPULATED_BUFFER_TOUCH: "buffer on base pages, populated",
     POPULATED_FILE_TOUCH: "cached file, populated",
 }
-HEAP_NAMES = {BASE_PAGES: "heap on base pages", HUGE_PAGES: "heap on huge pages"}
+HEAP_NAMES = {BASE_PAGES: "heap on base pages", HUGE_PAGE_KIND: "heap on huge pages"}
 # Those whose pages are touched, in the order of the chapter's figure.
 TOUCHED_MEMORY_KINDS = [name for way, name in TOUCH_NAMES.items() if not way.populate]
 TOUCHED_MEMORY_KINDS += HEAP_NAMES.values()
@@ -223,7 +228,7 @@ class Analysis(analysis.Analysis):
     def left_alone(self) -> pd.Series:
         """Return ns a base page, a process each, of memory on large pages that was given back, left
         alone for the longest time measured, and touched again."""
-        rows = select_rows(self.frame, kernel="touch_again", pages=HUGE_PAGES)
+        rows = select_rows(self.frame, kernel="touch_again", pages=HUGE_PAGE_KIND)
         rows = require_nonempty(rows, "no memory was left alone")
         return rows.loc[rows["idle_ms"] == rows["idle_ms"].max(), "mean_ns"]
 

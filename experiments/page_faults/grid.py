@@ -11,7 +11,7 @@ from tlb.system.page_sizes import BASE_PAGES, LINE_BYTES
 
 FILE_BYTES = 12 << 20  # the published file
 PAGES_WRITTEN_AT_ONCE = 1 << 16  # pages of it that one write has: more than it has
-HUGE_PAGES = "thp"
+HUGE_PAGE_KIND = "thp"
 CHUNK_BYTES, CHUNK_COUNT = (
     512 << 10,
     7,
@@ -22,7 +22,7 @@ AGAIN_BYTES = 128 << 20  # a thousandth of its base pages are 32
 # Linux tells a host of free pages two seconds after the first came free, and of a part of them at a
 # time (mm/page_reporting.c, PAGE_REPORTING_DELAY and PAGE_REPORTING_CAPACITY): one wait is short of
 # that, and one has room for two such times.
-IDLE_MS = {BASE_PAGES: (0, 5000), HUGE_PAGES: (0, 1000, 5000)}
+IDLE_MS = {BASE_PAGES: (0, 5000), HUGE_PAGE_KIND: (0, 1000, 5000)}
 PREFAULT_BYTES, COARSE_BYTES = 256 << 20, 64 << 20  # as the chapter about keeping pages has them
 
 
@@ -44,7 +44,7 @@ def touches(scope: Scope) -> list[Point]:
         (BASE_PAGES, "anonymous", "cycle", untouched),
         (BASE_PAGES, "anonymous", "cycle", ready),
         (BASE_PAGES, "grouped", "cycle", untouched),
-        (HUGE_PAGES, "anonymous", "cycle", untouched),
+        (HUGE_PAGE_KIND, "anonymous", "cycle", untouched),
     ]
     return [
         scope.point("page_fault", pages, mode, order=order, lines=lines, **own)
@@ -79,16 +79,16 @@ def churn(scope: Scope) -> list[Point]:
     points = [
         records(mode, many, CHUNK_BYTES) for mode in ("unmap", "keep") for many in sorted(threads)
     ]
-    large = scope.pages_of(HUGE_PAGES) * scope.base_page_bytes
+    large = scope.pages_of(HUGE_PAGE_KIND) * scope.base_page_bytes
     if CHUNK_COUNT * large <= scope.profile.max_working_set:
-        points += [records("unmap", 1, large, pages) for pages in (BASE_PAGES, HUGE_PAGES)]
+        points += [records("unmap", 1, large, pages) for pages in (BASE_PAGES, HUGE_PAGE_KIND)]
     return points
 
 
 def prefaults(scope: Scope) -> list[Point]:
     """Return a heap that one thread fills, or two, each its half; and one on large pages."""
     lines = min(scope.lines(PREFAULT_BYTES if scope.is_fine else COARSE_BYTES), scope.most_lines)
-    ways = [(BASE_PAGES, 1), *([(BASE_PAGES, 2)] if scope.cpus > 1 else []), (HUGE_PAGES, 1)]
+    ways = [(BASE_PAGES, 1), *([(BASE_PAGES, 2)] if scope.cpus > 1 else []), (HUGE_PAGE_KIND, 1)]
     return [
         scope.point("prefault", pages, "touch", lines=lines, threads=threads)
         for pages, threads in ways

@@ -197,7 +197,7 @@ class Analysis(analysis.Analysis):
         factor = self.price.flatness(2 * entries, 4 * entries)
         if factor.high > FLAT_RATIO:
             raise Unavailable(
-                curves.reason_not_counted(self.counted_rows, "walk", self.host.pmu.reason),
+                curves.missing_counter_reason(self.counted_rows, "walk", self.host.pmu.reason),
                 "time alone does not tell more misses from dearer walks: from twice to four times "
                 f"the entries the price varies by a factor of {factor:.2f}",
             )

@@ -26,7 +26,7 @@ from tlb.stats.curves import (
     HALF_OCTAVE_TOLERANCE,
     counter_curve,
     last_level_plateau,
-    reason_not_counted,
+    missing_counter_reason,
     select_rows,
 )
 from tlb.stats.effects import Effect, effect_inside_band
@@ -586,7 +586,7 @@ def counted_cycles_a_walk(a: Analysis, band: Band, size_bytes: int) -> Answer:
     rows = select_rows(a.frame, kernel="page_gather", pages=BASE_PAGES, layout="spread")
     rows = rows[rows["lines"] == size_bytes // a.base_page_bytes]
     walking, walks = (counter_curve(rows, quantity) for quantity in ("walk_cycles", "walk"))
-    why = reason_not_counted(rows, "walk_cycles", a.host.pmu.reason)
+    why = missing_counter_reason(rows, "walk_cycles", a.host.pmu.reason)
     quotient = (
         require_nonempty(walking, "the cycles of walks were not counted", why).last
         / require_nonempty(walks, "walks were not counted", why).last

@@ -56,7 +56,7 @@ class Quantities(quantities.Quantities):
 
 COLUMNS = ["case", "title", "ours", "again", "does", "changes_pages", "verdict", "version", "pairs"]
 COLUMNS += ["gain", "median", "low", "high", "resident_bytes", "memory", "large", "faults", "alike"]
-NO_GAIN = Interval(1.0, 1.0, 1.0)
+NO_SPEEDUP_INTERVAL = Interval(1.0, 1.0, 1.0)
 COVERAGE = 0.95  # of the interval of a share
 REACHED = 0.1  # of a program's memory on large pages, from which a lever that changes pages counts
 
@@ -177,7 +177,7 @@ def _ratio(part: float, whole: float) -> float:
 
 def _row(result: ProgramResult) -> dict[str, Any]:
     case, base, large = PROGRAM_CASES[result.case], result.without, result.with_lever
-    gain = result.interval if case.takes else NO_GAIN / result.interval
+    gain = result.interval if case.takes else NO_SPEEDUP_INTERVAL / result.interval
     if case.takes:
         base, large = large, base
     return result.model_dump(include={"case", "verdict", "version", "pairs", "alike"}) | {

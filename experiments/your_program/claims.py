@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.your_program.analysis import NO_GAIN, Analysis
+from experiments.your_program.analysis import NO_SPEEDUP_INTERVAL, Analysis
 from tlb.report.claims import Answer, Band, claim
 from tlb.stats.effects import effect_inside_band
 from tlb.system.reasons import require_nonempty
@@ -51,7 +51,7 @@ def some_suffer(a: Analysis, band: Band) -> Answer:
     """By the program of others that loses most, its interval widened for how many were tried."""
     rows = a.of_pages(ours=False)
     worst = rows.sort_values("high").iloc[0]
-    slower = NO_GAIN / worst["gain"]
+    slower = NO_SPEEDUP_INTERVAL / worst["gain"]
     return effect_inside_band(slower, *band, among=len(rows), what=worst["title"]), (
         f"Of {number_in_words(len(rows))} programs of others {worst['title']} loses most: it takes "
         f"{slower:.2f} times as long on large pages."
@@ -60,7 +60,7 @@ def some_suffer(a: Analysis, band: Band) -> Answer:
 
 @claim("redis-latency-after-fork", points=None)
 def redis_waits_after_a_fork(a: Analysis, band: Band) -> Answer:
-    ratio = NO_GAIN / a.gain("redis-save")
+    ratio = NO_SPEEDUP_INTERVAL / a.gain("redis-save")
     return effect_inside_band(ratio, *band), (
         f"While it saves, its slowest write in a thousand takes {ratio:.2f} times as long with "
         "large pages."

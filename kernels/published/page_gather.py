@@ -14,7 +14,7 @@ import hashlib
 
 import numpy as np
 
-from kernels.plan import LINE_BYTES, Point, TimedAccesses, answer_plan
+from kernels.plan import LINE_BYTES, Point, TimedAccesses, measure_plan_from_stdin
 
 MEASURES = 2  # 1 read smaps after the warm-up: up to 1.5x too slow above 256 MiB
 
@@ -51,4 +51,4 @@ def prepare_gather(point: Point, words: np.ndarray) -> TimedAccesses:
 
 
 if __name__ == "__main__":
-    answer_plan("numpy", {"page_gather": prepare_gather})
+    measure_plan_from_stdin("numpy", {"page_gather": prepare_gather})

@@ -84,7 +84,7 @@ def prove(arena):
         raise plan.Lacking("backing-partial", "split")
     real(arena)
 plan.Arena.prove = prove
-plan.answer_plan("numba", {"page_chase": chase_numba.prepare_chase})
+plan.measure_plan_from_stdin("numba", {"page_chase": chase_numba.prepare_chase})
 """
 
 

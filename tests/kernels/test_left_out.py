@@ -45,7 +45,7 @@ faults = {"nothing": {"follow": lambda words, at, hops: at,
                    "follow_draws": lambda words, at, loaded: real(words, at[: len(at) // 2], loaded),
                    "gather": lambda memory, index, rounds: real(memory, index, max(rounds // 2, 1))}}
 setattr(chase_numba, loop, faults.get(fault, {}).get(loop, real))
-plan.answer_plan("numba", {"page_chase": chase_numba.prepare_chase, "page_gather": chase_numba.prepare_gather})
+plan.measure_plan_from_stdin("numba", {"page_chase": chase_numba.prepare_chase, "page_gather": chase_numba.prepare_gather})
 """
 
 

@@ -90,7 +90,7 @@ def test_points_that_sleep_do_so_side_by_side_and_a_failure_of_one_is_its_own(mo
     awake = Point(kernel="touch_again", order="sequential", lines=64, options={"idle_ms": 0})
     made = {
         len(group.points): group
-        for group in mapping.point_groups([*sleepers, awake], random.Random(1))
+        for group in mapping.group_points_by_process([*sleepers, awake], random.Random(1))
     }
     assert {*made[2].points} == {*sleepers} and made[1].points == [awake]
     assert codes(results(made[2].points)) == {64: "", 128: "memory-short"}

@@ -12,7 +12,7 @@ from support.common import fake_kernel
 
 from tlb.measure import campaign
 from tlb.measure.campaign import NARROW, half_width
-from tlb.measure.mapping import point_groups
+from tlb.measure.mapping import group_points_by_process
 from tlb.measure.record import Point
 
 POINTS = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in range(64, 104)]
@@ -83,7 +83,7 @@ def test_a_wide_point_gets_nine_mappings_and_a_narrow_one_five_and_then_nothing_
 def test_a_wide_point_is_chosen_only_if_there_is_time_for_all_its_mappings(mappings, is_chosen):
     """From five to nine are four more."""
     point = POINTS[0]
-    (group,) = point_groups([point], random.Random(0))
+    (group,) = group_points_by_process([point], random.Random(0))
     takes_s = mappings * (group.start[1] + group.cost_s(point))
     bar = SimpleNamespace(time_left_s=inf, extra_s=takes_s, pace=lambda kind: 1.0)
     missing, values = {point: [5, 6, 7, 8]}, {point: [1.0, 2.0, 3.0, 4.0, 5.0]}

@@ -183,12 +183,12 @@ def test_a_curve_has_the_median_of_its_processes_and_the_least_disturbed_one():
             "core_ghz": [2.0, 2.0, 2.0, 2.0, 2.0],
         }
     )
-    assert geometry_curves.survey_curve(frame, "alias").values.tolist() == [
+    assert geometry_curves.cost_by_page_count(frame, "alias").values.tolist() == [
         [8, 10, 10, 10, 0, 1, 10],
         [32, 4, 2, 6, 0.75, 3, 2],
     ]
     assert geometry_curves.aliased_curve(frame)["lines"].tolist() == [32]
-    assert geometry_curves.survey_curve(frame.assign(core_ghz=[2.0, 0, 2, 2, 2]), "alias")[
+    assert geometry_curves.cost_by_page_count(frame.assign(core_ghz=[2.0, 0, 2, 2, 2]), "alias")[
         "cost"
     ].tolist() == [5, 2]  # one without a clock: all in ns
 
@@ -249,7 +249,7 @@ def test_the_costs_of_a_hit_and_of_a_walk_are_held_as_often_as_stated(mappings, 
     for _ in range(trials):
         frame = surveyed(random, mappings, shared)
         near = frame[frame["lines"] < FAR]
-        curve = geometry_curves.survey_curve(near, "alias")
+        curve = geometry_curves.cost_by_page_count(near, "alias")
         by_mapping = geometry_curves.costs_by_mapping(near, "alias")
         hit = geometry.level_hit_cost(curve, by_mapping, FIRST, LAST)
         plateau = curve.loc[curve["lines"].isin(MISSES), "cost"]
@@ -265,7 +265,7 @@ def test_processes_of_one_point_each_are_independent_points_of_a_plateau():
     frame = surveyed(np.random.default_rng(7), 3, 0.0).assign(measures=1)
     by_mapping = geometry_curves.costs_by_mapping(frame, "alias")
     hit = geometry.level_hit_cost(
-        geometry_curves.survey_curve(frame, "alias"), by_mapping, FIRST, LAST
+        geometry_curves.cost_by_page_count(frame, "alias"), by_mapping, FIRST, LAST
     )
     assert by_mapping.empty and hit.coverage > 0.9 and hit.low <= 7.0 <= hit.high
 

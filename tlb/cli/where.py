@@ -18,11 +18,11 @@ from tlb.cli import terminal
 from tlb.cli.trial import MarkdownOption, interruptible_measuring_lock
 from tlb.machine import host as hosts
 from tlb.measure.measuring_setup import MeasuringSetup
-from tlb.measure.record import LineLayout, Point
+from tlb.measure.record import CacheLineLayout, Point
 from tlb.measure.store import Store, data_root
 from tlb.programs import executable, reports
 from tlb.programs.executable import reason_against_preload
-from tlb.programs.guard import guard_running
+from tlb.programs.guard import running_guard_process
 from tlb.programs.levers import LEVERS
 from tlb.programs.runs import ProgramRun
 from tlb.programs.trial import TrialAim
@@ -99,7 +99,10 @@ def where(
         {"prove": prove, "html": html, "callgrind": callgrind, "collapsed": collapsed}
     ):
         return gate.run(command, seconds, failing, as_json)
-    with interruptible_measuring_lock("Interrupted; the program has ended.", wait), guard_running():
+    with (
+        interruptible_measuring_lock("Interrupted; the program has ended.", wait),
+        running_guard_process(),
+    ):
         needs_walks = bool(callgrind or collapsed)
         made = simulate_or_time(command, seconds, minutes, prove, needs_walks, failing)
     return _show_report(made, as_json, html, callgrind, collapsed)
@@ -245,7 +248,7 @@ def _extra_ns(rig: MeasuringSetup, lines: int) -> float:
     over so many lines, one line a page less the same lines packed. With half as many lines as the
     second level has entries that level answers, with many times as many a walk does."""
 
-    def chase_ns(layout: LineLayout, repeat: int) -> float:
+    def chase_ns(layout: CacheLineLayout, repeat: int) -> float:
         point = Point(
             kernel="page_chase", pages=BASE_PAGES, layout=layout, lines=lines, region_ms=REGION_MS
         )
@@ -330,7 +333,7 @@ class GateOptions:
         if before:
             before.check_comparable(command, name, geometry)
         simulation.check_sanitizer(command[0])
-        with guard_running():
+        with running_guard_process():
             alone = self._alone(command, seconds, ignore_failure) if ignore_failure else None
             status = alone.status if alone else 0
             try:

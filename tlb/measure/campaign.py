@@ -12,7 +12,7 @@ The order, rule by rule:
 5. What is measured next may depend on the width of an interval, never on the value: choosing by
    value would bias the result.
 
-Within a round, mapping.point_groups has the order.
+Within a round, mapping.group_points_by_process has the order.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tlb.measure.mapping import (
     PointGroup,
     duration_estimate_key,
     expected_seconds,
-    point_groups,
+    group_points_by_process,
     shared_process_key,
 )
 from tlb.measure.measuring_setup import MeasuringSetup
@@ -175,7 +175,9 @@ class _Campaign:
             self._measure_round(repeat, points)
 
     def _measure_round(self, repeat: int, points: Iterable[Point]) -> None:
-        for group in point_groups(list(points), self.shuffle, sessions_last=repeat % 2 == 0):
+        for group in group_points_by_process(
+            list(points), self.shuffle, sessions_last=repeat % 2 == 0
+        ):
             self._measure_group(group, repeat)
             self.bar.end()
 
@@ -223,7 +225,9 @@ class _Campaign:
         return expected_seconds(
             group
             for points in rounds
-            for group in point_groups([p for p in points if has_pages[p.pages]], self.shuffle)
+            for group in group_points_by_process(
+                [p for p in points if has_pages[p.pages]], self.shuffle
+            )
         )
 
 
@@ -277,7 +281,7 @@ class _Missing:
         chosen: list[Point] = []
         mapping_s = defaultdict[Hashable, float](float)  # by program, of the largest chosen point
         for point in sorted(wide, key=wide.__getitem__, reverse=True):
-            (group,) = point_groups([point], random.Random(0))
+            (group,) = group_points_by_process([point], random.Random(0))
             kind, start_s = group.start if group.has_session else ("", 0.0)
             start_s = max(bar.pace(kind) * start_s, mapping_s[shared_process_key(point)])
             once_s = bar.pace(duration_estimate_key(point)) * group.cost_s(point)

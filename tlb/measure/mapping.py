@@ -70,7 +70,7 @@ class PointGroup:
         )
 
 
-def point_groups(
+def group_points_by_process(
     points: Sequence[Point], shuffle: random.Random, *, sessions_last: bool = True
 ) -> list[PointGroup]:
     """Return a round's points by the process that measures them.

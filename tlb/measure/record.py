@@ -33,7 +33,7 @@ NAME_PATTERN = re.compile(r"[a-z0-9_-]{1,64}")  # an experiment, a counter's qua
 
 # numpy: a published program that is numpy, in its own operations
 KernelEngine = Literal["c", "numba", "numpy"]
-LineLayout = Literal["spread", "packed", "alias"]
+CacheLineLayout = Literal["spread", "packed", "alias"]
 VisitingOrder = Literal["cycle", "random", "sequential"]
 # What disturbed a process while it measured (tlb/measure/noise.py); "" for nothing.
 Disturbance = Literal["", "migrated", "faulted", "spilled", "stolen", "switched", "uneven"]
@@ -147,7 +147,7 @@ class Point(_Strict):
     kernel: Slug
     engine: KernelEngine = "c"
     pages: PageKind = "4k"
-    layout: LineLayout = "spread"
+    layout: CacheLineLayout = "spread"
     order: VisitingOrder = "cycle"
     lines: Annotated[int, Field(ge=1, le=2**40)]
     stride_pages: Annotated[int, Field(ge=1, le=2**20)] = (
@@ -176,7 +176,7 @@ class KernelOutput(_Strict):
     pages: PageKind  # asked for
     # verified from smaps before and after the timed region; equals `pages` or there is no report
     backing: PageKind
-    layout: LineLayout
+    layout: CacheLineLayout
     order: VisitingOrder
     lines: PositiveInt
     stride_pages: PositiveInt = 1

@@ -19,7 +19,7 @@ from tlb.measure import campaign, kernels, row_tables
 from tlb.measure.build import compiler_or_prebuilt
 from tlb.measure.grid import octaves
 from tlb.measure.measuring_setup import MeasuringSetup
-from tlb.measure.record import LineLayout, Point, VisitingOrder
+from tlb.measure.record import CacheLineLayout, Point, VisitingOrder
 from tlb.stats import geometry, geometry_curves
 from tlb.stats.fits import Knee
 from tlb.system.page_sizes import BASE_PAGES, PageKind
@@ -27,7 +27,7 @@ from tlb.system.reasons import Unavailable, UnmeasuredNote
 from tlb.system.units import list_in_words
 
 NAME = "geometry"  # of the experiment
-LAYOUTS: tuple[LineLayout, ...] = ("alias", "spread", "packed")
+LAYOUTS: tuple[CacheLineLayout, ...] = ("alias", "spread", "packed")
 SPREAD_HUGE = (
     512  # pages of 2 MiB, 1 GiB of them: to clear more takes longer than the rest of a survey
 )
@@ -175,7 +175,7 @@ def survey(
 
 def _point(
     pages: PageKind,
-    layout: LineLayout,
+    layout: CacheLineLayout,
     lines: int,
     stride_pages: int,
     order: VisitingOrder = "cycle",
@@ -218,7 +218,9 @@ def farther(pages: PageKind) -> list[Point]:
     ]
 
 
-def _knees(frame: pd.DataFrame, pages: PageKind) -> Iterator[tuple[tuple[LineLayout, ...], Knee]]:
+def _knees(
+    frame: pd.DataFrame, pages: PageKind
+) -> Iterator[tuple[tuple[CacheLineLayout, ...], Knee]]:
     """(layouts to measure, knee) of both curves, two levels each."""
     stride = _stride(pages)
     for layouts, points in (

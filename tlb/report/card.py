@@ -12,7 +12,7 @@ import pandas as pd
 from tlb.machine.host import Host
 from tlb.measure.row_tables import point_columns, rows_of_last_campaign
 from tlb.measure.store import Store
-from tlb.stats.curves import counter_curve, reason_not_counted
+from tlb.stats.curves import counter_curve, missing_counter_reason
 from tlb.stats.intervals import summarise
 from tlb.system import procfs
 from tlb.system.files import disk_errors_as_unavailable
@@ -87,9 +87,7 @@ def card(store: Store, machine: str, host: Host) -> str:
     rows = pd.concat([pd.DataFrame(columns=["lines"]), *frames.values()])  # may have no frames
     counters = "A time budget: counters cover the timed regions only."
     if not len(counter_curve(rows, "walk")):
-        counters = (
-            f"Counts of walks. {explain_reason(reason_not_counted(rows, 'walk', host.pmu.reason))}"
-        )
+        counters = f"Counts of walks. {explain_reason(missing_counter_reason(rows, 'walk', host.pmu.reason))}"
     return _CARD.format(
         name=machine_name(store, machine),
         cpu=host.cpu_model,

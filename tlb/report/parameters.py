@@ -15,7 +15,7 @@ from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable
 from tlb.system.units import MINUTES_PER_DAY
 
-BOOK = ROOT / "book"
+BOOK_FOLDER = ROOT / "book"
 TYPES: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
 _KINDS = {  # as errors name them
     str: "a text",
@@ -31,7 +31,7 @@ def declared(chapter: str) -> dict[str, tuple[type, Any]]:
     chapters = table_of_contents()
     if chapter not in chapters:
         raise _bad(f"there is no chapter '{chapter}'; there are {', '.join(chapters)}")
-    found = inspect_notebook(str(BOOK / f"{chapter}.ipynb"))
+    found = inspect_notebook(str(BOOK_FOLDER / f"{chapter}.ipynb"))
     return {
         name: (kind := TYPES[said["inferred_type_name"]], parse(kind, said["default"]))
         for name, said in found.items()

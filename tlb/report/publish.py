@@ -34,7 +34,7 @@ from tlb.measure.store import Store, data_root
 from tlb.report import article, card, discovery, page, parameters
 from tlb.report.answers import ANSWERS_DOCUMENT
 from tlb.report.discovery import table_of_contents
-from tlb.report.parameters import BOOK
+from tlb.report.parameters import BOOK_FOLDER
 from tlb.report.quantities import QUANTITIES_DOCUMENT
 from tlb.system.files import (
     ROOT,
@@ -147,7 +147,7 @@ def kernel() -> Iterator[Kernel]:
         made = Kernel(kernel_name="python3", transport="ipc", ip=f"{sockets}/kernel")
         try:
             options = ["--IPKernelApp.log_level=50", "--HistoryManager.hist_file=:memory:"]
-            run_sync(made.start_kernel)(cwd=str(BOOK), extra_arguments=options)
+            run_sync(made.start_kernel)(cwd=str(BOOK_FOLDER), extra_arguments=options)
             yield made
         finally:
             if made.has_kernel:
@@ -171,7 +171,7 @@ def execute(
         with disk_errors_as_unavailable(output):
             output.parent.mkdir(parents=True, exist_ok=True)
             papermill.execute_notebook(
-                BOOK / f"{chapter}.ipynb",
+                BOOK_FOLDER / f"{chapter}.ipynb",
                 output,
                 dict(given),
                 progress_bar=False,
@@ -218,7 +218,7 @@ def refresh(chapter: str) -> Path:
 
     With the first page, the README's figure is updated too.
     """
-    path, data = BOOK / f"{chapter}.ipynb", Store(data_root())
+    path, data = BOOK_FOLDER / f"{chapter}.ipynb", Store(data_root())
     with tempfile.TemporaryDirectory() as folder, kernel() as within:
         for machine in data.machines() if records_quantities(chapter) else ():
             done = Path(folder) / f"{machine}.ipynb"
@@ -474,7 +474,7 @@ def first_figure_of(page: Path) -> tuple[str, str]:
 
 def first_figure() -> tuple[str, str]:
     """Return (Markdown for the README, SVG) of the first page's first figure."""
-    words, svg = first_figure_of(BOOK / f"{table_of_contents()[0]}.ipynb")
+    words, svg = first_figure_of(BOOK_FOLDER / f"{table_of_contents()[0]}.ipynb")
     return f"![{words}]({README_FIGURE})", svg
 
 

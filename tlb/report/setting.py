@@ -11,7 +11,7 @@ from tlb.machine.host import Host, data_tlbs
 from tlb.measure import build, kernels
 from tlb.measure.row_tables import processes_per_point
 from tlb.report.analysis import Analysis
-from tlb.stats.curves import counter_curve, reason_not_counted
+from tlb.stats.curves import counter_curve, missing_counter_reason
 from tlb.system.page_sizes import BASE_PAGES, PAGE_KINDS, ordered_page_sizes, page_words
 from tlb.system.reasons import (
     PAGE_REASONS,
@@ -82,7 +82,7 @@ def _counters(a: Analysis) -> str:
     reason = (
         ""
         if len(counter_curve(a.frame, "walk"))
-        else reason_not_counted(a.frame, "walk", a.host.pmu.reason)
+        else missing_counter_reason(a.frame, "walk", a.host.pmu.reason)
     )
     if reason == "no-data":
         return "Walks are timed, not counted: no hardware counter was read."

@@ -39,7 +39,7 @@ from tlb.report.claims import (
     statements,
 )
 from tlb.report.render import Html, highlighted_code, inline_html, join_html
-from tlb.stats.curves import reason_not_counted
+from tlb.stats.curves import missing_counter_reason
 from tlb.stats.effects import Effect
 from tlb.system.reasons import Unavailable, Undecided, require_nonempty
 from tlb.system.units import digits_preserving_order, format_size, significant_digits
@@ -73,7 +73,7 @@ def _no_pmu(a: Analysis) -> str:
     columns = [f"{quantity}_per_access" for quantity in hardware]
     if columns and a.frame[columns].notna().to_numpy().any():
         return ""
-    return reason_not_counted(a.frame, "walk", a.host.pmu.reason)
+    return missing_counter_reason(a.frame, "walk", a.host.pmu.reason)
 
 
 def _reach_in_cache(a: Analysis) -> str:

@@ -359,7 +359,7 @@ def counter_curve(rows: pd.DataFrame, quantity: str) -> Curve:
     return Curve.of(rows, value=f"{quantity}_per_access")
 
 
-def reason_not_counted(rows: pd.DataFrame, quantity: str, machine_reason: str | None) -> str:
+def missing_counter_reason(rows: pd.DataFrame, quantity: str, machine_reason: str | None) -> str:
     """Return the reason code for a counter without any value: that of most rows, else why the
     machine has no counters."""
     reasons = rows.get(f"{quantity}_reason", pd.Series(dtype="str"))

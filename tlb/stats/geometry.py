@@ -23,11 +23,11 @@ from tlb.stats.geometry_curves import (
     WalkPrice,
     aliased_curve,
     base_page_stride,
+    cost_by_page_count,
     costs_by_mapping,
     curve_knees,
     has_core_clock,
     price_curve,
-    survey_curve,
     walk_prices,
 )
 from tlb.stats.intervals import median_interval
@@ -257,10 +257,12 @@ def _from_draws(
     So few lines fill no data cache.
     """
     layout = "alias" if below else "spread"
-    drawn = survey_curve(frame, layout, "random", stride)
+    drawn = cost_by_page_count(frame, layout, "random", stride)
     drawn = drawn[drawn["lines"].between(*draw_window(knee))]
     base = (
-        aliased_curve(frame, stride) if below else survey_curve(frame, layout, stride_pages=stride)
+        aliased_curve(frame, stride)
+        if below
+        else cost_by_page_count(frame, layout, stride_pages=stride)
     )
     base = base[base["lines"] < (below[0].rise[0] if below else knee.tenth)]
     if drawn.empty or base.empty:
@@ -310,7 +312,7 @@ def _ways(
     At a stride of as many pages as there are sets or more, only as many pages fit as a set has
     ways.
     """
-    points = survey_curve(frame, "spread", stride_pages=stride * COLLIDING_STRIDE_PAGES)
+    points = cost_by_page_count(frame, "spread", stride_pages=stride * COLLIDING_STRIDE_PAGES)
     lines, least = points["lines"], points["least"]
     at_stride = f"at a stride of {COLLIDING_STRIDE_PAGES}"
     if len(points) < 6 or not (lines > entries.value).any():
@@ -332,7 +334,7 @@ def _ways(
 
 def _alias_penalty(frame: pd.DataFrame, stride: int) -> float | None:
     """Return the cost of 32 aliased pages, four to a line, less that of 8, one to a line."""
-    at = survey_curve(frame, "alias", stride_pages=stride).set_index("lines")["cost"]
+    at = cost_by_page_count(frame, "alias", stride_pages=stride).set_index("lines")["cost"]
     return float(at[32] - at[8]) if {8, 32} <= set(at.index) else None
 
 

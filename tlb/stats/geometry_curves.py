@@ -46,7 +46,7 @@ def base_page_stride(frame: pd.DataFrame) -> int:
     return base_stride(row["pages"], int(row["stride_bytes"] // row["stride_pages"]))
 
 
-def survey_curve(
+def cost_by_page_count(
     frame: pd.DataFrame, layout: str, order: str = "cycle", stride_pages: int = 1
 ) -> pd.DataFrame:
     """One row a number of pages, ascending: lines, cost (median over processes), low, high,
@@ -62,7 +62,7 @@ def survey_curve(
 
 def aliased_curve(frame: pd.DataFrame, stride_pages: int = 1) -> pd.DataFrame:
     """The aliased cycle from as many pages on as pay the way predictor's price alike."""
-    points = survey_curve(frame, "alias", stride_pages=stride_pages)
+    points = cost_by_page_count(frame, "alias", stride_pages=stride_pages)
     return points[points["lines"] >= ALIAS_FROM].reset_index(drop=True)
 
 
@@ -103,7 +103,7 @@ def _by_mapping(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def curve_knees(points: pd.DataFrame) -> list[Knee]:
-    """Return the knees of a `survey_curve` or a `price_curve`."""
+    """Return the knees of a `cost_by_page_count` or a `price_curve`."""
     return find_knees(points["lines"], points["least"]) if len(points) else []
 
 
