@@ -98,10 +98,10 @@ def test_a_program_gets_pages_of_64_kib(tmp_path):
 def test_a_command_that_is_killed_leaves_no_setting_changed():
     before = words(HERE)
     script = """
-from tlb.programs.guard import running_guard_process
+from tlb.programs.guard import running_guard
 from tlb.programs.levers import LEVERS
 from tlb.programs.runs import run_program
-with running_guard_process():
+with running_guard():
     run_program(["sleep", "6000"], LEVERS["64k"], limit_s=6000, share=0.01)
 """
     with subprocess.Popen([sys.executable, "-c", script], cwd=ROOT) as process:

@@ -26,7 +26,7 @@ def curve(data: pd.DataFrame) -> alt.Chart:
 
 def run(source: str, outputs: list[Any], is_reference: bool, tmp_path, monkeypatch, **names) -> Any:
     """What a cell shows on a page, whose committed notebook has these outputs."""
-    monkeypatch.setattr(page, "BOOK", tmp_path)
+    monkeypatch.setattr(page, "BOOK_FOLDER", tmp_path)
     cell = {"cell_type": "code", "source": source, "metadata": {}, "outputs": outputs}
     (tmp_path / "made.ipynb").write_text(json.dumps({"cells": [cell]}))
     shown: list[Any] = []

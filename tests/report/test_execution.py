@@ -144,7 +144,7 @@ def test_a_notebook_s_kernel_listens_on_no_port(tmp_path, monkeypatch):
     )
     nbformat.write(notebook, tmp_path / "asks.ipynb")
     for module in (publish, page):
-        monkeypatch.setattr(module, "BOOK", tmp_path)
+        monkeypatch.setattr(module, "BOOK_FOLDER", tmp_path)
     monkeypatch.setattr(publish.parameters, "check", lambda *given: {})
     publish.execute("asks", tmp_path / "out.ipynb", {})
     assert nbformat.read(tmp_path / "out.ipynb", 4).cells[-1].outputs[0].text == "ipc\n"

@@ -45,7 +45,7 @@ def test_the_page_of_another_machine_has_the_committed_text(tmp_path, monkeypatc
     source = "say('It takes 2 ns.')\nsay('Once more.')\ndescribe('On this machine: 2 ns.')"
     cell = {"cell_type": "code", "source": source, "metadata": {}, "outputs": [output]}
     (tmp_path / "made.ipynb").write_text(json.dumps({"cells": [cell]}))
-    monkeypatch.setattr(page, "BOOK", tmp_path)
+    monkeypatch.setattr(page, "BOOK_FOLDER", tmp_path)
     shown: list[Any] = []
     other = page.Page("made", shown.append, is_reference=False)
     run_cells(other, {"say": page.say, "describe": page.show_facts})
@@ -72,7 +72,7 @@ NAMED = {"mystnb": {"figure": {"name": "fig-a", "caption": "A."}}}
     ],
 )
 def test_a_figure_has_a_name_of_its_own_and_a_caption(cells, tmp_path, monkeypatch):
-    monkeypatch.setattr(page, "BOOK", tmp_path)
+    monkeypatch.setattr(page, "BOOK_FOLDER", tmp_path)
     write(tmp_path, *cells)
     with pytest.raises(PageError, match=r"^made\.ipynb, cell [12]: "):
         page.check("made")
@@ -95,7 +95,7 @@ def test_a_notebook_keeps_the_rules_of_pages(notebook):
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
 def test_a_committed_notebook_shows_its_text_without_being_built(notebook):
-    committed = json.loads((page.BOOK / f"{notebook}.ipynb").read_text(encoding="utf-8"))
+    committed = json.loads((page.BOOK_FOLDER / f"{notebook}.ipynb").read_text(encoding="utf-8"))
     outputs = [output for cell in committed["cells"] for output in cell.get("outputs", ())]
     texts = ["".join(output.get("data", {}).get("text/markdown", "")) for output in outputs]
     said = sum(

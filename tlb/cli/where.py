@@ -22,7 +22,7 @@ from tlb.measure.record import CacheLineLayout, Point
 from tlb.measure.store import Store, data_root
 from tlb.programs import executable, reports
 from tlb.programs.executable import reason_against_preload
-from tlb.programs.guard import running_guard_process
+from tlb.programs.guard import running_guard
 from tlb.programs.levers import LEVERS
 from tlb.programs.runs import ProgramRun
 from tlb.programs.trial import TrialAim
@@ -99,10 +99,7 @@ def where(
         {"prove": prove, "html": html, "callgrind": callgrind, "collapsed": collapsed}
     ):
         return gate.run(command, seconds, failing, as_json)
-    with (
-        interruptible_measuring_lock("Interrupted; the program has ended.", wait),
-        running_guard_process(),
-    ):
+    with interruptible_measuring_lock("Interrupted; the program has ended.", wait), running_guard():
         needs_walks = bool(callgrind or collapsed)
         made = simulate_or_time(command, seconds, minutes, prove, needs_walks, failing)
     return _show_report(made, as_json, html, callgrind, collapsed)
@@ -333,7 +330,7 @@ class GateOptions:
         if before:
             before.check_comparable(command, name, geometry)
         simulation.check_sanitizer(command[0])
-        with running_guard_process():
+        with running_guard():
             alone = self._alone(command, seconds, ignore_failure) if ignore_failure else None
             status = alone.status if alone else 0
             try:

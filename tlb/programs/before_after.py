@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from tlb.programs import activity, collapse, snapshots
 from tlb.programs.collapse import AddressRange, CollapseResult
-from tlb.programs.guard import running_guard_process
+from tlb.programs.guard import running_guard
 from tlb.programs.levers import LEVERS
 from tlb.programs.runs import ProgramRun, run_program
 from tlb.programs.snapshots import MemorySnapshot
@@ -127,7 +127,7 @@ def compare(
     comparison = BeforeAfterComparison(pid, aim, thp_disabled=snapshots.process_has_no_thp(pid))
     begin = time.monotonic()
     end_s = begin + aim.minutes * 60
-    with running_guard_process(), attached_program(pid) as target:
+    with running_guard(), attached_program(pid) as target:
         _window(comparison, end_s)  # does not count: the command itself is still read from a disk
         half_s = (time.monotonic() + end_s) / 2
         try:

@@ -31,7 +31,7 @@ _guards: list[IO[bytes]] = []
 
 
 @contextlib.contextmanager
-def running_guard_process() -> Iterator[None]:
+def running_guard() -> Iterator[None]:
     """Keep a guard running meanwhile: programs inside `killed_by_guard_if_orphaned` are killed if this process
     ends without ending them."""
     with subprocess.Popen(

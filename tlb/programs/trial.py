@@ -19,7 +19,7 @@ from tlb.machine import background, pools
 from tlb.programs import collapse, snapshots
 from tlb.programs.children import PrintedNumber, signal_words
 from tlb.programs.executable import reason_against_preload
-from tlb.programs.guard import running_guard_process
+from tlb.programs.guard import running_guard
 from tlb.programs.levers import LEVERS, Lever, pool_limit_words
 from tlb.programs.runs import ProgramRun, RunConditions, ServerDriver, run_program
 from tlb.stats.effects import PAIRED_CONFIDENCE, Effect, is_interim_analysis, paired_ratio
@@ -259,7 +259,7 @@ def run_trial(aim: TrialAim, tell: Callable[[Trial], None] = lambda trial: None)
     lever raises."""
     if sys.platform != "linux":
         raise Unavailable("not-linux")
-    with running_guard_process():
+    with running_guard():
         return _attempt(aim, tell)
 
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from tlb.programs import activity, children
 from tlb.programs.activity import ActivitySample, ProcessUsage, samples_after_start
-from tlb.programs.guard import running_guard_process
+from tlb.programs.guard import running_guard
 from tlb.programs.snapshots import new_descendants, process_has_no_thp
 from tlb.system import processes, procfs
 from tlb.system.reasons import Unavailable
@@ -390,7 +390,7 @@ def started_program(command: list[str]) -> Iterator[WatchedProgram]:
     that it started are ended. Raises Unavailable: not-linux, program-missing."""
     if sys.platform != "linux":
         raise Unavailable("not-linux")
-    with running_guard_process(), processes.adopting():
+    with running_guard(), processes.adopting():
         before = set(processes.descendants(os.getpid()))
 
         def running() -> list[int]:

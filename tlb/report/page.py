@@ -22,7 +22,7 @@ from tlb.report.render import Html, inline_html
 from tlb.stats.intervals import without_bounds_of_few
 from tlb.system.files import ROOT
 
-BOOK = ROOT / "book"
+BOOK_FOLDER = ROOT / "book"
 _MARKDOWN = "text/markdown"
 
 
@@ -206,7 +206,7 @@ def _cells(path: Path, changed_ns: int) -> tuple[Cell, ...]:
 
 def notebook_cells(notebook: str) -> tuple[Cell, ...]:
     """Return the cells of a notebook of the book, in their order."""
-    path = BOOK / f"{notebook}.ipynb"
+    path = BOOK_FOLDER / f"{notebook}.ipynb"
     return _cells(path, path.stat().st_mtime_ns)
 
 
