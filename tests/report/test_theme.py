@@ -24,13 +24,13 @@ PAPER, NIGHT = "#ffffff", "#14181e"  # the theme's backgrounds
 
 
 MACHINES = [*charts.MACHINE_COLOURS.values()]
-COLOURS = [render.INK_COLOUR, render.MUTED_COLOUR, *render.PALETTE, *MACHINES]
+COLOURS = [render.TEXT_COLOUR, render.MUTED_COLOUR, *render.PALETTE, *MACHINES]
 
 
 @pytest.mark.parametrize("colour", COLOURS)
 def test_every_colour_is_seen_on_paper_and_at_night(colour):
     least = (
-        4.5 if colour in (render.INK_COLOUR, render.MUTED_COLOUR) else 3
+        4.5 if colour in (render.TEXT_COLOUR, render.MUTED_COLOUR) else 3
     )  # text; lines and points
     assert contrast(colour, PAPER) >= least
     assert dark(colour, "fill") == dark(colour, "stroke")
