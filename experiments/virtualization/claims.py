@@ -12,7 +12,11 @@ from experiments.virtualization.analysis import (
     Analysis,
     guest_host_page_words,
 )
-from experiments.virtualization.grid import GUEST_PAGES, MAX_QUICK_GUEST_BYTES, coarse_line_counts
+from experiments.virtualization.grid import (
+    INNER_GUEST_PAGES,
+    MAX_QUICK_GUEST_BYTES,
+    coarse_line_counts,
+)
 from tlb.measure.grid import Scope
 from tlb.measure.namespaces import FRESH_NAMESPACES_MODE as NAMESPACES
 from tlb.measure.record import Point
@@ -70,7 +74,7 @@ def _guest_and_process(point: Point, scope: Scope) -> bool:
 
 @claim("references-of-a-nested-walk")
 def references_of_a_nested_walk(a: Analysis, most: int = MOST_REFERENCES) -> Answer:
-    pairs = list(product(GUEST_PAGES, GUEST_PAGES))
+    pairs = list(product(INNER_GUEST_PAGES, INNER_GUEST_PAGES))
     counts = {(guest, host): cold_references(guest, host) for guest, host in pairs}
     agree = all(counts[guest, host] == references_at_most(guest, host) for guest, host in pairs)
     return Fact(
