@@ -202,7 +202,8 @@ def put_figure_first(app: Sphinx, doctree: nodes.document) -> None:
             end += parts_of(node) == ["cell_code_output"]  # the text below the figure
             break
     first = [node for node in shown[:end] if node not in code]
-    experiment = next((node for node in shown[end:] if EXPERIMENT in node.get("ids", ())), None)
+    sections = [node for node in shown[end:] if isinstance(node, nodes.section)]
+    experiment = next((section for section in sections if EXPERIMENT in section["ids"]), None)
     page.children = []
     if experiment is None:
         page.extend([*first, *code, *shown[end:]])
