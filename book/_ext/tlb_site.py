@@ -175,7 +175,9 @@ def put_figure_first(app: Sphinx, doctree: nodes.document) -> None:
     """Put a page's first figure, and the text below it, before the code that makes them.
 
     A notebook runs from top to bottom, so the code stands first there, with what it prints. The
-    figure's own cell is divided; a figure whose code is folded or not shown stays where it is.
+    site shows it at the end of the section *The experiment*, after the mechanism, or, where a page
+    has none, below the text. The figure's own cell is divided; a figure whose code is folded or not
+    shown stays where it is.
     """
     if (page := doctree.next_node(nodes.section)) is None:
         return
@@ -197,8 +199,21 @@ def put_figure_first(app: Sphinx, doctree: nodes.document) -> None:
             end += parts_of(node) == ["cell_code_output"]  # the text below the figure
             break
     first = [node for node in shown[:end] if node not in code]
+    rest = shown[end:]
     page.children = []
-    page.extend([*first, *code, *shown[end:]])
+    sections = (node for node in rest if isinstance(node, nodes.section))
+    experiment = next((node for node in sections if _title_of(node) == EXPERIMENT), None)
+    page.extend([*first, *(code if experiment is None else []), *rest])
+    if experiment is not None:
+        experiment.extend(code)
+
+
+EXPERIMENT = "The experiment"
+
+
+def _title_of(section: nodes.section) -> str:
+    title = section.next_node(nodes.title)
+    return title.astext() if title is not None else ""
 
 
 def put_head_line_first(app: Sphinx, doctree: nodes.document) -> None:
