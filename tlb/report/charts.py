@@ -126,8 +126,9 @@ MACHINE_COLOURS = {
     "Zen 5": "#b0124f",
     "Emerald Rapids": "#2a8fa0",
 }
-# Of all other series, so that blue, orange and green mean the same in every figure.
-OTHER_COLOURS = (PALETTE[3], PALETTE[4], "#6a1b9a", "#946000")
+# Of all other series (with and without, one thread and several): blue-greys, dark and light, so that
+# a colour has one meaning in every figure. A pair may be a filled and a hollow mark of the first.
+OTHER_COLOURS = ("#22384f", "#7489a0", "#48618a")
 # Of a load's time. Packed lines show the data alone; a line a page, translation too.
 PART_COLOURS = {"translation": PALETTE[0], "data": PALETTE[1]}
 
@@ -426,7 +427,7 @@ def unpriced(gaps: Sequence[float], base_page_bytes: int) -> alt.LayerChart | No
     least, most = (size * base_page_bytes for size in (min(gaps), max(gaps)))
     frame = pd.DataFrame([{"least": least / 2**0.25, "most": most * 2**0.25, "label": "no price"}])
     base = alt.Chart(frame)
-    shade = base.mark_rect(color=PALETTE[4], opacity=0.15).encode(x="least:Q", x2="most:Q")
+    shade = base.mark_rect(color=MUTED_COLOUR, opacity=0.12).encode(x="least:Q", x2="most:Q")
     label = base.mark_text(align="left", baseline="bottom", dx=5, dy=-4, color=MUTED_COLOUR)
     return shade + label.encode(x="most:Q", y=alt.value("height"), text="label:N")
 
