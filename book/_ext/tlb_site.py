@@ -175,7 +175,7 @@ def put_figure_first(app: Sphinx, doctree: nodes.document) -> None:
     """Put a page's first figure, and the text below it, before the code that makes them.
 
     A notebook runs from top to bottom, so the code stands first there, with what it prints. The
-    site shows it at the end of the section *The experiment*, after the mechanism, or, where a page
+    site shows it at the end of the section *The experiment…*, after the mechanism, or, where a page
     has none, below the text. The figure's own cell is divided; a figure whose code is folded or not
     shown stays where it is.
     """
@@ -202,7 +202,7 @@ def put_figure_first(app: Sphinx, doctree: nodes.document) -> None:
     rest = shown[end:]
     page.children = []
     sections = (node for node in rest if isinstance(node, nodes.section))
-    experiment = next((node for node in sections if _title_of(node) == EXPERIMENT), None)
+    experiment = next((node for node in sections if _title_of(node).startswith(EXPERIMENT)), None)
     page.extend([*first, *(code if experiment is None else []), *rest])
     if experiment is not None:
         experiment.extend(code)
