@@ -84,7 +84,11 @@ def test_a_row_that_counted_more_replaces_the_one_that_is_there(tmp_path):
 
 # Zen 5 has rows with codes of reasons that were merged, and a profile with names of Linux's functions.
 @pytest.mark.parametrize(
-    ("machine", "left_out"), [("emerald-rapids-64b9489c", 0), ("zen-5-b15e0e32", 1)]
+    ("machine", "left_out"),
+    [
+        pytest.param("emerald-rapids-64b9489c", 0, marks=pytest.mark.endurance),
+        ("zen-5-b15e0e32", 1),
+    ],
 )
 def test_a_published_machine_comes_back_whole(machine, left_out, tmp_path):
     contents = bundle.collect(PUBLISHED, machine)
