@@ -171,13 +171,16 @@ def parts_of(node: nodes.Node) -> list[str]:
     return [part["nb_element"] for part in node.children if isinstance(part, nodes.container)]
 
 
+EXPERIMENT = "the-experiment"  # of the section that shows how a page's first figure was made
+
+
 def put_figure_first(app: Sphinx, doctree: nodes.document) -> None:
     """Put a page's first figure, and the text below it, before the code that makes them.
 
-    A notebook runs from top to bottom, so the code stands first there, with what it prints. The
-    site shows it at the end of the section *The experiment…*, after the mechanism, or, where a page
-    has none, below the text. The figure's own cell is divided; a figure whose code is folded or not
-    shown stays where it is.
+    A notebook runs from top to bottom, so the code stands first there, with what it prints. On the
+    page it ends the section "The experiment", so that the mechanism is explained before, or else
+    follows the text. The figure's own cell is divided; a figure whose code is folded or not shown
+    stays where it is.
     """
     if (page := doctree.next_node(nodes.section)) is None:
         return
@@ -199,21 +202,14 @@ def put_figure_first(app: Sphinx, doctree: nodes.document) -> None:
             end += parts_of(node) == ["cell_code_output"]  # the text below the figure
             break
     first = [node for node in shown[:end] if node not in code]
-    rest = shown[end:]
+    sections = [node for node in shown[end:] if isinstance(node, nodes.section)]
+    experiment = next((section for section in sections if EXPERIMENT in section["ids"]), None)
     page.children = []
-    sections = (node for node in rest if isinstance(node, nodes.section))
-    experiment = next((node for node in sections if _title_of(node).startswith(EXPERIMENT)), None)
-    page.extend([*first, *(code if experiment is None else []), *rest])
-    if experiment is not None:
-        experiment.extend(code)
-
-
-EXPERIMENT = "The experiment"
-
-
-def _title_of(section: nodes.section) -> str:
-    title = section.next_node(nodes.title)
-    return title.astext() if title is not None else ""
+    if experiment is None:
+        page.extend([*first, *code, *shown[end:]])
+        return
+    page.extend([*first, *shown[end:]])
+    experiment.extend(code)
 
 
 def put_head_line_first(app: Sphinx, doctree: nodes.document) -> None:
