@@ -31,7 +31,7 @@ from tlb.report.verdicts import (
     verdict_in_words,
 )
 from tlb.stats.effects import Effect
-from tlb.stats.intervals import LEAST_MODE_RATIO
+from tlb.stats.scatter import MIN_MODE_RATIO
 from tlb.system.files import ROOT
 from tlb.system.reasons import UNDECIDED_TEXTS, Unavailable, none_if_unavailable
 from tlb.system.units import list_in_words
@@ -344,7 +344,7 @@ def _deciding_number(statement: PublishedStatement, found: ClaimDecision) -> str
     one = min(deciding or found.effects, key=room)
     unit, interval = one.unit or statement.unit, one.interval
     words = format_number_in_unit(interval.value, unit)
-    if interval.high > LEAST_MODE_RATIO * interval.low > 0:
+    if interval.high > MIN_MODE_RATIO * interval.low > 0:
         words = format_band_in_unit(interval.low, interval.high, unit)
     if (one.least, one.most) != statement.band:
         words += f", predicted {format_band_in_unit(one.least, one.most, unit)}"
