@@ -28,7 +28,7 @@ from experiments.page_faults.analysis import (
     HUGE_PAGE_BUFFER_TOUCH,
 )
 from experiments.virtualization.analysis import GUEST_BASE_PAGE_BYTES
-from experiments.virtualization.grid import INNER_GUEST_PAGES, GUEST_PAGES
+from experiments.virtualization.grid import GUEST_PAGES, INNER_GUEST_PAGES
 from tlb.measure import survey
 from tlb.measure.row_database import DATABASE_FILE as DATABASE
 from tlb.measure.row_database import RowDatabase
