@@ -25,7 +25,7 @@ from tlb.stats.hops import (
     smoothed_hop_times,
     with_median_clock_cost,
 )
-from tlb.stats.intervals import Interval, median_interval, summarise
+from tlb.stats.intervals import UNKNOWN_INTERVAL, Interval, median_interval, summarise
 from tlb.system.page_sizes import (
     BASE_PAGES,
     PAGE_KINDS,
@@ -75,9 +75,12 @@ class Quantities(quantities.Quantities):
         "a hop in 1 GiB, with the best number of walks in turn", "ns"
     )
     best_walkers = QuantityDeclaration("best number of walks in turn", "", is_found=True)
-    walks_per_hop = QuantityDeclaration("page walks a hop, counted, on base pages", "", 2)
+    sixteen_wait_ns = QuantityDeclaration(
+        "how long a hop in 1 GiB waits while 16 walks take turns", "ns"
+    )
+    walks_per_hop = QuantityDeclaration("page walks per hop, counted, on base pages", "", 2)
     thp_walks_per_hop = QuantityDeclaration(
-        "page walks a hop, counted, on transparent huge pages", "", 2
+        "page walks per hop, counted, on transparent huge pages", "", 2
     )
     few_tables_ns = QuantityDeclaration("a TLB miss through few page tables", "ns")
     many_tables_ns = QuantityDeclaration("a TLB miss through many page tables", "ns")
@@ -114,9 +117,10 @@ class Parallel(NamedTuple):
     best_ns: Interval
     best_walkers: int
     gain: float
+    sixteen_wait_ns: Interval  # from the start to the end of a hop, while 16 walks take turns
 
 
-def largest_page_size(kinds: Mapping[str, Curve]) -> str:
+def largest_measured_page_kind(kinds: Mapping[str, Curve]) -> str:
     """The large pages to compare base pages with: those that reach the largest size, and of them
     the largest, whose walks are the fewest and shortest. Raises Unavailable("pool-empty")."""
     far = require_nonempty(
@@ -211,7 +215,7 @@ class Analysis(PageTableAnalysis):
         """
         if BASE_PAGES not in self.p50:
             raise Unavailable("too-few-points", "no walk on base pages was timed hop by hop")
-        large = largest_page_size(self.p50)
+        large = largest_measured_page_kind(self.p50)
         base, control = self.p50[BASE_PAGES].medians, self.p50[large].medians
         cache, most = float(base.iloc[0]), float(control.max())
         if most < 4 * max(cache, float(control.iloc[0])):
@@ -247,7 +251,7 @@ class Analysis(PageTableAnalysis):
         the graphs with most peaks, largest first. At the largest size of all the first peak may
         have gone, so it alone does not tell how many accesses a peak is."""
         kept = {}
-        for pages in (BASE_PAGES, largest_page_size(self.p50)):
+        for pages in (BASE_PAGES, largest_measured_page_kind(self.p50)):
             found = self._peaks_on(pages)
             most = max(len(peaks.peaks_ns) for peaks in found.values())
             sizes = sorted((n for n in found if len(found[n].peaks_ns) == most), reverse=True)
@@ -263,7 +267,7 @@ class Analysis(PageTableAnalysis):
     def compared_pages(self) -> list[str]:
         """The page sizes of `peaks`, of those that were walked: base pages, and large ones that
         reach as far."""
-        large = none_if_unavailable(lambda: largest_page_size(self.p50))
+        large = none_if_unavailable(lambda: largest_measured_page_kind(self.p50))
         return [pages for pages in (BASE_PAGES, large) if pages in self.p50]
 
     def peak_ns(self, pages: str) -> list[float]:
@@ -392,7 +396,8 @@ class Analysis(PageTableAnalysis):
         best = int(side.index[int(side["median"].argmin())])
         each = side.to_dict("index")
         one_ns, best_ns = (Interval.of(each[walkers]) for walkers in (1, best))
-        return Parallel(one_ns, best_ns, best, float(each[best]["gain"]))
+        sixteen = Interval.of(each[16]) if 16 in each else UNKNOWN_INTERVAL
+        return Parallel(one_ns, best_ns, best, float(each[best]["gain"]), sixteen * 16)
 
     @cached_property
     def under_way(self) -> tuple[Parallel, Parallel, Interval]:

@@ -53,7 +53,7 @@ EACH_STEP = [100, *map(lengthy, (1, 40, COARSEST_NS))]
 
 
 def with_step(step_ns: int, kernel: str, *given: str) -> subprocess.CompletedProcess[str]:
-    library = build.preload_library(ROOT / "tests/support/coarse_clock.c")
+    library = build.build_preload_library(ROOT / "tests/support/coarse_clock.c")
     environment = os.environ | {"LD_PRELOAD": str(library), "COARSE_CLOCK_NS": str(step_ns)}
     return run_program(*build.kernel(kernel).command, [*given, "--region-ms", "2"], env=environment)
 

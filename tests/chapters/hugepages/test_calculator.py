@@ -80,7 +80,7 @@ def test_where_nothing_was_measured_past_twice_the_last_level_there_is_a_reason(
 def test_two_levels_that_were_measured_are_believed_before_cpuid(monkeypatch, entries, expected):
     levels = [surveys.level(n, surveys.estimate(of)) for n, of in enumerate(entries, 1)]
     found = surveys.geometry(levels=levels)
-    monkeypatch.setattr(geometry, "infer_geometry", lambda *_: found)
+    monkeypatch.setattr(geometry, "infer_tlb_geometry", lambda *_: found)
     basis = figures.modelled_tlb(analysis(kept={"geometry": pd.DataFrame()}))
     assert basis[:2] == expected and ("CPUID" in basis.source) == (len(entries) == 1)
 
@@ -89,7 +89,7 @@ def test_two_levels_that_were_measured_are_believed_before_cpuid(monkeypatch, en
 
 
 def test_the_figure_offers_each_page_size_and_answers_the_first_choice():
-    table = figures.calculator_table(analysis(rows()))
+    table = figures.calculator_table({"a host": analysis(rows())})
     assert figures.initial_choice(table) == (30, "2m")
     spec = figures.calculator_chart(table).to_dict()
     parameters = {one["name"]: one for one in spec["params"]}
