@@ -253,16 +253,15 @@ def _parts_on(machine: str) -> pd.DataFrame:
 def load_parts_chart(parts: pd.DataFrame) -> alt.FacetChart:
     """Draw a panel a size, in which each bar is a load: data and then translation."""
     order = list(dict.fromkeys(parts["name"].sort_values(ascending=False)))
-    colour = charts.colour(
-        "part", charts.named_colours(LOAD_PART_COLOURS), title=None, orient="top", columns=3
-    )
+    colour = charts.colour("part", charts.named_colours(LOAD_PART_COLOURS), columns=3, offset=2)
+    row_px = 31  # low, for the first screen of the first page
     base = alt.Chart(parts).encode(y=charts.row("name", order))
     x = alt.X("begin:Q", axis=charts.ns_axis("ns per load"))
-    bars = base.mark_bar(height=13).encode(x=x, x2="end:Q", color=colour)
+    bars = base.mark_bar(height=10, yOffset=3).encode(x=x, x2="end:Q", color=colour)
     first = base.transform_filter("datum.begin == 0")
-    labels = first.mark_text(align="left", dy=4 - charts.ROW_PX // 2)
+    labels = first.mark_text(align="left", dy=-8)
     labels = labels.encode(x=alt.value(0), text="label:N")
-    panel = alt.layer(bars, labels).properties(width=295, height=charts.ROW_PX * len(order))
+    panel = alt.layer(bars, labels).properties(width=295, height=row_px * len(order))
     sizes = list(dict.fromkeys(parts["size"]))
     header = alt.Header(labelAnchor="start", labelFontWeight="bold")
     facet = alt.Facet("size:N", title=None, sort=sizes, header=header)
