@@ -29,7 +29,7 @@ from tlb.report.quantities import FEWEST_MAPPINGS_WITH_INTERVAL
 from tlb.stats.curves import Curve, last_level_plateau
 from tlb.system.page_sizes import BASE_PAGES, HUGE_PAGE_KINDS, ordered_page_sizes, page_bytes
 from tlb.system.reasons import none_if_unavailable, require_nonempty
-from tlb.system.units import format_size, significant_digits
+from tlb.system.units import format_significant_digits, format_size
 
 # --- the calculator
 
@@ -103,7 +103,7 @@ def calculator_answer(row: pd.Series, where: str) -> str:
     """Return a row of `expected_load_times` in words. where: the size and the pages, or the host."""
     return (
         f"{where}: reach {format_size(int(row['reach_bytes']))}, "
-        f"{row['walks_per_access']:.2f} walks per load, about {significant_digits(row['ns'], 2)} ns."
+        f"{row['walks_per_access']:.2f} walks per load, about {format_significant_digits(row['ns'], 2)} ns."
     )
 
 

@@ -15,7 +15,7 @@ from support.common import make_record
 
 from experiments.stlb_cliff import grid
 from tlb.machine.host import Compiler
-from tlb.measure import build, states
+from tlb.measure import build, machine_states
 from tlb.measure.row_database import DATABASE_FILE
 from tlb.report import parameters
 from tlb.report.chapter import Chapter
@@ -73,7 +73,7 @@ def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what):
         "the rows": (store.root, lambda: run()),
         "machine.json": (store.root, measure_a_chapter),
         "the build folder": (tmp_path / "build", lambda: build.kernel("page_chase")),
-        "a published machine": (store.root, lambda: states.publish(store, MACHINE)),
+        "a published machine": (store.root, lambda: machine_states.publish(store, MACHINE)),
     }[what]
     if what == "the build folder":
         monkeypatch.setenv("TLB_BUILD", str(folder))
@@ -99,17 +99,3 @@ def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what):
             )
             >= 3
         )
-
-
-def test_a_compiler_that_cannot_write_is_a_full_disk_and_no_broken_compiler(tmp_path, monkeypatch):
-    monkeypatch.setenv("TLB_BUILD", str(tmp_path / "build"))
-    failing = tmp_path / "cc"
-    failing.write_text(
-        f"#!/bin/sh\necho 'ld: final link failed: {os.strerror(NUMBER)}' >&2\nexit 1\n"
-    )
-    failing.chmod(0o755)
-    monkeypatch.setattr(build, "compiler_or_prebuilt", lambda: Compiler((str(failing),), "cc 1.0"))
-    with pytest.raises(Unavailable) as why:
-        build.kernel("page_chase")
-    says(why.value, CODE)
-    assert list((tmp_path / "build/kernels").iterdir()) == []

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from support.campaigns import MACHINE, NAME, put, says
 from support.common import ROOT, make_record
 
-from tlb.measure.record import CounterReading, KernelBuild, Option, Record, record_key
-from tlb.measure.store import PUBLISHED_ROWS, Store, write_published_rows
+from tlb.measure.record import CounterReading, Record
+from tlb.measure.store import PUBLISHED_ROWS_FILE, Store, write_published_rows
 from tlb.system.reasons import Unavailable
 
 DATA = ROOT / "data"
@@ -110,7 +110,7 @@ def test_any_record_comes_back_as_it_went_in(made):
                     assert row[f"{name}_per_access"] == quantity.value / record.accesses
                     assert row[f"{name}_reason"] == ""
         published = [(record, [NAME]) for record in first.values()]
-        (path := Path(folder) / "published" / PUBLISHED_ROWS).parent.mkdir()
+        (path := Path(folder) / "published" / PUBLISHED_ROWS_FILE).parent.mkdir()
         write_published_rows(path, published)
         assert Store(folder).published(path.parent.name) == published
         again = Store(folder).load(path.parent.name, NAME)
@@ -118,39 +118,6 @@ def test_any_record_comes_back_as_it_went_in(made):
         pd.testing.assert_frame_equal(
             again.sort_values(by, ignore_index=True), frame.sort_values(by, ignore_index=True)
         )
-
-
-def test_a_key_changes_with_each_thing_that_decides_a_measurement():
-    point, state = make_record().point, "00112233aabb"
-    changes = (
-        {"lines": 4097},
-        {"pages": "2m"},
-        {"layout": "packed"},
-        {"order": "random"},
-        {"engine": "numba"},
-        {"kernel": "page_gather"},
-        {"region_ms": 61},
-        {"stride_pages": 2},
-        {"mode": "populate"},
-        {"options": (Option("bytes", 1),)},
-        {"options": (Option("bytes", 2),)},
-        {"options": (Option("threads", 1),)},
-        {"options": (Option("bytes", 1), Option("threads", 1))},
-    )
-    here = KernelBuild(1, "gcc: gcc 13")
-    keys = [record_key(point, 0, here, state)]
-    keys += [record_key(point.model_copy(update=change), 0, here, state) for change in changes]
-    for rest in (
-        (1, here, state),
-        (0, KernelBuild(1, "gcc: gcc 14"), state),
-        (0, KernelBuild(2, "gcc: gcc 13"), state),
-        (0, here, "00112233aabc"),
-    ):
-        keys.append(record_key(point, *rest))
-    assert len(set(keys)) == len(keys)
-    assert all(len(key) == 16 and int(key, 16) >= 0 for key in keys)
-    # where it came from decides nothing
-    assert record_key(point, 0, KernelBuild(1, "gcc: gcc 13", "0" * 16), state) == keys[0]
 
 
 def test_a_key_is_the_same_in_every_version_of_the_code(store):
@@ -166,20 +133,23 @@ def test_a_key_is_the_same_in_every_version_of_the_code(store):
         "kernel": "page_chase",
         "layout": "spread",
         "lines": 4096,
-        "mode": "",
-        "options": [],
+        "mode": "populate",
+        "options": [["bytes", 7], ["threads", 2]],
         "order": "cycle",
         "pages": "4k",
         "region_ms": 60,
         "stride_pages": 1,
     }
-    named = {"point": digest(point), "repeat": 0, "measures": 1, "compiler": "cc: cc 12"}
-    key = store.append(MACHINE, make_record(compiler="cc: cc 12"))
-    assert key == digest(named | {"state": "00112233aabb"})
+    named = {"point": digest(point), "repeat": 3, "measures": 2, "compiler": "cc: cc 12"}
+    record = make_record(
+        **{"mode": "populate", "options": {"threads": 2, "bytes": 7}, "repeat": 3, "measures": 2},
+        **{"compiler": "cc: cc 12", "source": "0" * 16, "boot_id": "1a2b3c0000000000"},
+    )
+    assert store.append(MACHINE, record) == digest(named | {"state": "00112233aabb"})
 
 
 def test_a_published_file_that_is_damaged_is_one_sentence(store):
-    (path := store.root / MACHINE / PUBLISHED_ROWS).parent.mkdir(parents=True)
+    (path := store.root / MACHINE / PUBLISHED_ROWS_FILE).parent.mkdir(parents=True)
     write_published_rows(path, [(make_record(), [NAME])])
     assert len(store.load(MACHINE, NAME)) == 1
     content = bytearray(path.read_bytes())
@@ -193,7 +163,7 @@ def test_a_published_file_that_is_damaged_is_one_sentence(store):
 
 @pytest.mark.parametrize("machine", [path.parent.name for path in DATA.glob("*/rows.parquet")])
 def test_published_rows_are_typed_columns_that_pandas_reads_and_each_key_is_there_once(machine):
-    rows = pd.read_parquet(DATA / machine / PUBLISHED_ROWS)
+    rows = pd.read_parquet(DATA / machine / PUBLISHED_ROWS_FILE)
     assert len({record.key for record, _ in Store(DATA).published(machine)}) == len(rows)
     assert rows["ns_per_access"].dtype == "float64" and rows["lines"].dtype == "int64"
     assert (rows["backing"] == rows["pages"]).all()
@@ -202,7 +172,9 @@ def test_published_rows_are_typed_columns_that_pandas_reads_and_each_key_is_ther
 
 def test_the_readme_of_the_data_explains_each_column():
     columns = {
-        name for path in DATA.glob(f"*/{PUBLISHED_ROWS}") for name in pd.read_parquet(path).columns
+        name
+        for path in DATA.glob(f"*/{PUBLISHED_ROWS_FILE}")
+        for name in pd.read_parquet(path).columns
     }
     text = (DATA / "README.md").read_text(encoding="utf-8")
     assert columns and columns <= {*re.findall(r"`(\w+)`", text)}

@@ -25,13 +25,13 @@ PAPER, NIGHT = "#ffffff", "#14181e"  # the theme's backgrounds
 
 MACHINES = [*charts.MACHINE_COLOURS.values()]
 OTHERS = charts.OTHER_COLOURS
-COLOURS = [render.INK_COLOUR, render.MUTED_COLOUR, *render.PALETTE, *MACHINES, *OTHERS]
+COLOURS = [render.TEXT_COLOUR, render.MUTED_COLOUR, *render.PALETTE, *MACHINES, *OTHERS]
 
 
 @pytest.mark.parametrize("colour", COLOURS)
 def test_every_colour_is_seen_on_paper_and_at_night(colour):
     least = (
-        4.5 if colour in (render.INK_COLOUR, render.MUTED_COLOUR) else 3
+        4.5 if colour in (render.TEXT_COLOUR, render.MUTED_COLOUR) else 3
     )  # text; lines and points
     assert contrast(colour, PAPER) >= least
     assert dark(colour, "fill") == dark(colour, "stroke")

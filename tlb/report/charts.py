@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 import altair as alt
 import pandas as pd
 
-from tlb.report.render import FONT_PX, INK_COLOUR, MUTED_COLOUR, PALETTE
+from tlb.report.render import FONT_PX, MUTED_COLOUR, PALETTE, TEXT_COLOUR
 from tlb.stats.curves import Curve
 from tlb.stats.intervals import INTERVAL_COLUMNS
 from tlb.system.page_sizes import ordered_page_sizes
@@ -141,7 +141,7 @@ def named_colours(colours: Mapping[str, str]) -> alt.Scale:
 def machine_colours(names: Sequence[str]) -> alt.Scale:
     """Return a scale of machines by short name; of others, and of what is published, in ink."""
     return alt.Scale(
-        domain=list(names), range=[MACHINE_COLOURS.get(name, INK_COLOUR) for name in names]
+        domain=list(names), range=[MACHINE_COLOURS.get(name, TEXT_COLOUR) for name in names]
     )
 
 
@@ -352,7 +352,7 @@ def bars(
     shown = [*tips(x["shorthand"], color["shorthand"], unit=unit, bounds=False), *tooltip]
     # pale, so that the interval shows inside its bar too
     drawn = base.mark_bar(size=size, opacity=0.55).encode(y=y, color=color, tooltip=shown)
-    intervals = base.mark_rule(strokeWidth=2, color=INK_COLOUR).encode(y="low:Q", y2="high:Q")
+    intervals = base.mark_rule(strokeWidth=2, color=TEXT_COLOUR).encode(y="low:Q", y2="high:Q")
     return alt.LayerChart(layer=[drawn, intervals.transform_filter("isValid(datum.low)")])
 
 
