@@ -122,7 +122,8 @@ def calculator_table(hosts: Mapping[str, Analysis]) -> pd.DataFrame:
     choice = ["pages", "log2_bytes"]
     table = pd.concat(tables, ignore_index=True).merge(tables[0][choice], on=choice)
     table["answer"] = table.groupby(choice)["answer"].transform(" ".join)
-    return table
+    table.loc[table["host"] != table["host"].iloc[0], "answer"] = ""  # said by the first host's
+    return table.round({"ns": 2, "walks_per_access": 4})
 
 
 def _named_load_times(a: Analysis, host: str) -> pd.DataFrame:
@@ -150,7 +151,7 @@ def _menus(rows: pd.DataFrame) -> list[alt.Parameter]:
     kinds, sizes = ordered_page_sizes(names), sorted(set(rows["log2_bytes"]))
     size, pages = initial_choice(rows)
     answers: dict[str, dict[str, str]] = {kind: {} for kind in kinds}
-    for row in rows.itertuples():
+    for row in rows[rows["answer"] != ""].itertuples():
         answers[str(row.pages)][str(row.log2_bytes)] = str(row.answer)
     labels = [format_size(2**n) for n in sizes]
     menu = alt.binding_select(options=sizes, labels=labels, name="Working set ")
@@ -180,7 +181,8 @@ def calculator_chart(rows: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
         axis=charts.ns_axis("expected ns per dependent load", ticks),
     )
     menus = _menus(rows)
-    rows = rows.assign(name=rows["label"].str.partition(" (")[0]).drop(columns="answer")
+    rows = rows.assign(name=rows["label"].str.partition(" (")[0])
+    rows = rows.drop(columns=["answer", "label", "span_bytes", "reach_bytes", "walks_per_access"])
     colours = {
         str(name): charts.PAGE_COLOURS[str(kind)]
         for kind, name in rows.groupby("pages")["name"].first().items()
