@@ -178,7 +178,7 @@ def put_figure_first(app: Sphinx, doctree: nodes.document) -> None:
     """Put a page's first figure, and the text below it, before the code that makes them.
 
     A notebook runs from top to bottom, so the code stands first there, with what it prints. On the
-    page it ends the section "The experiment", so that the mechanism is explained before, or else
+    page it ends the section *The experiment…*, so that the mechanism is explained before, or else
     follows the text. The figure's own cell is divided; a figure whose code is folded or not shown
     stays where it is.
     """
@@ -202,14 +202,13 @@ def put_figure_first(app: Sphinx, doctree: nodes.document) -> None:
             end += parts_of(node) == ["cell_code_output"]  # the text below the figure
             break
     first = [node for node in shown[:end] if node not in code]
-    sections = [node for node in shown[end:] if isinstance(node, nodes.section)]
-    experiment = next((section for section in sections if EXPERIMENT in section["ids"]), None)
     page.children = []
-    if experiment is None:
-        page.extend([*first, *code, *shown[end:]])
-        return
-    page.extend([*first, *shown[end:]])
-    experiment.extend(code)
+    sections = [node for node in shown[end:] if isinstance(node, nodes.section)]
+    shows_experiment = [node for node in sections if " ".join(node["ids"]).startswith(EXPERIMENT)]
+    experiment = shows_experiment[0] if shows_experiment else None
+    page.extend([*first, *([] if experiment else code), *shown[end:]])
+    if experiment:
+        experiment.extend(code)
 
 
 def put_head_line_first(app: Sphinx, doctree: nodes.document) -> None:

@@ -28,7 +28,7 @@ from experiments.page_faults.analysis import (
     FIRST_TOUCH_OF_HUGE_PAGES,
 )
 from experiments.virtualization.analysis import GUEST_BASE_PAGE_BYTES
-from experiments.virtualization.grid import INNER_GUEST_PAGES, GUEST_PAGE_KINDS
+from experiments.virtualization.grid import GUEST_PAGE_KINDS, INNER_GUEST_PAGES
 from tlb.measure import survey
 from tlb.measure.row_database import DATABASE_FILE as DATABASE
 from tlb.measure.row_database import RowDatabase

@@ -11,8 +11,8 @@ import pandas as pd
 
 from experiments.virtualization.grid import (
     GUEST_HOST_PAGE_PAIRS,
-    INNER_GUEST_PAGES,
     GUEST_PAGE_KINDS,
+    INNER_GUEST_PAGES,
     NUMA_PLACEMENTS,
 )
 from tlb.measure.namespaces import FRESH_NAMESPACES_MODE

@@ -31,7 +31,7 @@ from tlb.report.verdicts import (
     verdict_in_words,
 )
 from tlb.stats.effects import Effect
-from tlb.stats.scatter import MIN_MODE_RATIO
+from tlb.stats.intervals import MIN_MODE_RATIO
 from tlb.system.files import ROOT
 from tlb.system.reasons import UNDECIDED_TEXTS, Unavailable, none_if_unavailable
 from tlb.system.units import list_in_words
