@@ -205,9 +205,10 @@ class Analysis(PageTableAnalysis):
         """The regime of each size on base pages, from the distributions alone.
 
         A load from memory takes what half of the hops on large pages do not exceed, two octaves
-        past the size where that median has done half of its rise: most hops miss the caches there,
-        and the walks of large pages are still short. The line between cache and memory is the
-        geometric mean of the two; that past memory, PAST_MEMORY. Raises Unavailable: also no-step.
+        past the size where that median has done half of its rise, or three: most hops miss the
+        caches there, and the walks of large pages are still short. A sweep without such a size
+        gives the last one before. The line between cache and memory is the geometric mean of the
+        two; that past memory, PAST_MEMORY. Raises Unavailable: also no-step.
         """
         if BASE_PAGES not in self.p50:
             raise Unavailable("too-few-points", "no walk on base pages was timed hop by hop")
@@ -217,8 +218,10 @@ class Analysis(PageTableAnalysis):
         if most < 4 * max(cache, float(control.iloc[0])):
             why = f"the median hop on {page_words(large)} takes {most:.1f} ns at the most"
             raise Unavailable("no-step", why)
-        past = control[control.index >= 4 * control.index[control > most / 2].min()]
-        memory = float(past.iloc[0] if len(past) else control.iloc[-1])
+        risen = control.index[control > most / 2].min()
+        near = control[control.index <= 8 * risen]
+        past = near[near.index >= 4 * risen]
+        memory = float(past.iloc[0] if len(past) else near.iloc[-1])
         cuts = float(np.sqrt(max(cache, 1.0) * memory)), PAST_MEMORY * memory
         answers = pd.Series(np.searchsorted(cuts, base), index=base.index)
         return Regimes(memory, large, cuts, answers)
@@ -258,6 +261,12 @@ class Analysis(PageTableAnalysis):
     def peaks(self) -> dict[str, MemoryLatencyPeaks]:
         """`peaks_by_size` of the largest graph, by page size."""
         return {pages: next(iter(of.values())) for pages, of in self.peaks_by_size.items()}
+
+    @property
+    def peaks_graph_bytes(self) -> float:
+        """The size of the graph whose peaks on base pages `peaks` has; NaN for none."""
+        peaks = none_if_unavailable(lambda: self.peaks_by_size) or {}
+        return float(next(iter(peaks.get(BASE_PAGES, ())), float("nan")))
 
     @property
     def compared_pages(self) -> list[str]:
