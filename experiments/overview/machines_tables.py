@@ -110,7 +110,8 @@ def machines_table(a: Analysis) -> Html:
 
 def _cells(each: Machine) -> list[Markup]:
     found, stated = ENTRY_QUANTITY_NAMES[2]
-    gain = "gain_thp" if each.quantity("gain_thp") else "gain_2m"
+    is_pool = isfinite(each.value("gain_2m")) and not isfinite(each.value("gain_thp"))
+    gain = "gain_2m" if is_pool else "gain_thp"
     shown = ("hit_last_level", "walk_past_last_level", "walk_over_2_gib", gain, "fault_fresh")
     earlier = ", by earlier programs" if each.is_earlier else ""
     days = _pair(each.days[1] or "never", f"{each.rows:,} rows{earlier}")

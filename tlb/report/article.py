@@ -180,18 +180,17 @@ def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
 
 
 def _other_pages(own: pd.DataFrame, theirs: pd.DataFrame) -> str:
-    """Name the page sizes of another machine's figure if this one lacks some of them: they stand for
-    others there."""
-    if "pages" not in own or "pages" not in theirs:
+    """Name the page sizes of another machine's figure in whose place this one has others."""
+    if "pages" not in own or "pages" not in theirs or {*own["pages"]} <= {*theirs["pages"]}:
         return ""
-    kinds = [str(kind) for kind in dict.fromkeys(theirs["pages"])]
-    words = [page_labels(4096).get(kind, kind) for kind in kinds]
-    return "" if {*kinds} <= {*own["pages"]} else f", on {list_in_words(words)} pages"
+    kinds = [kind for kind in dict.fromkeys(theirs["pages"]) if kind not in {*own["pages"]}]
+    words = list_in_words(page_labels(4096).get(kind, kind) for kind in kinds)
+    return f" on {words} pages" if kinds else ""
 
 
 def _labelled(figure: Figure, label: str) -> Figure:
     """Return a figure that lies over no other, with a line below it that says whose it is."""
-    return OverlaidFigure(**vars(figure), label=label)
+    return OverlaidFigure(**vars(figure), label=label, made=figure.spec())
 
 
 def _without_noise(data: pd.DataFrame) -> pd.DataFrame:

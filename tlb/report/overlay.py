@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from os.path import commonprefix
 from typing import Any
@@ -43,7 +44,8 @@ class OverlaidFigure(Figure):
         theirs = self.reference.spec() if self.reference else {}
         own = _with_dotted_gaps(super().spec(), theirs)
         has_bars = any(_mark(part)["type"] == "bar" for part in _parts(theirs))
-        layers = list(_grey(theirs, has_bars))
+        named = {name for rows in own["datasets"].values() for row in rows for name in row.values()}
+        layers = list(_grey(theirs, has_bars, sorted(filter(_is_text, named))))
         used = {param["name"] for spec in (own, theirs) for param in spec.get("params", ())}
         if not layers or used - {charts.PUBLISHED} or "resolve" in own.keys() | theirs.keys():
             return own
@@ -102,9 +104,10 @@ def _dotted(
     if "layer" in part:
         return part | {"layer": [_dotted(one, name, datasets, theirs) for one in part["layer"]]}
     channels = part.get("encoding", {})
-    x, y = (channels.get(channel, {}).get("field", "") for channel in ("x", "y"))
-    if _mark(part)["type"] != "line" or not (x and y):
+    ends = [channels.get(channel, {}) for channel in ("x", "y")]
+    if _mark(part)["type"] != "line" or any(how.get("type") != "quantitative" for how in ends):
         return part
+    x, y = (how.get("field", "") for how in ends)
     fields = _series_fields(part)
     between = [row for rows in theirs.values() for row in rows if row.get(x) and row.get(y)]
     solid, gaps = _stretches(datasets.get(name, []), x, fields, between if theirs else None)
@@ -114,7 +117,7 @@ def _dotted(
     whole = part | {"encoding": _with_detail(channels, stretch)}
     kept = {key: how for key, how in channels.items() if key not in ("strokeDash", "tooltip")}
     thin = {**_mark(part), "point": False, "strokeDash": [1, 4], "strokeWidth": 1.5}
-    dotted = part | {"mark": thin, "encoding": _with_detail(kept, stretch)}
+    dotted = deepcopy(part | {"mark": thin, "encoding": _with_detail(kept, stretch)})
     sets = {f"{name}-{len(datasets)}": solid, f"{name}-{len(datasets)}{_GAPS}": gaps}
     datasets |= sets
     layers = [
@@ -258,9 +261,10 @@ def _is_interval(spec: dict[str, Any]) -> bool:
     return _mark(spec)["type"] in ("area", "rule") and is_known
 
 
-def _grey(spec: dict[str, Any], has_bars: bool) -> Iterator[dict[str, Any]]:
-    """Yield a chart's lines, points and intervals in grey, without axes and legends of their own.
-    has_bars: whether it draws bars, whose intervals are not drawn, as they are not."""
+def _grey(spec: dict[str, Any], has_bars: bool, named: list[str]) -> Iterator[dict[str, Any]]:
+    """Yield a chart's lines, points and intervals in grey, without axes and legends of their own,
+    and the names of its curves but those `named`. has_bars: whether it draws bars, whose intervals
+    are not drawn, as they are not."""
     if {"filter": charts.PUBLISHED} in spec.get("transform", ()):
         return  # the other chart draws it too
     kept = {key: spec[key] for key in ("transform",) if key in spec}
@@ -268,18 +272,26 @@ def _grey(spec: dict[str, Any], has_bars: bool) -> Iterator[dict[str, Any]]:
         kept["data"] = {"name": _theirs(spec["data"]["name"])}
     if "encoding" in spec:
         kept["encoding"] = _without_colour(spec["encoding"])
-    if layers := [found for layer in spec.get("layer", ()) for found in _grey(layer, has_bars)]:
+    layers = [found for layer in spec.get("layer", ()) for found in _grey(layer, has_bars, named)]
+    if layers:
         yield {**kept, "layer": layers}
-    mark = _mark(spec)
+    mark, series = _mark(spec), spec.get("encoding", {}).get("color", {})
+    if mark["type"] == "text" and "field" in series:
+        others = {"filter": {"not": {"field": series["field"], "oneOf": named}}}
+        steps = [*kept.get("transform", []), others]
+        yield {**kept, "mark": {**mark, "color": MUTED_COLOUR}, "transform": steps}
     if mark["type"] in _MARKS or (not has_bars and _is_interval(spec)):
         opacity = _BAND_OPACITY if mark["type"] == "area" else _OPACITY
         grey = {"color": MUTED_COLOUR, "opacity": opacity}
         if points := mark.get("point"):
             grey["point"] = {**(points if isinstance(points, dict) else {}), **grey}
-        series = spec.get("encoding", {}).get("color", {})
         if mark["type"] in _MARKS and "field" in series:
             kept["encoding"] = kept["encoding"] | {"opacity": _shades(series)}
         yield {**kept, "mark": {**mark, **grey, "tooltip": None}}
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
 def _without_colour(encoding: dict[str, Any]) -> dict[str, Any]:
@@ -297,9 +309,7 @@ def _without_colour(encoding: dict[str, Any]) -> dict[str, Any]:
 
 def _shades(colour: dict[str, Any]) -> dict[str, Any]:
     """Return an opacity for each series of a colour encoding, so that all are grey and differ."""
-    names = colour.get("scale", {}).get("domain", [])
-    opacities = _OPACITIES[: len(names)] + _OPACITIES[-1:] * (len(names) - len(_OPACITIES))
-    scale = {"domain": names, "range": opacities}
+    scale = {"range": _OPACITIES}
     return {"field": colour["field"], "type": "nominal", "scale": scale, "legend": None}
 
 

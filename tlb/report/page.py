@@ -249,7 +249,7 @@ class CompletenessLine:
     def _line(self, left_out: Mapping[str, tuple[int, int]]) -> Html:
         missing, every = (sum(count[side] for count in left_out.values()) for side in (0, 1))
         done = [f"{every - missing:,} of {every:,} measurements"] if missing else []
-        done += ["fewer than five mappings each"] if self._is_of_few and not self._is_empty else []
+        done += ["fewer than five a point"] if self._is_of_few and not self._is_empty else []
         text = self._about() + (f" ({', '.join(done)})." if done else ".")
         return Html(f'<p class="tlb-head-line" role="note">{inline_html(text)}</p>', text)
 
@@ -263,11 +263,11 @@ class CompletenessLine:
         ]
         source = "\n".join(shown)
         if "on_this_computer(" not in source:
-            return f"Text: the published machines. Also, where it is named: {self._shown}"
+            return f"Text: the published machines. Where noted: {self._shown}"
         published = Store(ROOT / "data")  # beside the committed text
         reference = machine_name(published, published.reference(self._chapter))
         if self._is_empty:
             return f"Text and figures: the reference ({reference}). Nothing is measured yet on {self._shown}"
         beside = f" beside {self._beside}" if self._beside else ""
-        where = "figures and tables, as noted at each" if "show_chart(" in source else "table"
-        return f"Text: the reference ({reference}). {where.capitalize()}: {self._shown}{beside}"
+        where = "Where noted" if "show_chart(" in source else "Table"
+        return f"Text: the reference ({reference}). {where}: {self._shown}{beside}"
