@@ -33,9 +33,9 @@ for path in sorted(build.KERNELS_FOLDER.glob("*.c")):
 """
 LIBRARIES = """
 from tlb.measure import build
-from tlb.programs.levers import SHIM, ALLOCATION_SITES_SOURCE
-for path in (SHIM, ALLOCATION_SITES_SOURCE):
-    build.preload_library(path)
+from tlb.programs.levers import SHIM, ALLOCATION_SITES_SOURCE_FILE
+for path in (SHIM, ALLOCATION_SITES_SOURCE_FILE):
+    build.build_preload_library(path)
 """
 
 

@@ -20,7 +20,7 @@ from experiments import program_benchmarks
 from experiments.overview import method
 from experiments.page_faults import grid as faults
 from experiments.program_benchmarks import (
-    REFERENCE_PROGRAMS,
+    REFERENCE_PROGRAMS_FOLDER,
     TableCells,
     comparison_cells,
     compiled_c_program,
@@ -39,7 +39,7 @@ from tlb.measure.record import CounterReading, Point
 from tlb.measure.session import Session
 from tlb.measure.store import Store
 from tlb.system.files import measuring_lock
-from tlb.system.page_sizes import BASE_PAGES, LINE_BYTES
+from tlb.system.page_sizes import BASE_PAGES, CACHE_LINE_BYTES
 from tlb.system.processes import pinned_to_cpu
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_size
@@ -91,7 +91,7 @@ def _print(tables: Iterable[Callable[[], Rows]]) -> None:
 def program(name: str) -> Callable[..., list[float]]:
     """Return a program of kernels/reference/ as a function of its arguments: the numbers that it
     prints."""
-    source = REFERENCE_PROGRAMS / f"{name}.c"
+    source = REFERENCE_PROGRAMS_FOLDER / f"{name}.c"
     command = [sys.executable, "-m", f"kernels.reference.{name}"]
     if source.exists():
         command = [compiled_c_program(source, temporary_build_folder().name)]
@@ -173,7 +173,7 @@ def strides() -> Rows:
     independent, size = program("independent_stride"), grids.ARRAY_BYTES
     points = {
         step: _point("stride_sum", mode="plain", bytes=size, step_bytes=step, region_ms=150)
-        for step in grids.STRIDES
+        for step in grids.STRIDE_BYTES
     }
     return by_size(points, lambda point, i: independent(size, dict(point.options)["step_bytes"])[0])
 
@@ -222,16 +222,17 @@ def touches_and_searches() -> Rows:
     """ns a page of the published file by page_fault, and records a second by map_churn, against
     loops that share nothing with them."""
     touched, searched = program("independent_fault"), program("independent_search")
-    pages = faults.FILE_BYTES // host.base_page_bytes()
+    pages = faults.PUBLISHED_FILE_BYTES // host.base_page_bytes()
     file = _point("page_fault", mode="file", lines=pages, region_ms=200)
-    times = [(_ns(file, i), touched(faults.FILE_BYTES)[0]) for i in range(PAIRS)]
+    times = [(_ns(file, i), touched(faults.PUBLISHED_FILE_BYTES)[0]) for i in range(PAIRS)]
     ours, theirs = medians_over_rounds(times)
     yield "ns a page", *comparison_cells(ours, theirs)
-    lines = faults.CHUNK_COUNT * faults.CHUNK_BYTES // LINE_BYTES
+    lines = faults.PUBLISHED_CHUNK_COUNT * faults.PUBLISHED_CHUNK_BYTES // CACHE_LINE_BYTES
     for kept, mode in enumerate(("unmap", "keep")):
         point, rounds = _point("map_churn", mode=mode, lines=lines, region_ms=500), []
         for i in range(PAIRS):
-            records = searched(1, faults.CHUNK_COUNT, faults.CHUNK_BYTES, kept)[0]
+            chunks = faults.PUBLISHED_CHUNK_COUNT, faults.PUBLISHED_CHUNK_BYTES
+            records = searched(1, *chunks, kept)[0]
             rounds.append((1e9 / _ns(point, i), records))
         ours, theirs = medians_over_rounds(rounds)
         yield f"records a second, {mode}", *comparison_cells(ours, theirs, 0)
@@ -294,7 +295,9 @@ def empty_gate() -> Rows:
     plan = perf.plan(_rig().host.microarchitecture, cpu=_rig().cpu)
     if not plan.counts_hardware:
         raise Unavailable(plan.lacking["core_cycles"])
-    binary = compiled_c_program(REFERENCE_PROGRAMS / "empty_gate.c", temporary_build_folder().name)
+    binary = compiled_c_program(
+        REFERENCE_PROGRAMS_FOLDER / "empty_gate.c", temporary_build_folder().name
+    )
     repeats, counted = range(PAIRS * len(plan.groups())), replace(_rig(), plan=plan)
     empty = [gate_counts(binary, plan, i) for i in repeats]
     full = [counted.take(point, i).counters for i in repeats]

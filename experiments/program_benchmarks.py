@@ -28,7 +28,7 @@ from tlb.measure.store import Store
 from tlb.programs.levers import LEVERS
 from tlb.programs.runs import RunConditions, run_program
 from tlb.programs.trial import Trial, TrialAim, run_trial, smallest_detectable_difference
-from tlb.programs.trial_report import huge_share_words, runs_summary
+from tlb.programs.trial_report import huge_page_share_in_words, runs_summary
 from tlb.programs.watch import WatchState, attached_program, watch
 from tlb.programs.where.proof import ALL_ALLOCATION_SITES, NO_ALLOCATION_SITES
 from tlb.programs.where.report import WhereReport
@@ -38,7 +38,7 @@ from tlb.system.page_sizes import BASE_PAGES
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_ns, format_size
 
-REFERENCE_PROGRAMS = build.KERNELS_FOLDER / "reference"
+REFERENCE_PROGRAMS_FOLDER = build.KERNELS_FOLDER / "reference"
 TableCells = tuple[str, ...]
 
 
@@ -221,12 +221,14 @@ print(time.perf_counter() - begin, flush=True)
 def known() -> Iterator[TableCells]:
     """Yield rows: the chase over 1 GiB against the chapter's kernel in the same minutes, arithmetic
     that no pages help, and what trying costs."""
-    program = compiled_c_program(REFERENCE_PROGRAMS / "unadvised.c", temporary_build_folder().name)
+    program = compiled_c_program(
+        REFERENCE_PROGRAMS_FOLDER / "unadvised.c", temporary_build_folder().name
+    )
     chase = run_trial(TrialAim([program, "chase", str(MIB)], LEVERS["advise"], conditions=PRINTS))
     tried, kernel = chase.ratio(), kernel_ratio(len(chase.pairs))
     apart, peak = tried / kernel, runs_summary(chase, True).peak
     yield (
-        f"chase over 1 GiB, advise ({huge_share_words(peak) if peak else 'nothing'} on huge pages)",
+        f"chase over 1 GiB, advise ({huge_page_share_in_words(peak) if peak else 'nothing'} on huge pages)",
         f"{tried:.3f}",
         f"{kernel:.3f}",
         f"{apart.value - 1:+.1%} ({apart.low - 1:+.1%} to {apart.high - 1:+.1%})",

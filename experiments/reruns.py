@@ -8,7 +8,7 @@ import altair as alt
 import pandas as pd
 
 from tlb.report import charts
-from tlb.report.render import INK_COLOUR
+from tlb.report.render import TEXT_COLOUR
 
 # --- five levels: records by threads, and how long faults take
 
@@ -49,7 +49,7 @@ def fault_times(shares: pd.DataFrame, colours: Mapping[str, str]) -> alt.FacetCh
     theirs = shares[is_published].merge(pd.DataFrame({"machine": names}), how="cross")
     ours = shares[~is_published].assign(machine=shares["series"])
     series = [*PUBLISHED_KERNELS, *names]
-    scale = alt.Scale(domain=series, range=[colours.get(name, INK_COLOUR) for name in series])
+    scale = alt.Scale(domain=series, range=[colours.get(name, TEXT_COLOUR) for name in series])
     dashes = [PUBLISHED_KERNELS.get(name, [1, 0]) for name in series]
     base = alt.Chart(pd.concat([theirs, ours], ignore_index=True)).encode(
         x=alt.X(
@@ -99,7 +99,7 @@ def thp_read_speedups(shown: pd.DataFrame, colours: Mapping[str, str]) -> alt.Fa
     points = base.encode(x=x, tooltip=tooltip)
     is_published = f"datum.machine == '{PUBLISHED_SERIES}'"
     chart = alt.layer(
-        alt.Chart().mark_rule(color=INK_COLOUR).encode(x=alt.datum(1)),
+        alt.Chart().mark_rule(color=TEXT_COLOUR).encode(x=alt.datum(1)),
         base.mark_rule().encode(x="low:Q", x2="high:Q"),
         points.transform_filter(f"!({is_published})").mark_point(filled=True, size=60, opacity=1),
         points.transform_filter(is_published).mark_point(filled=False, size=70, opacity=1),

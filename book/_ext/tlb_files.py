@@ -25,7 +25,7 @@ from tlb.machine import host
 from tlb.measure.store import Store, data_root
 from tlb.report.card import machine_name
 from tlb.report.publish import first_figure_of
-from tlb.report.render import join_html
+from tlb.report.render import format_each_as_html
 from tlb.system.reasons import Unavailable
 
 THIS = "this computer"
@@ -151,7 +151,7 @@ def add_files(
     if VERDICTS in context["body"]:
         lines.append(Markup(HOW_TO_JUDGE))
     box = Markup('<div class="tlb-files"><p class="rubric">Files of this page</p><ul>{}</ul></div>')
-    context["body"] += str(box.format(join_html("<li>{}</li>", lines)))
+    context["body"] += str(box.format(format_each_as_html("<li>{}</li>", lines)))
 
 
 PICTURE = "_static/first_figure.png"

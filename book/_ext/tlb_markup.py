@@ -33,7 +33,7 @@ from sphinx.directives.code import container_wrapper
 from sphinx.util.docutils import SphinxDirective
 from sphinxcontrib.bibtex.domain import BibtexDomain
 
-from tlb.report.claims import READ_BEFORE_YEAR, citation_label, citation_years
+from tlb.report.claims import READ_YEAR_PREFIX, citation_label, citation_years
 from tlb.report.render import timed_source_part
 
 _LANGUAGES = {".py": "python", ".go": "go", ".rs": "rust", ".java": "java"}
@@ -125,7 +125,7 @@ class Listed(Style):
 
     def format_entry(self, label: str, entry: Entry, bib_data: BibliographyData | None = None):
         """Leave out the year of reading, since the list has its whole date."""
-        if entry.fields.get("year", "").startswith(READ_BEFORE_YEAR):
+        if entry.fields.get("year", "").startswith(READ_YEAR_PREFIX):
             fields = {name: text for name, text in entry.fields.items() if name != "year"}
             key, entry = entry.key, Entry(entry.type, fields, entry.persons)
             entry.key = key

@@ -9,17 +9,17 @@ import pandas as pd
 from pydantic import Field
 
 from experiments.code.grid import (
+    CODE_LINES_PER_EXECUTED_LINE,
     CODE_SIZES_MIB,
     HUGE_CODE_PAGE_KIND,
     JUMP_KINDS,
-    LINES_PER_HOT_LINE,
     MAX_CODE_LINES,
 )
 from tlb.machine import stated_facts
 from tlb.measure import granted_pages
 from tlb.measure.granted_pages import (
-    EXIT_STATUS_REFUSED,
-    ArrayMemory,
+    EXIT_STATUS_REQUEST_REFUSED,
+    ArrayPageBacking,
     MemoryRequest,
     MemoryRequestsDocument,
 )
@@ -27,7 +27,7 @@ from tlb.report import analysis, quantities
 from tlb.report.quantities import QuantityDeclaration
 from tlb.stats.curves import HALF_OCTAVE_TOLERANCE, Curve, counter_curve, select_rows
 from tlb.stats.intervals import UNKNOWN_INTERVAL, Interval
-from tlb.system.page_sizes import BASE_PAGES, LINE_BYTES
+from tlb.system.page_sizes import BASE_PAGES, CACHE_LINE_BYTES
 from tlb.system.reasons import Unavailable, require_nonempty
 
 
@@ -179,7 +179,7 @@ class Analysis(analysis.Analysis):
         rows = [
             (mib, self._text(BASE_PAGES, lines), self._text(HUGE_CODE_PAGE_KIND, lines))
             for mib in CODE_SIZES_MIB
-            if (lines := (mib << 20) // LINE_BYTES)
+            if (lines := (mib << 20) // CACHE_LINE_BYTES)
         ]
         found = [row for row in rows if row[1].is_known]
         return pd.DataFrame(found, columns=["mib", "base", "large"])
@@ -191,7 +191,7 @@ class Analysis(analysis.Analysis):
         measured."""
         columns = ["share", "mib", "spread", "large", "packed"]
         most = int(self.texts["mib"].max()) if len(self.texts) else 0
-        lines = (most << 20) // LINE_BYTES
+        lines = (most << 20) // CACHE_LINE_BYTES
         rows = [
             # all of it is side by side
             (
@@ -201,7 +201,7 @@ class Analysis(analysis.Analysis):
                 self._text(HUGE_CODE_PAGE_KIND, lines, every),
                 self._text(BASE_PAGES, lines // every) if every > 1 else UNKNOWN_INTERVAL,
             )
-            for every in (1, *LINES_PER_HOT_LINE)
+            for every in (1, *CODE_LINES_PER_EXECUTED_LINE)
         ]
         return pd.DataFrame([row for row in rows if row[2].is_known], columns=columns)
 
@@ -251,7 +251,7 @@ _NO_CODE, _NO_JOINING = 4, 5  # exit statuses of kernels/runtimes/text.py
 
 # In the order of a reader's questions; kernels/runtimes/text.py has the calls, and a test holds the
 # two together.
-WAYS_TO_LOAD_CODE = {
+CODE_LOADING_METHODS = {
     "file": MemoryRequest("a file on this disk, mapped as a loader maps it", "a mapped file"),
     "file-collapsed": MemoryRequest(
         "the same, madvise(MADV_COLLAPSE)", "a mapped file that was collapsed on request"
@@ -270,10 +270,10 @@ WAYS_TO_LOAD_CODE = {
         "copied to a memfd from the pool, mapped", "one in the pool", "pool-empty"
     ),
 }
-_Name = Annotated[str, Field(pattern="^(" + "|".join(WAYS_TO_LOAD_CODE) + ")$")]
+_Name = Annotated[str, Field(pattern="^(" + "|".join(CODE_LOADING_METHODS) + ")$")]
 
 
-class LoadedCode(ArrayMemory, frozen=True):
+class LoadedCode(ArrayPageBacking, frozen=True):
     """What one way gave."""
 
     way: _Name
@@ -282,7 +282,7 @@ class LoadedCode(ArrayMemory, frozen=True):
 class CodeLoadingDocument(MemoryRequestsDocument, frozen=True):
     """The document `texts`."""
 
-    all = WAYS_TO_LOAD_CODE
+    all = CODE_LOADING_METHODS
     what = "code as"
     got: list[LoadedCode]
     lacking: dict[_Name, str]
@@ -293,7 +293,7 @@ def make_code_loading_document(profile: str) -> dict[str, Any]:
     page-size-unsupported."""
     return CodeLoadingDocument(
         **granted_pages.ways_fields(granted_pages.inspect_for_ways()),
-        **granted_pages.try_each_way(WAYS_TO_LOAD_CODE, load_code),
+        **granted_pages.try_each_way(CODE_LOADING_METHODS, load_code),
     ).model_dump(mode="json")
 
 
@@ -301,7 +301,7 @@ def load_code(way: str) -> LoadedCode:
     """Make code executable in one way and read what it lies on. Raises Unavailable, as
     `measure.granted_pages.run_way` does."""
     refused = {
-        EXIT_STATUS_REFUSED: WAYS_TO_LOAD_CODE[way].refused,
+        EXIT_STATUS_REQUEST_REFUSED: CODE_LOADING_METHODS[way].refused,
         _NO_CODE: "not-permitted",
         _NO_JOINING: "linux-lacks",
     }

@@ -4,7 +4,7 @@ Analysis."""
 from __future__ import annotations
 
 from experiments.code.analysis import Analysis
-from tlb.machine.stated_facts import HUGE_PAGE_FLAGS, JAVA_FLAGS
+from tlb.machine.stated_facts import JAVA_FLAGS, JAVA_HUGE_PAGE_FLAGS
 from tlb.report.claims import (
     Answer,
     Band,
@@ -15,14 +15,14 @@ from tlb.report.claims import (
     points_where,
 )
 from tlb.stats.effects import effect_inside_band
-from tlb.system.page_sizes import LINE_BYTES
+from tlb.system.page_sizes import CACHE_LINE_BYTES
 from tlb.system.reasons import Unavailable, require_nonempty
 from tlb.system.units import list_in_words
 
 
 def _text(mib: int) -> PointPredicate:
     """A text of so many MiB, on base pages and on large ones."""
-    return points_where("code_chase", lines=(mib << 20) // LINE_BYTES)
+    return points_where("code_chase", lines=(mib << 20) // CACHE_LINE_BYTES)
 
 
 @claim("text-on-2-mib-helps", points=_text(100), mib=100)
@@ -65,5 +65,5 @@ def javas_large_pages_are_off(a: Analysis, band: Band) -> Answer:
         "no-data",
     )[0]
     used = list_in_words(on) if on else "none"
-    text = f"By default this Java uses {used} of {list_in_words(HUGE_PAGE_FLAGS)}."
+    text = f"By default this Java uses {used} of {list_in_words(JAVA_HUGE_PAGE_FLAGS)}."
     return count_inside_band(len(on), band, text)

@@ -7,7 +7,7 @@ from typing import Any
 
 from tlb.measure.grid import Scope, octaves
 from tlb.measure.record import Point
-from tlb.system.page_sizes import BASE_PAGES, LINE_BYTES
+from tlb.system.page_sizes import BASE_PAGES, CACHE_LINE_BYTES
 
 # By what the front end can know of where a jump leads: it stands in the instruction; it is the same
 # each time round; it is random.
@@ -19,7 +19,7 @@ JUMP_KINDS = {
 # The most: four times the largest second level that is stated for instructions, and more.
 LEAST_LINES, MAX_CODE_LINES = 16, 16384
 CODE_SIZES_MIB = (1, 10, 30, 100, 200)  # of code that is all used: 30 and 100 are published
-LINES_PER_HOT_LINE = (
+CODE_LINES_PER_EXECUTED_LINE = (
     2,
     5,
     10,
@@ -68,7 +68,7 @@ def texts(scope: Scope) -> list[Point]:
         if mib << 20 <= scope.profile.max_working_set
     ]
     wanted: list[tuple[int, dict[str, Any]]] = [(size, {}) for size in fit]
-    for every in LINES_PER_HOT_LINE if scope.is_fine else COARSE_EVERY:
+    for every in CODE_LINES_PER_EXECUTED_LINE if scope.is_fine else COARSE_EVERY:
         for size in fit[-1:]:
             wanted += [(size, {"every": every}), (size // every, {})]
     return [
@@ -78,7 +78,7 @@ def texts(scope: Scope) -> list[Point]:
             "listed",
             order="random",
             layout="packed",
-            lines=size // LINE_BYTES,
+            lines=size // CACHE_LINE_BYTES,
             **own,
         )
         for pages in (BASE_PAGES, HUGE_CODE_PAGE_KIND)

@@ -18,9 +18,9 @@ from experiments.flushes.document import (
     SamePageMergingRound,
 )
 from experiments.flushes.grid import (
-    FORKED_MIB,
-    HOPS_AFTER_SWITCH,
-    HUGE_PAGES,
+    FORKED_PROCESS_MIB,
+    HOPS_TIMED_AFTER_SWITCH,
+    HUGE_PAGE_KIND,
     MALLOC_ARENA_BYTES,
     MAPPING_SYSTEM_CALLS,
     ONE_PAGE_PER_CALL,
@@ -92,7 +92,7 @@ class Quantities(quantities.Quantities):
 Part = TypeVar("Part")
 _NOT_COUNTED = "it does not count the TLB flushes between its CPUs"
 
-NEW_PROCESS_MODE = "new"  # a process's first round, beside SWITCH_MODES
+SWITCH_TO_NEW_PROCESS = "new"  # a process's first round, beside SWITCH_MODES
 LAYOUTS = ("spread", "packed")
 
 
@@ -191,7 +191,11 @@ class _Shootdowns(SingleEventAnalysis):
 
     def part_unmapped(self) -> Interval:
         """Return ns of a munmap() of one base page of a large page, on one CPU."""
-        where = {"mode": MAPPING_SYSTEM_CALLS[0], "pages": HUGE_PAGES, "lines": ONE_PAGE_PER_CALL}
+        where = {
+            "mode": MAPPING_SYSTEM_CALLS[0],
+            "pages": HUGE_PAGE_KIND,
+            "lines": ONE_PAGE_PER_CALL,
+        }
         return self._median(self._rows("shootdown", **where), "no part of a page was removed")
 
     def collapse_ns(self) -> Interval:
@@ -234,7 +238,7 @@ class _Switches(SingleEventAnalysis):
     def after(self) -> dict[str, Curve]:
         """By kind of switch, and for a new process: `translation` in the first round after it."""
         found = {mode: self.translation("switch_chase", mode=mode, hops=0) for mode in SWITCH_MODES}
-        return found | {NEW_PROCESS_MODE: self.translation("cold_chase")}
+        return found | {SWITCH_TO_NEW_PROCESS: self.translation("cold_chase")}
 
     def price_after(self, kind: str) -> Interval:
         return require_nonempty(self.after[kind], "no rounds of this kind were measured").at(
@@ -244,7 +248,7 @@ class _Switches(SingleEventAnalysis):
     def first_walks(self) -> Interval:
         """Return the time of the first hops after a process switch over that after a thread switch,
         where each is a walk."""
-        rows = self._rows("switch_chase", "hops", hops=HOPS_AFTER_SWITCH)
+        rows = self._rows("switch_chase", "hops", hops=HOPS_TIMED_AFTER_SWITCH)
         process, thread = (
             self._median(rows[rows["mode"] == mode], "no first hops were measured")
             for mode in ("process", "thread")
@@ -268,9 +272,11 @@ class _Copies(SingleEventAnalysis):
     """The rows of `fork_write`."""
 
     def fork_ns(self, pages: str) -> Interval:
-        """Return ns of a fork with FORKED_MIB's most resident on such pages."""
+        """Return ns of a fork with FORKED_PROCESS_MIB's most resident on such pages."""
         rows = self._rows("fork_write", "used", "fork_ns", used=0, mode="write", pages=pages)
-        return Curve.of(rows, value="fork_ns").at((FORKED_MIB[-1] << 20) // self.base_page_bytes)
+        return Curve.of(rows, value="fork_ns").at(
+            (FORKED_PROCESS_MIB[-1] << 20) // self.base_page_bytes
+        )
 
     def single_write(self, pages: str) -> tuple[Interval, Interval]:
         """Return the bytes that one write after a fork in each large page's room copies, and its
@@ -289,7 +295,7 @@ class _Copies(SingleEventAnalysis):
 
     def waste(self) -> Interval:
         """Return how much more memory arenas far apart take on large pages than on base pages."""
-        return self._resident_per_used(HUGE_PAGES) / self._resident_per_used(BASE_PAGES)
+        return self._resident_per_used(HUGE_PAGE_KIND) / self._resident_per_used(BASE_PAGES)
 
 
 class Analysis(_Shootdowns, _Switches, _Copies):

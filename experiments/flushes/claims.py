@@ -3,7 +3,7 @@ on pages, as predicates on the chapter's Analysis."""
 
 from __future__ import annotations
 
-from experiments.flushes.analysis import NEW_PROCESS_MODE, Analysis
+from experiments.flushes.analysis import SWITCH_TO_NEW_PROCESS, Analysis
 from experiments.flushes.document import (
     DEFRAG_ALWAYS,
     DEFRAG_NEVER,
@@ -12,8 +12,8 @@ from experiments.flushes.document import (
     UNFRAGMENTED_MEMORY,
 )
 from experiments.flushes.grid import (
-    HOPS_AFTER_SWITCH,
-    HUGE_PAGES,
+    HOPS_TIMED_AFTER_SWITCH,
+    HUGE_PAGE_KIND,
     MALLOC_ARENA_BYTES,
     PAGES_WITHIN_STLB,
 )
@@ -37,11 +37,13 @@ def page_management_slows(a: Analysis, band: Band) -> Answer:
     )
 
 
-@claim("switch-flushes-walk-caches", points=points_where("switch_chase", hops=HOPS_AFTER_SWITCH))
+@claim(
+    "switch-flushes-walk-caches", points=points_where("switch_chase", hops=HOPS_TIMED_AFTER_SWITCH)
+)
 def a_switch_flushes(a: Analysis, band: Band) -> Answer:
     ratio = a.first_walks()
     evidence = (
-        f"The first {HOPS_AFTER_SWITCH} walks after a switch of processes take {ratio:.2f} times as long "
+        f"The first {HOPS_TIMED_AFTER_SWITCH} walks after a switch of processes take {ratio:.2f} times as long "
         "as those after one of threads."
     )
     if a.host.pcid:
@@ -56,7 +58,7 @@ def a_switch_flushes(a: Analysis, band: Band) -> Answer:
     "warm-workers-win", points=points_where(("cold_chase", "switch_chase"), lines=PAGES_WITHIN_STLB)
 )
 def a_warm_worker_wins(a: Analysis, band: Band) -> Answer:
-    ratio = a.price_after(NEW_PROCESS_MODE) / a.price_after("process")
+    ratio = a.price_after(SWITCH_TO_NEW_PROCESS) / a.price_after("process")
     return effect_inside_band(ratio, *band), (
         f"Translation of a request through {PAGES_WITHIN_STLB} pages costs {ratio:.1f} times as much in a new "
         "process as in a worker that is switched to."
@@ -68,10 +70,10 @@ def a_warm_worker_wins(a: Analysis, band: Band) -> Answer:
 
 @claim("cow-copies-2-mib", points=points_where("fork_write", mode="write", used=1))
 def a_write_copies_2_mib(a: Analysis, band: Band) -> Answer:
-    copied, _ = a.single_write(HUGE_PAGES)
+    copied, _ = a.single_write(HUGE_PAGE_KIND)
     return (
         effect_inside_band(copied, *band, what="on 2 MiB pages (THP)"),
-        f"A write to {page_words(HUGE_PAGES)} after a fork copies {format_size(round(copied.value))}. "
+        f"A write to {page_words(HUGE_PAGE_KIND)} after a fork copies {format_size(round(copied.value))}. "
         "Pages of the pool were not tested.",
     )
 
@@ -81,7 +83,7 @@ def sparse_allocations_hurt(a: Analysis, band: Band) -> Answer:
     ratio = a.waste()
     return effect_inside_band(ratio, *band), (
         f"Arenas of {format_size(MALLOC_ARENA_BYTES)} apart take {ratio:.1f} times as much memory on "
-        f"{page_words(HUGE_PAGES)} as on {page_words(BASE_PAGES)}."
+        f"{page_words(HUGE_PAGE_KIND)} as on {page_words(BASE_PAGES)}."
     )
 
 

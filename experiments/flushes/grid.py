@@ -10,7 +10,7 @@ from tlb.measure.grid import Scope
 from tlb.measure.record import Point
 from tlb.system.page_sizes import BASE_PAGES
 
-HUGE_PAGES = "thp"
+HUGE_PAGE_KIND = "thp"
 PAGES_WITHIN_STLB = (
     512  # pages: more than a first level of those published holds, and fewer than a last one
 )
@@ -28,7 +28,7 @@ SWITCH_MODES = ("alone", "thread", "process")
 CHASED = (64, PAGES_WITHIN_STLB, 8 * PAGES_WITHIN_STLB)
 # of a last level that nothing states: as the largest x86-64 has
 UNSTATED_ENTRIES = 8 * PAGES_WITHIN_STLB
-HOPS_AFTER_SWITCH = 64  # after a switch, of a cycle that the TLB does not hold
+HOPS_TIMED_AFTER_SWITCH = 64  # after a switch, of a cycle that the TLB does not hold
 
 # --- neighbours
 FAR_BYTES = 512 << 20  # whose lowest tables fill a second-level cache, and its lines more
@@ -36,7 +36,7 @@ STREAMED_MIB = (0, 1, 4, 16, 32, 64, 128)
 COARSE_STREAMED_MIB = (0, 128)
 
 # --- Linux's own work
-FORKED_MIB = (4, 16, 64)  # of a coarse grid the ends
+FORKED_PROCESS_MIB = (4, 16, 64)  # of a coarse grid the ends
 MALLOC_ARENA_BYTES, MALLOC_ARENA_COUNT = (
     100 << 10,
     64,
@@ -71,7 +71,7 @@ def shootdowns(scope: Scope) -> list[Point]:
             asked += [call(mode, pages, threads=n) for n in ends]
         if counts[-1]:  # separate processes in the threads' place
             asked.append(call(mode, ONE_PAGE_PER_CALL, threads=counts[-1], apart=1))
-        asked.append(call(mode, ONE_PAGE_PER_CALL, HUGE_PAGES, threads=0))
+        asked.append(call(mode, ONE_PAGE_PER_CALL, HUGE_PAGE_KIND, threads=0))
     return asked
 
 
@@ -106,7 +106,7 @@ def switches(scope: Scope) -> list[Point]:
         for point in scope.chase(kernel, BASE_PAGES, lines, mode)
     ]
     return held + [
-        scope.point("switch_chase", mode=mode, lines=walked, hops=HOPS_AFTER_SWITCH)
+        scope.point("switch_chase", mode=mode, lines=walked, hops=HOPS_TIMED_AFTER_SWITCH)
         for mode in SWITCH_MODES
     ]
 
@@ -140,9 +140,11 @@ def collapses(scope: Scope) -> list[Point]:
     """A large page made of base pages, on one CPU and beside others of the program; and a chase
     before, during and after."""
     lines = scope.lines(COLLAPSED_BYTES)
-    fits = lines <= scope.most_lines and scope.cpus > 1 and lines % scope.pages_of(HUGE_PAGES) == 0
+    fits = (
+        lines <= scope.most_lines and scope.cpus > 1 and lines % scope.pages_of(HUGE_PAGE_KIND) == 0
+    )
     moved = [
-        scope.point("shootdown", mode="collapse", lines=scope.pages_of(HUGE_PAGES), threads=n)
+        scope.point("shootdown", mode="collapse", lines=scope.pages_of(HUGE_PAGE_KIND), threads=n)
         for n in (0, other_cpu_counts(scope)[-1])
     ]
     chases = [scope.point("collapse_chase", mode=mode, lines=lines) for mode in COLLAPSED_AREAS]
@@ -154,22 +156,22 @@ def forks(scope: Scope) -> list[Point]:
     apart, and side by side."""
     sizes = [
         scope.lines(mib << 20)
-        for mib in FORKED_MIB[:: 1 if scope.is_fine else 2]
+        for mib in FORKED_PROCESS_MIB[:: 1 if scope.is_fine else 2]
         if mib << 20 <= scope.profile.max_working_set
     ]
     used = max(MALLOC_ARENA_BYTES // scope.base_page_bytes, 1)
     written = [
         scope.point("fork_write", pages, "write", lines=lines)
-        for pages in (BASE_PAGES, HUGE_PAGES)
+        for pages in (BASE_PAGES, HUGE_PAGE_KIND)
         for lines in sizes
     ]
     single = [
         scope.point("fork_write", pages, "write", lines=MALLOC_ARENA_COUNT // 2, used=1)
-        for pages in (BASE_PAGES, HUGE_PAGES)
+        for pages in (BASE_PAGES, HUGE_PAGE_KIND)
     ]
     arenas = [
         scope.point("fork_write", pages, "touch", lines=MALLOC_ARENA_COUNT * used, used=n)
-        for pages in (BASE_PAGES, HUGE_PAGES)
+        for pages in (BASE_PAGES, HUGE_PAGE_KIND)
         for n in (used, 0)
     ]
     return [*written, *single, *arenas]

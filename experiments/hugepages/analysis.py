@@ -165,7 +165,7 @@ class Analysis(analysis.Analysis):
     @property
     def large(self) -> str:
         """Which 2 MiB pages were chased on. Raises Unavailable("pool-empty")."""
-        return splinter.huge_page_kind(select_rows(self.frame, kernel="page_chase"))
+        return splinter.huge_page_kind_to_compare(select_rows(self.frame, kernel="page_chase"))
 
     @property
     def large_label(self) -> str:
@@ -184,7 +184,7 @@ class Analysis(analysis.Analysis):
         return most, {pages: self.spread[pages].at(most).value for pages in kinds}
 
     @cached_property
-    def pieces(self) -> splinter.Splinter:
+    def pieces(self) -> splinter.SplinteringVerdict:
         """Whether a TLB entry covers a large page. Raises Unavailable, as `splinter.judge` does."""
         return splinter.judge_splintering(self.frame, self.host.hypervisor)
 
@@ -202,7 +202,7 @@ class Analysis(analysis.Analysis):
             raise Unavailable("too-few-points", "no chase on both page sizes passes the last level")
         return self.pieces.walk
 
-    def splintering(self) -> splinter.Splinter | None:
+    def splintering(self) -> splinter.SplinteringVerdict | None:
         return none_if_unavailable(lambda: self.pieces)
 
     # --- random reads of an array

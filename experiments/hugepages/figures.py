@@ -28,7 +28,7 @@ from tlb.report.quantities import FEWEST_MAPPINGS_WITH_INTERVAL
 from tlb.stats.curves import Curve, last_level_plateau
 from tlb.system.page_sizes import BASE_PAGES, HUGE_PAGE_KINDS, ordered_page_sizes, page_bytes
 from tlb.system.reasons import none_if_unavailable, require_nonempty
-from tlb.system.units import format_size, significant_digits
+from tlb.system.units import format_significant_digits, format_size
 
 # --- the calculator
 
@@ -103,7 +103,7 @@ def calculator_answer(row: pd.Series, label: str) -> str:
     size, reach = format_size(2 ** int(row["log2_bytes"])), format_size(int(row["reach_bytes"]))
     return (
         f"{size} on {label} pages: reach {reach}, {row['walks_per_access']:.2f} walks per "
-        f"load, about {significant_digits(row['ns'], 2)} ns."
+        f"load, about {format_significant_digits(row['ns'], 2)} ns."
     )
 
 

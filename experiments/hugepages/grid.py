@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tlb.measure.grid import DENSE_BELOW_BYTES, SMALLEST_LINES, Scope, octaves
+from tlb.measure.grid import DENSELY_SAMPLED_BELOW_BYTES, SMALLEST_LINE_COUNT, Scope, octaves
 from tlb.measure.record import Point
 from tlb.system.page_sizes import BASE_PAGES, FULLY_SWEPT_PAGES, HUGE_PAGE_KINDS
 
@@ -26,8 +26,9 @@ def points(scope: Scope) -> list[Point]:
 def chases(scope: Scope) -> list[Point]:
     """Between octaves where base pages and 2 MiB pages are compared line by
     line: do entries span what was mapped?"""
-    sizes = octaves(SMALLEST_LINES, scope.most_lines, 1)
-    fine, far = scope.dense(None if scope.engine == "c" else 1), scope.lines(DENSE_BELOW_BYTES)
+    sizes = octaves(SMALLEST_LINE_COUNT, scope.most_lines, 1)
+    fine = scope.dense(None if scope.engine == "c" else 1)
+    far = scope.lines(DENSELY_SAMPLED_BELOW_BYTES)
     if scope.is_fine:
         wanted = {
             pages: {*sizes, *(fine if pages in (BASE_PAGES, "2m") else ())}

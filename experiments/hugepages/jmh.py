@@ -32,7 +32,7 @@ from tlb.measure.toolchains import Toolchain, cached_build, clean_environment, r
 from tlb.system import files, procfs
 from tlb.system.processes import run_in_own_session, without_thp
 from tlb.system.reasons import Unavailable
-from tlb.system.smaps import parse_mappings, unknown_smaps_format
+from tlb.system.smaps import parse_smaps_mappings, unknown_smaps_format_error
 
 HeapPages = Literal["4k", "thp", "2m"]
 HEAP_PAGES: tuple[HeapPages, ...] = get_args(HeapPages)
@@ -192,9 +192,11 @@ def prove_heap(
         raise Unavailable("kernel-failed", "the JVM's log does not say where its heap lies")
     low, size = int(at[1], 16), int(at[2]) << 20
     try:
-        heap = [one for one in parse_mappings(smaps) if one.start < low + size and one.end > low]
+        heap = [
+            one for one in parse_smaps_mappings(smaps) if one.start < low + size and one.end > low
+        ]
     except ValueError as error:
-        raise unknown_smaps_format(f"of the JVM: {error}") from None
+        raise unknown_smaps_format_error(f"of the JVM: {error}") from None
     resident = sum(one.resident_bytes for one in heap)
     thp, pool = sum(one.thp_bytes for one in heap), sum(one.pool_bytes for one in heap)
     page_sizes = {one.page_bytes for one in heap}

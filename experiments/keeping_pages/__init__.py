@@ -3,8 +3,12 @@ costs."""
 
 from experiments.keeping_pages import analysis, claims, grid
 from experiments.keeping_pages.analysis import Analysis, Quantities
-from experiments.keeping_pages.documents import WAYS_TO_MAP, MappingWaysDocument, RuntimesDocument
+from experiments.keeping_pages.documents import (
+    MEMORY_MAPPING_METHODS,
+    MemoryMappingMethodsDocument,
+    RuntimesDocument,
+)
 
 # Beside the rows: name -> model.
-DOCUMENTS = {"runtimes": RuntimesDocument, "ways": MappingWaysDocument}
-DOCUMENT_TEXTS = tuple(WAYS_TO_MAP)  # the texts in them that are this project's own
+DOCUMENTS = {"runtimes": RuntimesDocument, "ways": MemoryMappingMethodsDocument}
+DOCUMENT_TEXTS = tuple(MEMORY_MAPPING_METHODS)  # the texts in them that are this project's own

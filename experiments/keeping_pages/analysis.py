@@ -9,12 +9,12 @@ from statistics import median
 import pandas as pd
 
 from experiments.keeping_pages.documents import (
-    WAYS_TO_MAP,
-    MappingWaysDocument,
+    MEMORY_MAPPING_METHODS,
+    MemoryMappingMethodsDocument,
     RuntimeReport,
     RuntimesDocument,
+    make_mapping_methods_document,
     make_runtimes_document,
-    make_ways_document,
 )
 from tlb.measure.toolchains import TOOLCHAINS
 from tlb.report import analysis, quantities
@@ -228,9 +228,9 @@ class Analysis(analysis.Analysis):
         return require_nonempty(gains, "the advice changed no program's pages")
 
     @cached_property
-    def ways(self) -> MappingWaysDocument:
+    def ways(self) -> MemoryMappingMethodsDocument:
         """What each way of asking got. Raises Unavailable, as `document` does."""
-        return self.document("ways", make_ways_document, MappingWaysDocument)
+        return self.document("ways", make_mapping_methods_document, MemoryMappingMethodsDocument)
 
     @property
     def got_by_way(self) -> pd.DataFrame:
@@ -238,7 +238,7 @@ class Analysis(analysis.Analysis):
         huge_bytes; empty without `ways`."""
         document = none_if_unavailable(lambda: self.ways)
         rows = [
-            (one.way, WAYS_TO_MAP[one.way].asked, one.resident_bytes, one.huge_bytes)
+            (one.way, MEMORY_MAPPING_METHODS[one.way].asked, one.resident_bytes, one.huge_bytes)
             for one in (document.got if document else ())
             if one.way not in WASTES
         ]

@@ -19,8 +19,8 @@ from pydantic import BaseModel, Field
 from tlb.machine import host
 from tlb.measure import granted_pages
 from tlb.measure.granted_pages import (
-    EXIT_STATUS_REFUSED,
-    ArrayMemory,
+    EXIT_STATUS_REQUEST_REFUSED,
+    ArrayPageBacking,
     MemoryRequest,
     MemoryRequestsDocument,
     SurveyDocument,
@@ -42,7 +42,7 @@ _NO_MOUNT = 4  # an exit status of kernels/runtimes/mapping.py
 
 # In the order of a reader's questions; kernels/runtimes/mapping.py has the calls, and a test holds
 # the two together.
-WAYS_TO_MAP = {
+MEMORY_MAPPING_METHODS = {
     "anonymous": MemoryRequest("mmap, and nothing else", "a mapping that asks for nothing"),
     "advised": MemoryRequest("mmap, madvise(MADV_HUGEPAGE)", "advised memory", "thp-never"),
     "half": MemoryRequest(
@@ -72,41 +72,41 @@ WAYS_TO_MAP = {
         "thp-never",
     ),
 }
-_MappingWayName = Annotated[str, Field(pattern="^(" + "|".join(WAYS_TO_MAP) + ")$")]
+_MappingWayName = Annotated[str, Field(pattern="^(" + "|".join(MEMORY_MAPPING_METHODS) + ")$")]
 
 
-class MappedWay(ArrayMemory, frozen=True):
+class MappedWay(ArrayPageBacking, frozen=True):
     """What one way gave; of a mapping of mapped_bytes, which may be more than was asked for."""
 
     way: _MappingWayName
     mapped_bytes: PositiveInt
 
 
-class MappingWaysDocument(MemoryRequestsDocument, frozen=True):
+class MemoryMappingMethodsDocument(MemoryRequestsDocument, frozen=True):
     """The document `ways`. `thp` is the setting of anonymous memory, shmem of shared."""
 
-    all = WAYS_TO_MAP
+    all = MEMORY_MAPPING_METHODS
     what = "memory by"
     shmem: Annotated[str, Field(pattern=r"^[a-z+_]{1,32}$")]
     got: list[MappedWay]
     lacking: dict[_MappingWayName, str]
 
 
-def make_ways_document(profile: str) -> dict[str, Any]:
+def make_mapping_methods_document(profile: str) -> dict[str, Any]:
     """The document `ways` of data/. Raises Unavailable: not-linux, page-size-unsupported,
     memory-short."""
     return try_all_ways((8 if profile == "smoke" else 64) << 20).model_dump(mode="json")
 
 
-def try_all_ways(size_bytes: int) -> MappingWaysDocument:
+def try_all_ways(size_bytes: int) -> MemoryMappingMethodsDocument:
     """Every way once. size_bytes: whole pages of 8 MiB."""
     inspected = granted_pages.inspect_for_ways()
     if 2 * size_bytes > inspected.memory.usable_bytes // 2:
         raise Unavailable("memory-short")
-    return MappingWaysDocument(
+    return MemoryMappingMethodsDocument(
         shmem=procfs.chosen(_SHMEM),
         **granted_pages.ways_fields(inspected),
-        **granted_pages.try_each_way(WAYS_TO_MAP, lambda way: try_way(way, size_bytes)),
+        **granted_pages.try_each_way(MEMORY_MAPPING_METHODS, lambda way: try_way(way, size_bytes)),
     )
 
 
@@ -117,7 +117,10 @@ def try_way(way: str, size_bytes: int) -> MappedWay:
         "mapping.py",
         way,
         size_bytes,
-        {EXIT_STATUS_REFUSED: WAYS_TO_MAP[way].refused, _NO_MOUNT: "not-permitted"},
+        {
+            EXIT_STATUS_REQUEST_REFUSED: MEMORY_MAPPING_METHODS[way].refused,
+            _NO_MOUNT: "not-permitted",
+        },
     )
     return MappedWay(
         way=way,
@@ -153,7 +156,7 @@ class RuntimeOutput(BaseModel, extra="forbid", frozen=True, strict=True):
     batch_ns: Annotated[list[PositiveInt], Field(min_length=3, max_length=1000)]
 
 
-class RuntimeReport(ArrayMemory, frozen=True):
+class RuntimeReport(ArrayPageBacking, frozen=True):
     """One process. Where the language tells no address (Java), the largest private anonymous
     mapping is taken to hold the array: the heap."""
 
@@ -209,7 +212,7 @@ def measure_runtime(
     """Run a program once and verify what its array got. Raises Unavailable for one that hangs,
     crashes or prints garbage, for smaps that cannot be read, and for a recipe with less than
     LEAST_SHARE of the array on huge pages."""
-    refused = {EXIT_STATUS_REFUSED: _REFUSED[variant]} if variant in _REFUSED else {}
+    refused = {EXIT_STATUS_REQUEST_REFUSED: _REFUSED[variant]} if variant in _REFUSED else {}
     line, smaps, status = run_and_read_smaps(
         program.command(variant, array_bytes), refused, pass_fds
     )

@@ -12,7 +12,11 @@ from typing import Any
 import pandas as pd
 
 from experiments import your_program
-from experiments.your_program.programs import PROGRAMS_DOCUMENT, QUICK_PROGRAMS, QUICK_RUN_MINUTES
+from experiments.your_program.programs import (
+    PROGRAMS_DOCUMENT,
+    QUICK_PROFILE_MINUTES,
+    QUICK_PROFILE_PROGRAMS,
+)
 from tlb.measure.grid import Scope
 from tlb.measure.outcome import CampaignProgress
 from tlb.measure.record import Point
@@ -24,7 +28,7 @@ from tlb.system.units import MINUTES_PER_DAY
 
 # Seconds on a Zen 4 guest, as those of the kernels' declarations (tlb/measure/catalogue.py): what
 # another computer takes is learned from the first round.
-SITE_S, SURVEY_S, DOCUMENTS_S, PROGRAMS_S = 45.0, 32.0, 6.0, 60 * QUICK_RUN_MINUTES
+SITE_S, SURVEY_S, DOCUMENTS_S, PROGRAMS_S = 45.0, 32.0, 6.0, 60 * QUICK_PROFILE_MINUTES
 LATER_SITE_S = 0.75 * SITE_S  # without the re-runs of sources, which are executed once
 SITE_PER_ROUND = 0.9  # of the time of a round, as measured on two slow cores
 # Documents that build and run other people's programs for minutes: measured with `full`, or by
@@ -143,7 +147,7 @@ def _wants_programs(chapter: Chapter) -> bool:
         none_if_unavailable(place.read_document, chapter.machine, PROGRAMS_DOCUMENT) or {}
         for place in (chapter.store, chapter.data)
     )
-    is_known = any(document.get("minutes", 0.0) > QUICK_RUN_MINUTES for document in known)
+    is_known = any(document.get("minutes", 0.0) > QUICK_PROFILE_MINUTES for document in known)
     return chapter.parameters["profile"] != "smoke" and not is_known
 
 
@@ -151,6 +155,6 @@ def _programs(chapter: Chapter, until: float) -> None:
     """Try a few whole programs, if they take at most half of the time until then."""
     if _wants_programs(chapter) and until - time.monotonic() >= 2 * PROGRAMS_S:
         a = your_program.Analysis(
-            pd.DataFrame(), chapter, minutes=QUICK_RUN_MINUTES, wanted=QUICK_PROGRAMS
+            pd.DataFrame(), chapter, minutes=QUICK_PROFILE_MINUTES, wanted=QUICK_PROFILE_PROGRAMS
         )
         none_if_unavailable(lambda: a.programs)

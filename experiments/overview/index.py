@@ -31,7 +31,7 @@ from tlb.report.render import MUTED_COLOUR, Figure
 from tlb.stats import curves
 from tlb.stats.curves import Curve, medians_at_largest_common_x
 from tlb.stats.intervals import Interval, without_bounds_of_few
-from tlb.stats.scatter import LEAST_MODE_RATIO
+from tlb.stats.scatter import MIN_MODE_RATIO
 from tlb.system.reasons import Unavailable, none_if_unavailable, require_nonempty
 from tlb.system.units import escape_markdown, format_ns, format_size, list_in_words
 
@@ -307,7 +307,7 @@ def _range(curve: Curve, lines: float) -> str:
         values += each.loc[each["lines"].isin((below, above)), "median"].tolist()
     fewest = curve.table.loc[curve.table[curve.x].isin((below, above)), "n"].min()
     mark = FEW_MAPPINGS_MARK if fewest < FEWEST_MAPPINGS_WITH_INTERVAL else ""
-    if max(values) > LEAST_MODE_RATIO * min(values):
+    if max(values) > MIN_MODE_RATIO * min(values):
         return f"{_two_digits(min(values))} to {_two_digits(max(values))} ns{mark}"
     return f"{_two_digits(median_at(curve, lines) or 0.0)} ns{mark}"
 

@@ -22,21 +22,21 @@ from experiments.overview.profile import (
     read_translation_profile,
 )
 from tlb.machine.host import Host
-from tlb.measure import build, states
+from tlb.measure import build, machine_states
 from tlb.measure.store import Store
 from tlb.report import analysis, charts, quantities
-from tlb.report.card import THIS_COMPUTER
+from tlb.report.card import THIS_COMPUTER_LABEL
 from tlb.report.chapter import Chapter
 from tlb.report.quantities import QuantityDeclaration, ValueOrFunction
 from tlb.report.render import GRID_LINE_COLOUR, MUTED_COLOUR, PALETTE, Figure
 from tlb.stats.intervals import LEAST_COVERAGE, Interval, without_bounds_of_few
-from tlb.stats.splinter import Splinter, judge_splintering
+from tlb.stats.splinter import SplinteringVerdict, judge_splintering
 from tlb.system import procfs
 from tlb.system.reasons import Unavailable, none_if_unavailable, require_nonempty
 from tlb.system.units import escape_markdown
 
 # as found or, where nothing was, as stated
-ENTRY_QUANTITY_NAMES = {
+TLB_ENTRY_QUANTITY_NAMES = {
     level: (f"entries_level_{level}", f"stated_level_{level}") for level in (1, 2)
 }
 Backing = Literal["whole", "splintered", "unknown"]
@@ -44,7 +44,7 @@ _PAGES: dict[str, Backing] = {"not splintered": "whole", "splintered by the host
 _LABEL_CHARS = 40  # what a phone has room for
 
 
-class MachinesPage(quantities.Quantities):
+class MachinesPageQuantities(quantities.Quantities):
     """Entries are those that a chase finds in all levels; gains are of 2 MiB pages in 2 GiB."""
 
     machines = QuantityDeclaration("machines with published rows", "")
@@ -61,7 +61,7 @@ class MachinesPage(quantities.Quantities):
     gain_zen4 = QuantityDeclaration("gain of huge pages, Zen 4", "times", 2)
 
 
-class Machine(NamedTuple):
+class MeasuredMachine(NamedTuple):
     """One computer of data/. host, profile: None where `why` says why. days: the first and the last
     of its rows, "" without any."""
 
@@ -69,7 +69,7 @@ class Machine(NamedTuple):
     label: str  # what a figure calls it
     host: Host | None
     profile: TranslationProfile | None
-    splinter: Splinter | None  # whether its host splinters huge pages; None if unknown
+    splinter: SplinteringVerdict | None  # whether its host splinters huge pages; None if unknown
     days: tuple[str, str]
     rows: int
     has_nodes: bool = False  # whether remote memory was measured
@@ -131,7 +131,7 @@ class Analysis(analysis.Analysis):
         self._chapter = replace(chapter, parameters=chapter.parameters | {"minutes": 0.0}, notes=[])
 
     @cached_property
-    def machines(self) -> list[Machine]:
+    def machines(self) -> list[MeasuredMachine]:
         """Raises Unavailable("no-data") where there is none."""
         data = self._chapter.data
         every = [self._machine(data, name) for name in data.machines_in_order()]
@@ -141,12 +141,12 @@ class Analysis(analysis.Analysis):
         ]
         if self._chapter.is_this and self._chapter.machine in data.own.machines():
             own = self._machine(data.own, self._chapter.machine)
-            every.insert(0, own._replace(label=THIS_COMPUTER, is_own=True))
+            every.insert(0, own._replace(label=THIS_COMPUTER_LABEL, is_own=True))
         if not every:
             raise Unavailable("no-data", "data/ holds no machine")
         return every
 
-    def _machine(self, store: Store, name: str) -> Machine:
+    def _machine(self, store: Store, name: str) -> MeasuredMachine:
         is_own, why = store.root.name == "own", list[str]()
         given = self._chapter.parameters | {"machine": "this" if is_own else name}
         about = replace(self._chapter, parameters=given, notes=[])
@@ -156,12 +156,12 @@ class Analysis(analysis.Analysis):
             known = none_if_unavailable(_profile, store, name) if is_own else _profile(store, name)
             return known or profile_of_chapter(about)
 
-        host = _or_reason(lambda: states.latest_description(store, name), why)
+        host = _or_reason(lambda: machine_states.latest_description(store, name), why)
         known = _or_reason(known_profile, why)
         label = host.microarchitecture if host and host.microarchitecture != "unknown" else name
         rows = store.load(name)
         days = sorted({*rows["started_at"].str[:10]})
-        return Machine(
+        return MeasuredMachine(
             name,
             procfs.label(label)[:_LABEL_CHARS] or name,
             host,
@@ -176,7 +176,7 @@ class Analysis(analysis.Analysis):
             is_earlier=_is_earlier(rows),
         )
 
-    def with_value(self, *names: str) -> list[Machine]:
+    def with_value(self, *names: str) -> list[MeasuredMachine]:
         """Those that have one of these quantities, the smallest value first."""
         return sorted(
             (each for each in self.machines if isfinite(each.value(*names))),
@@ -192,13 +192,13 @@ class Analysis(analysis.Analysis):
         )
 
     def page_quantities(self) -> dict[str, ValueOrFunction]:
-        """Return what the page's text quotes, by name of MachinesPage."""
+        """Return what the page's text quotes, by name of MachinesPageQuantities."""
         published = [each for each in self.machines if not each.is_own]
 
         def of(family: str, *names: str) -> ValueOrFunction:
             return lambda: _of(published, family).interval(*names)
 
-        found, stated = ENTRY_QUANTITY_NAMES[2]
+        found, stated = TLB_ENTRY_QUANTITY_NAMES[2]
 
         def most_off() -> float:
             stating = [_of(published, f"zen-{number}") for number in (3, 4, 5)]
@@ -219,7 +219,7 @@ class Analysis(analysis.Analysis):
         }
 
 
-def _of(machines: list[Machine], family: str) -> Machine:
+def _of(machines: list[MeasuredMachine], family: str) -> MeasuredMachine:
     """Return the first machine of a family. Raises Unavailable("no-data")."""
     found = [each for each in machines if each.name.startswith(f"{family}-")]
     return require_nonempty(found, f"data/ holds no machine of the family {family}", "no-data")[0]
@@ -228,7 +228,7 @@ def _of(machines: list[Machine], family: str) -> Machine:
 def _releases(store: Store, name: str, rows: pd.DataFrame) -> tuple[str, ...]:
     """Return the releases of the OS kernel under which rows were measured, as far as described."""
     found = (
-        none_if_unavailable(states.description_of_state, store, name, state)
+        none_if_unavailable(machine_states.description_of_state, store, name, state)
         for state in rows["state"].dropna().unique()
     )
     return tuple(sorted({each.kernel_release for each in found if each}))
@@ -240,7 +240,7 @@ def _is_earlier(rows: pd.DataFrame) -> bool:
     return any(build.declared_measures(str(name), "c") > last for name, last in newest.items())
 
 
-def _splinter(about: Chapter, name: str, host: Host | None) -> Splinter | None:
+def _splinter(about: Chapter, name: str, host: Host | None) -> SplinteringVerdict | None:
     """As the chapter about page sizes infers it from its rows."""
     if host is None or "hugepages" not in (
         none_if_unavailable(about.store.experiments, name) or ()
@@ -352,7 +352,8 @@ def _colours(names: list[str]) -> alt.Scale:
     if len(names) <= len(PALETTE):
         return charts.machine_colours(names)
     return alt.Scale(
-        domain=names, range=[PALETTE[0] if n == THIS_COMPUTER else MUTED_COLOUR for n in names]
+        domain=names,
+        range=[PALETTE[0] if n == THIS_COMPUTER_LABEL else MUTED_COLOUR for n in names],
     )
 
 

@@ -17,18 +17,18 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from experiments import code, flushes, hugepages, page_faults, page_walks, stlb_cliff, tlb_blocking
-from experiments.overview.machines import ENTRY_QUANTITY_NAMES, Analysis, Machine
+from experiments.overview.machines import TLB_ENTRY_QUANTITY_NAMES, Analysis, MeasuredMachine
 from experiments.overview.profile import ProfileQuantity
-from tlb.report.card import THIS_COMPUTER, machine_name
+from tlb.report.card import THIS_COMPUTER_LABEL, machine_name
 from tlb.report.chapter import Chapter, published_chapter
 from tlb.report.quantities import FEW_MAPPINGS_MARK, QUANTITIES_DOCUMENT, Quantity
-from tlb.report.render import FEW_MAPPINGS_NOTE, Html, join_html
+from tlb.report.render import FEW_MAPPINGS_NOTE, Html, format_each_as_html
 from tlb.report.setting import hypervisor_name
 from tlb.stats.intervals import LEAST_COVERAGE
-from tlb.stats.scatter import LEAST_MODE_RATIO
+from tlb.stats.scatter import MIN_MODE_RATIO
 from tlb.system import procfs
 from tlb.system.reasons import REASON_TEXTS, none_if_unavailable
-from tlb.system.units import list_in_words, significant_digits
+from tlb.system.units import format_significant_digits, list_in_words
 
 _UNMEASURED = "not measured"
 _PAGES = {"whole": "huge pages whole", "splintered": "huge pages splintered", "unknown": ""}
@@ -40,15 +40,15 @@ class Order(NamedTuple):
 
     name: str
     words: str
-    key: Callable[[Machine], object]
+    key: Callable[[MeasuredMachine], object]
 
 
-def _largest(*names: str) -> Callable[[Machine], object]:
+def _largest(*names: str) -> Callable[[MeasuredMachine], object]:
     """Return a key: the largest value of the first of these quantities first, none last."""
     return lambda each: -value if isfinite(value := each.value(*names)) else inf
 
 
-def _by_host(each: Machine) -> object:
+def _by_host(each: MeasuredMachine) -> object:
     return (False, True, None).index(each.is_guest), [*_PAGES].index(each.pages)
 
 
@@ -94,22 +94,24 @@ def machines_table(a: Analysis) -> Html:
     body, lines = Markup(""), ["\t".join(_HEAD)]
     for each in machines:
         first, *others = cells = _cells(each)
-        row = join_html('<td role="cell" data-is="{}">{}</td>', zip(_HEAD[1:], others, strict=True))
+        row = format_each_as_html(
+            '<td role="cell" data-is="{}">{}</td>', zip(_HEAD[1:], others, strict=True)
+        )
         style = ";".join(styles[f"{each.is_own} {each.name}"])
         body += Markup(_ROW).format(style, first, row)
         lines.append("\t".join(Markup(cell).striptags() for cell in cells))
-    head = join_html('<th scope="col" role="columnheader">{}</th>', _HEAD)
+    head = format_each_as_html('<th scope="col" role="columnheader">{}</th>', _HEAD)
     choice = Markup("")
     if len(machines) > 1:  # the orders' names are this module's, so no rule has a machine's words
-        rules = join_html(_RULE, TABLE_ORDERS)
+        rules = format_each_as_html(_RULE, TABLE_ORDERS)
         choice = Markup(_CHOICE).format(
-            rules, join_html('<option value="{}">{}</option>', TABLE_ORDERS)
+            rules, format_each_as_html('<option value="{}">{}</option>', TABLE_ORDERS)
         )
     return Html(str(Markup(_TABLE).format(choice, head, body)), "\n".join(lines))
 
 
-def _cells(each: Machine) -> list[Markup]:
-    found, stated = ENTRY_QUANTITY_NAMES[2]
+def _cells(each: MeasuredMachine) -> list[Markup]:
+    found, stated = TLB_ENTRY_QUANTITY_NAMES[2]
     is_pool = isfinite(each.value("gain_2m")) and not isfinite(each.value("gain_thp"))
     gain = "gain_2m" if is_pool else "gain_thp"
     shown = ("hit_last_level", "walk_past_last_level", "walk_over_2_gib", gain, "fault_fresh")
@@ -119,7 +121,7 @@ def _cells(each: Machine) -> list[Markup]:
     return [_who(each), _where(each), _reach(each, stated), _reach(each, found), *prices, days]
 
 
-def _reach(each: Machine, name: str) -> Markup:
+def _reach(each: MeasuredMachine, name: str) -> Markup:
     """Return what the entries of a quantity cover on base pages, to two digits, as many as are
     known, and below it the entries."""
     quantity = each.quantity(name)
@@ -127,7 +129,7 @@ def _reach(each: Machine, name: str) -> Markup:
         return _pair("", _why(each, name))
     known = quantity.interval
     is_exact = known is None or known.low == known.high
-    size = significant_digits(quantity.value * each.host.base_page_bytes / 2**20, 2)
+    size = format_significant_digits(quantity.value * each.host.base_page_bytes / 2**20, 2)
     if _is_of_few(quantity):
         return _pair(
             f"{size} MiB{FEW_MAPPINGS_MARK}", f"{quantity.value:,.0f} entries, too few mappings"
@@ -136,7 +138,7 @@ def _reach(each: Machine, name: str) -> Markup:
     return _pair(f"{size} MiB", f"{entries} entries")
 
 
-def _who(each: Machine) -> Markup:
+def _who(each: MeasuredMachine) -> Markup:
     """Return the machine with its links: to its data card, and to its verdicts."""
     model = procfs.label(each.host.cpu_model) if each.host else "described by another version"
     file, column = ("this-computer", "this") if each.is_own else (each.name, each.name)
@@ -149,7 +151,7 @@ def _who(each: Machine) -> Markup:
     return Markup(_WHO).format(each.label, model, name, card, column)
 
 
-def _where(each: Machine) -> Markup:
+def _where(each: MeasuredMachine) -> Markup:
     host = each.host
     if host is None:
         return _pair("", "not known")
@@ -160,11 +162,11 @@ def _where(each: Machine) -> Markup:
     mark = ", by too few mappings" if each.splinter and each.splinter.is_of_few else ""
     pages = _PAGES[each.pages]
     words = [pages and f"{pages}{mark}", counts, system, procfs.label(host.arch)]
-    below = join_html("<small>{}</small>", filter(None, words))
+    below = format_each_as_html("<small>{}</small>", filter(None, words))
     return Markup("{}{}").format(guest or f"guest, {procfs.label(hypervisor_name(host))}", below)
 
 
-def _price(each: Machine, name: str) -> Markup:
+def _price(each: MeasuredMachine, name: str) -> Markup:
     """Return a quantity with its interval below it, or why it has none. An interval whose ends are
     more than JUMP apart stands alone, as in a text (Interval.__format__)."""
     found = each.quantity(name)
@@ -180,7 +182,7 @@ def _price(each: Machine, name: str) -> Markup:
         )
     bounds = (found.low, found.high)
     ends = ["no bound" if end is None else f"{end:,.{digits}f}" for end in bounds]
-    if found.low and found.high and found.high > LEAST_MODE_RATIO * found.low > 0:
+    if found.low and found.high and found.high > MIN_MODE_RATIO * found.low > 0:
         return _pair(f"{before}{' to '.join(ends)}{unit}", "")
     return _pair(f"{before}{found.value:,.{digits}f}{unit}", " to ".join(ends))
 
@@ -189,7 +191,7 @@ def _is_of_few(found: ProfileQuantity | None) -> bool:
     return bool(found and found.coverage is not None and found.coverage < LEAST_COVERAGE)
 
 
-def _why(each: Machine, name: str) -> str:
+def _why(each: MeasuredMachine, name: str) -> str:
     """Return the reason's sentence, or of what was not measured just that."""
     quantities = each.profile.quantities if each.profile else ()
     codes = {quantity.name: quantity.reason for quantity in quantities}
@@ -203,9 +205,9 @@ def _pair(value: str, below: str) -> Markup:
     return Markup("{}<small>{}</small>").format(value, below)
 
 
-def _reach_bytes(each: Machine) -> int | None:
+def _reach_bytes(each: MeasuredMachine) -> int | None:
     """Return the entries of the last level times the base page; None if either is unknown."""
-    number = each.value(*ENTRY_QUANTITY_NAMES[2])
+    number = each.value(*TLB_ENTRY_QUANTITY_NAMES[2])
     return int(number * each.host.base_page_bytes) if each.host and isfinite(number) else None
 
 
@@ -255,7 +257,7 @@ def numbers_table(chapter: Chapter) -> Html:
     column each, with links to the chapters that measure them."""
     ordered = chapter.data.machines_in_order()
     names = {machine: machine_name(chapter.data, machine) for machine in ordered}
-    heads = ["", *([THIS_COMPUTER] if chapter.is_this else []), *names.values()]
+    heads = ["", *([THIS_COMPUTER_LABEL] if chapter.is_this else []), *names.values()]
     own = (
         none_if_unavailable(chapter.store.read_document, chapter.machine, QUANTITIES_DOCUMENT) or {}
     )
@@ -273,10 +275,10 @@ def numbers_table(chapter: Chapter) -> Html:
             words, *cells = _shown(words, [quantities.of(declared) for quantities in kept])
             label = Markup('<a href="{}.html">{}</a>').format(name, words)
             rows += Markup('<tr><th scope="row">{}</th>{}</tr>').format(
-                label, join_html("<td>{}</td>", cells)
+                label, format_each_as_html("<td>{}</td>", cells)
             )
             lines.append("\t".join([words, *cells]))
-    head = join_html('<th scope="col">{}</th>', heads)
+    head = format_each_as_html('<th scope="col">{}</th>', heads)
     table = (
         '<div class="tlb-table tlb-data"><table><thead><tr>{}</tr></thead>'
         "<tbody>{}</tbody></table></div>"
@@ -305,7 +307,7 @@ def _without_interval(quantity: Quantity) -> str:
         return quantity.cell
     if (
         quantity.interval.low > 0
-        and quantity.interval.high > LEAST_MODE_RATIO * quantity.interval.low
+        and quantity.interval.high > MIN_MODE_RATIO * quantity.interval.low
     ):
         return f"{quantity}"
     return f"{quantity:value}"

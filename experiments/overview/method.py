@@ -19,10 +19,10 @@ from tlb.measure.row_tables import processes_per_point
 from tlb.report import analysis, discovery, quantities
 from tlb.report.chapter import Chapter, published_chapter
 from tlb.report.claims import Band
-from tlb.report.comparison import CANNOT_TELL, DIFFERS, NO_DIFFERENCE
+from tlb.report.comparison import CANNOT_TELL_VERDICT, DIFFERS_VERDICT, NO_DIFFERENCE_VERDICT
 from tlb.report.quantities import QuantityDeclaration, ValueOrFunction
 from tlb.report.setting import hypervisor_name
-from tlb.report.verdicts import holds_or_none
+from tlb.report.verdicts import does_answer_hold
 from tlb.stats.effects import effect_inside_band
 from tlb.stats.intervals import Interval, median_interval
 from tlb.system.files import ROOT
@@ -44,7 +44,7 @@ LIBRARIES = (
 _PROCESS = ["kernel", "engine", "repeat", "checksum", "started_at", "ns_per_access", "wall_ns"]
 
 
-class MethodPage(quantities.Quantities):
+class MethodPageQuantities(quantities.Quantities):
     """Spreads are of the mappings of a point of the chase; the second run is of the same machine
     type on another day."""
 
@@ -129,7 +129,7 @@ class Analysis(analysis.Analysis):
         return found[found["n"] >= campaign.LEAST]
 
     def control_example(self) -> dict[str, ValueOrFunction]:
-        """Return the largest working set that has a price, with its loads, by name of MethodPage."""
+        """Return the largest working set that has a price, with its loads, by name of MethodPageQuantities."""
 
         def sizes() -> Sequence[int]:
             return require_nonempty(self.cliff.price.xs, "no size has a price")
@@ -151,7 +151,7 @@ class Analysis(analysis.Analysis):
             measure = measured_ratio(lognormal_times(noise), true)
             found = simulate_verdict_errors(
                 measure,
-                lambda one: holds_or_none(effect_inside_band(one, line)),
+                lambda one: does_answer_hold(effect_inside_band(one, line)),
                 None,
                 n,
                 trials=1000,
@@ -268,7 +268,7 @@ class Analysis(analysis.Analysis):
         return pd.DataFrame(found)
 
     def totals(self) -> dict[str, float]:
-        """Return how much was measured, by name of MethodPage."""
+        """Return how much was measured, by name of MethodPageQuantities."""
         return {"measurements": len(self.rows), "minutes": self.rows["wall_ns"].sum() / 6e10}
 
     def own_total(self) -> str:
@@ -292,9 +292,9 @@ class Analysis(analysis.Analysis):
         return text
 
     def second_run_quantities(self) -> dict[str, ValueOrFunction]:
-        """Return how far the second run lies from the first, by name of MethodPage."""
+        """Return how far the second run lies from the first, by name of MethodPageQuantities."""
         prefixes = ("second_", "cliff_", "claims_")
-        names = [name for name in MethodPage.declared if name.startswith(prefixes)]
+        names = [name for name in MethodPageQuantities.declared if name.startswith(prefixes)]
         return {name: partial(self._number_of_second_run, name) for name in names}
 
     def _number_of_second_run(self, name: str) -> float:
@@ -305,15 +305,15 @@ class Analysis(analysis.Analysis):
         """Raises Unavailable("no-data") without a second run."""
         second = self.second_run
         off, words = relative_excess(second["ratio"]), second["verdict"].value_counts()
-        is_far = (second["verdict"] == DIFFERS) & (second["chapter"] == "stlb_cliff")
+        is_far = (second["verdict"] == DIFFERS_VERDICT) & (second["chapter"] == "stlb_cliff")
         far, claims = second[is_far], self.judged_again()
         return {
             "second_times": len(second),
             "second_half": off.median(),
             "second_wide": off.quantile(0.95),
-            "second_differ": int(words.get(DIFFERS, 0)),
-            "second_same": int(words.get(NO_DIFFERENCE, 0)),
-            "second_unclear": int(words.get(CANNOT_TELL, 0)),
+            "second_differ": int(words.get(DIFFERS_VERDICT, 0)),
+            "second_same": int(words.get(NO_DIFFERENCE_VERDICT, 0)),
+            "second_unclear": int(words.get(CANNOT_TELL_VERDICT, 0)),
             "cliff_differ": len(far),
             "cliff_least_pages": far["lines"].min(),
             "cliff_most_pages": far["lines"].max(),
@@ -337,7 +337,7 @@ class Analysis(analysis.Analysis):
                 "half within": f"{off.median():.1%}",
                 "nineteen in twenty within": f"{off.quantile(0.95):.0%}",
             }
-            verdicts = (DIFFERS, NO_DIFFERENCE, CANNOT_TELL)
+            verdicts = (DIFFERS_VERDICT, NO_DIFFERENCE_VERDICT, CANNOT_TELL_VERDICT)
             rows.append(row | {word: int(words.get(word, 0)) for word in verdicts})
         return pd.DataFrame(rows)
 
@@ -433,7 +433,7 @@ def verdict_error_rows() -> Iterator[tuple[str, ...]]:
                 measure = measured_ratio(lognormal_times(noise), true)
                 found = simulate_verdict_errors(
                     measure,
-                    lambda one: holds_or_none(effect_inside_band(one, *TESTED_BAND)),
+                    lambda one: does_answer_hold(effect_inside_band(one, *TESTED_BAND)),
                     truth,
                     n,
                 )

@@ -23,22 +23,22 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from experiments import hugepages, page_faults, stlb_cliff, virtualization
 from experiments.overview import chapter_analysis
 from experiments.page_faults.analysis import (
-    BASE_PAGE_BUFFER_TOUCH,
-    CACHED_FILE_TOUCH,
-    HUGE_PAGE_BUFFER_TOUCH,
+    FIRST_TOUCH_OF_BASE_PAGES,
+    FIRST_TOUCH_OF_CACHED_FILE,
+    FIRST_TOUCH_OF_HUGE_PAGES,
 )
 from experiments.virtualization.analysis import GUEST_BASE_PAGE_BYTES
-from experiments.virtualization.grid import GUEST_PAGES, HOST_PAGES
+from experiments.virtualization.grid import GUEST_PAGE_KINDS, HOST_PAGE_KINDS
 from tlb.measure import survey
 from tlb.measure.row_database import DATABASE_FILE as DATABASE
 from tlb.measure.row_database import RowDatabase
-from tlb.measure.store import PUBLISHED_ROWS, Store, data_root
+from tlb.measure.store import PUBLISHED_ROWS_FILE, Store, data_root
 from tlb.report import parameters
 from tlb.report.answers import ANSWERS_DOCUMENT
 from tlb.report.chapter import Chapter
 from tlb.report.quantities import FEWEST_MAPPINGS_WITH_INTERVAL, QUANTITIES_DOCUMENT
 from tlb.stats.curves import last_level_plateau
-from tlb.stats.geometry import Geometry
+from tlb.stats.geometry import TlbGeometry
 from tlb.stats.intervals import Interval
 from tlb.system import page_sizes
 from tlb.system.files import disk_errors_as_unavailable
@@ -168,7 +168,7 @@ def _stated(level: int, of: Of) -> Interval:
 
 def _walk_by_place(place: str, of: Of) -> Interval:
     """Return ns: a survey's cycles over the clock beside it."""
-    survey: Geometry = of(stlb_cliff).survey
+    survey: TlbGeometry = of(stlb_cliff).survey
     walk = next((walk for walk in survey.walks if walk.table_in == place), None)
     if walk is None or walk.cost is None:
         raise Unavailable("too-few-points", f"no chase had its table in {place}")
@@ -218,12 +218,12 @@ for _pages in FULLY_SWEPT_PAGES[1:]:
     _words = f"{_SIZES[_pages]} pages"
     _QUANTITIES.append((f"gain_{_pages}", "pages", _words, "ratio", partial(_gain, _pages)))
 for _name, _way, _words in (
-    ("fault_fresh", BASE_PAGE_BUFFER_TOUCH, "base page"),
-    ("fault_fresh_large", HUGE_PAGE_BUFFER_TOUCH, "base page of a large one"),
-    ("fault_file", CACHED_FILE_TOUCH, "page of a file in memory"),
+    ("fault_fresh", FIRST_TOUCH_OF_BASE_PAGES, "base page"),
+    ("fault_fresh_large", FIRST_TOUCH_OF_HUGE_PAGES, "base page of a large one"),
+    ("fault_file", FIRST_TOUCH_OF_CACHED_FILE, "page of a file in memory"),
 ):
     _QUANTITIES.append((_name, "faults", _words, "ns", partial(_fault, _way)))
-for _guests, _host in product(GUEST_PAGES, HOST_PAGES):
+for _guests, _host in product(GUEST_PAGE_KINDS, HOST_PAGE_KINDS):
     _name, _words = f"guest_{_guests}_on_{_host}", f"{_SIZES[_guests]} on {_SIZES[_host]}"
     _QUANTITIES.append((_name, "guests", _words, "ratio", partial(_guest, (_guests, _host))))
 
@@ -286,7 +286,7 @@ def rows_digest(store: Store, machine: str) -> str:
     """Return a digest of a machine's rows and documents without what is derived from them; for this computer,
     also without its description, which each run writes anew with the load of the minute."""
     is_own, folder = store.root.name == "own", store.root / machine
-    files = [path for path in (folder / PUBLISHED_ROWS,) if path.is_file()]
+    files = [path for path in (folder / PUBLISHED_ROWS_FILE,) if path.is_file()]
     for name, path in store.documents(machine).items():
         if name.partition("-")[0] not in DERIVED_DOCUMENTS and not (
             is_own and name.startswith("machine")

@@ -12,17 +12,17 @@ from markupsafe import Markup
 
 from tlb.measure.store import Store
 from tlb.report import all_machines, page, quantities
-from tlb.report.all_machines import NOT_MEASURED, prediction_in_words, verdict_cell
+from tlb.report.all_machines import NOT_MEASURED_CELL, prediction_in_words, verdict_cell
 from tlb.report.answers import ClaimDecision, StoredAnswer
-from tlb.report.card import THIS_COMPUTER
-from tlb.report.claims import Statement, source_names, statements
+from tlb.report.card import THIS_COMPUTER_LABEL
+from tlb.report.claims import PublishedStatement, source_names, statements
 from tlb.report.discovery import table_of_contents
 from tlb.report.quantities import QuantityDeclaration
-from tlb.report.render import Html, inline_html, join_html
+from tlb.report.render import Html, format_each_as_html, inline_html
 from tlb.report.verdicts import (
     CSS_CLASS_BY_VERDICT,
-    RECOMPUTED_STATUS,
-    WRONG_BY_CHANCE,
+    RECOMPUTED_CLAIM_STATUS,
+    WRONG_VERDICT_PROBABILITY,
     claim_anchor,
 )
 from tlb.system.files import ROOT
@@ -31,7 +31,7 @@ from tlb.system.units import with_thousands
 NOT_TESTABLE = "not testable here"
 
 
-class ClaimsPage(quantities.Quantities):
+class ClaimsPageQuantities(quantities.Quantities):
     """Numbers of published claims."""
 
     claims = QuantityDeclaration("claims judged by what machines show", "")
@@ -61,7 +61,7 @@ class ClaimsPage(quantities.Quantities):
 class JudgedClaim:
     """A claim with the answers of the machines that have one, by the machine's name."""
 
-    statement: Statement
+    statement: PublishedStatement
     answers: Mapping[str, StoredAnswer]
 
     @property
@@ -77,7 +77,7 @@ class JudgedClaim:
     @property
     def is_recomputed(self) -> bool:
         """Whether it follows from numbers alone, so that no machine tests it."""
-        return self.statement.status == RECOMPUTED_STATUS
+        return self.statement.status == RECOMPUTED_CLAIM_STATUS
 
     @property
     def is_testable(self) -> bool:
@@ -104,8 +104,10 @@ class Scorecard:
         answers = all_machines.answers_by_machine()
         self.machines = [*answers]
         published = all_machines.published_names(Store(ROOT / "data"))
-        self.ids = {name: machine for machine, name in published.items()} | {THIS_COMPUTER: "this"}
-        self.shown = THIS_COMPUTER if THIS_COMPUTER in answers else self.machines[0]
+        self.ids = {name: machine for machine, name in published.items()} | {
+            THIS_COMPUTER_LABEL: "this"
+        }
+        self.shown = THIS_COMPUTER_LABEL if THIS_COMPUTER_LABEL in answers else self.machines[0]
         order = table_of_contents()
         with_verdict = [one for one in statements().values() if one.has_verdict]
         self.claims = [
@@ -117,7 +119,7 @@ class Scorecard:
         self.judged = [claim for claim in self.claims if not claim.is_recomputed]
 
     def counts(self) -> dict[str, float]:
-        """Return the numbers of claims that the page's text quotes, by name of ClaimsPage."""
+        """Return the numbers of claims that the page's text quotes, by name of ClaimsPageQuantities."""
         shown = [claim.decisions.get(self.shown) for claim in self.judged]
         words = Counter(one.verdict if one else "" for one in shown)
         by_interval = [one.verdict for one in shown if one and one.effects]
@@ -146,7 +148,7 @@ class Scorecard:
             "several": len(several),
             "disagree": sum(claim.machines_disagree for claim in several),
             "by_interval": len(by_interval),
-            "wrong_by_chance": len(by_interval) * WRONG_BY_CHANCE,
+            "wrong_by_chance": len(by_interval) * WRONG_VERDICT_PROBABILITY,
             "statements": kinds.total(),
             "beyond": kinds["not testable"],
             "arithmetic": kinds["arithmetic"],
@@ -179,19 +181,21 @@ _HEAD = '<th scope="col">{}</th>'
 
 def verdict_counts(card: Scorecard) -> Html:
     """Return the number of each verdict by machine. The page of machines links to these rows."""
-    words = [*CSS_CLASS_BY_VERDICT, NOT_MEASURED]
+    words = [*CSS_CLASS_BY_VERDICT, NOT_MEASURED_CELL]
     body, lines = Markup(""), ["\t".join(["machine", *words])]
     for name in card.machines:
         found = Counter(
-            claim.decisions[name].verdict if name in claim.answers else NOT_MEASURED
+            claim.decisions[name].verdict if name in claim.answers else NOT_MEASURED_CELL
             for claim in card.judged
         )
         numbers = [found[word] for word in words]
         row = '<tr id="verdicts-{}"><th scope="row">{}</th>{}</tr>'
-        cells = join_html('<td class="tlb-number">{}</td>', [(number,) for number in numbers])
+        cells = format_each_as_html(
+            '<td class="tlb-number">{}</td>', [(number,) for number in numbers]
+        )
         body += Markup(row).format(card.ids[name], name, cells)
         lines.append("\t".join([name, *map(str, numbers)]))
-    head = join_html(_HEAD, [(word,) for word in ["machine", *words]])
+    head = format_each_as_html(_HEAD, [(word,) for word in ["machine", *words]])
     table = (
         '<div class="tlb-table"><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>'
     )
@@ -213,12 +217,12 @@ def headline_claims(card: Scorecard, explained: Mapping[str, Mapping[str, str]])
         decision = claim.decisions.get(reference)
         evidence, mark = _cell(claim, reference)
         words = {name: _cell(claim, name)[1].striptags() for name in others}
-        own = words.pop(THIS_COMPUTER, "")
+        own = words.pop(THIS_COMPUTER_LABEL, "")
         below = "; ".join(f"{name}: {each}" for name, each in words.items())
         lasts = [f"This computer: {own}" if own else "", below]
         why = explained[claim.statement.id].get(decision.verdict, "") if decision else ""
         quote = _link(claim.statement), _source(claim.statement)
-        last = join_html("<p><small>{}.</small></p>", filter(None, lasts))
+        last = format_each_as_html("<p><small>{}.</small></p>", filter(None, lasts))
         items.append(
             (_css(claim, reference), *quote, mark, inline_html(why), inline_html(evidence), last)
         )
@@ -226,7 +230,7 @@ def headline_claims(card: Scorecard, explained: Mapping[str, Mapping[str, str]])
     each = (
         '<li data-is="{}"><p>{} {}</p><p>Reference: {}</p><p>{}</p><p><small>{}</small></p>{}</li>'
     )
-    markup = f'<ul class="tlb-cards tlb-scorecard">{join_html(each, items)}</ul>'
+    markup = f'<ul class="tlb-cards tlb-scorecard">{format_each_as_html(each, items)}</ul>'
     return Html(markup, "\n".join(lines))
 
 
@@ -242,7 +246,7 @@ def claims_by_machine(card: Scorecard) -> Html:
         body = Markup("").join(_row(claim, card) for claim in rows)
         groups += Markup('<tbody data-chapter="{}">{}{}</tbody>').format(chapter, head, body)
         lines += [_line(claim, card) for claim in rows]
-    heads = join_html(_HEAD, [(head,) for head in ["Claim", *card.machines]])
+    heads = format_each_as_html(_HEAD, [(head,) for head in ["Claim", *card.machines]])
     table = Markup('<div class="tlb-scorecard">{}{}</div>').format(
         _filter(card), Markup(_TABLE).format(heads, groups)
     )
@@ -273,17 +277,17 @@ def _css(claim: JudgedClaim, machine: str) -> str:
     """Return the classes of a claim by a machine's verdict, by which it is coloured and chosen."""
     decision = claim.decisions.get(machine)
     css = CSS_CLASS_BY_VERDICT[decision.verdict] if decision else UNMEASURED
-    css = RECOMPUTED_STATUS if claim.is_recomputed else css
+    css = RECOMPUTED_CLAIM_STATUS if claim.is_recomputed else css
     return f"{css} {DISAGREE}" if claim.machines_disagree else css
 
 
-def _source(statement: Statement) -> Markup:
+def _source(statement: PublishedStatement) -> Markup:
     return Markup('<a class="tlb-source" href="references.html">{}</a>, {}').format(
         source_names().get(statement.source, statement.source), statement.place
     )
 
 
-def _link(statement: Statement) -> Markup:
+def _link(statement: PublishedStatement) -> Markup:
     """Return the quotation as a link to where it is judged: into the page that re-runs its source if
     that shows it, else into the chapter."""
     anchor, where = claim_anchor(statement.id), statement.where
@@ -316,9 +320,9 @@ def _filter(card: Scorecard) -> Markup:
     marks = Counter(mark for claim in card.claims for mark in _css(claim, card.shown).split())
     words = {css: word for word, css in CSS_CLASS_BY_VERDICT.items()}
     words |= {
-        UNMEASURED: NOT_MEASURED,
+        UNMEASURED: NOT_MEASURED_CELL,
         DISAGREE: "machines disagree",
-        RECOMPUTED_STATUS: RECOMPUTED_STATUS,
+        RECOMPUTED_CLAIM_STATUS: RECOMPUTED_CLAIM_STATUS,
     }
     by_chapter = {
         name: f"{_title(name).partition(':')[0]} ({with_thousands(number)})"
@@ -351,7 +355,7 @@ def _rules(values: Mapping[str, str], hidden: str) -> list[str]:
 
 
 def _choice(label: str, values: Mapping[str, str]) -> Markup:
-    options = join_html('<option value="{}">{}</option>', values.items())
+    options = format_each_as_html('<option value="{}">{}</option>', values.items())
     return Markup(
         '<label>{} <select autocomplete="off"><option value="">all</option>{}</select></label>'
     ).format(label, options)
@@ -372,13 +376,13 @@ def unjudged_statements() -> Html:
     for status, title in titles.items():
         rows = [row for row in statements().values() if row.status == status]
         items = [(_sentence(row), _source(row), _note(row)) for row in rows]
-        parts.append((title, len(rows), join_html("<li>{} {}{}</li>", items)))
+        parts.append((title, len(rows), format_each_as_html("<li>{} {}{}</li>", items)))
         lines.append(f"{title}: {len(rows)}")
-    folds = join_html("<details><summary>{}: {}</summary><ul>{}</ul></details>", parts)
+    folds = format_each_as_html("<details><summary>{}: {}</summary><ul>{}</ul></details>", parts)
     return Html(f'<div class="tlb-beyond">{folds}</div>', "\n".join(lines))
 
 
-def _sentence(row: Statement) -> Markup:
+def _sentence(row: PublishedStatement) -> Markup:
     return (
         Markup("“{}”").format(inline_html(row.quote))
         if row.status in ("said again", "no claim")
@@ -386,7 +390,7 @@ def _sentence(row: Statement) -> Markup:
     )
 
 
-def _note(row: Statement) -> Markup:
+def _note(row: PublishedStatement) -> Markup:
     if row.status == "said again":
         return Markup(": the same as {}").format(_link(statements()[row.where]))
     return Markup(": {}").format(inline_html(row.note)) if row.note else Markup("")

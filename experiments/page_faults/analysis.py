@@ -12,10 +12,10 @@ from scipy.special import stdtrit
 
 from experiments.page_faults import kernel_side
 from experiments.page_faults.grid import (
-    CHUNK_BYTES,
-    CHUNK_COUNT,
     HUGE_PAGE_KIND,
     PAGES_WRITTEN_AT_ONCE,
+    PUBLISHED_CHUNK_BYTES,
+    PUBLISHED_CHUNK_COUNT,
 )
 from experiments.page_faults.kernel_side import KernelFaultDocument
 from tlb.report import analysis, quantities
@@ -24,7 +24,7 @@ from tlb.report.quantities import QuantityDeclaration
 from tlb.stats.curves import Curve, select_rows
 from tlb.stats.hops import with_median_clock_cost
 from tlb.stats.intervals import Interval, median_interval, summarise_with_medians_of
-from tlb.system.page_sizes import BASE_PAGES, LINE_BYTES
+from tlb.system.page_sizes import BASE_PAGES, CACHE_LINE_BYTES
 from tlb.system.reasons import Unavailable, require_nonempty
 
 
@@ -74,7 +74,9 @@ class Quantities(quantities.Quantities):
     idle_fault_ms = QuantityDeclaration("slowest fault on memory left alone, a 2 MiB page", "ms", 1)
 
 
-CHUNK_LINES = CHUNK_COUNT * CHUNK_BYTES // LINE_BYTES  # of the published chunks
+CHUNK_LINES = (
+    PUBLISHED_CHUNK_COUNT * PUBLISHED_CHUNK_BYTES // CACHE_LINE_BYTES
+)  # of the published chunks
 BESIDE = ["faults_per_access", "unmap_ns_per_access", "mean_ns", "p50_ns", "p95_ns"]
 BESIDE += ["untouched_table_bytes", "filled_table_bytes"]
 
@@ -89,19 +91,19 @@ class Touch(NamedTuple):
     written: int = 1
 
 
-CACHED_FILE_TOUCH = Touch("file")
+FIRST_TOUCH_OF_CACHED_FILE = Touch("file")
 POPULATED_FILE_TOUCH = Touch("file", populate=1)
-LARGE_FOLIO_FILE_TOUCH = Touch("file", written=PAGES_WRITTEN_AT_ONCE)
-BASE_PAGE_BUFFER_TOUCH = Touch("anonymous")
-POPULATED_BUFFER_TOUCH = Touch("anonymous", populate=1)
-HUGE_PAGE_BUFFER_TOUCH = Touch("anonymous", pages=HUGE_PAGE_KIND)
+FIRST_TOUCH_OF_LARGE_FOLIO_FILE = Touch("file", written=PAGES_WRITTEN_AT_ONCE)
+FIRST_TOUCH_OF_BASE_PAGES = Touch("anonymous")
+FIRST_TOUCH_OF_POPULATED_BUFFER = Touch("anonymous", populate=1)
+FIRST_TOUCH_OF_HUGE_PAGES = Touch("anonymous", pages=HUGE_PAGE_KIND)
 # In words: a buffer is mapped, touched and unmapped, a heap (of prefault) filled once and kept.
 TOUCH_NAMES = {
-    CACHED_FILE_TOUCH: "cached file",
-    LARGE_FOLIO_FILE_TOUCH: "cached file in large folios",
-    BASE_PAGE_BUFFER_TOUCH: "buffer on base pages",
-    HUGE_PAGE_BUFFER_TOUCH: "buffer on huge pages",
-    POPULATED_BUFFER_TOUCH: "buffer on base pages, populated",
+    FIRST_TOUCH_OF_CACHED_FILE: "cached file",
+    FIRST_TOUCH_OF_LARGE_FOLIO_FILE: "cached file in large folios",
+    FIRST_TOUCH_OF_BASE_PAGES: "buffer on base pages",
+    FIRST_TOUCH_OF_HUGE_PAGES: "buffer on huge pages",
+    FIRST_TOUCH_OF_POPULATED_BUFFER: "buffer on base pages, populated",
     POPULATED_FILE_TOUCH: "cached file, populated",
 }
 HEAP_NAMES = {BASE_PAGES: "heap on base pages", HUGE_PAGE_KIND: "heap on huge pages"}
@@ -182,7 +184,7 @@ class Analysis(analysis.Analysis):
     @cached_property
     def published_test(self) -> StudentTest:
         """Five levels less four, from the printed means, intervals and counts alone."""
-        return student_test(self.published[4], self.published[5])
+        return student_t_test(self.published[4], self.published[5])
 
     @cached_property
     def published_buckets(self) -> pd.DataFrame:
@@ -313,7 +315,7 @@ def sample_from_interval(mean: float, low: float, high: float, n: int) -> Sample
     return SampleMean(mean, (high - low) / 2 / _quantile(n - 1), n)
 
 
-def student_test(a: SampleMean, b: SampleMean) -> StudentTest:
+def student_t_test(a: SampleMean, b: SampleMean) -> StudentTest:
     """Test whether the means differ. Raises Unavailable("unstable") if neither sample varies."""
     from scipy.stats import ttest_ind_from_stats  # a second to import
 

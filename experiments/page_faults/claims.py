@@ -4,8 +4,8 @@ Analysis."""
 from __future__ import annotations
 
 from experiments.page_faults.analysis import (
-    BASE_PAGE_BUFFER_TOUCH,
-    HUGE_PAGE_BUFFER_TOUCH,
+    FIRST_TOUCH_OF_BASE_PAGES,
+    FIRST_TOUCH_OF_HUGE_PAGES,
     Analysis,
 )
 from tlb.machine.host import is_x86
@@ -37,7 +37,7 @@ def _prefault(threads: int, pages: str = BASE_PAGES) -> PointPredicate:
 
 @claim("only-used-parts-have-tables", points=_FRESH)
 def only_used_parts_have_tables(a: Analysis, band: Band) -> Answer:
-    way = a.touch(BASE_PAGE_BUFFER_TOUCH)
+    way = a.touch(FIRST_TOUCH_OF_BASE_PAGES)
     added, filled = int(way["untouched_table_bytes"]), int(way["filled_table_bytes"])
     return count_inside_band(
         added,
@@ -63,7 +63,7 @@ def a_fault_takes_a_whole_page(a: Analysis, band: Band) -> Answer:
 def fewer_faults(a: Analysis, band: Band) -> Answer:
     base, large = (
         float(a.touch(way)["faults_per_access"])
-        for way in (BASE_PAGE_BUFFER_TOUCH, HUGE_PAGE_BUFFER_TOUCH)
+        for way in (FIRST_TOUCH_OF_BASE_PAGES, FIRST_TOUCH_OF_HUGE_PAGES)
     )
     if not large > 0:
         raise Unavailable("too-few-points", "no large page faulted")
@@ -77,7 +77,7 @@ def fewer_faults(a: Analysis, band: Band) -> Answer:
 
 @claim("kernel-walks-elsewhere-too", points=_FRESH)
 def the_kernel_walks_elsewhere(a: Analysis, band: Band) -> Answer:
-    rows = require_nonempty(a.rows(BASE_PAGE_BUFFER_TOUCH), "fresh memory was not touched")
+    rows = require_nonempty(a.rows(FIRST_TOUCH_OF_BASE_PAGES), "fresh memory was not touched")
     ratios = {
         name: median_interval(rows[f"{call}_ns_per_access"] / rows[f"{call}_empty_ns_per_access"])
         for name, call in (("mprotect", "protect"), ("fork", "fork"), ("munmap", "unmap"))

@@ -116,7 +116,7 @@ class Parallel(NamedTuple):
     gain: float
 
 
-def largest_page_size(kinds: Mapping[str, Curve]) -> str:
+def largest_measured_page_kind(kinds: Mapping[str, Curve]) -> str:
     """The large pages to compare base pages with: those that reach the largest size, and of them
     the largest, whose walks are the fewest and shortest. Raises Unavailable("pool-empty")."""
     far = require_nonempty(
@@ -212,7 +212,7 @@ class Analysis(PageTableAnalysis):
         """
         if BASE_PAGES not in self.p50:
             raise Unavailable("too-few-points", "no walk on base pages was timed hop by hop")
-        large = largest_page_size(self.p50)
+        large = largest_measured_page_kind(self.p50)
         base, control = self.p50[BASE_PAGES].medians, self.p50[large].medians
         cache, most = float(base.iloc[0]), float(control.max())
         if most < 4 * max(cache, float(control.iloc[0])):
@@ -250,7 +250,7 @@ class Analysis(PageTableAnalysis):
         the graphs with most peaks, largest first. At the largest size of all the first peak may
         have gone, so it alone does not tell how many accesses a peak is."""
         kept = {}
-        for pages in (BASE_PAGES, largest_page_size(self.p50)):
+        for pages in (BASE_PAGES, largest_measured_page_kind(self.p50)):
             found = self._peaks_on(pages)
             most = max(len(peaks.peaks_ns) for peaks in found.values())
             sizes = sorted((n for n in found if len(found[n].peaks_ns) == most), reverse=True)
@@ -272,7 +272,7 @@ class Analysis(PageTableAnalysis):
     def compared_pages(self) -> list[str]:
         """The page sizes of `peaks`, of those that were walked: base pages, and large ones that
         reach as far."""
-        large = none_if_unavailable(lambda: largest_page_size(self.p50))
+        large = none_if_unavailable(lambda: largest_measured_page_kind(self.p50))
         return [pages for pages in (BASE_PAGES, large) if pages in self.p50]
 
     def peak_ns(self, pages: str) -> list[float]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.page_walks.analysis import WORKING_SET_COLUMN, Analysis, largest_page_size
+from experiments.page_walks.analysis import WORKING_SET_COLUMN, Analysis, largest_measured_page_kind
 from experiments.page_walks.grid import (
     LARGE_GRAPH_VERTICES,
     PAGE_TABLE_ENTRIES_PER_LINE,
@@ -19,8 +19,8 @@ from experiments.page_walks.grid import (
     page_table_sweep,
     pages_beyond_tlb,
 )
-from experiments.page_walks.table_chases import MIN_STEP_RATIO
-from tlb.measure.catalogue import VERTEX_BYTES
+from experiments.page_walks.table_chases import MIN_COST_STEP_RATIO
+from tlb.measure.catalogue import GRAPH_VERTEX_BYTES
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
 from tlb.report.claims import (
@@ -32,7 +32,7 @@ from tlb.report.claims import (
     count_inside_band,
     points_where,
 )
-from tlb.report.verdicts import effects_judgeable_in_guest, holds_or_none
+from tlb.report.verdicts import does_answer_hold, effects_judgeable_in_guest
 from tlb.stats import curves
 from tlb.stats.curves import Curve, select_rows
 from tlb.stats.effects import NEGLIGIBLE_RELATIVE_DIFFERENCE, Effect, effect_inside_band
@@ -58,12 +58,12 @@ _IN_BATCHES: dict[str, Any] = {"mode": "plain", "per_hop": None, "walkers": None
 
 def _past_half(scope: Scope) -> int:
     """Vertices of a graph that is larger than half of the largest working set."""
-    return scope.profile.max_working_set // 2 // VERTEX_BYTES + 1
+    return scope.profile.max_working_set // 2 // GRAPH_VERTEX_BYTES + 1
 
 
 def _reach(scope: Scope) -> float:
     """Vertices in the reach of the last TLB level."""
-    return max(scope.entries, default=0) * scope.base_page_bytes / VERTEX_BYTES
+    return max(scope.entries, default=0) * scope.base_page_bytes / GRAPH_VERTEX_BYTES
 
 
 hop_by_hop = points_where("graph_walk", **_HOP_BY_HOP)
@@ -79,8 +79,8 @@ around_the_reach = points_where(
 on_the_plateau = points_where(
     "graph_walk",
     **_HOP_BY_HOP,
-    low=PLATEAU_BYTES[0] // VERTEX_BYTES,
-    high=PLATEAU_BYTES[1] // VERTEX_BYTES,
+    low=PLATEAU_BYTES[0] // GRAPH_VERTEX_BYTES,
+    high=PLATEAU_BYTES[1] // GRAPH_VERTEX_BYTES,
 )
 
 
@@ -189,7 +189,7 @@ def misses_rise_past_the_reach(a: Analysis, band: Band) -> Answer:
 
 @claim("huge-pages-lower-both", points=in_batches)
 def huge_pages_lower_both(a: Analysis, same: float = NEGLIGIBLE_RELATIVE_DIFFERENCE) -> Answer:
-    large = largest_page_size(a.means)
+    large = largest_measured_page_kind(a.means)
     walks = at_largest(walks_per_hop(a, BASE_PAGES), walks_per_hop(a, large))
     cycles = at_largest(*(cycles_per_hop(a, pages, "walk_cycles") for pages in (BASE_PAGES, large)))
     if min(side.value for side in (*walks, *cycles)) <= 0:
@@ -239,7 +239,7 @@ def triple_digits(a: Analysis, band: Band) -> Answer:
     curve = base_page_curve(a.p50)
     size = format_size(curve.xs[-1])
     effect = effect_inside_band(curve.last, *band, what=f"in {size}")
-    if curve.xs[-1] < LARGEST_GRAPH and not holds_or_none(effect):
+    if curve.xs[-1] < LARGEST_GRAPH and not does_answer_hold(effect):
         raise Unavailable(
             "sweep-short",
             f"half of all hops over {size}, the largest graph walked, take {curve.last:.0f} ns or "
@@ -274,7 +274,7 @@ def two_terms_fit(a: Analysis, band: Band) -> Answer:
 
 @claim("fewer-large-entries-more-misses", points=largest_in_batches)
 def large_pages_may_miss_more(a: Analysis, band: Band) -> Answer:
-    large = largest_page_size(a.means)
+    large = largest_measured_page_kind(a.means)
     base, other = (walks_per_hop(a, pages) for pages in (BASE_PAGES, large))
     shared = [size for size in other.xs if size in set(base.xs)]
     worst = max(
@@ -328,7 +328,7 @@ def entries_are_still_cached(a: Analysis, band: Band) -> Answer:
 
 @claim("large-pages-worth-fewer-entries", points=largest_in_batches)
 def large_pages_are_worth_it(a: Analysis) -> Answer:
-    large = largest_page_size(a.means)
+    large = largest_measured_page_kind(a.means)
     base = require_nonempty(a.means.get(BASE_PAGES), "no walk on base pages was timed")
     both = base / a.means[large]
     gain, size = both.last, format_size(both.xs[-1])
@@ -427,7 +427,7 @@ def upper_entries_are_kept(a: Analysis, band: Band) -> Answer:
 @claim("every-walk-visits-all-levels", points=_ends(*PAGE_TABLE_LEVELS))
 def every_walk_visits_all(a: Analysis) -> Answer:
     require_nonempty(a.miss_costs, "no tables were swept")
-    rise = effect_inside_band(a.last_ns / a.first_ns, most=MIN_STEP_RATIO)
+    rise = effect_inside_band(a.last_ns / a.first_ns, most=MIN_COST_STEP_RATIO)
     return Undecided("ambiguous") if rise.decided() else rise, (
         f"A miss costs {a.first_ns:.1f} ns through few tables and {a.last_ns:.1f} through many, "
         "whose entries take as much room: a walk through few reads less."
@@ -516,7 +516,7 @@ def only_pages_raise_reach(a: Analysis, band: Band) -> Answer:
 def large_pages_keep_tables(a: Analysis, band: Band) -> Answer:
     """By what the second-level cache can hold of the lowest page table of the largest graph."""
     cache = require_nonempty(a.cache_bytes(2), "the second-level cache is unknown")
-    large = largest_page_size(a.means)
+    large = largest_measured_page_kind(a.means)
     graph = require_nonempty(a.means.get(BASE_PAGES), "no walk on base pages was timed").xs[-1]
     sizes = [a.base_page_bytes, page_bytes(large, a.base_page_bytes)]
     tables = [TABLE_ENTRY_BYTES * graph / size for size in sizes]

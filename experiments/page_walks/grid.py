@@ -6,10 +6,10 @@ from __future__ import annotations
 from math import log2
 from typing import Any
 
-from tlb.measure.catalogue import VERTEX_BYTES
+from tlb.measure.catalogue import GRAPH_VERTEX_BYTES
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
-from tlb.system.page_sizes import BASE_PAGES, LINE_BYTES, TABLE_ENTRY_BYTES
+from tlb.system.page_sizes import BASE_PAGES, CACHE_LINE_BYTES, TABLE_ENTRY_BYTES
 
 LARGE_PAGES = ("4k", "thp", "2m", "1g")
 WALKERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
@@ -23,7 +23,7 @@ MOST_COARSE_BYTES = 2 << 30
 MOST_TOUCHED_BYTES = 256 << 20  # of a coarse grid: 4 GiB take ten seconds to fault in page by page
 LARGE_GRAPH_VERTICES = 1 << 24  # 1 GiB: past every cache, and a graph of it is ready in a second
 
-PAGE_TABLE_ENTRIES_PER_LINE = LINE_BYTES // TABLE_ENTRY_BYTES  # entries
+PAGE_TABLE_ENTRIES_PER_LINE = CACHE_LINE_BYTES // TABLE_ENTRY_BYTES  # entries
 PAGE_TABLE_LEVELS = (1, 2, 3)  # whose tables are counted, the lowest first
 UNSTATED_ENTRIES = 4096  # where nothing states the last level's: as many as the largest x86-64 has
 PAGE_TABLE_OPTION_NAMES = tuple(f"tables_{level}" for level in PAGE_TABLE_LEVELS)
@@ -86,13 +86,13 @@ def several_walkers(scope: Scope) -> list[Point]:
 def max_graph_vertices(scope: Scope) -> int:
     most = scope.profile.max_working_set
     most = most if scope.is_fine else min(most, MOST_COARSE_BYTES)
-    return 1 << (most // VERTEX_BYTES).bit_length() - 1
+    return 1 << (most // GRAPH_VERTEX_BYTES).bit_length() - 1
 
 
 def past(scope: Scope, most: int) -> list[int]:
     """The power of two of vertices nearest to four times the last level's reach, which a claim
     compares; none without entries."""
-    wanted = [4 * n * scope.base_page_bytes / VERTEX_BYTES for n in scope.entries[-1:]]
+    wanted = [4 * n * scope.base_page_bytes / GRAPH_VERTEX_BYTES for n in scope.entries[-1:]]
     return [1 << round(log2(vertices)) for vertices in wanted if vertices <= most]
 
 

@@ -16,7 +16,7 @@ from experiments.page_walks.grid import (
 )
 from tlb.report import analysis
 from tlb.stats.curves import Curve, select_rows
-from tlb.stats.fits import fit_random_curve
+from tlb.stats.fits import fit_random_access_curve
 from tlb.stats.geometry_curves import WalkPrice
 from tlb.stats.intervals import BY_REPEAT_COLUMN, INTERVAL_COLUMNS, Interval, interval_of_rows
 from tlb.system.page_sizes import TABLE_ENTRY_BYTES
@@ -30,14 +30,14 @@ from tlb.system.reasons import Unavailable, none_if_unavailable, require_nonempt
 # Of the price before it: what a level adds at the end of a sweep, at the least, to be more than a
 # slope. Reading a line of the first cache, the least that a walk can do more, is four cycles on the
 # thirty of a walk that reads one.
-MIN_STEP_RATIO = 1.08
+MIN_COST_STEP_RATIO = 1.08
 # entries of a level that no sweep begins below: its price is what all of the sweep pays
 _ALWAYS_MISSED = 1e-9
 
 
 def rises(sweep: Curve) -> bool:
-    """Return whether the end of the sweep lies above the beginning by more than MIN_STEP_RATIO."""
-    return len(sweep) > 1 and (sweep.intervals[-1] / sweep.intervals[0]).low > MIN_STEP_RATIO
+    """Return whether the end of the sweep lies above the beginning by more than MIN_COST_STEP_RATIO."""
+    return len(sweep) > 1 and (sweep.intervals[-1] / sweep.intervals[0]).low > MIN_COST_STEP_RATIO
 
 
 def cached_entries(sweep: Curve) -> Interval:
@@ -46,7 +46,7 @@ def cached_entries(sweep: Curve) -> Interval:
     too-few-points below five numbers of tables."""
     if not rises(sweep):
         raise Unavailable("no-step", f"up to {max(sweep.xs, default=0):,.0f} tables")
-    fit = fit_random_curve(sweep.xs, sweep.table["median"], l1_entries=_ALWAYS_MISSED)
+    fit = fit_random_access_curve(sweep.xs, sweep.table["median"], l1_entries=_ALWAYS_MISSED)
     return fit.l2_entries
 
 

@@ -3,7 +3,7 @@ same number of lines."""
 
 from __future__ import annotations
 
-from tlb.measure.grid import DENSE_BELOW_BYTES, SMALLEST_LINES, Scope, octaves
+from tlb.measure.grid import DENSELY_SAMPLED_BELOW_BYTES, SMALLEST_LINE_COUNT, Scope, octaves
 from tlb.measure.record import Point
 from tlb.system.page_sizes import BASE_PAGES
 
@@ -36,7 +36,7 @@ def cycle(scope: Scope) -> list[int]:
     """Lines of the chase in a cycle: finer where points are quick, and
     finest around the knees."""
     per_octave = 1 if scope.engine == "numba" else scope.per_octave
-    dense = scope.lines(DENSE_BELOW_BYTES)
+    dense = scope.lines(DENSELY_SAMPLED_BELOW_BYTES)
     far = [n for n in octaves(dense, scope.most_lines, max(per_octave // 2, 1)) if n > dense]
     return sorted({*scope.dense(per_octave), *far, *scope.knees()})
 
@@ -45,7 +45,7 @@ def drawn(scope: Scope, most: int) -> list[int]:
     """Lines of the chase in random order. Of a coarse grid two an octave from half of the last
     level's entries to four times as many, where 1 - C/M bends; one in two octaves beyond, and in
     four below."""
-    fine = octaves(SMALLEST_LINES, most, 1 if scope.engine == "numba" else scope.per_octave)
+    fine = octaves(SMALLEST_LINE_COUNT, most, 1 if scope.engine == "numba" else scope.per_octave)
     if scope.is_fine or not scope.entries:
         return fine
     low, high = scope.entries[-1] / 2, 4 * scope.entries[-1]
@@ -56,7 +56,7 @@ def drawn(scope: Scope, most: int) -> list[int]:
 def in_order(scope: Scope, most: int) -> list[int]:
     """Lines of the chase in sequential order: one in two octaves, of a coarse grid below the last
     level's entries one in four."""
-    sizes = [n for n in octaves(SMALLEST_LINES, scope.most_lines, 1)[::2] if n <= most]
+    sizes = [n for n in octaves(SMALLEST_LINE_COUNT, scope.most_lines, 1)[::2] if n <= most]
     if scope.is_fine:
         return sizes
     return sorted({*sizes[::2], *(n for n in sizes if n > max(scope.entries, default=0))})
@@ -68,7 +68,7 @@ def gathers(scope: Scope) -> list[Point]:
     if scope.is_fine:
         return [
             point
-            for n in octaves(SMALLEST_LINES, scope.most_lines, 1)
+            for n in octaves(SMALLEST_LINE_COUNT, scope.most_lines, 1)
             for point in scope.chase("page_gather", BASE_PAGES, n)
         ]
     return [scope.point("page_gather", layout="spread", lines=n) for n in published_lines(scope)]

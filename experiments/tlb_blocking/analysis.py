@@ -11,13 +11,13 @@ import pandas as pd
 
 from experiments.tlb_blocking.grid import (
     BYTES_WITHIN_L1_CACHE,
-    PUBLISHED_BLOCK,
-    STEPS_IN_SPREAD_BLOCK,
+    PUBLISHED_BLOCK_VERTICES,
+    STRIDE_BYTES,
     STRIDE_SUM_PAGE_KINDS,
-    STRIDES,
-    STRIDES_WITH_CONTROL,
+    STRIDES_WITH_PACKED_CONTROL,
+    WALK_STEPS_PER_SPREAD_BLOCK,
 )
-from tlb.measure.catalogue import VERTEX_BYTES
+from tlb.measure.catalogue import GRAPH_VERTEX_BYTES
 from tlb.report import analysis, quantities
 from tlb.report.quantities import QuantityDeclaration
 from tlb.stats.curves import Curve, select_rows
@@ -31,8 +31,8 @@ from tlb.stats.intervals import (
 )
 from tlb.system.page_sizes import (
     BASE_PAGES,
+    CACHE_LINE_BYTES,
     HUGE_PAGE_KINDS,
-    LINE_BYTES,
     ordered_page_sizes,
     page_size_rank,
     page_words,
@@ -96,7 +96,7 @@ class Quantities(quantities.Quantities):
 # The remedies' names are those of data/literature/mitigations.csv.
 NO_REMEDY, HUGE_PAGES_REMEDY, TLB_BLOCKING_REMEDY = "none", "huge pages", "TLB blocking"
 PUBLISHED_SINGLE_BLOCK_LABEL = "one block, as published"
-SMALL_GRAPH = "a graph of one block"  # the control of PUBLISHED_SINGLE_BLOCK_LABEL
+SINGLE_BLOCK_GRAPH_LABEL = "a graph of one block"  # the control of PUBLISHED_SINGLE_BLOCK_LABEL
 GAIN_COLUMNS = ["gain", "gain_low", "gain_high"]
 _COLUMNS = ["step_bytes", "median", "low", "high", "coverage", "modes", "n", "unstable"]
 _QUANTILES = {"p50": 0.5, "p95": 0.95}
@@ -106,7 +106,7 @@ STRIDE = "step_bytes"
 
 def graph_size_words(vertices: float) -> str:
     """Of a graph or a block of it: "1 GiB"."""
-    return format_size(int(vertices) * VERTEX_BYTES)
+    return format_size(int(vertices) * GRAPH_VERTEX_BYTES)
 
 
 class Analysis(analysis.Analysis):
@@ -144,7 +144,7 @@ class Analysis(analysis.Analysis):
         found = self._summary("graph_walk", "blocked", keys, layout="packed", per_hop=0, walkers=1)
         # Smaller graphs are those of `by_block`.
         found = found[found["vertices"] == found["vertices"].max()].reset_index(drop=True)
-        found["block_bytes"] = found["block_vertices"] * VERTEX_BYTES
+        found["block_bytes"] = found["block_vertices"] * GRAPH_VERTEX_BYTES
         found["block_pages"] = np.maximum(found["block_bytes"] // self.base_page_bytes, 1)
         found["visits"] = found["block_steps"] / found["block_pages"]
         return found
@@ -189,8 +189,8 @@ class Analysis(analysis.Analysis):
         walks = select_rows(self.frame, kernel="graph_walk", **where)
         columns = dict.fromkeys([*walks, "block_steps", "block_vertices"])
         walks = walks.reindex(columns=list(columns))  # where no walk was measured
-        steps = walks["block_steps"].where(walks["mode"] == "blocked", STEPS_IN_SPREAD_BLOCK)
-        walks = walks[steps == STEPS_IN_SPREAD_BLOCK]
+        steps = walks["block_steps"].where(walks["mode"] == "blocked", WALK_STEPS_PER_SPREAD_BLOCK)
+        walks = walks[steps == WALK_STEPS_PER_SPREAD_BLOCK]
         rows = walks[walks["lines"] == select_rows(walks, layout="spread")["lines"].max()]
         vertices = rows["block_vertices"].where(rows["mode"] == "blocked", rows["lines"])
         rows = rows.assign(block_vertices=vertices.astype(int))
@@ -240,7 +240,7 @@ class Analysis(analysis.Analysis):
         M pages C/M hit, so 1 / (1 - C/M), were those free. Raises Unavailable: no-geometry,
         too-few-points where all hit."""
         vertices = int(self.best_ahead(BASE_PAGES)["vertices"])
-        held = self.known_entries[-1] * self.base_page_bytes / (vertices * VERTEX_BYTES)
+        held = self.known_entries[-1] * self.base_page_bytes / (vertices * GRAPH_VERTEX_BYTES)
         if held >= 1:
             raise Unavailable("too-few-points", f"the TLB reaches all {graph_size_words(vertices)}")
         return 1 / (1 - held)
@@ -255,8 +255,8 @@ class Analysis(analysis.Analysis):
             select_rows(self.frame, kernel="graph_walk"),
             none_if_unavailable(self.about.kept, WALKS),
         )
-        if others is not None and (rows["lines"] > PUBLISHED_BLOCK).any():
-            rows = pd.concat([rows, select_rows(others, lines=PUBLISHED_BLOCK)])
+        if others is not None and (rows["lines"] > PUBLISHED_BLOCK_VERTICES).any():
+            rows = pd.concat([rows, select_rows(others, lines=PUBLISHED_BLOCK_VERTICES)])
         rows = select_rows(rows, kernel="graph_walk", layout="packed", per_hop=1, walkers=1)
         return with_median_clock_cost(rows)
 
@@ -265,7 +265,7 @@ class Analysis(analysis.Analysis):
         """The remedies at the largest graph that was walked on base pages, a row each.
 
         Columns: remedy (as in data/literature/mitigations.csv; PUBLISHED_SINGLE_BLOCK_LABEL, which is what that
-        file calls blocking; SMALL_GRAPH), pages, vertices, block_vertices (0 for none), p50 and p95
+        file calls blocking; SINGLE_BLOCK_GRAPH_LABEL), pages, vertices, block_vertices (0 for none), p50 and p95
         with _low and _high, ns per hop less the clock's cost, medians over processes; coverage, n.
         Blocking has the fastest block inside the last TLB level's reach.
         """
@@ -279,14 +279,18 @@ class Analysis(analysis.Analysis):
             for pages in ordered_page_sizes(plain["pages"])
             if len(rows := select_rows(plain, pages=pages, lines=vertices))
         ]
-        small = select_rows(base, lines=PUBLISHED_BLOCK)
-        if len(small) and vertices > PUBLISHED_BLOCK:
-            groups.append((SMALL_GRAPH, BASE_PAGES, 0, small))
+        small = select_rows(base, lines=PUBLISHED_BLOCK_VERTICES)
+        if len(small) and vertices > PUBLISHED_BLOCK_VERTICES:
+            groups.append((SINGLE_BLOCK_GRAPH_LABEL, BASE_PAGES, 0, small))
         if len(inside := select_rows(blocked, pages=BASE_PAGES, lines=vertices)):
-            if len(stay := select_rows(inside, block_vertices=PUBLISHED_BLOCK)):
-                groups.append((PUBLISHED_SINGLE_BLOCK_LABEL, BASE_PAGES, PUBLISHED_BLOCK, stay))
+            if len(stay := select_rows(inside, block_vertices=PUBLISHED_BLOCK_VERTICES)):
+                groups.append(
+                    (PUBLISHED_SINGLE_BLOCK_LABEL, BASE_PAGES, PUBLISHED_BLOCK_VERTICES, stay)
+                )
             block = inside["block_vertices"]
-            inside = inside[(block * VERTEX_BYTES <= reach) & (block != PUBLISHED_BLOCK)]
+            inside = inside[
+                (block * GRAPH_VERTEX_BYTES <= reach) & (block != PUBLISHED_BLOCK_VERTICES)
+            ]
         if len(inside):
             medians = inside.groupby("block_vertices")["ns_per_access"].median()
             best = int(medians.index[int(medians.argmin())])
@@ -298,7 +302,9 @@ class Analysis(analysis.Analysis):
     @property
     def clocked_bytes(self) -> int:
         """The size of that graph; 0 for none."""
-        return int(self.remedies["vertices"].max()) * VERTEX_BYTES if len(self.remedies) else 0
+        return (
+            int(self.remedies["vertices"].max()) * GRAPH_VERTEX_BYTES if len(self.remedies) else 0
+        )
 
     def remedy(self, name: str, *pages: str) -> pd.Series:
         """The row of a remedy, on the first of `pages` that was measured."""
@@ -342,9 +348,10 @@ class Analysis(analysis.Analysis):
     def _packed_sums(self, **where: object) -> pd.DataFrame:
         """Return the rows over the same number of lines as a controlled stride visits, side by
         side, under that stride."""
-        rows = self._sums(step_bytes=LINE_BYTES, **where)
+        rows = self._sums(step_bytes=CACHE_LINE_BYTES, **where)
         strides = {
-            self.array_bytes // stride * LINE_BYTES: stride for stride in STRIDES_WITH_CONTROL
+            self.array_bytes // stride * CACHE_LINE_BYTES: stride
+            for stride in STRIDES_WITH_PACKED_CONTROL
         }
         return rows[rows["bytes"].isin(list(strides))].assign(
             **{STRIDE: lambda kept: kept["bytes"].map(strides).astype(int)}
@@ -353,13 +360,13 @@ class Analysis(analysis.Analysis):
     @cached_property
     def times(self) -> dict[str, Curve]:
         """ns per load of the published loop by page size."""
-        return _at_strides(self._sums(mode="plain", bytes=self.array_bytes), STRIDES)
+        return _at_strides(self._sums(mode="plain", bytes=self.array_bytes), STRIDE_BYTES)
 
     @cached_property
     def padded_times(self) -> dict[str, Curve]:
         """The same with one cache line more than the stride: nearly as many pages and lines."""
         rows = self._sums(mode="plain", bytes=self.array_bytes)
-        return _at_strides(rows, STRIDES_WITH_CONTROL, more_bytes=LINE_BYTES)
+        return _at_strides(rows, STRIDES_WITH_PACKED_CONTROL, more_bytes=CACHE_LINE_BYTES)
 
     base = property(lambda a: _first_of(a.times, BASE_PAGES))
     padded = property(lambda a: _first_of(a.padded_times, BASE_PAGES))
@@ -368,7 +375,7 @@ class Analysis(analysis.Analysis):
     def side_by_side(self) -> Curve:
         """ns per load of as many lines as a stride visits, side by side."""
         return _first_of(
-            _at_strides(self._packed_sums(mode="plain"), STRIDES_WITH_CONTROL), BASE_PAGES
+            _at_strides(self._packed_sums(mode="plain"), STRIDES_WITH_PACKED_CONTROL), BASE_PAGES
         )
 
     @property
@@ -400,7 +407,9 @@ class Analysis(analysis.Analysis):
         """`at_most` of loads whose order no prefetcher follows."""
         where = {"mode": "listed", "order": "cycle"}
         spread = _under_stride(
-            self._sums(bytes=self.array_bytes, **where), STRIDES_WITH_CONTROL, LINE_BYTES
+            self._sums(bytes=self.array_bytes, **where),
+            STRIDES_WITH_PACKED_CONTROL,
+            CACHE_LINE_BYTES,
         )
         return Curve.of(spread, STRIDE) - Curve.of(self._packed_sums(**where), STRIDE)
 

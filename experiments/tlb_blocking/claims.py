@@ -18,13 +18,13 @@ from experiments.tlb_blocking.analysis import (
 )
 from experiments.tlb_blocking.grid import NARROW_STRIDE, PAGE_STRIDE, TWO_PAGE_STRIDE, WIDEST_STRIDE
 from tlb.report.claims import Answer, Band, PointPredicate, claim, points_where
-from tlb.report.verdicts import holds_or_none, require_unsplintered
+from tlb.report.verdicts import does_answer_hold, require_unsplintered_pages
 from tlb.stats import curves
 from tlb.stats.curves import Curve
 from tlb.stats.effects import Effect, effect_inside_band
 from tlb.stats.intervals import Interval
-from tlb.stats.splinter import huge_page_kind
-from tlb.system.page_sizes import BASE_PAGES, HUGE_PAGE_KINDS, LINE_BYTES, page_words
+from tlb.stats.splinter import huge_page_kind_to_compare
+from tlb.system.page_sizes import BASE_PAGES, CACHE_LINE_BYTES, HUGE_PAGE_KINDS, page_words
 from tlb.system.reasons import Unavailable, Undecided, none_if_unavailable, require_nonempty
 from tlb.system.units import format_size, list_in_words
 
@@ -84,15 +84,17 @@ def prefetch_walks(a: Analysis, band: Band) -> Answer:
         f"pages. It could be at most {most:.2f} times as fast if a TLB miss dropped the "
         "prefetch."
     )
-    if holds_or_none(helps := effect_inside_band(gain * (1 / most), *band, among=a.distances)):
+    if does_answer_hold(helps := effect_inside_band(gain * (1 / most), *band, among=a.distances)):
         return helps, told
     # That base pages gain nothing says something only if prefetches gain anything.
-    if (large := none_if_unavailable(lambda: a.best_ahead(huge_page_kind(a.ahead)))) is None:
+    if (
+        large := none_if_unavailable(lambda: a.best_ahead(huge_page_kind_to_compare(a.ahead)))
+    ) is None:
         return Undecided("ambiguous"), told
     other = Interval.of(large, "gain")
     told = f"{told} On {page_words(large['pages'])} the gain is {other:.2f}."
-    is_gain = holds_or_none(effect_inside_band(other * (1 / most), *band, among=a.distances))
-    return helps if holds_or_none(helps) is False and is_gain else Undecided("ambiguous"), told
+    is_gain = does_answer_hold(effect_inside_band(other * (1 / most), *band, among=a.distances))
+    return helps if does_answer_hold(helps) is False and is_gain else Undecided("ambiguous"), told
 
 
 @claim("prefetch-helps-a-chase", points=points_where("graph_walk", mode="prefetch"))
@@ -107,7 +109,7 @@ def prefetching_helps(a: Analysis, band: Band) -> Answer:
 
 # --- strides
 
-PUBLISHED_STRIDES = (8, LINE_BYTES, NARROW_STRIDE, PAGE_STRIDE, TWO_PAGE_STRIDE)
+PUBLISHED_STRIDES = (8, CACHE_LINE_BYTES, NARROW_STRIDE, PAGE_STRIDE, TWO_PAGE_STRIDE)
 
 
 def _plain(*strides: int, pages: tuple[str, ...] = (BASE_PAGES,)) -> PointPredicate:
@@ -117,7 +119,12 @@ def _plain(*strides: int, pages: tuple[str, ...] = (BASE_PAGES,)) -> PointPredic
 
 
 BOTH = (BASE_PAGES, "thp", "2m")
-_AND_A_LINE_MORE = NARROW_STRIDE, NARROW_STRIDE + LINE_BYTES, PAGE_STRIDE, PAGE_STRIDE + LINE_BYTES
+_AND_A_LINE_MORE = (
+    NARROW_STRIDE,
+    NARROW_STRIDE + CACHE_LINE_BYTES,
+    PAGE_STRIDE,
+    PAGE_STRIDE + CACHE_LINE_BYTES,
+)
 
 
 def _base(a: Analysis) -> Curve:
@@ -173,7 +180,7 @@ def page_strides_miss(a: Analysis, band: Band) -> Answer:
     """Splintered pages miss too, so what base pages take longer is then a lower bound: it cannot
     refute the sentence."""
     price = _price(a).at(PAGE_STRIDE)
-    return require_unsplintered(a, effect_inside_band(price, *band), answer=False), (
+    return require_unsplintered_pages(a, effect_inside_band(price, *band), answer=False), (
         f"At a stride of 4 KiB a load takes {price:.2f} ns longer on base pages than on "
         f"{page_words(a.large)}."
     )
@@ -195,7 +202,7 @@ def wider_is_slower(a: Analysis, band: Band) -> Answer:
     ], evidence
 
 
-_AND_BOUND = (PAGE_STRIDE, PAGE_STRIDE + LINE_BYTES)  # the bound is of the padded loop
+_AND_BOUND = (PAGE_STRIDE, PAGE_STRIDE + CACHE_LINE_BYTES)  # the bound is of the padded loop
 
 
 def _penalty(a: Analysis, band: Band) -> tuple[Effect, str]:
@@ -290,7 +297,7 @@ def eight_to_a_page_hit(a: Analysis, band: Band) -> Answer:
 def a_page_each_misses_both(a: Analysis, band: Band) -> Answer:
     """A lower bound on splintered pages, as in page_strides_miss."""
     ratio = _base(a).at(PAGE_STRIDE) / a.times[a.large].at(PAGE_STRIDE)
-    return require_unsplintered(a, effect_inside_band(ratio, *band), answer=False), (
+    return require_unsplintered_pages(a, effect_inside_band(ratio, *band), answer=False), (
         f"At a stride of 4 KiB a load takes {ratio:.2f} times as long on base pages as on "
         f"{page_words(a.large)}."
     )
@@ -330,7 +337,7 @@ def translation_slows_it_then(a: Analysis, band: Band) -> Answer:
     )
     if a.is_splintered:
         remains_here = effect_inside_band(remains, *band, what=LEFT_WITH_64_BYTES_MORE)
-        return require_unsplintered(a, remains_here, answer=True), f"{evidence}."
+        return require_unsplintered_pages(a, remains_here, answer=True), f"{evidence}."
     kept = _kept(a, NARROW_STRIDE, PAGE_STRIDE)
     gone = Interval(1 - kept.value, 1 - kept.high, 1 - kept.low, kept.coverage, kept.modes)
     return [

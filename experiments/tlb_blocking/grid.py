@@ -6,14 +6,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from tlb.measure.catalogue import VERTEX_BYTES
+from tlb.measure.catalogue import GRAPH_VERTEX_BYTES
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
-from tlb.system.page_sizes import BASE_PAGES, LINE_BYTES
+from tlb.system.page_sizes import BASE_PAGES, CACHE_LINE_BYTES
 
-STEPS_IN_SPREAD_BLOCK = 1 << 14  # in each block of vertices on pages of their own
+WALK_STEPS_PER_SPREAD_BLOCK = 1 << 14  # in each block of vertices on pages of their own
 # Vertices, 256 MiB, which the published walk never leaves; it calls that blocking.
-PUBLISHED_BLOCK = 1 << 22
+PUBLISHED_BLOCK_VERTICES = 1 << 22
 LARGE_PAGES = ("4k", "thp", "2m", "1g")
 MOST_COARSE_BYTES = 2 << 30  # of a coarse grid's graphs: one of 4 GiB takes four seconds to make
 MANY_VERTICES = 1 << 24  # 1 GiB: past every cache, and a graph of it is ready in a second
@@ -29,13 +29,17 @@ JOIN_BITS = (6, 8, 10)  # of a coarse grid the last two
 CONTROL_BITS = (4, 8)
 # Strided sums.
 ARRAY_BYTES = 256 << 20  # data/literature/stride_walk.csv
-STRIDES = tuple(8 << k for k in range(14))  # bytes, 8 B to 64 KiB
+STRIDE_BYTES = tuple(8 << k for k in range(14))  # bytes, 8 B to 64 KiB
 # Of the published ones those past a line, and the widest: what the article calls a page's stride
 # has 4 KiB whatever a page here has.
-NARROW_STRIDE, PAGE_STRIDE, TWO_PAGE_STRIDE, WIDEST_STRIDE = 512, 4 << 10, 8 << 10, STRIDES[-1]
+NARROW_STRIDE, PAGE_STRIDE, TWO_PAGE_STRIDE, WIDEST_STRIDE = 512, 4 << 10, 8 << 10, STRIDE_BYTES[-1]
 # Those whose controls are measured.
-STRIDES_WITH_CONTROL = (NARROW_STRIDE, PAGE_STRIDE, TWO_PAGE_STRIDE, WIDEST_STRIDE)
-COARSE_STRIDES = (8, LINE_BYTES, *STRIDES_WITH_CONTROL)  # the published ones, and the widest
+STRIDES_WITH_PACKED_CONTROL = (NARROW_STRIDE, PAGE_STRIDE, TWO_PAGE_STRIDE, WIDEST_STRIDE)
+COARSE_STRIDES = (
+    8,
+    CACHE_LINE_BYTES,
+    *STRIDES_WITH_PACKED_CONTROL,
+)  # the published ones, and the widest
 BYTES_WITHIN_L1_CACHE = 16 << 10  # in any first cache: eight loads of a line wait for nothing
 STRIDE_SUM_PAGE_KINDS = (BASE_PAGES, "thp", "2m")
 
@@ -48,7 +52,7 @@ def points(scope: Scope) -> list[Point]:
 def _most(scope: Scope) -> int:
     most = scope.profile.max_working_set
     most = most if scope.is_fine else min(most, MOST_COARSE_BYTES)
-    return 1 << (most // VERTEX_BYTES).bit_length() - 1
+    return 1 << (most // GRAPH_VERTEX_BYTES).bit_length() - 1
 
 
 def _many(scope: Scope) -> int:
@@ -73,11 +77,12 @@ def apart(scope: Scope) -> list[Point]:
     """Walks over vertices a page apart, and as many side by side: in blocks of half as many pages
     as the last TLB level has entries, of 4 and 16 times as many, and in one."""
     inside = 1 << (max(scope.entries, default=2048) // 2).bit_length() - 1
-    most = min(scope.most_lines, inside * scope.base_page_bytes // VERTEX_BYTES)
+    most = min(scope.most_lines, inside * scope.base_page_bytes // GRAPH_VERTEX_BYTES)
     vertices = 1 << most.bit_length() - 1
     blocks = [inside * times for times in (1, 4, 16) if inside * times < vertices]
     modes: list[tuple[str, dict[str, Any]]] = [
-        ("blocked", {"block_vertices": n, "block_steps": STEPS_IN_SPREAD_BLOCK}) for n in blocks
+        ("blocked", {"block_vertices": n, "block_steps": WALK_STEPS_PER_SPREAD_BLOCK})
+        for n in blocks
     ]
     modes.append(("plain", {}))
     return [
@@ -102,11 +107,13 @@ def remedies(scope: Scope) -> list[Point]:
     level, and the published one, which the walk does not leave."""
     vertices, blocks = _most(scope), []
     if scope.entries:
-        inside = 1 << (scope.entries[-1] * scope.base_page_bytes // VERTEX_BYTES).bit_length() - 1
+        inside = (
+            1 << (scope.entries[-1] * scope.base_page_bytes // GRAPH_VERTEX_BYTES).bit_length() - 1
+        )
         sizes = (inside, inside // 4)[: 2 if scope.is_fine else 1]
         blocks = [(block, BLOCK_STEPS[1]) for block in sizes if 4 <= block < vertices]
-    if vertices > PUBLISHED_BLOCK:
-        blocks.append((PUBLISHED_BLOCK, STAY_STEPS))
+    if vertices > PUBLISHED_BLOCK_VERTICES:
+        blocks.append((PUBLISHED_BLOCK_VERTICES, STAY_STEPS))
     modes: list[tuple[str, str, dict[str, Any]]] = [(pages, "plain", {}) for pages in LARGE_PAGES]
     for block, steps in blocks:
         modes.append((BASE_PAGES, "blocked", {"block_vertices": block, "block_steps": steps}))
@@ -147,26 +154,28 @@ def strided_sums(scope: Scope) -> list[Point]:
     def staggered(stride: int) -> tuple[int, int]:
         """A line more than the stride: as many lines, on all sets of the caches in turn and not on
         the few that a power of two visits."""
-        return array, stride + LINE_BYTES
+        return array, stride + CACHE_LINE_BYTES
 
     def packed(stride: int) -> tuple[int, int]:
         """As many lines side by side."""
-        return array // stride * LINE_BYTES, LINE_BYTES
+        return array // stride * CACHE_LINE_BYTES, CACHE_LINE_BYTES
 
-    strides = STRIDES if scope.is_fine else COARSE_STRIDES
+    strides = STRIDE_BYTES if scope.is_fine else COARSE_STRIDES
     loops = [(array, stride) for stride in strides] + [
-        staggered(stride) for stride in STRIDES_WITH_CONTROL
+        staggered(stride) for stride in STRIDES_WITH_PACKED_CONTROL
     ]
     wanted = [
         (pages, "plain", "sequential", *loop) for pages in STRIDE_SUM_PAGE_KINDS for loop in loops
     ]
-    near = [(BYTES_WITHIN_L1_CACHE, STRIDES[0]), *map(packed, STRIDES_WITH_CONTROL)]
+    near = [(BYTES_WITHIN_L1_CACHE, STRIDE_BYTES[0]), *map(packed, STRIDES_WITH_PACKED_CONTROL)]
     wanted += [(BASE_PAGES, "plain", "sequential", *loop) for loop in near]
     # By a list in order, and by a shuffled one, which no prefetcher follows.
     wanted += [
         (BASE_PAGES, "listed", order, *control(stride))
         for stride in (
-            STRIDES_WITH_CONTROL if scope.is_fine else (NARROW_STRIDE, PAGE_STRIDE, WIDEST_STRIDE)
+            STRIDES_WITH_PACKED_CONTROL
+            if scope.is_fine
+            else (NARROW_STRIDE, PAGE_STRIDE, WIDEST_STRIDE)
         )
         for control in (staggered, packed)
         for order in ("sequential", "cycle")

@@ -11,8 +11,8 @@ import pandas as pd
 
 from experiments.virtualization.grid import (
     GUEST_HOST_PAGE_PAIRS,
-    GUEST_PAGES,
-    HOST_PAGES,
+    GUEST_PAGE_KINDS,
+    HOST_PAGE_KINDS,
     NUMA_PLACEMENTS,
 )
 from tlb.measure.namespaces import FRESH_NAMESPACES_MODE
@@ -85,7 +85,7 @@ class Quantities(quantities.Quantities):
 
 
 PagePair = tuple[str, str]  # the guest's page, "" of a plain process; and the host's
-GUEST_CHASE, PROCESS_CHASE = "guest_chase", "page_chase"
+GUEST_CHASE_KERNEL, PROCESS_CHASE_KERNEL = "guest_chase", "page_chase"
 # Times the last level's entries: a chase over as many pages misses it nearly always, and its page
 # tables are still in a cache of the core.
 STLB_MULTIPLES_BEYOND_REACH = (1.5, 6.0)
@@ -100,7 +100,7 @@ def cell_name(guest: str, host: str) -> str:
     return f"{_OF_GUEST[guest]} on {SIZES[host]}" if guest else f"no guest, {SIZES[host]}"
 
 
-def guest_host_page_words(guest: str, host: str) -> str:
+def guest_and_host_pages_in_words(guest: str, host: str) -> str:
     """Return a pair as a sentence calls it: 4 KiB pages on the host's 2 MiB (THP) pages."""
     whose = f"{_OF_GUEST[guest]} pages on the host's " if guest else ""
     return f"{whose}{SIZES[host]} pages"
@@ -123,8 +123,10 @@ class Analysis(analysis.Analysis):
     def rows(self, guest: str, host: str, levels: int = 4) -> pd.DataFrame:
         """Return the rows of a chase, `levels` being of a guest's tables."""
         if not guest:
-            return select_rows(self.frame, kernel=PROCESS_CHASE, mode="", pages=host)
-        return select_rows(self.frame, kernel=GUEST_CHASE, mode=guest, levels=levels, pages=host)
+            return select_rows(self.frame, kernel=PROCESS_CHASE_KERNEL, mode="", pages=host)
+        return select_rows(
+            self.frame, kernel=GUEST_CHASE_KERNEL, mode=guest, levels=levels, pages=host
+        )
 
     # --- chases
 
@@ -133,7 +135,7 @@ class Analysis(analysis.Analysis):
         small to large."""
         curves = {
             chase: Curve.of(self.rows(*chase), layout=layout)
-            for chase in product(("", *GUEST_PAGES), HOST_PAGES)
+            for chase in product(("", *GUEST_PAGE_KINDS), HOST_PAGE_KINDS)
         }
         return {chase: curve for chase, curve in curves.items() if len(curve)}
 
@@ -161,13 +163,13 @@ class Analysis(analysis.Analysis):
     @cached_property
     def cells(self) -> list[PagePair]:
         """The pairs of page sizes that were measured in a guest of this machine."""
-        pairs = product(GUEST_PAGES, HOST_PAGES)
+        pairs = product(GUEST_PAGE_KINDS, HOST_PAGE_KINDS)
         return [pair for pair in pairs if len(select_rows(self.rows(*pair), layout="spread"))]
 
     def alike(self, guest: str) -> str | None:
         """The page size on which the same program would run outside: the guest's, of 2 MiB the
         pool's before the transparent kind."""
-        for host in HOST_PAGES[::-1]:
+        for host in HOST_PAGE_KINDS[::-1]:
             if mapped_page_size(host) == guest and ("", host) in self.spread:
                 return host
         return None
@@ -209,7 +211,7 @@ class Analysis(analysis.Analysis):
     def far_ratio(self, guest: str, host: str) -> Interval:
         """Return the ratio of a pair at the largest of `sizes`."""
         ratios = require_nonempty(
-            self.ratios.get((guest, host)), f"no {guest_host_page_words(guest, host)}"
+            self.ratios.get((guest, host)), f"no {guest_and_host_pages_in_words(guest, host)}"
         )
         return ratios.get(self.sizes[-1])
 
@@ -242,7 +244,7 @@ class Analysis(analysis.Analysis):
         """Return spread minus packed within PAST, a row a mapping, a column a number of lines."""
         low, high = (times * self.two_levels()[1] for times in STLB_MULTIPLES_BEYOND_REACH)
         rows = self.rows(*chase)
-        rows = rows[rows["lines"].between(low, min(high, splinter.MAX_LINES))]
+        rows = rows[rows["lines"].between(low, min(high, splinter.MAX_SPLINTERING_TEST_LINES))]
         times = rows.pivot_table(
             index=["repeat", "lines"], columns="layout", values="ns_per_access"
         )
@@ -269,7 +271,7 @@ class Analysis(analysis.Analysis):
     @property
     def clocks(self) -> pd.Series:
         """The time by the clock outside over that by the guest's, a value a process."""
-        rows = select_rows(self.frame, kernel=GUEST_CHASE, levels=4)
+        rows = select_rows(self.frame, kernel=GUEST_CHASE_KERNEL, levels=4)
         ratios = rows.get("outside_ns_per_access", pd.Series(dtype=float)) / rows["ns_per_access"]
         return require_nonempty(ratios.dropna(), "no guest was timed by two clocks")
 
@@ -284,7 +286,7 @@ class Analysis(analysis.Analysis):
         at the largest of `sizes`, a row a cell: guest, host and the columns of `summarise`. Raises
         Unavailable."""
         rows = select_rows(
-            self.frame, kernel=GUEST_CHASE, levels=4, layout="spread", lines=self.sizes[-1]
+            self.frame, kernel=GUEST_CHASE_KERNEL, levels=4, layout="spread", lines=self.sizes[-1]
         )
         first = rows.get("first_touch_ns_per_access", pd.Series(dtype=float))
         require_nonempty(first.dropna(), "no first touch was timed in a guest")
@@ -306,7 +308,7 @@ class Analysis(analysis.Analysis):
 
     def process_rows(self, mode: str) -> pd.DataFrame:
         """Return the chases of processes on base pages: plain ones ("") or in fresh namespaces."""
-        return select_rows(self.frame, kernel=PROCESS_CHASE, pages=BASE_PAGES, mode=mode)
+        return select_rows(self.frame, kernel=PROCESS_CHASE_KERNEL, pages=BASE_PAGES, mode=mode)
 
     @cached_property
     def container_ratio(self) -> Interval:

@@ -6,13 +6,17 @@ from collections.abc import Callable
 from itertools import product
 
 from experiments.virtualization.analysis import (
-    GUEST_CHASE,
-    PROCESS_CHASE,
+    GUEST_CHASE_KERNEL,
+    PROCESS_CHASE_KERNEL,
     STLB_MULTIPLES_BEYOND_REACH,
     Analysis,
-    guest_host_page_words,
+    guest_and_host_pages_in_words,
 )
-from experiments.virtualization.grid import GUEST_PAGES, MAX_QUICK_GUEST_BYTES, coarse_line_counts
+from experiments.virtualization.grid import (
+    GUEST_PAGE_KINDS,
+    MAX_QUICK_GUEST_BYTES,
+    coarse_line_counts,
+)
 from tlb.measure.grid import Scope
 from tlb.measure.namespaces import FRESH_NAMESPACES_MODE as NAMESPACES
 from tlb.measure.record import Point
@@ -62,7 +66,7 @@ def _on(guests: Analysis, a: Analysis, truth: MeasuredAnswer, sentence: str) -> 
 
 def _guest_and_process(point: Point, scope: Scope) -> bool:
     return (
-        point.kernel in (GUEST_CHASE, PROCESS_CHASE)
+        point.kernel in (GUEST_CHASE_KERNEL, PROCESS_CHASE_KERNEL)
         and point.mode != NAMESPACES
         and not point.options
     )
@@ -70,7 +74,7 @@ def _guest_and_process(point: Point, scope: Scope) -> bool:
 
 @claim("references-of-a-nested-walk")
 def references_of_a_nested_walk(a: Analysis, most: int = MOST_REFERENCES) -> Answer:
-    pairs = list(product(GUEST_PAGES, GUEST_PAGES))
+    pairs = list(product(GUEST_PAGE_KINDS, GUEST_PAGE_KINDS))
     counts = {(guest, host): cold_references(guest, host) for guest, host in pairs}
     agree = all(counts[guest, host] == references_at_most(guest, host) for guest, host in pairs)
     return Fact(
@@ -120,7 +124,7 @@ def _past(times: float) -> Callable[[Scope], float]:
 @claim(
     "only-huge-on-huge-helps",
     points=points_where(
-        GUEST_CHASE,
+        GUEST_CHASE_KERNEL,
         mode=("4k", "2m"),
         pages=(BASE_PAGES, "thp"),
         levels=None,
@@ -135,7 +139,7 @@ def only_huge_on_huge_helps(a: Analysis, band: Band) -> Answer:
     for guest, host in pairs:
         if (guest, host) not in a.walks:
             raise Unavailable(
-                "too-few-points", f"no guest had {guest_host_page_words(guest, host)}"
+                "too-few-points", f"no guest had {guest_and_host_pages_in_words(guest, host)}"
             )
     inside_alone, outside_alone, both = (a.walks[pair] for pair in pairs)
     effects = [
@@ -152,7 +156,7 @@ def only_huge_on_huge_helps(a: Analysis, band: Band) -> Answer:
 @claim(
     "containers-add-nothing",
     points=points_where(
-        PROCESS_CHASE, pages=BASE_PAGES, lines=lambda scope: tuple(coarse_line_counts(scope))
+        PROCESS_CHASE_KERNEL, pages=BASE_PAGES, lines=lambda scope: tuple(coarse_line_counts(scope))
     ),
 )
 def containers_add_nothing(a: Analysis, band: Band) -> Answer:

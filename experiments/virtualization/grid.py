@@ -3,13 +3,13 @@ outside."""
 
 from __future__ import annotations
 
-from tlb.measure.grid import DENSE_BELOW_BYTES, SMALLEST_LINES, Scope, octaves
+from tlb.measure.grid import DENSELY_SAMPLED_BELOW_BYTES, SMALLEST_LINE_COUNT, Scope, octaves
 from tlb.measure.namespaces import FRESH_NAMESPACES_MODE
 from tlb.measure.record import Point
-from tlb.system.page_sizes import MAPPED_PAGE_SIZES as GUEST_PAGES
+from tlb.system.page_sizes import MAPPED_PAGE_SIZES as GUEST_PAGE_KINDS
 
 # Under each of the guest's, and what a process of the host itself would have.
-HOST_PAGES = ("4k", "thp", "2m", "1g")
+HOST_PAGE_KINDS = ("4k", "thp", "2m", "1g")
 # Where the steps are looked for, guest's page on host's: of 2 MiB pages the transparent kind, which
 # takes no pool.
 GUEST_HOST_PAGE_PAIRS = (("4k", "4k"), ("4k", "thp"), ("2m", "4k"), ("2m", "thp"))
@@ -39,8 +39,10 @@ def points(scope: Scope) -> list[Point]:
 def pairs(scope: Scope) -> list[Point]:
     """Return each page size of a guest on each of its host, and of a plain process, at a few sizes
     from inside the TLB on."""
-    wanted = [("guest_chase", host, guest) for guest in GUEST_PAGES for host in HOST_PAGES]
-    wanted += [("page_chase", pages, "") for pages in HOST_PAGES]
+    wanted = [
+        ("guest_chase", host, guest) for guest in GUEST_PAGE_KINDS for host in HOST_PAGE_KINDS
+    ]
+    wanted += [("page_chase", pages, "") for pages in HOST_PAGE_KINDS]
     return _chases(scope, [(*chase, coarse_line_counts(scope)) for chase in wanted])
 
 
@@ -84,10 +86,10 @@ def few(scope: Scope, guest: str, host: str) -> list[int]:
 def coarse_line_counts(scope: Scope) -> list[int]:
     """The numbers of lines at which every kind of page is measured, and fresh namespaces: from
     inside the STLB to the largest."""
-    top, dense = scope.most_lines, scope.lines(DENSE_BELOW_BYTES)
+    top, dense = scope.most_lines, scope.lines(DENSELY_SAMPLED_BELOW_BYTES)
     if not scope.is_fine:
         top = min(top, scope.lines(MAX_QUICK_GUEST_BYTES))
-    inside = dense // SMALLEST_LINES
+    inside = dense // SMALLEST_LINE_COUNT
     if scope.entries:
-        inside = 1 << (max(scope.entries[-1], 2 * SMALLEST_LINES) // 2).bit_length() - 1
+        inside = 1 << (max(scope.entries[-1], 2 * SMALLEST_LINE_COUNT) // 2).bit_length() - 1
     return sorted({min(inside, top), *(octaves(dense, top, 1)[::2] if scope.is_fine else []), top})

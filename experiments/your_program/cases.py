@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from tlb.measure.build import COMPILER_FLAGS, KERNELS_FOLDER
 from tlb.measure.toolchains import Toolchain
 
-PROGRAM_SOURCES = KERNELS_FOLDER / "programs"
+PROGRAM_SOURCES_FOLDER = KERNELS_FOLDER / "programs"
 
 
 class ProgramCase(NamedTuple):
@@ -151,10 +151,10 @@ def _heap(gib: int) -> ProgramCase:
 
 
 JOINED = "memory collapsed into huge pages from outside"
-POOL_LEVER = "RULES=pool"
+RULES_ON_POOL_LEVER = "RULES=pool"
 _MAPPINGS = {
     "RULES=large": "the slice in a mapping that is advised",
-    POOL_LEVER: "the slice in a mapping from the pool",
+    RULES_ON_POOL_LEVER: "the slice in a mapping from the pool",
 }
 
 
@@ -239,8 +239,8 @@ PROGRAM_CASES = {
         driver=(sys.executable, "-c", _SAVE, "@"),
         again=True,
     ),
-    "rules-pool": _rules(" on the pool", POOL_LEVER, "800000", "0"),
-    "rules-pool-beside": _rules(" on the pool beside a stream", POOL_LEVER, "500000", "1"),
+    "rules-pool": _rules(" on the pool", RULES_ON_POOL_LEVER, "800000", "0"),
+    "rules-pool-beside": _rules(" on the pool beside a stream", RULES_ON_POOL_LEVER, "500000", "1"),
     **{name: _heap(gib) for name, gib in HEAPS.items() if gib > 1},
 }
 

@@ -14,7 +14,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from experiments.your_program import cases
-from experiments.your_program.cases import POOL_LEVER, PROGRAM_CASES, PROGRAM_SOURCES, ProgramCase
+from experiments.your_program.cases import (
+    PROGRAM_CASES,
+    PROGRAM_SOURCES_FOLDER,
+    RULES_ON_POOL_LEVER,
+    ProgramCase,
+)
 from tlb.machine import host, pools
 from tlb.measure import toolchains
 from tlb.measure.granted_pages import SurveyDocument, common_survey_fields
@@ -40,7 +45,7 @@ from tlb.system.units import format_size
 PROGRAMS_DOCUMENT = "your_program"  # of the document
 HUGE_PAGE = 2 << 20
 # Programs that a computer with a compiler has, and of which six pairs take a minute in all.
-QUICK_PROGRAMS, QUICK_RUN_MINUTES = ("dict", "sort", "gcc"), 1.0
+QUICK_PROFILE_PROGRAMS, QUICK_PROFILE_MINUTES = ("dict", "sort", "gcc"), 1.0
 WITHIN = 0.03  # relative precision of a ratio; gains are reported in per cent
 PROFILE_BYTES = 4 << 30  # the size of the source's cache
 PROFILE = cases.c_program("profiled_chase", str(PROFILE_BYTES), "3")
@@ -146,7 +151,7 @@ def measure(name: str, case: ProgramCase, minutes: float) -> ProgramResult:
     no-toolchain, no-time, pool-empty, and what `run_trial` and the lever
     raise."""
     pool = pools.look().get("2m")
-    if case.lever == POOL_LEVER and (pool is None or pool.left * HUGE_PAGE < RULES_BYTES):
+    if case.lever == RULES_ON_POOL_LEVER and (pool is None or pool.left * HUGE_PAGE < RULES_BYTES):
         raise Unavailable("pool-empty", f"{format_size(RULES_BYTES)} of 2 MiB pages are to be free")
     version, command, driver = ready(case)
     change = environment_lever([case.lever]) if "=" in case.lever else lever_by_name(case.lever)
@@ -228,7 +233,7 @@ def ready(case: ProgramCase) -> tuple[str, list[str], list[str]]:
 
 def compiled(tool: Toolchain) -> tuple[str, Path]:
     """Return `toolchains.compile_program` of one of our own programs."""
-    source = PROGRAM_SOURCES / tool.source
+    source = PROGRAM_SOURCES_FOLDER / tool.source
     return toolchains.compile_program(tool, source, f"program-{source.stem}")
 
 

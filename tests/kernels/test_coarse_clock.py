@@ -46,7 +46,7 @@ SMALL = [
 
 
 def with_step(step_ns: int, kernel: str, *given: str) -> subprocess.CompletedProcess[str]:
-    library = build.preload_library(ROOT / "tests/support/coarse_clock.c")
+    library = build.build_preload_library(ROOT / "tests/support/coarse_clock.c")
     environment = os.environ | {"LD_PRELOAD": str(library), "COARSE_CLOCK_NS": str(step_ns)}
     return run_program(*build.kernel(kernel).command, [*given, "--region-ms", "2"], env=environment)
 

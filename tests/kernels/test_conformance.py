@@ -82,7 +82,7 @@ def did(program: Path, case: str) -> dict[str, Any]:
     """What a kernel's program reports of a case, and how it asked for memory and the time."""
     if "thp" in case.split():
         needs_thp()
-    library = build.preload_library(ROOT / "tests/support/watched_calls.c")
+    library = build.build_preload_library(ROOT / "tests/support/watched_calls.c")
     with tempfile.TemporaryFile() as file:
         environment = os.environ | {"LD_PRELOAD": str(library), "WATCHED_FD": str(file.fileno())}
         done = subprocess.run(

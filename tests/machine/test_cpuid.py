@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.host import ICE_LAKE, SILVERMONT, SKYLAKE, ZEN_2, ZHAOXIN, reader
 
 from tlb.machine import cpuid
-from tlb.machine.cpuid import Cache, Registers, Tlb, tlbs_of_cpuid
+from tlb.machine.cpuid import Cache, Registers, Tlb, tlbs_stated_by_cpuid
 from tlb.system.reasons import Unavailable
 
 
@@ -19,7 +19,7 @@ def stated(dump: str) -> set[tuple]:
 
 
 def stated_by(read: cpuid.CpuidReader) -> set[tuple]:
-    found, unknown = tlbs_of_cpuid(read)
+    found, unknown = tlbs_stated_by_cpuid(read)
     assert not unknown
     return {
         (t.level, t.kind, t.pages, t.entries, t.ways or t.ways_between or t.ways) for t in found
@@ -90,14 +90,16 @@ def test_zhaoxin_states_its_first_level_as_amd_does_and_its_caches_as_intel_does
 
 
 def test_descriptors_that_the_manual_leaves_in_doubt_are_unknown_not_guessed():
-    found, unknown = tlbs_of_cpuid(reader(SILVERMONT))
+    found, unknown = tlbs_stated_by_cpuid(reader(SILVERMONT))
     assert unknown == (0xA0, 0xC2)
     assert [(t.kind, t.entries) for t in found] == [("data", 128), ("instruction", 48)]
 
 
 def amd_second_level(code: int, entries: int) -> list[Tlb]:
     word = f"{code << 28 | entries << 16:08X}"
-    found, _ = tlbs_of_cpuid(reader(ZEN_2, **{"80000006.0": f"00000000 {word} 00000000 00000000"}))
+    found, _ = tlbs_stated_by_cpuid(
+        reader(ZEN_2, **{"80000006.0": f"00000000 {word} 00000000 00000000"})
+    )
     return [t for t in found if t.level == 2]
 
 
@@ -176,7 +178,7 @@ def test_any_registers_decode_to_something_or_nothing(table, name, last):
             else table.get((leaf, subleaf), Registers(0, 0, 0, 0))
         )
 
-    found, unknown = tlbs_of_cpuid(read)
+    found, unknown = tlbs_stated_by_cpuid(read)
     assert all(isinstance(tlb, Tlb) for tlb in found) and all(0 < code < 256 for code in unknown)
     assert all(isinstance(cache, Cache) and cache.size_bytes > 0 for cache in cpuid.caches(read))
     assert cpuid.hypervisor(read) and isinstance(cpuid.has_la57(read), bool)

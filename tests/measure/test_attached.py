@@ -8,17 +8,17 @@ import pytest
 from support import fake_perf
 from support.fake_perf import asked, install
 
-from tlb.measure.events import Event
+from tlb.measure.events import PerfEvent
 from tlb.measure.perf_stat import EventPlan, count_process_events
 
 EVENTS = (
-    Event("instructions", "instructions:u"),
-    Event("core_cycles", "cycles:u"),
-    Event("walk", "cpu/event=0x08/u", group=0),
-    Event("stlb_hit", "cpu/event=0x09/u", group=0),
-    Event("itlb_walk", "cpu/event=0x85/u", group=1),
+    PerfEvent("instructions", "instructions:u"),
+    PerfEvent("core_cycles", "cycles:u"),
+    PerfEvent("walk", "cpu/event=0x08/u", group=0),
+    PerfEvent("stlb_hit", "cpu/event=0x09/u", group=0),
+    PerfEvent("itlb_walk", "cpu/event=0x85/u", group=1),
 )
-DERIVED = (Event("l1_dtlb_miss", None, derived=("stlb_hit", "+", "walk")),)
+DERIVED = (PerfEvent("l1_dtlb_miss", None, derived=("stlb_hit", "+", "walk")),)
 ANSWERS = {
     "instructions:u": 1000,
     "cycles:u": 2000,

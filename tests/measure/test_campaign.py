@@ -9,7 +9,7 @@ from support.common import fake_kernel, make_record
 
 from tlb.measure import build, perf
 from tlb.measure.campaign import CampaignOutcome
-from tlb.measure.events import Event
+from tlb.measure.events import PerfEvent
 from tlb.measure.outcome import SESSIONS_DOCUMENT, SessionCounts, store_session_counts
 from tlb.measure.plan import SessionRecord
 from tlb.measure.record import CounterReading, Point, Record
@@ -63,7 +63,7 @@ def test_what_is_stored_is_not_measured_again(faked, store):
 
 # --- a lack that was mended
 
-WALK = Event("walk", "some_event:u")
+WALK = PerfEvent("walk", "some_event:u")
 COUNTING = perf.EventPlan("perf", (WALK,))
 
 

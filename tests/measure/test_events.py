@@ -6,14 +6,14 @@ import re
 import pytest
 
 from tlb.machine import microarchitecture
-from tlb.measure.events import TABLE, Event, hardware_events
+from tlb.measure.events import TABLE, PerfEvent, hardware_events
 from tlb.measure.perf_stat import derive
 from tlb.measure.record import CounterReading
 
 NAMES = [f"{name} {unit}".strip() for name, unit in TABLE]
 
 
-def rows(cpu: tuple[str, str]) -> tuple[Event, ...]:
+def rows(cpu: tuple[str, str]) -> tuple[PerfEvent, ...]:
     return hardware_events(*cpu)
 
 
@@ -209,7 +209,7 @@ def test_where_cores_differ_cycles_are_asked_of_one_kind(pmu, cycles):
 # 750,000 and 70 + 30 = 100.
 
 
-DIFFERENCE = Event("stlb_hit", None, derived=("l1_dtlb_miss", "-", "walk"))
+DIFFERENCE = PerfEvent("stlb_hit", None, derived=("l1_dtlb_miss", "-", "walk"))
 
 
 def test_a_part_larger_than_its_whole_is_a_contradiction_and_no_negative_count():

@@ -15,7 +15,7 @@ from support.common import make_record
 
 from experiments.stlb_cliff import grid
 from tlb.machine.host import Compiler
-from tlb.measure import build, states
+from tlb.measure import build, machine_states
 from tlb.measure.row_database import DATABASE_FILE
 from tlb.report import parameters
 from tlb.report.chapter import Chapter
@@ -73,7 +73,7 @@ def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what):
         "the rows": (store.root, lambda: run()),
         "machine.json": (store.root, measure_a_chapter),
         "the build folder": (tmp_path / "build", lambda: build.kernel("page_chase")),
-        "a published machine": (store.root, lambda: states.publish(store, MACHINE)),
+        "a published machine": (store.root, lambda: machine_states.publish(store, MACHINE)),
     }[what]
     if what == "the build folder":
         monkeypatch.setenv("TLB_BUILD", str(folder))

@@ -92,7 +92,7 @@ def test_a_runner_that_is_killed_leaves_no_process(tmp_path, monkeypatch):
     text = f"""
 from tlb.measure import perf, plan
 from tlb.measure.record import Point
-counted = perf.EventPlan({install(tmp_path, {WALK: 1.0})!r}, (perf.Event("walk", {WALK!r}),))
+counted = perf.EventPlan({install(tmp_path, {WALK: 1.0})!r}, (perf.PerfEvent("walk", {WALK!r}),))
 point = Point(kernel="page_chase", lines=300, mode="namespaces", region_ms=59_372)
 plan.measure(point, state="{STATE}", usable_bytes=2**30, plan=counted)
 """

@@ -12,15 +12,15 @@ from support.common import SUPPORT, software_plan
 from support.kernels import compiled
 
 from tlb.measure import perf
-from tlb.measure.events import Event
+from tlb.measure.events import PerfEvent
 from tlb.measure.perf_stat import EventPlan, PerfControlPipes, PointCounter, parse_perf_stat
 from tlb.measure.plan import measure
 from tlb.measure.record import CounterReading, Point
 from tlb.system.reasons import REASON_TEXTS
 
 FAULTS, CLOCK = perf.SOFTWARE_EVENTS
-WALK = Event("walk", "cpu/event=0x45,umask=0xf0/u")
-MISSES = Event("l1_dtlb_miss", "cpu/event=0x45,umask=0xff/u")
+WALK = PerfEvent("walk", "cpu/event=0x45,umask=0xf0/u")
+MISSES = PerfEvent("l1_dtlb_miss", "cpu/event=0x45,umask=0xff/u")
 
 # As perf 6.1 writes them with -j -o: a comment, a blank line, numbers as quoted strings.
 RECORDED = """# started on Fri Jan 31 12:00:00 2025
@@ -57,7 +57,7 @@ def line(
     )
 
 
-def one(text: str, event: Event = WALK) -> CounterReading:
+def one(text: str, event: PerfEvent = WALK) -> CounterReading:
     return parse_perf_stat(text, [event])[event.quantity]
 
 
@@ -121,7 +121,7 @@ def test_lines_that_do_not_fit_the_events_give_nothing(text):
     assert parse_perf_stat(text, [WALK, MISSES]) == {}
 
 
-CYCLES = Event("core_cycles", "cycles:u")
+CYCLES = PerfEvent("core_cycles", "cycles:u")
 IDLE = line("<not counted>", runtime=0, running=0.0, event="armv8_cortex_a53/cycles/u")
 
 
@@ -165,7 +165,7 @@ rows = st.fixed_dictionaries(
 )
 
 
-def holds(counted: dict[str, CounterReading], asked: list[Event]) -> bool:
+def holds(counted: dict[str, CounterReading], asked: list[PerfEvent]) -> bool:
     """Nothing, or for every event a count or a known reason."""
     known = all(q.value is not None or q.reason in REASON_TEXTS for q in counted.values())
     return not counted or (list(counted) == [event.quantity for event in asked] and known)
@@ -254,12 +254,12 @@ def test_perf_counts_exactly_the_faults_between_the_gates(tmp_path_factory, page
 # --- what is counted together
 
 
-def of_group(number: int | None, *names: str) -> list[Event]:
-    return [Event(name, f"{name}/u", group=number) for name in names]
+def of_group(number: int | None, *names: str) -> list[PerfEvent]:
+    return [PerfEvent(name, f"{name}/u", group=number) for name in names]
 
 
 def counted_together(
-    *events: Event, derived: tuple[Event, ...] = (), programmable: int = 4
+    *events: PerfEvent, derived: tuple[PerfEvent, ...] = (), programmable: int = 4
 ) -> list[list[str]]:
     groups = EventPlan("perf", events, derived=derived, programmable=programmable).groups()
     return [[event.quantity for event in group] for group in groups]

@@ -23,7 +23,7 @@ VENDORS = {"Intel": "Ice Lake server", "AMD": "Zen 4", "Arm": "Neoverse N1"}
 SMALL = Point(kernel="page_chase", lines=64, region_ms=1)
 
 
-def table(cpu: str) -> tuple[perf.Event, ...]:
+def table(cpu: str) -> tuple[perf.PerfEvent, ...]:
     return SOFTWARE_EVENTS + hardware_events(
         cpu, "armv8_pmuv3_0" if cpu.startswith("Neoverse") else "cpu"
     )

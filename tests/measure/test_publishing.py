@@ -4,10 +4,10 @@ lost."""
 from support.campaigns import MACHINE, NAME, put, repeats, tree
 from support.common import make_record
 
+from tlb.measure.machine_states import publish
 from tlb.measure.record import CounterReading, Record
-from tlb.measure.states import publish
 from tlb.measure.store import (
-    PUBLISHED_ROWS,
+    PUBLISHED_ROWS_FILE,
     UNMEASURED_POINTS_DOCUMENT,
     Store,
     write_published_rows,
@@ -22,7 +22,7 @@ def published(store: Store) -> list[tuple[Record, list[str]]]:
     rows = [(make_record(repeat=repeat, counters=uncounted), [NAME]) for repeat in range(3)]
     rows.append((make_record(kernel="page_gather"), [OTHER]))
     (store.root / MACHINE).mkdir(parents=True)
-    write_published_rows(store.root / MACHINE / PUBLISHED_ROWS, rows)
+    write_published_rows(store.root / MACHINE / PUBLISHED_ROWS_FILE, rows)
     store.write_document(MACHINE, "jmh", {"scores": []})
     return rows
 
@@ -40,7 +40,7 @@ def test_after_one_chapters_run_publishing_keeps_the_rows_and_documents_of_all_o
             *before,
             *((record, ["page_walks"]) for record in new),
         ]
-        assert {*tree(store.root / MACHINE)} == {PUBLISHED_ROWS, "documents/jmh.json"}
+        assert {*tree(store.root / MACHINE)} == {PUBLISHED_ROWS_FILE, "documents/jmh.json"}
     assert store.own.records(MACHINE) == mine
     assert store.own.read_document(MACHINE, UNMEASURED_POINTS_DOCUMENT) == {"points": []}
     assert sorted(path.name for path in store.root.iterdir()) == ["own", MACHINE]

@@ -16,7 +16,7 @@ from support.campaigns import MACHINE, NAME, put, says
 from support.common import ROOT, make_record
 
 from tlb.measure.record import CounterReading, KernelBuild, Option, Record, record_key
-from tlb.measure.store import PUBLISHED_ROWS, Store, write_published_rows
+from tlb.measure.store import PUBLISHED_ROWS_FILE, Store, write_published_rows
 from tlb.system.reasons import Unavailable
 
 DATA = ROOT / "data"
@@ -110,7 +110,7 @@ def test_any_record_comes_back_as_it_went_in(made):
                     assert row[f"{name}_per_access"] == quantity.value / record.accesses
                     assert row[f"{name}_reason"] == ""
         published = [(record, [NAME]) for record in first.values()]
-        (path := Path(folder) / "published" / PUBLISHED_ROWS).parent.mkdir()
+        (path := Path(folder) / "published" / PUBLISHED_ROWS_FILE).parent.mkdir()
         write_published_rows(path, published)
         assert Store(folder).published(path.parent.name) == published
         again = Store(folder).load(path.parent.name, NAME)
@@ -179,7 +179,7 @@ def test_a_key_is_the_same_in_every_version_of_the_code(store):
 
 
 def test_a_published_file_that_is_damaged_is_one_sentence(store):
-    (path := store.root / MACHINE / PUBLISHED_ROWS).parent.mkdir(parents=True)
+    (path := store.root / MACHINE / PUBLISHED_ROWS_FILE).parent.mkdir(parents=True)
     write_published_rows(path, [(make_record(), [NAME])])
     assert len(store.load(MACHINE, NAME)) == 1
     content = bytearray(path.read_bytes())
@@ -193,7 +193,7 @@ def test_a_published_file_that_is_damaged_is_one_sentence(store):
 
 @pytest.mark.parametrize("machine", [path.parent.name for path in DATA.glob("*/rows.parquet")])
 def test_published_rows_are_typed_columns_that_pandas_reads_and_each_key_is_there_once(machine):
-    rows = pd.read_parquet(DATA / machine / PUBLISHED_ROWS)
+    rows = pd.read_parquet(DATA / machine / PUBLISHED_ROWS_FILE)
     assert len({record.key for record, _ in Store(DATA).published(machine)}) == len(rows)
     assert rows["ns_per_access"].dtype == "float64" and rows["lines"].dtype == "int64"
     assert (rows["backing"] == rows["pages"]).all()
@@ -202,7 +202,9 @@ def test_published_rows_are_typed_columns_that_pandas_reads_and_each_key_is_ther
 
 def test_the_readme_of_the_data_explains_each_column():
     columns = {
-        name for path in DATA.glob(f"*/{PUBLISHED_ROWS}") for name in pd.read_parquet(path).columns
+        name
+        for path in DATA.glob(f"*/{PUBLISHED_ROWS_FILE}")
+        for name in pd.read_parquet(path).columns
     }
     text = (DATA / "README.md").read_text(encoding="utf-8")
     assert columns and columns <= {*re.findall(r"`(\w+)`", text)}

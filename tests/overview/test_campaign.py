@@ -14,7 +14,7 @@ from support.your_program import document
 
 from experiments import your_program
 from experiments.overview import campaign, chapter_name
-from experiments.your_program.programs import PROGRAMS_DOCUMENT, QUICK_PROGRAMS
+from experiments.your_program.programs import PROGRAMS_DOCUMENT, QUICK_PROFILE_PROGRAMS
 from tlb.machine import host
 from tlb.measure.campaign import CampaignOutcome
 from tlb.measure.outcome import CampaignProgress
@@ -198,9 +198,9 @@ def try_programs(seconds: float = 1000.0, **changes: object) -> Chapter:
 def test_a_few_programs_are_tried_once_and_shown_without_measuring(tried):
     chapter = try_programs()
     try_programs()
-    assert tried == [(1.0, QUICK_PROGRAMS)]
+    assert tried == [(1.0, QUICK_PROFILE_PROGRAMS)]
     shown = your_program.Analysis(pd.DataFrame(), chapter)
-    assert set(shown.measured()["case"]) == set(QUICK_PROGRAMS)
+    assert set(shown.measured()["case"]) == set(QUICK_PROFILE_PROGRAMS)
 
 
 @pytest.mark.parametrize("place", ["own", "published"])

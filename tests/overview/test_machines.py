@@ -117,7 +117,7 @@ def test_this_computer_stands_first_with_rows_of_its_own(store, monkeypatch):
     add(store.own, own.machine)
     a = Analysis(own)
     assert [(each.label, each.is_own) for each in a.machines] == [
-        (machines.THIS_COMPUTER, True),
+        (machines.THIS_COMPUTER_LABEL, True),
         ("Ice Lake server", False),
     ]
     table, _ = shown(a)

@@ -14,7 +14,8 @@ from tlb.system import processes
 @pytest.fixture
 def nothing_is_left() -> Iterator[None]:
     gc.collect()  # closes what earlier tests left to it
-    before, files = set(processes.descendants(os.getpid())), set(os.listdir("/proc/self/fd"))
+    before = set(processes.process_descendants(os.getpid()))
+    files = set(os.listdir("/proc/self/fd"))
     yield
     assert new_descendants(before) == {} and set(os.listdir("/proc/self/fd")) <= files
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tlb.programs import collapse
 from tlb.programs.collapse import _growth, _runs, blocks_of, collapsible, forecast, free_blocks
 from tlb.system import procfs
-from tlb.system.smaps import SmapsMapping, parse_rollup
+from tlb.system.smaps import SmapsMapping, parse_smaps_rollup
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 PAGE, HUGE = 4096, 2 << 20
@@ -118,7 +118,7 @@ def test_a_forecast_is_what_a_collapse_does_within_a_hundredth():
 
             def resident_bytes() -> int:
                 rollup = procfs.text(Path(f"/proc/{child.pid}/smaps_rollup"))
-                return parse_rollup(rollup).resident_bytes
+                return parse_smaps_rollup(rollup).resident_bytes
 
             made, before = forecast([child.pid]), resident_bytes()
             _, errors = collapse.collapse(child.pid, HUGE, Event())

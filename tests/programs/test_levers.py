@@ -119,7 +119,7 @@ def test_memory_between_holes_is_collapsed_by_a_kernel_that_stops_at_a_hole(tmp_
         file.seek(start // base * 8)
         file.write((1 << 63).to_bytes(8, "little") * (pages * huge // base))
     monkeypatch.setattr(collapse, "_PROC", tmp_path)
-    monkeypatch.setattr(collapse, "collapse_range", stops)
+    monkeypatch.setattr(collapse, "collapse_range_of_process", stops)
     monkeypatch.setattr(collapse, "_anonymous_huge_bytes", lambda pid: len(collapsed) * huge)
     assert collapse.collapse(os.getpid(), huge, Event()) == (resident, {"EINVAL"})
 

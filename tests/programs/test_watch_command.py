@@ -12,7 +12,7 @@ from support import fake_perf
 from support.common import ROOT, alive, ended, processes_with, wait_until
 
 from tlb.measure import perf
-from tlb.measure.events import Event
+from tlb.measure.events import PerfEvent
 from tlb.programs import walk_price
 from tlb.programs.walk_price import PriceAtSize, WalkPrices
 
@@ -28,7 +28,10 @@ def _has_prices(monkeypatch):
 
 @pytest.mark.usefixtures("_has_prices")
 def test_a_program_reads_json_with_what_perf_counted(monkeypatch, capsys, tmp_path):
-    events = (Event("core_cycles", "cycles:u"), Event("walk_cycles", "cpu/event=0x08/u", group=0))
+    events = (
+        PerfEvent("core_cycles", "cycles:u"),
+        PerfEvent("walk_cycles", "cpu/event=0x08/u", group=0),
+    )
     program = fake_perf.install(tmp_path, {"cycles:u": 1000, "cpu/event=0x08/u": 3})
     monkeypatch.setattr(perf, "plan", lambda *given: perf.EventPlan(program, events, {}))
     options = ["--json", "--seconds", "2", "--overhead", "5"]

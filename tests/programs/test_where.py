@@ -179,7 +179,7 @@ def test_runs_that_differ_too_much_leave_the_gain_open(walks, spread, verdict):
         lines={SourceLine("f", "x.c", 1, "x"): WalkCounts(misses=walks, walks=walks)}
     )
     made = report.WhereReport(
-        ["x"], GEOMETRY, found, 1.0, 30.0, proof.SitesProof(rounds, no_samples="none")
+        ["x"], GEOMETRY, found, 1.0, 30.0, proof.AllocationSitesProof(rounds, no_samples="none")
     )
     assert made.verdict is verdict and not [*made.commands()]
     assert made.document()["verdict"] == verdict

@@ -15,7 +15,7 @@ pytestmark = needs_c
 FIRST, SECOND, WAYS = 8, 32, 4
 LEAST_SHIFT, SIZES = 6, 12  # of the curve
 SOURCE = f"""
-#include "{valgrind.TOOL_SOURCE.parent}/tlb.h"
+#include "{valgrind.VALGRIND_TOOL_SOURCE_FILE.parent}/tlb.h"
 static struct tlb t;
 static struct curve c;
 void clear(void) {{ tlb_clear(&t, (struct geometry){{{FIRST}, {SECOND}, {WAYS}}}); curve_clear(&c); }}

@@ -11,7 +11,7 @@ from math import inf
 
 from support.common import ROOT
 
-from tlb.report.claims import REGISTRY, Claim, Statement, source_names, statements
+from tlb.report.claims import REGISTRY, Claim, PublishedStatement, source_names, statements
 from tlb.report.discovery import table_of_contents
 from tlb.report.verdicts import OBSTACLE_CHECKS
 
@@ -28,7 +28,7 @@ def registered() -> dict[str, Claim]:
     return {id: claim for id, claim in REGISTRY.items() if claim.decide.__module__ in modules}
 
 
-def band_of(row: Statement) -> tuple[float, float] | None:
+def band_of(row: PublishedStatement) -> tuple[float, float] | None:
     """None where one of its ends is no number."""
     try:
         return row.band
@@ -36,7 +36,7 @@ def band_of(row: Statement) -> tuple[float, float] | None:
         return None
 
 
-def breaches(rows: Sequence[Statement], claims: dict[str, Claim]) -> list[str]:
+def breaches(rows: Sequence[PublishedStatement], claims: dict[str, Claim]) -> list[str]:
     """One sentence for each way in which a row, or the whole, is not as this book needs it."""
     by_id = {row.id: row for row in rows}
     found = [
@@ -53,7 +53,9 @@ def breaches(rows: Sequence[Statement], claims: dict[str, Claim]) -> list[str]:
     ]
 
 
-def _breaches(row: Statement, by_id: dict[str, Statement], claim: Claim | None) -> list[str]:
+def _breaches(
+    row: PublishedStatement, by_id: dict[str, PublishedStatement], claim: Claim | None
+) -> list[str]:
     found = (
         []
         if row.source in source_names()

@@ -10,7 +10,7 @@ from support.synthetic import Stated, tlbs
 from tlb.cli import computer
 from tlb.machine import host
 from tlb.measure import survey
-from tlb.stats.geometry import Geometry
+from tlb.stats.geometry import TlbGeometry
 from tlb.system.reasons import UnmeasuredNote
 
 
@@ -24,8 +24,8 @@ def test_geometry_as_json_is_the_geometry_and_nothing_else(monkeypatch, tmp_path
     assert ended(monkeypatch, "geometry", "--json") == 0
     said = capsys.readouterr()
     assert said.err == "" and not (tmp_path / "data").exists()
-    assert json.loads(said.out).keys() == Geometry.model_fields.keys()
-    inferred = Geometry.model_validate_json(said.out)
+    assert json.loads(said.out).keys() == TlbGeometry.model_fields.keys()
+    inferred = TlbGeometry.model_validate_json(said.out)
     assert [each.stated for each in inferred.levels] == [first, last]
     for each, n in zip(inferred.levels, (first, last), strict=True):
         assert n < each.entries.value < 2 * n  # between two points of the sweep

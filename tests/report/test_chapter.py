@@ -8,7 +8,7 @@ from support.common import make_record, refusal
 from support.synthetic import Stated, grid
 
 from tlb.machine import host as hosts
-from tlb.measure import campaign, states
+from tlb.measure import campaign, machine_states
 from tlb.report.chapter import begin
 from tlb.system.reasons import Unavailable
 
@@ -62,7 +62,7 @@ def test_a_chapter_is_about_the_machine_as_it_was_in_the_state_of_its_rows(commi
     rows = [make_record(kernel="cold_chase", repeat=k, state=state) for k in range(3)]
     put(committed, "made-up", "flushes", *rows)
     for host in (before, now):
-        states.write_description(committed, "made-up", host)
+        machine_states.write_description(committed, "made-up", host)
     assert begin("flushes", DEFAULTS | {"machine": "made-up"}).host == before
     assert begin("code", DEFAULTS | {"machine": "made-up"}).host == now  # it has no rows
 

@@ -13,7 +13,7 @@ from support.verdict_rows import rows
 from tlb.report.analysis import Analysis
 from tlb.report.answers import EffectBounds, StoredAnswer
 from tlb.report.claims import Answer, Claim
-from tlb.report.verdicts import holds_or_none, judge, verdict_table
+from tlb.report.verdicts import does_answer_hold, judge, verdict_table
 from tlb.stats.effects import Effect, effect_inside_band
 from tlb.stats.intervals import Interval
 
@@ -47,7 +47,7 @@ def test_what_is_printed_of_a_verdict_does_not_contradict_it(compared):
     verdict = judge(Claim("made-up", "boncz1999", "Says.", decide, None), A)
     (row,) = rows(BeautifulSoup(verdict_table([verdict]).markup, "html.parser"))
     assert row.contradictions() == [] and len(row.effects) == len(compared)
-    truth = {True: "holds", False: "fails", None: "cannot tell"}[holds_or_none(compared)]
+    truth = {True: "holds", False: "fails", None: "cannot tell"}[does_answer_hold(compared)]
     kept = StoredAnswer.model_validate_json(json.dumps(verdict.answer.kept)).decide()
     assert (kept.verdict, kept.reason) == (verdict.verdict, verdict.reason)
     assert truth == kept.verdict

@@ -13,10 +13,15 @@ from support.common import ROOT, ended, refusal
 from support.synthetic import Stated
 
 from tlb.machine import host as hosts
-from tlb.measure import states
+from tlb.measure import machine_states
 from tlb.measure.store import Store
 from tlb.report import comparison, publish, quantities
-from tlb.report.comparison import CANNOT_TELL, DIFFERS, NO_DIFFERENCE, compare_quantities
+from tlb.report.comparison import (
+    CANNOT_TELL_VERDICT,
+    DIFFERS_VERDICT,
+    NO_DIFFERENCE_VERDICT,
+    compare_quantities,
+)
 from tlb.report.quantities import QuantityDeclaration
 from tlb.stats.intervals import Interval, median_interval
 from tlb.system.reasons import Unavailable
@@ -68,15 +73,15 @@ def verdicts(factor: float, machines: int = 2, **how: Any) -> Counter[str]:
 def test_a_machine_seldom_differs_from_itself_and_a_fifth_is_found(machines):
     total = 20 * NUMBER * (machines - 1)
     alike = verdicts(1.0, machines)
-    assert alike[DIFFERS] <= 0.05 * 20 * (machines - 1)  # of twenty tables one may err
-    assert alike[NO_DIFFERENCE] > 0.9 * total
+    assert alike[DIFFERS_VERDICT] <= 0.05 * 20 * (machines - 1)  # of twenty tables one may err
+    assert alike[NO_DIFFERENCE_VERDICT] > 0.9 * total
     for factor in (1.2, 1 / 1.2):
-        assert verdicts(factor, machines)[DIFFERS] >= 0.9 * total
+        assert verdicts(factor, machines)[DIFFERS_VERDICT] >= 0.9 * total
 
 
 def test_few_mappings_and_wide_intervals_decide_nothing():
-    assert verdicts(1.2, mappings=4) == {CANNOT_TELL: 20 * NUMBER}
-    assert verdicts(1.0, noise=0.3)[NO_DIFFERENCE] == 0
+    assert verdicts(1.2, mappings=4) == {CANNOT_TELL_VERDICT: 20 * NUMBER}
+    assert verdicts(1.0, noise=0.3)[NO_DIFFERENCE_VERDICT] == 0
 
 
 def three(
@@ -95,8 +100,12 @@ def test_stated_numbers_are_exact_and_a_ratio_of_negative_numbers_decides_nothin
     machines = {name: three(time, number, gain) for name, number in entries.items()}
     compared, among = compare_quantities(machines | {"d": three(None, 64.0, gain)}, ["chapter"])
     found = {(one.name, one.machine): one.verdict for one in compared}
-    assert [found["entries", name] for name in "bcd"] == [DIFFERS, NO_DIFFERENCE, DIFFERS]
-    assert [found["gain", name] for name in "bcd"] == [CANNOT_TELL] * 3
+    assert [found["entries", name] for name in "bcd"] == [
+        DIFFERS_VERDICT,
+        NO_DIFFERENCE_VERDICT,
+        DIFFERS_VERDICT,
+    ]
+    assert [found["gain", name] for name in "bcd"] == [CANNOT_TELL_VERDICT] * 3
     assert found["time_ns", "d"] == "" and among == 2
 
 
@@ -190,11 +199,11 @@ def test_two_states_of_this_computer_are_compared_by_name(tmp_path, monkeypatch)
     four_levels = Stated(changes={"boot": ("no5lvl",)}).host()
     this = hosts.machine_id(four_levels)
     for host, source in ((Stated().host(), A), (four_levels, B)):
-        states.write_description(own, this, host)
+        machine_states.write_description(own, this, host)
         kept = published.read_document(source, "quantities")
         for name in ("quantities", f"quantities-{hosts.state_digest(host)}"):
             own.write_document(this, name, kept)
     plain = hosts.state_digest(Stated().host())
     found = comparison.compare([f"own/{this}@{plain[:6]}", f"{this}@no5lvl"], ["stlb_cliff"])
-    assert any(one.verdict == DIFFERS for one in found.differences)
+    assert any(one.verdict == DIFFERS_VERDICT for one in found.differences)
     assert refusal(comparison.compare, [this, f"{this}@pti=off"]) == "no-data"

@@ -13,7 +13,7 @@ from experiments.overview import method
 from experiments.overview.method import Processes, lognormal_times, measured_ratio
 from tlb.measure.row_tables import rows_of_last_campaign
 from tlb.measure.store import Store
-from tlb.report.verdicts import WRONG_BY_CHANCE, holds_or_none
+from tlb.report.verdicts import WRONG_VERDICT_PROBABILITY, does_answer_hold
 from tlb.stats.effects import effect_inside_band
 from tlb.stats.intervals import LEAST_COVERAGE, Interval
 
@@ -39,11 +39,11 @@ PROCESSES = (5, 9)
 def test_the_rule_is_seldom_wrong(n, noise, true, band, truth):
     """None: on the line itself, where each decision counts as wrong."""
     found = rates(measured_ratio(lognormal_times(noise), true), decide_within(*band), truth, n)
-    assert found.wrong <= WRONG_BY_CHANCE
+    assert found.wrong <= WRONG_VERDICT_PROBABILITY
 
 
 def decide_within(*band: float) -> Callable[[Interval], bool | None]:
-    return lambda interval: holds_or_none(effect_inside_band(interval, *band))
+    return lambda interval: does_answer_hold(effect_inside_band(interval, *band))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def decide_within(*band: float) -> Callable[[Interval], bool | None]:
 def test_a_fifth_beyond_the_band_is_decided(true, band):
     is_true = band[0] <= true <= band[1]
     found = rates(measured_ratio(lognormal_times(0.05), true), decide_within(*band), is_true, 5)
-    assert found.decided >= 0.90 and found.wrong <= WRONG_BY_CHANCE
+    assert found.decided >= 0.90 and found.wrong <= WRONG_VERDICT_PROBABILITY
 
 
 LEAST_MAPPINGS = 4  # mappings of a point: the median of fewer has too large an error
@@ -87,7 +87,7 @@ def test_measured_processes_drawn_again_and_compared_with_themselves_differ_seld
     processes = drawn_again(frame, ["layout", "order", "lines"])
     for band in ((1.0, np.inf), (-np.inf, 1.0)):
         found = rates(measured_ratio(processes, 1.0), decide_within(*band), None, n)
-        assert found.wrong <= WRONG_BY_CHANCE
+        assert found.wrong <= WRONG_VERDICT_PROBABILITY
 
 
 @pytest.mark.parametrize("n", [5, 9])
@@ -105,13 +105,13 @@ def test_the_best_of_several_is_held_to_more(n, among):
     corrected, plain = (
         rates(
             best,
-            lambda gain, among=k: holds_or_none(effect_inside_band(gain, 1.0, among=among)),
+            lambda gain, among=k: does_answer_hold(effect_inside_band(gain, 1.0, among=among)),
             None,
             n,
         )
         for k in (among, 1)
     )
-    assert corrected.wrong <= WRONG_BY_CHANCE
+    assert corrected.wrong <= WRONG_VERDICT_PROBABILITY
     assert among < 7 or plain.wrong > corrected.wrong
 
 
@@ -149,11 +149,11 @@ def test_of_several_that_all_have_to_hold_any_may_refute_and_seldom_does_by_chan
 
     found = rates(
         several,
-        lambda gains: holds_or_none([effect_inside_band(gain, most=1.05) for gain in gains]),
+        lambda gains: does_answer_hold([effect_inside_band(gain, most=1.05) for gain in gains]),
         None,
         n,
     )
-    assert found.wrong <= WRONG_BY_CHANCE
+    assert found.wrong <= WRONG_VERDICT_PROBABILITY
 
 
 @pytest.mark.parametrize(("most", "truth"), [(1.05 * 1.2, True), (1.05 / 1.2, False)])
@@ -163,22 +163,25 @@ def test_several_a_fifth_inside_or_outside_their_band_are_decided(most, truth):
 
     found = rates(
         several,
-        lambda gains: holds_or_none([effect_inside_band(gain, most=most) for gain in gains]),
+        lambda gains: does_answer_hold([effect_inside_band(gain, most=most) for gain in gains]),
         truth,
         5,
     )
-    assert found.decided >= 0.90 and found.wrong <= WRONG_BY_CHANCE
+    assert found.decided >= 0.90 and found.wrong <= WRONG_VERDICT_PROBABILITY
 
 
 def test_what_covers_too_little_decides_nothing_however_far_it_lies():
     assert (
-        holds_or_none(effect_inside_band(Interval(9.0, 8.9, 9.1, LEAST_COVERAGE - 0.01), 1.0, 2.0))
+        does_answer_hold(
+            effect_inside_band(Interval(9.0, 8.9, 9.1, LEAST_COVERAGE - 0.01), 1.0, 2.0)
+        )
         is None
     )
     assert (
-        holds_or_none(effect_inside_band(Interval(9.0, 8.9, 9.1, LEAST_COVERAGE), 1.0, 2.0))
+        does_answer_hold(effect_inside_band(Interval(9.0, 8.9, 9.1, LEAST_COVERAGE), 1.0, 2.0))
         is False
     )
     assert (
-        holds_or_none(effect_inside_band(Interval(1.5, 1.4, 1.6, float("nan")), 1.0, 2.0)) is None
+        does_answer_hold(effect_inside_band(Interval(1.5, 1.4, 1.6, float("nan")), 1.0, 2.0))
+        is None
     )

@@ -24,13 +24,14 @@ PAPER, NIGHT = "#ffffff", "#14181e"  # the theme's backgrounds
 
 
 MACHINES = [*charts.MACHINE_COLOURS.values()]
-COLOURS = [render.INK_COLOUR, render.MUTED_COLOUR, *render.PALETTE, *MACHINES]
+OTHERS = charts.OTHER_COLOURS
+COLOURS = [render.TEXT_COLOUR, render.MUTED_COLOUR, *render.PALETTE, *MACHINES, *OTHERS]
 
 
 @pytest.mark.parametrize("colour", COLOURS)
 def test_every_colour_is_seen_on_paper_and_at_night(colour):
     least = (
-        4.5 if colour in (render.INK_COLOUR, render.MUTED_COLOUR) else 3
+        4.5 if colour in (render.TEXT_COLOUR, render.MUTED_COLOUR) else 3
     )  # text; lines and points
     assert contrast(colour, PAPER) >= least
     assert dark(colour, "fill") == dark(colour, "stroke")
@@ -66,7 +67,7 @@ def lab(rgb: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("eye", EYES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("series", [render.PALETTE, MACHINES])
+@pytest.mark.parametrize("series", [render.PALETTE, MACHINES, OTHERS])
 def test_series_colours_differ_for_every_eye(eye, scheme, series):
     colours = [colour if scheme == "light" else dark(colour, "stroke") for colour in series]
     seen = [lab(np.clip(EYES[eye] @ linear(colour), 0, 1)) for colour in colours]

@@ -16,7 +16,7 @@ from tlb.report.render import Html
 from tlb.report.verdicts import (
     Verdict,
     chapter_verdicts,
-    holds_or_none,
+    does_answer_hold,
     judge,
     statements,
     table_of_answered_verdicts,
@@ -155,7 +155,7 @@ def table_of(*rows: tuple[str, str, str]) -> Html:
     [((2, 3), (1, 4), True), ((0, 2), (1, 4), None), ((5, 6), (1, 4), False), ((2, 3), (1,), True)],
 )
 def test_an_interval_is_inside_a_band_outside_it_or_spans_an_end(bounds, band, truth):
-    assert holds_or_none(effect_inside_band(Interval(sum(bounds) / 2, *bounds), *band)) is truth
+    assert does_answer_hold(effect_inside_band(Interval(sum(bounds) / 2, *bounds), *band)) is truth
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from support.geometry import CACHES, SHARP, Made, at_random, inferred, lru, rows
 
 from tlb.measure import survey
 from tlb.stats import geometry, geometry_curves
-from tlb.stats.fits import Knee
+from tlb.stats.fits import CurveKnee
 from tlb.stats.geometry_curves import base_page_stride, base_stride
 
 
@@ -99,7 +99,7 @@ def test_ways_that_do_not_divide_the_entries_into_a_power_of_two_of_sets_are_not
 
 def test_a_walk_that_was_not_measured_keeps_its_place_with_a_reason():
     frame = rows(SHARP, "4k", 1)
-    *others, memory = geometry.infer_geometry(frame[frame["lines"] < 2**19], (), CACHES).walks
+    *others, memory = geometry.infer_tlb_geometry(frame[frame["lines"] < 2**19], (), CACHES).walks
     assert all(walk.cost for walk in others)
     assert (memory.table_in, memory.cost) == (
         "memory",
@@ -134,7 +134,7 @@ def test_a_process_that_is_disturbed_moves_no_level():
         rng.random(len(frame)) < 0.33, rng.uniform(1.1, 2, len(frame)), 1.0
     )
     assert [
-        level.entries.value for level in geometry.infer_geometry(frame).levels
+        level.entries.value for level in geometry.infer_tlb_geometry(frame).levels
     ] == pytest.approx([72, 3072], rel=0.03)
 
 
@@ -149,7 +149,7 @@ def test_a_change_of_the_clock_between_processes_is_no_step():
     frame.loc[slow, "ns_per_access"] *= 2
     frame.loc[slow, "core_ghz"] /= 2
     assert [
-        level.entries.value for level in geometry.infer_geometry(frame).levels
+        level.entries.value for level in geometry.infer_tlb_geometry(frame).levels
     ] == pytest.approx([64, 1536], rel=0.01)
 
 
@@ -187,7 +187,7 @@ def test_a_curve_has_the_median_of_its_processes_and_the_least_disturbed_one():
         [8, 10, 10, 10, 0, 1, 10],
         [32, 4, 2, 6, 0.75, 3, 2],
     ]
-    assert geometry_curves.aliased_curve(frame)["lines"].tolist() == [32]
+    assert geometry_curves.aliased_chase_curve(frame)["lines"].tolist() == [32]
     assert geometry_curves.cost_by_page_count(frame.assign(core_ghz=[2.0, 0, 2, 2, 2]), "alias")[
         "cost"
     ].tolist() == [5, 2]  # one without a clock: all in ns
@@ -212,7 +212,7 @@ def test_the_stride_of_a_page_size_is_counted_in_base_pages_of_the_machine(pages
 # --- intervals over mappings
 
 HITS, MISSES = [16, 24, 32, 48, 60], [96, 128, 192, 256, 384, 512, 768, 1024]  # pages
-FIRST, LAST = Knee(4, 11, 64, 65, 64, 65), Knee(11, 41, 1536, 1537, 1536, 1537)
+FIRST, LAST = CurveKnee(4, 11, 64, 65, 64, 65), CurveKnee(11, 41, 1536, 1537, 1536, 1537)
 FAR = 1 << 20  # pages whose table is in memory
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from tlb.stats.fits import fit_random_curve, miss_probability_random
+from tlb.stats.fits import fit_random_access_curve, miss_probability_random
 
 GRID = np.unique(np.round(2 ** np.arange(4, 14.1, 0.25)).astype(int))
 TRUTH = {"stlb_cost_ns": 2.0, "walk_ns": 8.0, "l1_entries": 64.0, "l2_entries": 2048.0}
@@ -28,7 +28,7 @@ def truth_curve(noise: float, seed: int) -> np.ndarray:
 
 @pytest.mark.parametrize("given_knees", [(None, None), (64, None), (None, 2048), (64, 2048)])
 def test_a_fit_finds_the_costs_and_the_knees_of_an_exact_curve(given_knees):
-    fit = fit_random_curve(GRID, truth_curve(0, 0), *given_knees)
+    fit = fit_random_access_curve(GRID, truth_curve(0, 0), *given_knees)
     for name, truth in TRUTH.items():
         assert getattr(fit, name).value == pytest.approx(truth, rel=1e-4), name
 
@@ -39,7 +39,7 @@ def test_the_intervals_of_a_fit_cover_nearly_as_often_as_they_say(given_knees):
     trials = 120
     hits = dict.fromkeys(TRUTH, 0)
     for seed in range(trials):
-        fit = fit_random_curve(GRID, truth_curve(0.1, seed), *given_knees)
+        fit = fit_random_access_curve(GRID, truth_curve(0.1, seed), *given_knees)
         for name, truth in TRUTH.items():
             interval = getattr(fit, name)
             hits[name] += interval.low <= truth <= interval.high
@@ -63,7 +63,7 @@ def test_with_both_knees_given_a_fit_is_the_textbooks_linear_regression(seed, co
     half = scipy_stats.t.ppf(0.5 + confidence / 2, GRID.size - 2) * np.sqrt(
         variance * np.diag(np.linalg.inv(design.T @ design))
     )
-    fit = fit_random_curve(GRID, y, 64, 2048, confidence)
+    fit = fit_random_access_curve(GRID, y, 64, 2048, confidence)
     for found, cost, width in zip((fit.stlb_cost_ns, fit.walk_ns), costs, half, strict=True):
         assert found.coverage == confidence
         bounds = cost, cost - width, cost + width

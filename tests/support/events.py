@@ -45,7 +45,7 @@ class Events:
         own, packed = dict(point.options), point.layout == "packed"
         if point.kernel == "shootdown":
             told = own["threads"] * (own.get("apart", 0) == 0)
-            part = 15_000.0 * (point.pages == grid.HUGE_PAGES)
+            part = 15_000.0 * (point.pages == grid.HUGE_PAGE_KIND)
             return self.call_ns + point.lines * self.page_ns + told * self.told_ns + part
         if point.kernel == "switch_chase":
             lost = (1 - self.kept) * (point.mode == "process")
@@ -77,7 +77,7 @@ class Events:
                 found["flushes_asked"] = asked
             if self.counted and own["threads"]:
                 found["flushes_seen"] = round(asked * self.seen)
-            if point.pages == grid.HUGE_PAGES:
+            if point.pages == grid.HUGE_PAGE_KIND:
                 found["huge_bytes_after"] = 0.0
             return found
         if point.kernel == "switch_chase":
@@ -97,7 +97,7 @@ class Events:
     def _forked(self, point: Point) -> dict[str, float]:
         used, page, touched = dict(point.options).get("used"), PAGE, float(point.lines * PAGE)
         resident = touched
-        if point.pages == grid.HUGE_PAGES:
+        if point.pages == grid.HUGE_PAGE_KIND:
             page, rooms = LARGE_PAGE, -(-point.lines // used) if used else touched / LARGE_PAGE
             resident = float(rooms * LARGE_PAGE)
         found = {"resident_bytes": resident, "touch_ns_per_page": 800.0}

@@ -11,7 +11,7 @@ from experiments.page_faults import Analysis, grid
 from support.common import About
 from support.synthetic import GIB, Stated, processes, scope
 from tlb.measure.record import Point
-from tlb.system.page_sizes import LINE_BYTES
+from tlb.system.page_sizes import CACHE_LINE_BYTES
 
 FANOUT, CLOCK_NS, TSC_GHZ = 512, 20.0, 2.0
 
@@ -97,14 +97,14 @@ class Kernel:
         return {"ns_per_access": again, "mean_ns": again, "first_ns_per_access": first}
 
     def map_churn(self, point: Point, options: dict[str, int]) -> dict[str, Any]:
-        chunk = point.lines * LINE_BYTES // grid.CHUNK_COUNT
+        chunk = point.lines * CACHE_LINE_BYTES // grid.PUBLISHED_CHUNK_COUNT
         pages, threads = chunk // 4096, options["threads"]
         fault = (
             self.page_ns("anonymous", point.pages, 0) * pages * (1 + self.shared * (threads - 1))
             if point.mode == "unmap"
             else 0.0
         )
-        alone = self.search_ns * chunk / grid.CHUNK_BYTES + fault
+        alone = self.search_ns * chunk / grid.PUBLISHED_CHUNK_BYTES + fault
         faults = pages / (FANOUT if point.pages == "thp" else 1) if point.mode == "unmap" else 0.0
         return {
             "ns_per_access": alone / min(threads, self.cpus),

@@ -13,7 +13,7 @@ from support.common import make_record
 from tlb.measure import survey
 from tlb.measure.record import Point
 from tlb.stats import geometry
-from tlb.stats.geometry import Geometry
+from tlb.stats.geometry import TlbGeometry
 
 CACHES = {1: 32 << 10, 2: 1 << 20, 3: 32 << 20}
 Missed = Callable[
@@ -134,8 +134,8 @@ def rows(made: Made, pages: str, seed: int) -> pd.DataFrame:
 @cache if "MUTANT_UNDER_TEST" not in os.environ else lambda made: made
 def inferred(
     made: Made, pages: str = "4k", stated: tuple[int, ...] = (), seed: int = 1
-) -> Geometry:
-    return geometry.infer_geometry(rows(made, pages, seed), stated, CACHES)
+) -> TlbGeometry:
+    return geometry.infer_tlb_geometry(rows(made, pages, seed), stated, CACHES)
 
 
 SHARP = Made(lru(64), lru(1536))

@@ -85,8 +85,8 @@ def asked(setting: str = "madvise", **huge_bytes: int) -> dict[str, Any]:
             huge_bytes=large.get(way, 0),
             rest_huge_bytes=0,
         )
-        for way in documents.WAYS_TO_MAP
+        for way in documents.MEMORY_MAPPING_METHODS
     ]
-    return documents.MappingWaysDocument(
+    return documents.MemoryMappingMethodsDocument(
         **WHEN, thp=setting, shmem="never", file_system="ext4", got=got, lacking={}
     ).model_dump(mode="json")

@@ -13,7 +13,7 @@ from support import page_sizes
 from support.common import About
 from support.synthetic import GIB, Stated, processes, scope
 from tlb.measure.record import Point
-from tlb.system.page_sizes import LINE_BYTES
+from tlb.system.page_sizes import CACHE_LINE_BYTES
 
 PAGE = 4096
 
@@ -38,8 +38,8 @@ class Machine:
         step, size, took = own["step_bytes"], own["bytes"], self.element_ns
         if size <= grid.BYTES_WITHIN_L1_CACHE:
             return took
-        took += self.line_ns * min(1.0, step / LINE_BYTES)
-        far = min(1.0, step / PAGE) if size >= grid.ARRAY_BYTES and step > LINE_BYTES else 0.0
+        took += self.line_ns * min(1.0, step / CACHE_LINE_BYTES)
+        far = min(1.0, step / PAGE) if size >= grid.ARRAY_BYTES and step > CACHE_LINE_BYTES else 0.0
         took += far * self.apart_ns * (point.order != "cycle") + (
             self.sets_ns * far if step.bit_count() == 1 and step >= PAGE else 0.0
         )

@@ -7,7 +7,7 @@ from experiments.stlb_cliff import Analysis
 from support.common import About, make_record
 from support.synthetic import Stated
 from tlb.machine.host import Host
-from tlb.stats.geometry import Geometry, TlbLevel
+from tlb.stats.geometry import TlbGeometry, TlbLevel
 from tlb.stats.geometry_curves import BoundedEstimate, WalkPrice
 from tlb.system.reasons import explain_reason
 
@@ -91,8 +91,8 @@ BARE = level(2, estimate(1500), opinions={"alias": estimate(1500)}, stated=None,
 IN_NS = {"unit": "ns", "core_ghz": None}
 
 
-def geometry(**changes: object) -> Geometry:
-    return Geometry.model_validate(
+def geometry(**changes: object) -> TlbGeometry:
+    return TlbGeometry.model_validate(
         {
             "pages": "4k",
             "unit": "cycles",
@@ -107,7 +107,7 @@ def geometry(**changes: object) -> Geometry:
     )
 
 
-SURVEYS: dict[str, tuple[pd.DataFrame, Geometry]] = {
+SURVEYS: dict[str, tuple[pd.DataFrame, TlbGeometry]] = {
     "two levels": (measured(), geometry()),
     "one level": (measured(STEPS[:1]), geometry(levels=[FIRST])),
     "ways": (measured(), geometry(levels=[level(1, estimate(64), ways=4), SECOND])),
@@ -118,7 +118,7 @@ SURVEYS: dict[str, tuple[pd.DataFrame, Geometry]] = {
 }
 
 
-def surveyed(rows: pd.DataFrame, found: Geometry) -> Analysis:
+def surveyed(rows: pd.DataFrame, found: TlbGeometry) -> Analysis:
     """The chapter's analysis of rows, with a geometry in place of the one that they give."""
     a = Analysis(rows, About(host()))
     a.survey = found

@@ -12,7 +12,7 @@ import pytest
 from support.common import LONG_S, ROOT, alive, settable_signals
 
 from tlb.system import procfs
-from tlb.system.processes import adopting, descendants, end, run_in_own_session, without_thp
+from tlb.system.processes import adopting, end, process_descendants, run_in_own_session, without_thp
 
 
 def test_a_command_gives_its_output_its_words_and_its_status():
@@ -70,16 +70,18 @@ def test_descendants_are_all_below_with_any_name_parents_first(tmp_path):
         put(tmp_path, pid, parent, state, name)
     (tmp_path / "40").mkdir()  # it ended meanwhile
     (tmp_path / "self").mkdir()
-    assert descendants(7, tmp_path) == {8: True, 20: True, 9: False, 30: True}
-    assert descendants(99, tmp_path) == {}
+    assert process_descendants(7, tmp_path) == {8: True, 20: True, 9: False, 30: True}
+    assert process_descendants(99, tmp_path) == {}
 
 
 @linux
 def test_what_a_child_leaves_is_adopted_and_ended_even_if_it_would_not():
-    before = set(descendants(os.getpid()))
+    before = set(process_descendants(os.getpid()))
 
     def mine() -> dict[int, bool]:
-        return {pid: runs for pid, runs in descendants(os.getpid()).items() if pid not in before}
+        return {
+            pid: runs for pid, runs in process_descendants(os.getpid()).items() if pid not in before
+        }
 
     with adopting():
         subprocess.run(

@@ -8,7 +8,7 @@ import pytest
 
 from tlb.system import smaps
 from tlb.system.reasons import Unavailable
-from tlb.system.smaps import SmapsRollup, parse_mappings, parse_rollup
+from tlb.system.smaps import SmapsRollup, parse_smaps_mappings, parse_smaps_rollup
 
 STATED = """5500-7fff ---p 00000000 00:00 0                          [rollup]
 Rss:               10000 kB
@@ -23,7 +23,7 @@ Private_Hugetlb:    6144 kB
 
 
 def test_pages_of_a_pool_count_as_resident_and_as_large():
-    seen = parse_rollup(STATED)
+    seen = parse_smaps_rollup(STATED)
     assert (
         seen == SmapsRollup(16144 << 10, 8000 << 10, 6144 << 10, 6144 << 10)
         and seen.huge_bytes == 12288 << 10
@@ -32,8 +32,10 @@ def test_pages_of_a_pool_count_as_resident_and_as_large():
 
 
 def test_a_kernel_without_some_large_pages_has_none_of_them():
-    assert parse_rollup(STATED.replace("FilePmdMapped:         0 kB\n", "")) == parse_rollup(STATED)
-    assert parse_rollup("Rss: 8 kB\nAnonymous: 4 kB\n") == SmapsRollup(8 << 10, 4 << 10, 0, 0)
+    assert parse_smaps_rollup(
+        STATED.replace("FilePmdMapped:         0 kB\n", "")
+    ) == parse_smaps_rollup(STATED)
+    assert parse_smaps_rollup("Rss: 8 kB\nAnonymous: 4 kB\n") == SmapsRollup(8 << 10, 4 << 10, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +49,7 @@ def test_a_kernel_without_some_large_pages_has_none_of_them():
 )
 def test_what_states_no_size_is_an_error(text):
     with pytest.raises(ValueError, match="is missing"):
-        parse_rollup(text)
+        parse_smaps_rollup(text)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -57,7 +59,7 @@ def test_the_sums_are_those_of_all_mappings():
         whole, parts = (
             (Path("/proc/self") / name).read_text() for name in ("smaps_rollup", "smaps")
         )
-    total, listed = parse_rollup(whole), parse_mappings(parts)
+    total, listed = parse_smaps_rollup(whole), parse_smaps_mappings(parts)
     assert total.anonymous_bytes >= 64 << 20
     assert total.resident_bytes == pytest.approx(
         sum(mapping.resident_bytes for mapping in listed), rel=0.05
@@ -75,12 +77,12 @@ POOL_MAPPING = (
 
 
 def test_a_mapping_of_a_pool_is_resident_and_a_repeated_field_is_an_error():
-    (found,) = smaps.parse_mappings(POOL_MAPPING)
+    (found,) = smaps.parse_smaps_mappings(POOL_MAPPING)
     assert (found.resident_bytes, found.huge_bytes, found.private_anonymous) == (4 << 20,) * 2 + (
         True,
     )
     with pytest.raises(ValueError, match="twice"):
-        smaps.parse_mappings(POOL_MAPPING + "Rss: 0 kB\n")
+        smaps.parse_smaps_mappings(POOL_MAPPING + "Rss: 0 kB\n")
 
 
 def test_large_pages_of_a_file_count_as_large():
@@ -90,7 +92,7 @@ def test_large_pages_of_a_file_count_as_large():
         "10000000-10400000 r-xp 00000000 fe:01 7 /a",
         *(f"{n}: {kb} kB" for n, kb in sizes.items()),
     ]
-    (mapping,) = parse_mappings("\n".join(lines) + "\n")
+    (mapping,) = parse_smaps_mappings("\n".join(lines) + "\n")
     assert mapping.huge_bytes == 2 << 20
 
 
@@ -145,7 +147,11 @@ def test_what_kernels_print_is_one_mapping(text):
     )
     if "KernelPageSize" not in text:
         whole = whole._replace(page_bytes=mmap.PAGESIZE)
-    assert parse_mappings(text) == parse_mappings(text.splitlines(keepends=True)) == [whole]
+    assert (
+        parse_smaps_mappings(text)
+        == parse_smaps_mappings(text.splitlines(keepends=True))
+        == [whole]
+    )
 
 
 @pytest.mark.parametrize(
@@ -162,7 +168,7 @@ def test_what_kernels_print_is_one_mapping(text):
 )
 def test_a_refusal_names_what_is_wrong(text, named, tmp_path):
     with pytest.raises(ValueError, match=named):
-        parse_mappings(text)
+        parse_smaps_mappings(text)
     (tmp_path / "7").mkdir()
     (tmp_path / "7/smaps").write_text(text)
     with pytest.raises(Unavailable, match=named) as why:
@@ -179,7 +185,7 @@ def test_a_process_that_runs_may_grow_a_mapping_between_two_looks(tmp_path):
     (found,) = smaps.mappings_of_process(7, tmp_path)
     assert found.end == 0x7F0000068000
     with pytest.raises(ValueError, match="overlap"):
-        parse_mappings(text)  # of a process that waited
+        parse_smaps_mappings(text)  # of a process that waited
 
 
 def test_a_process_of_any_size_is_read_whole(tmp_path):

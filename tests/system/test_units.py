@@ -10,10 +10,10 @@ from tlb.stats.intervals import Interval
 from tlb.system.units import (
     digits_preserving_order,
     format_ns,
+    format_significant_digits,
     format_size,
+    interval_with_unit,
     parse_size,
-    significant_digits,
-    with_unit,
 )
 
 
@@ -122,7 +122,7 @@ def test_a_printed_duration_is_within_half_a_percent_of_its_value(ns):
     ],
 )
 def test_significant_digits_keep_whole_numbers_and_have_no_exponent(value, digits, text):
-    assert significant_digits(value, digits) == text
+    assert format_significant_digits(value, digits) == text
 
 
 FINITE = st.floats(1e-6, 1e6) | st.just(0.0)
@@ -133,7 +133,8 @@ def test_what_lies_beside_a_mark_is_printed_beside_it(mark, apart):
     for value in (mark * (1 - apart), mark, mark * (1 + apart)):
         digits = digits_preserving_order([value], [mark], 3)
         shown, line = (
-            float(significant_digits(number, digits).replace(",", "")) for number in (value, mark)
+            float(format_significant_digits(number, digits).replace(",", ""))
+            for number in (value, mark)
         )
         assert (shown < line, shown > line) == (value < mark, value > mark)
 
@@ -147,4 +148,4 @@ def test_what_lies_beside_a_mark_is_printed_beside_it(mark, apart):
     ],
 )
 def test_a_unit_stands_after_the_value(bounds, text):
-    assert with_unit(format(Interval(*bounds), ".1f"), "ns") == text
+    assert interval_with_unit(format(Interval(*bounds), ".1f"), "ns") == text

@@ -18,7 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from tlb.system.files import IS_REPOSITORY_CLONE
 from tlb.system.processes import restore_signals_for_children
-from tlb.system.reasons import Unavailable, book_unavailable, missing_package
+from tlb.system.reasons import Unavailable, book_unavailable_error, missing_package_error
 
 # What follows a program's name is the program's, also without a --; a kernel has its own options.
 _PROGRAM = {"allow_interspersed_args": False}
@@ -193,7 +193,7 @@ class Grouped(TyperGroup):
         if entry and entry.is_refused:
             if context.resilient_parsing:  # a completion, which has nobody to read a refusal
                 return entry.name, entry.unloaded(), words[1:]
-            raise book_unavailable(f"tlb {entry.name}")
+            raise book_unavailable_error(f"tlb {entry.name}")
         return super().resolve_command(context, words)
 
 
@@ -306,7 +306,7 @@ def _status(arguments: list[str]) -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith(("tlb", "experiments", "kernels")):
             raise
-        print(missing_package(error), file=sys.stderr)
+        print(missing_package_error(error), file=sys.stderr)
         raise SystemExit(1) from None
     except Exception as error:
         # A usage error of click, of which typer may carry its own copy.

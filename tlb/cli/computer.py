@@ -21,7 +21,7 @@ from tlb.system.units import format_size, parse_size
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tlb.stats.geometry import EntryPageBacking, Geometry, TlbLevel
+    from tlb.stats.geometry import EntryPageBacking, TlbGeometry, TlbLevel
     from tlb.stats.geometry_curves import BoundedEstimate
 
 
@@ -76,7 +76,7 @@ def doctor(
 
 def _show_advice(advice: list[doctors.Advice]) -> None:
     """Print findings, the most severe first."""
-    for severity in doctors.SEVERITIES:
+    for severity in doctors.ADVICE_SEVERITIES:
         for each in (each for each in advice if each.severity == severity):
             terminal.prose(f"{severity}: {each.topic}. {each.finding}")
             terminal.prose(each.remedy, indent="    ")
@@ -96,7 +96,7 @@ def geometry(
     from tlb.measure.measuring_setup import MeasuringSetup
     from tlb.measure.store import Store
     from tlb.stats import splinter
-    from tlb.stats.geometry import infer_geometry
+    from tlb.stats.geometry import infer_tlb_geometry
 
     with tempfile.TemporaryDirectory(prefix="tlb-geometry-") as folder:
         rig = MeasuringSetup.of(host, Store(folder), counters=False)
@@ -108,7 +108,7 @@ def geometry(
         raise SystemExit("\n".join(lacking))
     stated = [tlb.entries for tlb in hosts.data_tlbs(host, pages)]
     try:
-        inferred = infer_geometry(frame, stated, hosts.data_caches(host), lacking)
+        inferred = infer_tlb_geometry(frame, stated, hosts.data_caches(host), lacking)
     except Unavailable:
         for note in lacking:  # which may be why there is no step
             print(note, file=sys.stderr)
@@ -151,7 +151,7 @@ def _text(estimate: BoundedEstimate | None, decimals: int = 1, per: float = 1.0)
     )
 
 
-def levels_table(geometry: Geometry) -> pd.DataFrame:
+def levels_table(geometry: TlbGeometry) -> pd.DataFrame:
     """A row a level: entries by each opinion, CPUID's word, hit cost, ways."""
     import pandas as pd
 
@@ -173,7 +173,7 @@ def levels_table(geometry: Geometry) -> pd.DataFrame:
     )
 
 
-def walks_table(geometry: Geometry) -> pd.DataFrame:
+def walks_table(geometry: TlbGeometry) -> pd.DataFrame:
     """A row a place of the page table: how many pages, and what a walk adds to a hit in the last
     level."""
     import pandas as pd
@@ -193,12 +193,12 @@ def walks_table(geometry: Geometry) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(rows[0]) if rows else ["page table in", "pages"])
 
 
-def geometry_report(geometry: Geometry) -> list[pd.DataFrame | str]:
+def geometry_report(geometry: TlbGeometry) -> list[pd.DataFrame | str]:
     """Return all that `tlb geometry` shows: the two tables, then the sentences."""
     return [levels_table(geometry), walks_table(geometry), *geometry_sentences(geometry)]
 
 
-def geometry_sentences(geometry: Geometry) -> list[str]:
+def geometry_sentences(geometry: TlbGeometry) -> list[str]:
     """What the opinions say of each level, of the ways, of the alias layout, and what was
     lacking."""
     from tlb.stats.geometry import COLLIDING_STRIDE_PAGES
@@ -230,7 +230,7 @@ def backing_sentence(backing: EntryPageBacking) -> str:
     return f"Large pages: {backing.verdict}. {backing.evidence}"
 
 
-def alias_penalty_sentences(geometry: Geometry) -> list[str]:
+def alias_penalty_sentences(geometry: TlbGeometry) -> list[str]:
     """What the alias layout pays for being aliased, where it pays."""
     if geometry.alias_penalty is None or geometry.alias_penalty < 1:
         return []

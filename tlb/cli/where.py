@@ -208,7 +208,7 @@ def _proved(made: report.WhereReport, alone: ProgramRun, limit_s: float) -> repo
     )
 
 
-def _show(limit_s: float, done: proof.SitesProof) -> None:
+def _show(limit_s: float, done: proof.AllocationSitesProof) -> None:
     left_s = max(limit_s - time.monotonic(), 0)
     terminal.progress(f"round {len(done.rounds)}, at most {left_s:.0f} s left")
 

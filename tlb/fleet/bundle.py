@@ -25,16 +25,16 @@ from pydantic import BaseModel, ValidationError, create_model
 from tlb.fleet import public_text
 from tlb.fleet.bundle_rows import (
     ROWS_FILE_NAME,
-    bundle_refused,
+    bundle_refused_error,
     read_bundle_rows,
     shortened_error_text,
 )
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.machine.stated_facts import JavaFlagsDocument, TlbFlushBehaviourDocument
-from tlb.measure import states
+from tlb.measure import machine_states
+from tlb.measure.machine_states import RecordWithExperiments
 from tlb.measure.outcome import SESSIONS_DOCUMENT
-from tlb.measure.states import RecordWithExperiments
 from tlb.measure.store import UNMEASURED_POINTS_DOCUMENT, Store, write_published_rows
 from tlb.system.files import IS_REPOSITORY_CLONE
 from tlb.system.reasons import Unavailable, none_if_unavailable
@@ -84,10 +84,10 @@ def collect(store: Store, machine: str) -> Contents:
     What `public_text` shortens is also in the digests of the machine's states, so these are computed
     anew. Raises Unavailable("no-data") without rows or a description.
     """
-    described = [states.latest_description(store, machine)]
+    described = [machine_states.latest_description(store, machine)]
     for name in store.documents(machine):
         if other := re.fullmatch(r"machine-([0-9a-f]{12})", name):
-            described.append(states.description_of_state(store, machine, other[1]))
+            described.append(machine_states.description_of_state(store, machine, other[1]))
     public = [public_host(host) for host in described]
     renamed = dict(
         zip(map(hosts.state_digest, described), map(hosts.state_digest, public), strict=True)
@@ -122,7 +122,7 @@ def _public_document(name: str, document: dict[str, Any], renamed: dict[str, str
         public["state"] = renamed.get(public["state"], public["state"])
     content = _json(public)
     if content.count(b"\n") < _json(document).count(b"\n"):
-        raise bundle_refused(f"{name} has names that may not leave")
+        raise bundle_refused_error(f"{name} has names that may not leave")
     return _written(_parsed(name, content, kind))
 
 
@@ -134,7 +134,7 @@ def _public_rows(
         if asked:
             changes = {
                 "state": renamed.get(record.state, record.state),
-                "compiler": public_text.public_text(record.compiler),
+                "compiler": public_text.keep_public_words(record.compiler),
             }
             public = record.model_copy(update=changes)
             rows.setdefault(public.key, (public, asked))
@@ -171,11 +171,11 @@ def read_file(path: Path) -> Bundle:
     """Return the bundle in a file. Raises Unavailable("bundle-refused")."""
     try:
         if path.is_symlink() or (path.exists() and not path.is_file()):
-            raise bundle_refused(f"{path} is no regular file")
+            raise bundle_refused_error(f"{path} is no regular file")
         with path.open("rb") as file:
             content = file.read(MOST_FILE_BYTES + 1)
     except OSError as error:
-        raise bundle_refused(f"{path}: {error.strerror}") from None
+        raise bundle_refused_error(f"{path}: {error.strerror}") from None
     return read(content)
 
 
@@ -199,7 +199,7 @@ def read(content: bytes, now: datetime | None = None) -> Bundle:
         state = hosts.state_digest(described)
         is_same = machine and none_if_unavailable(hosts.machine_id, described) == machine
         if not is_same or name not in (MACHINE, f"machine-{state}.json"):
-            raise bundle_refused(f"{name} describes no computer, or another one")
+            raise bundle_refused_error(f"{name} describes no computer, or another one")
         by_state[state] = described
     checked = read_bundle_rows(rows, host, by_state, now or datetime.now(UTC))
     return Bundle(machine, host, list(checked), files, content)
@@ -208,27 +208,29 @@ def read(content: bytes, now: datetime | None = None) -> Bundle:
 def _members(content: bytes) -> dict[str, bytes]:
     """Return the members by name, each of them within its limit."""
     if len(content) > MOST_FILE_BYTES:
-        raise bundle_refused(f"it has more than {MOST_FILE_BYTES >> 20} MiB")
+        raise bundle_refused_error(f"it has more than {MOST_FILE_BYTES >> 20} MiB")
     files: dict[str, bytes] = {}
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             entries = archive.infolist()
             if len(entries) > MOST_MEMBERS:
-                raise bundle_refused(f"it has more than {MOST_MEMBERS} members")
+                raise bundle_refused_error(f"it has more than {MOST_MEMBERS} members")
             for entry in entries:
                 name = entry.filename
                 most = MOST_FILE_BYTES if name == ROWS_FILE_NAME else MOST_DOCUMENT_BYTES
                 is_plain = entry.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
                 is_known = _MEMBER.fullmatch(name) and is_plain and name not in files
                 if not is_known or entry.file_size > most:
-                    raise bundle_refused(
+                    raise bundle_refused_error(
                         f"its member {name[:80]} is too large, double, or of no bundle"
                     )
                 with archive.open(entry) as member:
                     files[name] = member.read(entry.file_size + 1)
     # What zipfile raises for damaged headers and content
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError) as error:
-        raise bundle_refused(f"it cannot be unpacked: {shortened_error_text(error)}") from None
+        raise bundle_refused_error(
+            f"it cannot be unpacked: {shortened_error_text(error)}"
+        ) from None
     return files
 
 
@@ -243,13 +245,15 @@ def _read(name: str, content: bytes, kind: type[Model], texts: frozenset[str]) -
     except ValueError:
         is_whole = False
     if not is_whole:
-        raise bundle_refused(f"{name} is not as `tlb bundle make` writes it")
+        raise bundle_refused_error(f"{name} is not as `tlb bundle make` writes it")
     document = made.model_dump(mode="json", exclude_unset=True)
     public = public_text.public(document, texts)
     if public != document:
         pairs = zip_longest(content.decode().splitlines(), _json(public).decode().splitlines())
         text = next(ours for ours, public_line in pairs if ours != public_line) or ""
-        raise bundle_refused(f"it has a text that may name somebody: {name}: {text.strip()[:80]}")
+        raise bundle_refused_error(
+            f"it has a text that may name somebody: {name}: {text.strip()[:80]}"
+        )
     return made
 
 
@@ -257,14 +261,14 @@ def _parsed(name: str, content: bytes, kind: type[Model]) -> Model:
     try:
         return kind.model_validate_json(content)
     except ValidationError as error:
-        raise bundle_refused(f"{name}: {shortened_error_text(error)}") from None
+        raise bundle_refused_error(f"{name}: {shortened_error_text(error)}") from None
 
 
 def _schema(name: str) -> tuple[type[BaseModel], frozenset[str]]:
     """Return a document's model and the texts that it may hold beside the public ones. Raises
     Unavailable("bundle-refused")."""
     if name not in _schemas():
-        raise bundle_refused(f"{name} is no document of a machine")
+        raise bundle_refused_error(f"{name} is no document of a machine")
     return _schemas()[name]
 
 
@@ -305,9 +309,9 @@ def add(data: Store, bundle: Bundle) -> Added:
     Raises Unavailable: bundle-refused for another computer of the same name, disk-refused.
     """
     machine = bundle.machine
-    published = none_if_unavailable(states.latest_description, data, machine)
+    published = none_if_unavailable(machine_states.latest_description, data, machine)
     if published and hosts.identity_facts(published) != hosts.identity_facts(bundle.host):
-        raise bundle_refused(f"{machine} in data/ is another computer: {published.cpu_model}")
+        raise bundle_refused_error(f"{machine} in data/ is another computer: {published.cpu_model}")
     there = data.records(machine)
     new = [
         record
@@ -321,6 +325,6 @@ def add(data: Store, bundle: Bundle) -> Added:
         ended = max((record.started_at for record in there.values()), default="")
         if max(record.started_at for record, _ in bundle.rows) < ended:
             files = {name: text for name, text in files.items() if not (folder / name).exists()}
-        states.publish_rows(data, machine, bundle.rows, files)
-        card.write(data, machine, states.latest_description(data, machine))
+        machine_states.publish_rows(data, machine, bundle.rows, files)
+        card.write(data, machine, machine_states.latest_description(data, machine))
     return Added(folder, len(new), len(bundle.rows) - len(new))

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from tlb.fleet.public_text import is_public, public_text
+from tlb.fleet.public_text import is_public_text, keep_public_words
 from tlb.machine.host import Host
 from tlb.measure import build, kernels, row_tables
+from tlb.measure.machine_states import RecordWithExperiments
 from tlb.measure.plan import order_seed
 from tlb.measure.record import Record
 from tlb.measure.row_tables import INT64_MAX
-from tlb.measure.states import RecordWithExperiments
 from tlb.system.reasons import REASON_TEXTS, LazyModule, Unavailable, current_reason_code
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ GONE_TWINS = {"graph_walk", "radix_partition", "random_touch", "stride_sum"}
 Rules = Iterator[tuple[bool, str]]  # whether a rule holds, and what is wrong otherwise
 
 
-def bundle_refused(why: str) -> Unavailable:
+def bundle_refused_error(why: str) -> Unavailable:
     """Return the error of a bundle that is not accepted, in which a stranger's text is escaped."""
     return Unavailable("bundle-refused", ascii(why)[1:-1])
 
@@ -84,7 +84,7 @@ def read_bundle_rows(
                 why = why or "it is there twice"
             seen.add(record.key)
         if why:
-            raise bundle_refused(f"{ROWS_FILE_NAME}, row {number}: {why}")
+            raise bundle_refused_error(f"{ROWS_FILE_NAME}, row {number}: {why}")
         yield record, sorted({*asked})
 
 
@@ -120,12 +120,12 @@ def _columns_of(content: bytes) -> Iterator[dict[str, Any]]:
                 if batch is None:
                     return
                 if batch.nbytes > MOST_BATCH_BYTES:
-                    raise bundle_refused(f"{ROWS_FILE_NAME} has rows that are too long")
+                    raise bundle_refused_error(f"{ROWS_FILE_NAME} has rows that are too long")
                 rows = batch.to_pylist()
             yield from rows
     # pyarrow's own are of these kinds
     except (OSError, ValueError, NotImplementedError, KeyError, MemoryError) as error:
-        raise bundle_refused(
+        raise bundle_refused_error(
             f"{ROWS_FILE_NAME} cannot be read: {shortened_error_text(error)}"
         ) from None
 
@@ -136,11 +136,11 @@ def _check_file(file: parquet.ParquetFile) -> None:
     own = {*schema.names} - row_tables.shared_names()
     is_known = len(own) <= MAX_COLUMNS and schema.equals(row_tables.arrow_schema(sorted(own)))
     if not is_known or {*(about.metadata or {})} - {b"ARROW:schema"}:
-        raise bundle_refused(f"{ROWS_FILE_NAME} has other columns than rows have")
+        raise bundle_refused_error(f"{ROWS_FILE_NAME} has other columns than rows have")
     groups = [about.row_group(number) for number in range(about.num_row_groups)]
     unpacked = sum(group.total_byte_size for group in groups)
     if not (1 <= about.num_rows <= MAX_ROWS and unpacked <= MAX_UNPACKED_BYTES):
-        raise bundle_refused(f"{ROWS_FILE_NAME} has no rows, or more than a machine gives")
+        raise bundle_refused_error(f"{ROWS_FILE_NAME} has no rows, or more than a machine gives")
 
 
 @contextmanager
@@ -205,7 +205,10 @@ def _kernel_words() -> frozenset[str]:
 
 
 def _computer(record: Record, host: Host) -> Rules:
-    yield public_text(record.compiler) == record.compiler, "its compiler is no name and version"
+    yield (
+        keep_public_words(record.compiler) == record.compiler,
+        "its compiler is no name and version",
+    )
     has_cpu = record.cpu < host.logical_cpus or record.cpu in host.usable_cpus
     yield has_cpu and host.logical_cpus > 0, "it ran on a CPU that this computer does not have"
     is_stride = record.stride_bytes == host.base_page_bytes * record.stride_pages
@@ -238,6 +241,6 @@ def _counts(record: Record) -> Rules:
     for counter in record.counters.values():
         is_known = current_reason_code(counter.reason or "no-data") in REASON_TEXTS
         yield (
-            is_known and is_public(counter.event or ""),
+            is_known and is_public_text(counter.event or ""),
             "a counter has an unknown reason or event",
         )

@@ -17,12 +17,12 @@ from typing import Any
 from pydantic import BaseModel
 
 from tlb.machine import background, microarchitecture
-from tlb.measure.record import PLAIN_CHARACTERS
+from tlb.measure.record import CHARACTERS_WITHOUT_MARKUP
 from tlb.measure.row_tables import INT64_MAX
 from tlb.system.reasons import REASON_TEXTS
 
 UNKNOWN = "unknown"  # in the place of a text without a public word
-_PLAIN = re.compile(rf"[{PLAIN_CHARACTERS}]{{0,300}}")
+_PLAIN = re.compile(rf"[{CHARACTERS_WITHOUT_MARKUP}]{{0,300}}")
 _DIGEST = re.compile(r"([0-9a-f]{12}|[0-9a-f]{16})?")  # of a state, an installation or a boot
 _ADDRESS = re.compile(
     r"(?<![0-9.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![0-9.])|[0-9a-f]{2}(?::[0-9a-f]{0,4}){3,}"
@@ -47,7 +47,7 @@ def _public_words() -> frozenset[str]:
 
 
 @lru_cache(1 << 12)
-def is_public(text: str) -> bool:
+def is_public_text(text: str) -> bool:
     """Return whether a text is a digest, or public words and short numbers."""
     if _DIGEST.fullmatch(text):
         return True
@@ -66,11 +66,11 @@ def _is_public_word(word: str) -> bool:
 
 
 @lru_cache(1 << 8)
-def public_text(text: str) -> str:
+def keep_public_words(text: str) -> str:
     """Return a text whole if it is public, else its public words, "unknown" without any."""
-    if is_public(text):
+    if is_public_text(text):
         return text
-    words = [word for word in re.split(r'[\s():",;]+', text) if word and is_public(word)]
+    words = [word for word in re.split(r'[\s():",;]+', text) if word and is_public_text(word)]
     return " ".join(dict.fromkeys(words)) or UNKNOWN
 
 
@@ -80,7 +80,7 @@ def linux_release(text: str) -> str:
     if number is None:
         return UNKNOWN
     rest = text[number.end() :]
-    is_known = is_public(re.sub(r"[-+.~_]", " ", rest)) and not _FOUR_NUMBERS.search(rest)
+    is_known = is_public_text(re.sub(r"[-+.~_]", " ", rest)) and not _FOUR_NUMBERS.search(rest)
     return text if is_known else number[0]
 
 
@@ -91,12 +91,12 @@ def public(content: Any, allowed: Collection[str], key: str = "") -> Any:
         return {
             name: public(value, allowed, name)
             for name, value in content.items()
-            if name in allowed or is_public(name)
+            if name in allowed or is_public_text(name)
         }
     if isinstance(content, list):
         return [public(value, allowed, key) for value in content]
     if isinstance(content, str) and content not in allowed:
-        return linux_release(content) if key == "kernel_release" else public_text(content)
+        return linux_release(content) if key == "kernel_release" else keep_public_words(content)
     if isinstance(content, (int, float)) and not abs(content) <= INT64_MAX:
         return None
     return content

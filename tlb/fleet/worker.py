@@ -21,7 +21,7 @@ from tlb.fleet import bundle
 from tlb.machine import host as hosts
 from tlb.machine.cpus import measuring_cpu
 from tlb.machine.host import Host
-from tlb.measure import campaign, states
+from tlb.measure import campaign, machine_states
 from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.outcome import CampaignOutcome, CampaignProgress
 from tlb.measure.record import Point
@@ -70,7 +70,7 @@ def measure(task: Task) -> Measured:
         host, store = hosts.inspect_machine(), Store(data_root()).own
         try:
             rig = MeasuringSetup.of(host, store)
-            states.write_description(store, rig.machine, host)
+            machine_states.write_description(store, rig.machine, host)
             outcome = _run(rig, task)
             measured.lacking = Counter(why.code for why in outcome.lacking.values())
             measured.left = outcome.skipped

@@ -251,7 +251,7 @@ class Tlb(FrozenModel):
 _SIZES = ("4k", "2m", "4m", "1g")  # in the order of the bits of leaf 0x18
 
 
-def tlbs_of_cpuid(read: CpuidReader) -> tuple[tuple[Tlb, ...], tuple[int, ...]]:
+def tlbs_stated_by_cpuid(read: CpuidReader) -> tuple[tuple[Tlb, ...], tuple[int, ...]]:
     """The TLBs that CPUID states, by level, and the leaf-2 descriptors it used that the table below
     lacks.
 
@@ -454,7 +454,7 @@ def _amd_tlb(
     )
 
 
-def associativity(tlb: Tlb) -> int | None:
+def tlb_associativity(tlb: Tlb) -> int | None:
     """The associativity: as stated, or the one in the stated range that makes the number of sets a
     power of two.
 

@@ -30,7 +30,7 @@ _CACHE_KINDS: dict[str, CacheKind] = {
 }
 
 
-class Core(FrozenModel):
+class MeasuringCore(FrozenModel):
     """The CPU that is measured."""
 
     number: int
@@ -52,10 +52,10 @@ def measuring_cpu(root: Path, usable: Collection[int]) -> int | None:
     return max((cpu for cpu in fast if strength[cpu] >= least), default=None)
 
 
-def core(root: Path, cpu: int) -> Core:
+def core(root: Path, cpu: int) -> MeasuringCore:
     """What sysfs under `root` says of a CPU."""
     pmus = pmu.listed(root)
-    return Core(
+    return MeasuringCore(
         number=cpu,
         kind=(pmu.of_cpu(cpu, pmus) or "") if len(pmus) > 1 else "",
         highest_khz=_highest_khz(_folder(root, cpu)),

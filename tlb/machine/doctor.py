@@ -9,14 +9,14 @@ from typing import Literal, NamedTuple, get_args
 
 from tlb.machine import background, settings
 from tlb.machine.cpuid import Tlb
-from tlb.machine.cpus import Core
+from tlb.machine.cpus import MeasuringCore
 from tlb.machine.host import Host
 from tlb.system.files import PREBUILT_ARCHIVE
 from tlb.system.reasons import REASON_TEXTS, explain_reason
 from tlb.system.units import format_size, page_size_name, parse_size
 
 Severity = Literal["error", "warning", "note"]
-SEVERITIES: tuple[Severity, ...] = get_args(Severity)  # the worst first
+ADVICE_SEVERITIES: tuple[Severity, ...] = get_args(Severity)  # the worst first
 
 
 class Advice(NamedTuple):
@@ -63,7 +63,9 @@ def command(advice: Advice) -> str:
 
 def are_as_bad(found: list[Advice], least: Severity) -> bool:
     """Return whether some advice is as severe as `least`, or more."""
-    return any(SEVERITIES.index(each.severity) <= SEVERITIES.index(least) for each in found)
+    return any(
+        ADVICE_SEVERITIES.index(each.severity) <= ADVICE_SEVERITIES.index(least) for each in found
+    )
 
 
 # In backquotes; what somebody has to fill in, such as *, is no command to copy, and `tlb inspect`
@@ -301,7 +303,7 @@ def _system(host: Host) -> list[tuple[str, str]]:
     ]
 
 
-def _core(core: Core) -> str:
+def _core(core: MeasuringCore) -> str:
     clock = f", at most {core.highest_khz / 1e6:.2g} GHz" if core.highest_khz else ""
     return f"CPU {core.number}{f' ({core.kind})' if core.kind else ''}{clock}"
 

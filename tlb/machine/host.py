@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from tlb.machine import FrozenModel, background, cpuid, cpus, pmu, settings
-from tlb.machine.cpuid import Cache, CpuidReader, Tlb, tlbs_of_cpuid
-from tlb.machine.cpus import Core, measuring_cpu
+from tlb.machine.cpuid import Cache, CpuidReader, Tlb, tlbs_stated_by_cpuid
+from tlb.machine.cpus import MeasuringCore, measuring_cpu
 from tlb.machine.memory import Memory, ResourceLimits, usable_memory
 from tlb.machine.microarchitecture import ARM_IMPLEMENTERS, UNKNOWN_MICROARCHITECTURE, VENDORS
 from tlb.machine.pmu import Pmu
@@ -73,7 +73,9 @@ class Host(FrozenModel):
     installation: str  # keyed hash of /etc/machine-id; "" without one
     # Descriptions that older versions wrote lack these.
     kvm: KvmSupport | None = None
-    core: Core | None = None  # the CPU that is measured, whose caches, TLBs and clock these are
+    core: MeasuringCore | None = (
+        None  # the CPU that is measured, whose caches, TLBs and clock these are
+    )
     mitigations: dict[str, str] = {}
     numa_balancing: int | None = None
     nested_paging: bool | None = None  # whether the CPU offers guests a second dimension
@@ -199,7 +201,7 @@ def _of_cpu(root: Path, computer: Platform, cpu: int) -> dict[str, Any]:
     flags = frozenset(info.get("flags", "").split())
     try:
         with computer.pinned(cpu) if read else nullcontext():
-            stated, unknown = tlbs_of_cpuid(read) if read else ((), ())
+            stated, unknown = tlbs_stated_by_cpuid(read) if read else ((), ())
             caches = cpus.caches(root, cpu) or (cpuid.caches(read) if read else ())
             la57 = cpuid.has_la57(read) if read else None
             runs_on = cpus.hypervisor(root, flags, read)
@@ -324,7 +326,7 @@ def state_facts(host: Host) -> dict[str, object]:
     return facts
 
 
-def _core_facts(host: Host, core: Core) -> dict[str, object]:
+def _core_facts(host: Host, core: MeasuringCore) -> dict[str, object]:
     l3_bytes = data_caches(host).get(3)
     return {"kind": core.kind, "highest_khz": core.highest_khz, "l3_bytes": l3_bytes}
 

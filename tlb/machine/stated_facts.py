@@ -84,12 +84,12 @@ DEFRAG = "/sys/kernel/mm/transparent_hugepage/defrag"
 JAVA = ("java", "-XX:+UnlockDiagnosticVMOptions", "-XX:+PrintFlagsFinal", "-version")
 JAVA_FLAGS = ("UseTransparentHugePages", "UseLargePagesIndividualAllocation")
 # those that give a heap large pages
-HUGE_PAGE_FLAGS = ("UseLargePages", "UseTransparentHugePages", "UseHugeTLBFS")
+JAVA_HUGE_PAGE_FLAGS = ("UseLargePages", "UseTransparentHugePages", "UseHugeTLBFS")
 
 
 class JavaFlagsDocument(BaseModel, extra="forbid", frozen=True):
     """The document `flags` of data/. java_flags: of JAVA_FLAGS those that Java lists; java_on: of
-    HUGE_PAGE_FLAGS those that it has on where nobody asks. None without a Java that answers, java_on
+    JAVA_HUGE_PAGE_FLAGS those that it has on where nobody asks. None without a Java that answers, java_on
     also where an older version asked."""
 
     schema_version: Literal[1] = 1
@@ -114,5 +114,5 @@ def ask_flags(
         printed = run_in_own_session(java, timeout=PROBE_TIMEOUT_S).stdout
         if listed := dict(re.findall(r"^\s*\w+\s+(\w+)\s+:?=\s+(\S+)", printed, re.MULTILINE)):
             known = tuple(flag for flag in JAVA_FLAGS if flag in listed)
-            on = tuple(flag for flag in HUGE_PAGE_FLAGS if listed.get(flag) == "true")
+            on = tuple(flag for flag in JAVA_HUGE_PAGE_FLAGS if listed.get(flag) == "true")
     return JavaFlagsDocument(state=state, defrag_modes=modes, java_flags=known, java_on=on)

@@ -181,7 +181,7 @@ def program(main: Path) -> Path:
     return _compiled(main, compiler_or_prebuilt(), COMPILER_FLAGS)
 
 
-def preload_library(main: Path) -> Path:
+def build_preload_library(main: Path) -> Path:
     """Compile a C file as a library for LD_PRELOAD; return its path. Raises as `kernel` does."""
     return _compiled(main, compiler_or_prebuilt(library=True), LIBRARY)
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from tlb.machine.host import base_page_bytes
 from tlb.measure import namespaces
 from tlb.measure.record import KernelOutput, Point
-from tlb.system.page_sizes import BASE_PAGES, LINE_BYTES, page_bytes
+from tlb.system.page_sizes import BASE_PAGES, CACHE_LINE_BYTES, page_bytes
 
 ROW_BYTES = 16  # kernels/rows.h
-VERTEX_BYTES = 64  # kernels/graph.h
+GRAPH_VERTEX_BYTES = 64  # kernels/graph.h
 # A kernel's side arrays (the order, the draws) beside its arena, per line: a cycle takes 8 bytes
 # (kernels/placement.h), draws 16, page_gather's order and index 12.
 BOOKKEEPING_BYTES_PER_LINE = 16
@@ -112,18 +112,18 @@ def table_bytes(point: Point) -> int:
 
 def list_bytes(point: Point) -> int:
     """Return stride_sum's list: four bytes a visit, and as many to spare."""
-    step = option(point, "step_bytes", LINE_BYTES)
-    return 8 * point.lines * LINE_BYTES // step * (point.mode == "listed")
+    step = option(point, "step_bytes", CACHE_LINE_BYTES)
+    return 8 * point.lines * CACHE_LINE_BYTES // step * (point.mode == "listed")
 
 
 def copied_bytes(point: Point) -> int:
     """Return map_churn's copies: of a chunk, in memory of each thread's own."""
-    bytes_of_all = option(point, "threads", 1) * point.lines * LINE_BYTES
+    bytes_of_all = option(point, "threads", 1) * point.lines * CACHE_LINE_BYTES
     return bytes_of_all // option(point, "chunks", 7)
 
 
 def lines_of(size_bytes: int) -> int:
-    return -(-size_bytes // LINE_BYTES)
+    return -(-size_bytes // CACHE_LINE_BYTES)
 
 
 def fixed_functions(*functions: str) -> Callable[[Point | KernelOutput], Functions]:

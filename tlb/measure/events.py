@@ -31,7 +31,7 @@ from tlb.machine.microarchitecture import ARM_NAMES
 
 
 @dataclass(frozen=True)
-class Event:
+class PerfEvent:
     """A quantity with the event that counts it, or the two quantities that it derives from, or the
     reason for neither.
 
@@ -56,25 +56,25 @@ LOAD_GROUP, FETCH_GROUP, WALKER_GROUP = 0, 1, 2  # groups
 LINUX_EVENTS_FOLDER = "Linux tools/perf/pmu-events/arch/"
 
 
-def missing_event(quantity: str, reason: str, source: str) -> Event:
+def missing_event(quantity: str, reason: str, source: str) -> PerfEvent:
     """Return the row of a quantity that the CPU does not count."""
-    return Event(quantity, None, reason, source)
+    return PerfEvent(quantity, None, reason, source)
 
 
-def derived_event(quantity: str, one: str, sign: str, other: str, source: str) -> Event:
+def derived_event(quantity: str, one: str, sign: str, other: str, source: str) -> PerfEvent:
     """Return the row of a quantity that is the sum or difference of two others."""
-    return Event(quantity, None, source=source, derived=(one, sign, other))
+    return PerfEvent(quantity, None, source=source, derived=(one, sign, other))
 
 
-def raw_event_maker(group: int, source: str) -> Callable[..., Event]:
+def raw_event_maker(group: int, source: str) -> Callable[..., PerfEvent]:
     """Make events of one group by code and umask; "{pmu}" becomes the name of the CPU's PMU."""
 
-    def event(quantity: str, code: int, umask: int, name: str, cmask: int = 0) -> Event:
+    def event(quantity: str, code: int, umask: int, name: str, cmask: int = 0) -> PerfEvent:
         terms = [f"event={code:#04x}"]
         terms += [f"umask={umask:#04x}"] if umask else []
         terms += [f"cmask={cmask}"] if cmask else []
         config = f"{{pmu}}/{','.join(terms)}/u"
-        return Event(quantity, config, source=f"{source}, {name}", group=group)
+        return PerfEvent(quantity, config, source=f"{source}, {name}", group=group)
 
     return event
 
@@ -95,7 +95,7 @@ def _intel(
     cycles: str = "WALK_ACTIVE",
     fetch_cycles: str | None = None,
     errata: str = "",
-) -> tuple[Event, ...]:
+) -> tuple[PerfEvent, ...]:
     """Return the rows of an Intel core since Haswell.
 
     files: its folder in Linux, a blank, its file in perfmon. load, fetch: codes of DTLB_LOAD_MISSES
@@ -126,7 +126,7 @@ def _intel(
     return tuple(rows)
 
 
-def _side(source: str, side: str, code: int, cycles: str, hits: int | None) -> list[Event]:
+def _side(source: str, side: str, code: int, cycles: str, hits: int | None) -> list[PerfEvent]:
     """Return the rows of an Intel core's loads (side "") or fetches ("itlb_"), whose events have
     one code."""
     event = raw_event_maker(FETCH_GROUP if side else LOAD_GROUP, source)
@@ -146,7 +146,7 @@ def _side(source: str, side: str, code: int, cycles: str, hits: int | None) -> l
     return rows
 
 
-def _bridge(files: str, walk: int, cycles: int, hits: tuple[int, int]) -> tuple[Event, ...]:
+def _bridge(files: str, walk: int, cycles: int, hits: tuple[int, int]) -> tuple[PerfEvent, ...]:
     """Return the rows of Sandy Bridge and Ivy Bridge. walk, cycles: umasks of WALK_COMPLETED and
     WALK_DURATION of loads. hits: code and umask of DTLB_LOAD_MISSES.STLB_HIT."""
     source = "{}x86/{}/virtual-memory.json; github.com/intel/perfmon {}".format(
@@ -166,13 +166,13 @@ def _bridge(files: str, walk: int, cycles: int, hits: tuple[int, int]) -> tuple[
     )
 
 
-def _core(files: str, hits: tuple[int, int] = (0x20, 0x20)) -> tuple[Event, ...]:
+def _core(files: str, hits: tuple[int, int] = (0x20, 0x20)) -> tuple[PerfEvent, ...]:
     """Return the rows of Golden Cove and its successors. Lion Cove's umasks have a second byte,
     which Linux passes on where `format/umask` of the PMU in sysfs names those bits."""
     return _intel(files, 0x12, 0x11, hits=hits)
 
 
-def _zen(fetch_walk_umask: int, data: str, fetch: str) -> tuple[Event, ...]:
+def _zen(fetch_walk_umask: int, data: str, fetch: str) -> tuple[PerfEvent, ...]:
     data, fetch = f"{LINUX_EVENTS_FOLDER}x86/{data}", f"{LINUX_EVENTS_FOLDER}x86/{fetch}"
     loads, fetches = raw_event_maker(LOAD_GROUP, data), raw_event_maker(FETCH_GROUP, fetch)
     return (
@@ -210,7 +210,7 @@ _BROADWELL = _intel(
 
 def _hybrid(
     folder: str, files: str, hits: tuple[int, int], cores: dict[str, str]
-) -> dict[str, tuple[Event, ...]]:
+) -> dict[str, tuple[PerfEvent, ...]]:
     """Return the tables of a hybrid part by PMU; files: the beginning of its files in perfmon."""
     core, *rest = cores.items()
     tables = {core[0]: _core(f"{folder} {files}_{core[1]}_core.json", hits)}
@@ -222,7 +222,7 @@ def _hybrid(
 _ALDER_LAKE = {"cpu_core": _GOLDEN_COVE, "cpu_atom": _GRACEMONT}
 # By microarchitecture (a name of tlb.machine.microarchitecture), then by PMU; "" is whichever the
 # CPU has.
-X86_CORES: dict[str, tuple[Event, ...] | dict[str, tuple[Event, ...]]] = {
+X86_CORES: dict[str, tuple[PerfEvent, ...] | dict[str, tuple[PerfEvent, ...]]] = {
     "Sandy Bridge": _bridge(
         "sandybridge SNB/events/sandybridge_core.json", 0x02, 0x04, (0x08, 0x10)
     ),
@@ -302,7 +302,7 @@ X86_CORES: dict[str, tuple[Event, ...] | dict[str, tuple[Event, ...]]] = {
 # --- arm64 CPUs, by microarchitecture
 
 
-def _arm(linux: str, data: str = "", *, walks_per_cycle: bool = False) -> tuple[Event, ...]:
+def _arm(linux: str, data: str = "", *, walks_per_cycle: bool = False) -> tuple[PerfEvent, ...]:
     """Return the rows of a core that counts walks by the architecture's common events.
 
     linux: its folder in Linux, data: its file in ARM-software/data; "" for none. stlb_hit is an
@@ -330,7 +330,9 @@ def _arm(linux: str, data: str = "", *, walks_per_cycle: bool = False) -> tuple[
     )
 
 
-def _arm_refills(linux: str, data: str = "", *, second_level: bool = False) -> tuple[Event, ...]:
+def _arm_refills(
+    linux: str, data: str = "", *, second_level: bool = False
+) -> tuple[PerfEvent, ...]:
     """Return the rows of an Arm core whose files list no walks, only refills of its TLBs.
 
     second_level: whether its second level counts data and fetches apart, each refill a walk."""
@@ -340,7 +342,7 @@ def _arm_refills(linux: str, data: str = "", *, second_level: bool = False) -> t
         loads("l1_dtlb_miss", 0x05, 0, "L1D_TLB_REFILL"),
         fetches("l1_itlb_miss", 0x02, 0, "L1I_TLB_REFILL"),
     )
-    second: tuple[Event, ...]
+    second: tuple[PerfEvent, ...]
     if second_level:
         second = (
             loads("walk", 0x2D, 0, "L2D_TLB_REFILL"),
@@ -366,7 +368,7 @@ def _arm_source(linux: str, data: str) -> str:
     return "; ".join(files)
 
 
-ARM_CORES: dict[str, tuple[Event, ...]] = {
+ARM_CORES: dict[str, tuple[PerfEvent, ...]] = {
     "Neoverse E1": _arm("arm/cortex-a65-e1", "neoverse-e1"),
     "Neoverse N1": _arm("arm/neoverse-n1", "neoverse-n1"),
     "Neoverse V1": _arm("arm/neoverse-v1", "neoverse-v1"),
@@ -418,17 +420,17 @@ PROGRAMMABLE_COUNTERS = 4
 _SYSCALL = "perf_event_open(2), PERF_COUNT_"
 # On every Linux, in user mode: no privilege up to perf_event_paranoid 2.
 SOFTWARE_EVENTS = (
-    Event("minor_faults", "minor-faults:u", source=f"{_SYSCALL}SW_PAGE_FAULTS_MIN"),
-    Event("task_clock_ns", "task-clock:u", source=f"{_SYSCALL}SW_TASK_CLOCK"),
+    PerfEvent("minor_faults", "minor-faults:u", source=f"{_SYSCALL}SW_PAGE_FAULTS_MIN"),
+    PerfEvent("task_clock_ns", "task-clock:u", source=f"{_SYSCALL}SW_TASK_CLOCK"),
 )
-TABLE: dict[tuple[str, str], tuple[Event, ...]] = {
+TABLE: dict[tuple[str, str], tuple[PerfEvent, ...]] = {
     (name, unit): rows
     for name, tables in (X86_CORES | ARM_CORES).items()
     for unit, rows in (tables if isinstance(tables, dict) else {"": tables}).items()
 }
 
 
-def count_may_be_zero(quantity: str) -> bool:
+def event_count_may_be_zero(quantity: str) -> bool:
     """Return whether a process that misses in every TLB may have none of these: on bare metal there
     is no second dimension, and what answers the walker's loads depends on what the caches hold."""
     return quantity == "nested_walk_cycles" or quantity.startswith("walker_")
@@ -443,7 +445,7 @@ def are_known(microarchitecture: str, pmu: str = "") -> bool:
 _ARM_FIXED = ("{}/event=0x11/u", "{}/event=0x08/u")
 
 
-def hardware_events(microarchitecture: str, pmu: str = "") -> tuple[Event, ...]:
+def hardware_events(microarchitecture: str, pmu: str = "") -> tuple[PerfEvent, ...]:
     """Return the hardware events of a CPU: cycles and instructions, then its microarchitecture's
     rows.
 
@@ -458,14 +460,14 @@ def hardware_events(microarchitecture: str, pmu: str = "") -> tuple[Event, ...]:
         forms = ("{}/cycles/u", "{}/instructions/u")
     cycles, instructions = (form.format(pmu) for form in forms)
     fixed = (
-        Event("core_cycles", cycles, source=f"{_SYSCALL}HW_CPU_CYCLES"),
-        Event("instructions", instructions, source=f"{_SYSCALL}HW_INSTRUCTIONS"),
+        PerfEvent("core_cycles", cycles, source=f"{_SYSCALL}HW_CPU_CYCLES"),
+        PerfEvent("instructions", instructions, source=f"{_SYSCALL}HW_INSTRUCTIONS"),
     )
     rows = TABLE.get((microarchitecture, pmu)) or TABLE.get((microarchitecture, ""))
     if rows is None:
         known = {event.quantity for event in fixed}
         return fixed + tuple(
-            Event(q, None, "no-events") for q in CANONICAL_QUANTITIES if q not in known
+            PerfEvent(q, None, "no-events") for q in CANONICAL_QUANTITIES if q not in known
         )
     return fixed + tuple(
         replace(row, event=row.event and row.event.format(pmu=pmu)) for row in rows

@@ -20,28 +20,28 @@ from tlb.machine import host
 from tlb.machine.host import Host
 from tlb.measure.build import build_folder
 from tlb.measure.record import NonNegativeInt, PositiveInt, parse_program_answer, utc_now
-from tlb.measure.toolchains import RUNTIME_SOURCES, clean_environment
+from tlb.measure.toolchains import RUNTIME_SOURCES_FOLDER, clean_environment
 from tlb.system import procfs
 from tlb.system.files import ROOT
 from tlb.system.reasons import REASON_TEXTS, Unavailable, current_reason_code
 from tlb.system.smaps import (
     PagesOfArray,
     measure_pages_of_array,
-    parse_mappings,
-    unknown_smaps_format,
+    parse_smaps_mappings,
+    unknown_smaps_format_error,
 )
 
 Granted = TypeVar("Granted")
 # a program takes a second or two; under load ten times more; beyond that it hangs
 TIME_LIMIT_S = 120.0
 # the exit status of a program that the kernel refuses what it asks for; programs may have more such
-EXIT_STATUS_REFUSED = 3
+EXIT_STATUS_REQUEST_REFUSED = 3
 
 
 # --- documents
 
 
-class ArrayMemory(BaseModel, extra="forbid", frozen=True, strict=True):
+class ArrayPageBacking(BaseModel, extra="forbid", frozen=True, strict=True):
     """Bytes by smaps. resident and huge (THP or pool) are of the mappings that hold the array;
     rest_huge of all others of the process."""
 
@@ -56,7 +56,7 @@ class ArrayMemory(BaseModel, extra="forbid", frozen=True, strict=True):
         return self.huge_bytes / self.resident_bytes
 
     @model_validator(mode="after")
-    def _parts_of_wholes(self) -> ArrayMemory:
+    def _parts_of_wholes(self) -> ArrayPageBacking:
         if not self.huge_bytes <= self.resident_bytes >= self.array_bytes:
             raise ValueError("what was written and its huge pages are parts of what is resident")
         return self
@@ -177,7 +177,13 @@ def run_way(
     hangs, crashes, prints garbage or proves nothing.
     """
     line, smaps, _ = run_and_read_smaps(
-        [sys.executable, str(RUNTIME_SOURCES / program), way, str(size_bytes), str(build_folder())],
+        [
+            sys.executable,
+            str(RUNTIME_SOURCES_FOLDER / program),
+            way,
+            str(size_bytes),
+            str(build_folder()),
+        ],
         refused,
     )
     answer = parse_program_answer(line, WayAnswer)
@@ -190,9 +196,9 @@ def pages_of_array(smaps: str, address: int | None, array_bytes: int) -> PagesOf
     """Return what holds an array, by smaps. Raises Unavailable: linux-lacks, and what `pages`
     raises."""
     try:
-        return measure_pages_of_array(parse_mappings(smaps), address, array_bytes)
+        return measure_pages_of_array(parse_smaps_mappings(smaps), address, array_bytes)
     except ValueError as error:
-        raise unknown_smaps_format(str(error)) from None
+        raise unknown_smaps_format_error(str(error)) from None
 
 
 class ObservedRun(NamedTuple):

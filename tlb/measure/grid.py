@@ -16,12 +16,12 @@ from tlb.system.units import format_size, parse_size
 yaml = LazyModule("yaml")
 
 PROFILES = Path(__file__).with_name("profiles")
-SMALLEST_LINES = 16  # one line to a page: well inside any first-level TLB
+SMALLEST_LINE_COUNT = 16  # one line to a page: well inside any first-level TLB
 # bytes; where base pages are larger, the grid has fewer points
-LEAST_WORKING_SET = SMALLEST_LINES * 4096
+LEAST_WORKING_SET = SMALLEST_LINE_COUNT * 4096
 MOST_REPEATS = 100  # fresh mappings a point; a dozen give an interval, a hundred are a day
 # Above this a point costs seconds to fault in, and curves there bend over octaves, not over points.
-DENSE_BELOW_BYTES = 64 << 20
+DENSELY_SAMPLED_BELOW_BYTES = 64 << 20
 
 
 class MeasuringProfile(BaseModel):
@@ -117,8 +117,10 @@ class Scope:
     def dense(self, per_octave: int | None = None) -> list[int]:
         """Return numbers of lines from the smallest to where a point is still quick, by default
         `per_octave`."""
-        most = min(self.most_lines, self.lines(DENSE_BELOW_BYTES))
-        return octaves(SMALLEST_LINES, most, self.per_octave if per_octave is None else per_octave)
+        most = min(self.most_lines, self.lines(DENSELY_SAMPLED_BELOW_BYTES))
+        return octaves(
+            SMALLEST_LINE_COUNT, most, self.per_octave if per_octave is None else per_octave
+        )
 
     def knees(self) -> list[int]:
         """Return numbers of lines around the end of each TLB level as stated.

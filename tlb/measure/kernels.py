@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tlb.machine.host import base_page_bytes
 from tlb.measure.catalogue import BOOKKEEPING_BYTES_PER_LINE, KERNEL_DECLARATIONS, KernelDeclaration
 from tlb.measure.record import Point
-from tlb.system.page_sizes import LINE_BYTES, PAGE_KINDS, page_bytes
+from tlb.system.page_sizes import CACHE_LINE_BYTES, PAGE_KINDS, page_bytes
 from tlb.system.reasons import LazyModule, Unavailable
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def mapped_bytes(point: Point, base: int | None = None) -> int:
         return 8 * page + 2 * span // 8192 + 8 * span // page
     if has_own_arena(point, base):
         return point.lines * page
-    lines_bytes = point.lines * (LINE_BYTES if point.layout == "packed" else stride)
+    lines_bytes = point.lines * (CACHE_LINE_BYTES if point.layout == "packed" else stride)
     working_set = declaration(point.kernel).inside_bytes(lines_bytes, point)
     return -(-working_set // page) * page
 

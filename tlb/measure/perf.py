@@ -14,8 +14,8 @@ from tlb.machine import pmu
 from tlb.measure.events import (
     PROGRAMMABLE_COUNTERS,
     SOFTWARE_EVENTS,
-    Event,
-    count_may_be_zero,
+    PerfEvent,
+    event_count_may_be_zero,
     hardware_events,
 )
 from tlb.measure.perf_stat import NO_COUNTERS as NO_COUNTERS
@@ -69,7 +69,7 @@ def plan(
     )
 
 
-def _of_process(command: Sequence[str]) -> tuple[Event, ...]:
+def _of_process(command: Sequence[str]) -> tuple[PerfEvent, ...]:
     """Return the software events that count a whole process, its time in Linux included."""
     answer = _ask(perf_stat_command(command, PROCESS_EVENTS, "--", "true"))
     counted = parse_perf_stat(answer[1], PROCESS_EVENTS) if not isinstance(answer, str) else {}
@@ -85,11 +85,11 @@ def _allowed_cpu() -> int:
 
 
 def _counted_alone(
-    command: Sequence[str], table: Sequence[Event]
-) -> tuple[tuple[Event, ...], dict[str, str]]:
+    command: Sequence[str], table: Sequence[PerfEvent]
+) -> tuple[tuple[PerfEvent, ...], dict[str, str]]:
     """Return the events that answer, and the others' reasons. Without a PMU only cycles are
     tried."""
-    good: list[Event] = []
+    good: list[PerfEvent] = []
     lacking: dict[str, str] = {}
     for event in table:
         if event.event is None:
@@ -138,7 +138,7 @@ def _counted_together(command: Sequence[str], plan: EventPlan) -> EventPlan:
     silent = {
         name: "not-counted"
         for name, quantity in counted.items()
-        if quantity.value == 0 and not count_may_be_zero(name)
+        if quantity.value == 0 and not event_count_may_be_zero(name)
     }
     silent |= {
         name: quantity.reason
@@ -156,7 +156,7 @@ def _counted_together(command: Sequence[str], plan: EventPlan) -> EventPlan:
     )
 
 
-def _canary(command: Sequence[str], group: Sequence[Event]) -> dict[str, CounterReading]:
+def _canary(command: Sequence[str], group: Sequence[PerfEvent]) -> dict[str, CounterReading]:
     """Return what each of these counts together while the canary runs."""
     answer = _ask(perf_stat_command(command, group, "--", sys.executable, "-ISc", _CANARY))
     counted = parse_perf_stat(answer[1], group) if not isinstance(answer, str) else {}
@@ -169,7 +169,7 @@ def _canary(command: Sequence[str], group: Sequence[Event]) -> dict[str, Counter
     }
 
 
-def _probe(command: Sequence[str], event: Event) -> str | None:
+def _probe(command: Sequence[str], event: PerfEvent) -> str | None:
     """Return None if the event counts, else the reason code."""
     answer = _ask(perf_stat_command(command, [event], "--", "true"))
     if isinstance(answer, str):

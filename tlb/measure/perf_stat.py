@@ -22,14 +22,14 @@ from itertools import groupby
 from typing import IO, Any
 
 from tlb.machine import pmu
-from tlb.measure.events import PROGRAMMABLE_COUNTERS, SOFTWARE_EVENTS, Event
+from tlb.measure.events import PROGRAMMABLE_COUNTERS, SOFTWARE_EVENTS, PerfEvent
 from tlb.measure.record import CounterReading
 from tlb.system.processes import PROBE_TIMEOUT_S, run_in_own_session, wait_or_kill
 
 # ---- perf's JSON lines
 
 
-def parse_perf_stat(text: str, events: Sequence[Event]) -> dict[str, CounterReading]:
+def parse_perf_stat(text: str, events: Sequence[PerfEvent]) -> dict[str, CounterReading]:
     """Return a quantity for each event, matched by position because perf alters names.
 
     Value, event-runtime and pcnt-running are judged in that order: `<not supported>` comes with
@@ -72,7 +72,7 @@ def _of_all_pmus(answers: Sequence[CounterReading]) -> CounterReading:
     return CounterReading(reason="multiplexed", event=counted[0].event, running_percent=running)
 
 
-def _quantity(row: dict, event: Event) -> CounterReading:
+def _quantity(row: dict, event: PerfEvent) -> CounterReading:
     text = str(row["counter-value"])
     if text.startswith("<"):
         return CounterReading(
@@ -101,7 +101,7 @@ def _quantity(row: dict, event: Event) -> CounterReading:
 
 
 def derive(
-    counted: Mapping[str, CounterReading], events: Sequence[Event]
+    counted: Mapping[str, CounterReading], events: Sequence[PerfEvent]
 ) -> dict[str, CounterReading]:
     """Return sums and differences of counted quantities, or the reason of the first lacking one."""
     result = {}
@@ -126,7 +126,7 @@ def derive(
 # ---- what is counted together
 
 
-def perf_stat_command(command: Sequence[str], events: Sequence[Event], *more: str) -> list[str]:
+def perf_stat_command(command: Sequence[str], events: Sequence[PerfEvent], *more: str) -> list[str]:
     """Return the words of a `perf stat` that prints the counts of events as JSON."""
     listed = ",".join(event.event or "" for event in events)
     return [*command, "stat", "-j", "-e", listed, *more]
@@ -137,20 +137,20 @@ class EventPlan:
     """The events that answered, what derives from them, and the reason of every other quantity."""
 
     perf: str | None
-    events: tuple[Event, ...] = ()
+    events: tuple[PerfEvent, ...] = ()
     lacking: dict[str, str] = field(default_factory=dict)  # quantity -> reason code
-    derived: tuple[Event, ...] = ()
+    derived: tuple[PerfEvent, ...] = ()
     # counters that these events may take together, beside cycles and instructions
     programmable: int = PROGRAMMABLE_COUNTERS
-    of_process: tuple[Event, ...] = ()  # which count each process as a whole
+    of_process: tuple[PerfEvent, ...] = ()  # which count each process as a whole
 
-    def groups(self) -> tuple[tuple[Event, ...], ...]:
+    def groups(self) -> tuple[tuple[PerfEvent, ...], ...]:
         """Return what is counted together, one group a run: events without a programmable counter,
         and at most `programmable` others, so that perf never multiplexes. Loads' events come first;
         both parts of a sum are in one group."""
         always = tuple(event for event in self.events if event.group is None)
         parts = {name for event in self.derived for name in event.parts}
-        rotated: list[tuple[Event, ...]] = []
+        rotated: list[tuple[PerfEvent, ...]] = []
         for number in sorted({event.group for event in self.events if event.group is not None}):
             group = sorted(
                 (event for event in self.events if event.group == number),
@@ -176,7 +176,7 @@ class EventPlan:
     def counts_hardware(self) -> bool:
         return any(event not in SOFTWARE_EVENTS for event in self.events)
 
-    def group(self, repeat: int) -> tuple[Event, ...]:
+    def group(self, repeat: int) -> tuple[PerfEvent, ...]:
         """Return the group of a repeat: the groups in turn."""
         groups = self.groups()
         return groups[repeat % len(groups)]
@@ -184,7 +184,7 @@ class EventPlan:
     def quantities(
         self,
         counted: Mapping[str, CounterReading],
-        group: Sequence[Event],
+        group: Sequence[PerfEvent],
         reason: str = "perf-failed",
     ) -> dict[str, CounterReading]:
         """Return all quantities of a repeat: a count, or why there is none. reason: why nothing was
@@ -231,10 +231,10 @@ NO_COUNTERS = EventPlan(None)
 # counted as 0.
 _SOURCE = "perf_event_open(2), PERF_COUNT_SW_"
 PROCESS_EVENTS = (
-    Event("page_faults", "page-faults", source=f"{_SOURCE}PAGE_FAULTS"),
-    Event("context_switches", "context-switches", source=f"{_SOURCE}CONTEXT_SWITCHES"),
-    Event("cpu_migrations", "cpu-migrations", source=f"{_SOURCE}CPU_MIGRATIONS"),
-    Event("task_clock_ns", "task-clock", source=f"{_SOURCE}TASK_CLOCK"),
+    PerfEvent("page_faults", "page-faults", source=f"{_SOURCE}PAGE_FAULTS"),
+    PerfEvent("context_switches", "context-switches", source=f"{_SOURCE}CONTEXT_SWITCHES"),
+    PerfEvent("cpu_migrations", "cpu-migrations", source=f"{_SOURCE}CPU_MIGRATIONS"),
+    PerfEvent("task_clock_ns", "task-clock", source=f"{_SOURCE}TASK_CLOCK"),
 )
 _IN_LINUX = {"context_switches", "cpu_migrations"}
 
@@ -323,7 +323,7 @@ class Attached:
     def __init__(
         self,
         perf: str,
-        events: Sequence[Event],
+        events: Sequence[PerfEvent],
         pid: int,
         gate: PerfControlPipes,
         *,

@@ -52,7 +52,7 @@ def utc_now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-PLAIN_CHARACTERS = (
+CHARACTERS_WITHOUT_MARKUP = (
     r" -%'-;=?-\[\]-_a-~"  # printable ASCII without markup, for rows come from strangers too
 )
 
@@ -138,7 +138,7 @@ class KernelBuild(NamedTuple):
 
 def printable_ascii(text: str) -> str:
     """Return a compiler's description as a row has it: printable ASCII without markup."""
-    return re.sub(f"[^{PLAIN_CHARACTERS}]", "?", text)[:200]
+    return re.sub(f"[^{CHARACTERS_WITHOUT_MARKUP}]", "?", text)[:200]
 
 
 class Point(_Strict):
@@ -254,7 +254,7 @@ class Record(KernelOutput):
     source: Annotated[str, Field(pattern=r"^([0-9a-f]{16})?$")] = (
         ""  # digest of the kernel's source
     )
-    compiler: Annotated[str, Field(pattern=rf"^[{PLAIN_CHARACTERS}]{{0,200}}$")] = (
+    compiler: Annotated[str, Field(pattern=rf"^[{CHARACTERS_WITHOUT_MARKUP}]{{0,200}}$")] = (
         ""  # that built it, or the interpreter that ran it
     )
     repeat: NonNegativeInt  # the number of the mapping that it was measured in

@@ -26,7 +26,7 @@ from tlb.system.files import disk_errors_as_unavailable
 from tlb.system.reasons import Unavailable
 
 DATABASE_FILE = "rows.sqlite"
-DATABASE_LOGS = (
+DATABASE_LOG_FILES = (
     f"{DATABASE_FILE}-wal",
     f"{DATABASE_FILE}-shm",
 )  # that SQLite keeps beside it while it is open
@@ -131,7 +131,7 @@ class RowDatabase:
         """Equal numbers as long as nobody writes; None if this process has written."""
         if self._writer is not None:
             return None
-        found = (self.path, self.path.with_name(DATABASE_LOGS[0]))
+        found = (self.path, self.path.with_name(DATABASE_LOG_FILES[0]))
         states = [path.stat() for path in found if path.exists()]
         return tuple(number for state in states for number in (state.st_mtime_ns, state.st_size))
 
@@ -156,7 +156,7 @@ class RowDatabase:
         # therefore must be able to write. In a read-only folder there is no writer, and the file
         # alone is complete.
         mode = "rw" if os.access(self.path.parent, os.W_OK) else "ro"
-        if mode == "ro" and not self.path.with_name(DATABASE_LOGS[0]).exists():
+        if mode == "ro" and not self.path.with_name(DATABASE_LOG_FILES[0]).exists():
             mode = "ro&immutable=1"
         with self._errors(), closing(self._connected(mode)) as database:
             # A writer killed before it had made the tables leaves a file without any.

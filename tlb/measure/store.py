@@ -1,7 +1,7 @@
 """data/: the rows and documents of machines.
 
 `<root>/<machine>/` is published: what git keeps, its rows in `rows.parquet`. `<root>/own/<machine>/`
-is what this computer has measured, which git ignores, its rows in `rows.sqlite`; only measure.states
+is what this computer has measured, which git ignores, its rows in `rows.sqlite`; only measure.machine_states
 adds the one to the other. A row knows which experiments asked for its point, and so belong to it.
 The same folder holds descriptions of the machine and, in documents/, data that are not rows.
 Readers never write. A writer of a document holds the folder's lock.
@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from tlb.measure import row_database, row_tables
 from tlb.measure.record import NAME_PATTERN, Point, Record, point_id
-from tlb.measure.row_database import DATABASE_FILE, DATABASE_LOGS, MeasuredValue, RowDatabase
+from tlb.measure.row_database import DATABASE_FILE, DATABASE_LOG_FILES, MeasuredValue, RowDatabase
 from tlb.measure.row_tables import EXPERIMENTS_COLUMN
 from tlb.system import files
 from tlb.system.files import SAFE_OPEN_FLAGS, disk_errors_as_unavailable, lock_file
@@ -40,7 +40,7 @@ RESERVED_IDS = {"this", "reference", "literature", "own"}  # cannot be a machine
 UNMEASURED_POINTS_DOCUMENT = (
     "lacking"  # the document of what this computer could not do; not published
 )
-PUBLISHED_ROWS = "rows.parquet"
+PUBLISHED_ROWS_FILE = "rows.parquet"
 DOCUMENTS = "documents"
 # Descriptions of the machine in each of its states, and what is made from rows.
 _BESIDE_ROWS = re.compile(r"(machine|quantities)(-[0-9a-f]{12})?|translation|claims")
@@ -212,7 +212,7 @@ class Store:
 
     def _published_file(self, machine: str) -> tuple[Path, int, int] | None:
         """Return the published file, when it was modified and its size; None if there is none."""
-        path = self._inside(self.folder(machine) / PUBLISHED_ROWS)
+        path = self._inside(self.folder(machine) / PUBLISHED_ROWS_FILE)
         if not path.is_file():
             return None
         status = path.stat()
@@ -220,7 +220,7 @@ class Store:
 
     def _database(self, machine: str) -> RowDatabase:
         folder = self.folder(machine)
-        for name in (DATABASE_FILE, *DATABASE_LOGS):
+        for name in (DATABASE_FILE, *DATABASE_LOG_FILES):
             self._inside(folder / name)
         if folder not in self._databases:
             self._databases[folder] = RowDatabase(folder / DATABASE_FILE)
@@ -237,7 +237,7 @@ class Store:
         real = [
             d for d in named if d.name not in RESERVED_IDS and d.is_dir() and not d.is_symlink()
         ]
-        files = ("machine.json", PUBLISHED_ROWS, DATABASE_FILE)
+        files = ("machine.json", PUBLISHED_ROWS_FILE, DATABASE_FILE)
         return sorted(d.name for d in real if any((d / name).is_file() for name in files))
 
     def machines_in_order(self) -> list[str]:

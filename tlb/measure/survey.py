@@ -21,7 +21,7 @@ from tlb.measure.grid import octaves
 from tlb.measure.measuring_setup import MeasuringSetup
 from tlb.measure.record import CacheLineLayout, Point, VisitingOrder
 from tlb.stats import geometry, geometry_curves
-from tlb.stats.fits import Knee
+from tlb.stats.fits import CurveKnee
 from tlb.system.page_sizes import BASE_PAGES, PageKind
 from tlb.system.reasons import Unavailable, UnmeasuredNote
 from tlb.system.units import list_in_words
@@ -165,7 +165,10 @@ def survey(
     frame = rows([*first] or coarse(pages))
     if frame.empty:
         return frame
-    if len(geometry_curves.curve_knees(geometry_curves.aliased_curve(frame, _stride(pages)))) < 2:
+    if (
+        len(geometry_curves.curve_knees(geometry_curves.aliased_chase_curve(frame, _stride(pages))))
+        < 2
+    ):
         frame = rows(farther(pages))
     frame = rows([*refined(frame, pages)])
     # at the knees as the first time has placed them
@@ -220,11 +223,11 @@ def farther(pages: PageKind) -> list[Point]:
 
 def _knees(
     frame: pd.DataFrame, pages: PageKind
-) -> Iterator[tuple[tuple[CacheLineLayout, ...], Knee]]:
+) -> Iterator[tuple[tuple[CacheLineLayout, ...], CurveKnee]]:
     """(layouts to measure, knee) of both curves, two levels each."""
     stride = _stride(pages)
     for layouts, points in (
-        (LAYOUTS[:1], geometry_curves.aliased_curve(frame, stride)),
+        (LAYOUTS[:1], geometry_curves.aliased_chase_curve(frame, stride)),
         (LAYOUTS[1:], geometry_curves.price_curve(frame, stride)),
     ):
         for knee in geometry_curves.curve_knees(points)[:2]:
@@ -263,7 +266,7 @@ def hanging(
         for n in sorted(colliding)
     )
     try:
-        entries = geometry.infer_geometry(frame).levels[-1].entries.value
+        entries = geometry.infer_tlb_geometry(frame).levels[-1].entries.value
     except Unavailable:
         return
     for _, lines, apart in geometry_curves.walk_points(entries, stride, cache_bytes):

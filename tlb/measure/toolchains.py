@@ -81,7 +81,7 @@ TOOLCHAINS = {
     ),
     "python": Toolchain("Python", "big_array.py", (), (), (sys.executable,), "python3"),
 }
-RUNTIME_SOURCES = KERNELS_FOLDER / "runtimes"
+RUNTIME_SOURCES_FOLDER = KERNELS_FOLDER / "runtimes"
 
 # Go neither reads a module nor asks the network for one or for a newer Go; the other settings would
 # change which pages a program gets behind its back.
@@ -126,7 +126,7 @@ class BuiltProgram(NamedTuple):
             heap = f"{(2 * array_bytes >> 20) + 64}m"
             recipes = re.findall(
                 r"(?s)\[(recipe|pool)\]\n(.+?)\[end\]",
-                (RUNTIME_SOURCES / TOOLCHAINS["java"].source).read_text(),
+                (RUNTIME_SOURCES_FOLDER / TOOLCHAINS["java"].source).read_text(),
             )
             flags = {part: re.findall(r"-XX:\S+", text) for part, text in recipes}
             mine = flags.get({"huge": "recipe"}.get(variant, variant), ())
@@ -198,7 +198,7 @@ def compile_program(tool: Toolchain, source: Path, name: str) -> tuple[str, Path
 def build_program(language: str) -> BuiltProgram:
     """Return a program, compiled if necessary. Raises Unavailable as `compile_program` does."""
     tool = TOOLCHAINS[language]
-    source = RUNTIME_SOURCES / tool.source
+    source = RUNTIME_SOURCES_FOLDER / tool.source
     if language == "python":
         packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "numba"))
         line = f"Python {platform.python_version()}, {packages}"

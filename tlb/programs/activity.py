@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeVar
 from tlb.system import procfs
 from tlb.system.page_sizes import BASE_PAGES
 from tlb.system.reasons import Unavailable
-from tlb.system.smaps import SmapsMapping, mappings_of_process, unreadable_process
+from tlb.system.smaps import SmapsMapping, mappings_of_process, unreadable_process_error
 from tlb.system.units import page_size_name
 
 PROC = Path("/proc")
@@ -280,7 +280,7 @@ def _clear(pid: int, value: bytes, proc: Path) -> None:
             if value:
                 file.write(value)
     except OSError as error:
-        raise unreadable_process(pid, error) from None
+        raise unreadable_process_error(pid, error) from None
 
 
 # --- samples of the program at work, and those of its start-up

@@ -24,10 +24,10 @@ from tlb.programs.runs import ProgramRun, run_program
 from tlb.programs.snapshots import MemorySnapshot
 from tlb.programs.text import render_sentences
 from tlb.programs.trial import MIN_RUN_TIMEOUT_S, SNAPSHOT_TIME_SHARE, TrialAim, format_seconds
-from tlb.programs.trial_report import huge_share_words, snapshot_document
+from tlb.programs.trial_report import huge_page_share_in_words, snapshot_document
 from tlb.programs.watch import WatchedProgram, attached_program
 from tlb.stats.intervals import Interval, median_interval
-from tlb.system.processes import descendants
+from tlb.system.processes import process_descendants
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_size
 
@@ -100,7 +100,7 @@ def check(pid: int) -> None:
     """Raise Unavailable if a process cannot be measured so: what `attached_program` raises, process-gone,
     linux-lacks, not-permitted."""
     with attached_program(pid):
-        if pid == os.getpid() or os.getpid() in descendants(pid):
+        if pid == os.getpid() or os.getpid() in process_descendants(pid):
             raise Unavailable(
                 "process-gone",
                 f"{pid} is this command, or has started it",
@@ -194,7 +194,7 @@ def _cpu_s(pid: int) -> float:
 
 def family(pid: int) -> dict[int, bool]:
     """Return a process and its descendants, and whether each runs."""
-    return {pid: True, **descendants(pid)}
+    return {pid: True, **process_descendants(pid)}
 
 
 def snapshot(pid: int, start_s: float) -> MemorySnapshot:
@@ -228,7 +228,7 @@ def rows(comparison: BeforeAfterComparison) -> list[tuple[str, str, str]]:
     return [
         row(measured.name, aim.format, medians(measured)),
         row(cpu_time.name, format_seconds, medians(cpu_time)),
-        row("on huge pages", huge_share_words, memory),
+        row("on huge pages", huge_page_share_in_words, memory),
         row("resident", lambda each: format_size(each.pages.resident_bytes), memory),
         row("page tables", lambda each: format_size(each.table_bytes), memory),
     ]

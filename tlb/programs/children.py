@@ -172,7 +172,7 @@ def started(
         child.returncode = -signal.SIGKILL if child.returncode is None else child.returncode
 
 
-def signal_words(status: int) -> str:
+def signal_in_words(status: int) -> str:
     """Return which signal has ended a program, by its negative exit code, with the limits for which
     Linux sends it: SIGKILL where memory runs out, SIGBUS where pages of a pool do."""
     name = signal.strsignal(-status) or f"signal {-status}"

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from tlb.programs import children
 from tlb.system import procfs
-from tlb.system.processes import collapse_range, errno_name, refused_system_calls
+from tlb.system.processes import collapse_range_of_process, errno_name, refused_system_calls
 from tlb.system.reasons import Unavailable
-from tlb.system.smaps import SmapsMapping, mappings_of_process, unreadable_process
+from tlb.system.smaps import SmapsMapping, mappings_of_process, unreadable_process_error
 
 _PROC = Path("/proc")
 _HUGE = Path("/sys/kernel/mm/transparent_hugepage")
@@ -135,10 +135,12 @@ def collapse(
 def _collapse_range(pidfd: int, start: int, end: int, huge_bytes: int, stop: Event) -> set[str]:
     """Collapse a range in one call. If that fails, go page by page, because Linux stops at the
     first huge page that it cannot collapse. Return the names of errors."""
-    if stop.is_set() or not collapse_range(pidfd, start, end - start):
+    if stop.is_set() or not collapse_range_of_process(pidfd, start, end - start):
         return set()
     pages = range(start, end, huge_bytes)
-    return {collapse_range(pidfd, page, huge_bytes) for page in pages if not stop.is_set()} - {""}
+    return {
+        collapse_range_of_process(pidfd, page, huge_bytes) for page in pages if not stop.is_set()
+    } - {""}
 
 
 def _anonymous_huge_bytes(pid: int) -> int:
@@ -155,7 +157,7 @@ def refusal(pid: int) -> str:
     except OSError as error:
         return errno_name(error)
     try:
-        return collapse_range(pidfd, 0, 0)
+        return collapse_range_of_process(pidfd, 0, 0)
     finally:
         os.close(pidfd)
 
@@ -223,7 +225,7 @@ def blocks_of(
                     if 1 in there[part]:
                         yield Block((start + n) * huge_bytes, present[part].count(1))
     except OSError as error:
-        raise unreadable_process(pid, error) from None
+        raise unreadable_process_error(pid, error) from None
 
 
 def _runs(starts: Iterable[int], huge_bytes: int) -> Iterator[AddressRange]:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO
 
 from tlb.system.files import ROOT, SETTINGS_JOURNAL
-from tlb.system.processes import descendants
+from tlb.system.processes import process_descendants
 from tlb.system.reasons import Unavailable
 
 _LIMIT_S = 10.0  # for SIGKILL to act; what hangs in the kernel outlives it
@@ -95,8 +95,8 @@ def members(programs: set[int]) -> set[int]:
     the session of one."""
     if not programs:
         return set()
-    running = {pid for pid, runs in descendants(0).items() if runs}
-    started = {pid for program in programs for pid in descendants(program)}
+    running = {pid for pid, runs in process_descendants(0).items() if runs}
+    started = {pid for program in programs for pid in process_descendants(program)}
     return running & (programs | started | {pid for pid in running if _session(pid) in programs})
 
 

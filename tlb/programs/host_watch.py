@@ -19,7 +19,7 @@ from tlb.programs.runs import listening_ports
 from tlb.programs.snapshots import process_has_no_thp
 from tlb.programs.walk_price import WalkPrices
 from tlb.programs.watch import SAMPLE_COST_FACTOR, WatchedProgram, WatchState, process_start_of
-from tlb.programs.watch_report import HugePageGainBound, WatchReport, size_words
+from tlb.programs.watch_report import HugePageGainBound, WatchReport, size_in_words
 from tlb.system import procfs
 from tlb.system.reasons import Unavailable
 
@@ -159,7 +159,7 @@ def rows(made: HostWatch) -> list[tuple[str, ...]]:
             _gain_words(each),
             each.lever,
             f"{each.cpus:.0%}",
-            size_words(each.report.largest.active_bytes),
+            size_in_words(each.report.largest.active_bytes),
             _huge_words(each.report),
         )
         for each in made.ranked
@@ -169,7 +169,7 @@ def rows(made: HostWatch) -> list[tuple[str, ...]]:
 def _huge_words(report: WatchReport) -> str:
     last = report.watched.samples[-1]
     huge_bytes = last.resident_bytes - last.mapped["4k"]
-    return f"{size_words(huge_bytes)} of {size_words(last.resident_bytes)}"
+    return f"{size_in_words(huge_bytes)} of {size_in_words(last.resident_bytes)}"
 
 
 def _gain_words(each: RankedProcess) -> str:

@@ -17,7 +17,7 @@ from threading import Event
 
 from tlb.machine import changed_settings, pools
 from tlb.machine.settings import require_thp
-from tlb.measure.build import preload_library
+from tlb.measure.build import build_preload_library
 from tlb.programs import collapse, snapshots
 from tlb.system import procfs
 from tlb.system.processes import without_thp
@@ -25,7 +25,7 @@ from tlb.system.reasons import Unavailable, none_if_unavailable
 from tlb.system.units import format_size, parse_size
 
 SHIM = Path(__file__).parent / "shim" / "advise.c"
-ALLOCATION_SITES_SOURCE = Path(__file__).parent / "where" / "tool" / "sites.c"
+ALLOCATION_SITES_SOURCE_FILE = Path(__file__).parent / "where" / "tool" / "sites.c"
 _PROC = Path("/proc")
 _SIZE_KIB = 64  # of the lever `64k`: what arm64 maps by one entry (contiguous bit)
 # glibc's malloc on huge pages (2.35). A thread's heap, and a heap of many blocks, grow by less than
@@ -99,7 +99,7 @@ def _preloaded(source: Path | None) -> Iterator[Mapping[str, str]]:
     if source is None:
         yield {}
         return
-    shim = preload_library(source)
+    shim = build_preload_library(source)
     with tempfile.TemporaryDirectory(prefix="tlb-try-") as folder:
         if set(" :") & set(str(shim)):
             link = Path(folder) / shim.name
@@ -344,8 +344,8 @@ def allocation_sites_lever(sites: Iterable[str]) -> Lever:
     that does so, all are those of glibc's malloc."""
     chosen, preload = (
         ",".join(sites),
-        ALLOCATION_SITES_SOURCE
-        if none_if_unavailable(preload_library, ALLOCATION_SITES_SOURCE)
+        ALLOCATION_SITES_SOURCE_FILE
+        if none_if_unavailable(build_preload_library, ALLOCATION_SITES_SOURCE_FILE)
         else None,
     )
     heaps = LEVERS["advise" if chosen and not preload else "advise-control"]

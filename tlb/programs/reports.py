@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from markupsafe import Markup
 
-from tlb.machine.doctor import SEVERITIES
+from tlb.machine.doctor import ADVICE_SEVERITIES
 from tlb.machine.host import Host
 from tlb.programs.trial import ComparedQuantity, Trial
 from tlb.programs.trial_report import trial_remarks, trial_table_rows, verdict_sentences
@@ -266,7 +266,7 @@ def watch_page(
 def doctor_page(advice: Sequence[Advice], description: Rows) -> str:
     """Return what disturbs measurements as HTML, with what this computer is."""
     title = f"{len(advice)} findings" if advice else "Nothing disturbs measurements here"
-    ranked = sorted(advice, key=lambda each: SEVERITIES.index(each.severity))
+    ranked = sorted(advice, key=lambda each: ADVICE_SEVERITIES.index(each.severity))
     rows = [(each.severity, each.topic, _prose(f"{each.finding} {each.remedy}")) for each in ranked]
     tables: dict[str, tuple[Sequence[str], Rows]] = {"This computer": (("", ""), description)}
     body = _each("<h1>{}</h1>", [title])

@@ -255,7 +255,7 @@ class ServerProcesses:
     """Calling it gives the program's processes and whether each runs, without those of a driver."""
 
     def __init__(self) -> None:
-        self._before = set(processes.descendants(os.getpid()))
+        self._before = set(processes.process_descendants(os.getpid()))
         self._driver: int | None = None
         # While the driver starts and its PID is unknown: all processes that were there before.
         self._older: set[int] | None = None
@@ -267,7 +267,7 @@ class ServerProcesses:
     def __call__(self) -> dict[int, bool]:
         # `_older` is read after the list: a driver in the list has been announced by then.
         mine, older, driver = self.all(), self._older, self._driver
-        drivers = {driver, *processes.descendants(driver)} if driver else set()
+        drivers = {driver, *processes.process_descendants(driver)} if driver else set()
         return {
             pid: runs
             for pid, runs in mine.items()

@@ -15,8 +15,8 @@ from threading import Event
 from typing import NamedTuple
 
 from tlb.system import procfs
-from tlb.system.processes import descendants
-from tlb.system.smaps import SmapsRollup, parse_rollup
+from tlb.system.processes import process_descendants
+from tlb.system.smaps import SmapsRollup, parse_smaps_rollup
 
 # What a program holds for less than a tenth of its run, as to read its input, is not its work.
 _LASTING = 0.1
@@ -64,7 +64,7 @@ def take(
         is_reached = has_lever(pid)
         status = procfs.fields(procfs.text(proc / str(pid) / "status"))
         try:
-            pages += parse_rollup(procfs.text(proc / str(pid) / "smaps_rollup"))
+            pages += parse_smaps_rollup(procfs.text(proc / str(pid) / "smaps_rollup"))
         except ValueError:
             continue
         seen += 1
@@ -126,7 +126,9 @@ def _lasting_bytes(snapshots: Sequence[MemorySnapshot]) -> int:
 
 def new_descendants(before: set[int]) -> dict[int, bool]:
     """Return the descendants of this process that are not in `before`, and whether each runs."""
-    return {pid: runs for pid, runs in descendants(os.getpid()).items() if pid not in before}
+    return {
+        pid: runs for pid, runs in process_descendants(os.getpid()).items() if pid not in before
+    }
 
 
 def record(

@@ -17,7 +17,7 @@ from typing import Literal
 
 from tlb.machine import background, pools
 from tlb.programs import collapse, snapshots
-from tlb.programs.children import PrintedNumber, signal_words
+from tlb.programs.children import PrintedNumber, signal_in_words
 from tlb.programs.executable import reason_against_preload
 from tlb.programs.guard import running_guard
 from tlb.programs.levers import LEVERS, Lever, pool_limit_words
@@ -33,7 +33,7 @@ SNAPSHOT_TIME_SHARE, REHEARSAL_SHARE = 0.01, 0.1
 # Time and CPU time have a verdict each. Seven pairs all go one way by chance once in 64 times, so one
 # in twenty trials or fewer says a difference of either where there is none, as with six pairs and one
 # verdict (tests/programs/test_trial.py).
-LEAST_PAIRS, MAX_WRONG_VERDICT_SHARE = 7, 0.05
+MIN_RUN_PAIRS, MAX_WRONG_VERDICT_SHARE = 7, 0.05
 # Of the intervals of a trial that its time ends: no narrow one was chosen among several, so less is
 # needed than at an early end, and one verdict in twenty is wrong at most (tests/programs/test_trial.py).
 CONFIDENCE_AT_THE_END = 0.98
@@ -114,7 +114,7 @@ class TrialAim:
         program-failed, with the end of its stderr as a note."""
         driver, failed = "the driver, " if self.driver else "", None
         if run.status < 0:
-            failed = Unavailable("program-killed", f"{driver}{signal_words(run.status)}")
+            failed = Unavailable("program-killed", f"{driver}{signal_in_words(run.status)}")
         elif run.status and not self.ignore_failure:
             failed = Unavailable("program-failed", f"{driver}exit code {run.status}")
         if failed:
@@ -231,7 +231,7 @@ class Trial:
         """About the minutes in which the rehearsal and the fewest pairs for a verdict fit, with a
         pair to spare."""
         pair_s = self.spent_s / (len(self.pairs) + 1)
-        return ceil(10 * (LEAST_PAIRS + 2) * pair_s / 60) / 10
+        return ceil(10 * (MIN_RUN_PAIRS + 2) * pair_s / 60) / 10
 
     @property
     def statuses(self) -> tuple[set[int], set[int]]:
@@ -241,7 +241,7 @@ class Trial:
     @property
     def has_verdict(self) -> bool:
         """Whether there are as many pairs as a verdict takes."""
-        return len(self.pairs) >= LEAST_PAIRS
+        return len(self.pairs) >= MIN_RUN_PAIRS
 
     @property
     def verdict(self) -> TrialVerdict:
@@ -393,7 +393,7 @@ def verdict(ratio: Interval, pairs: int, within: float, higher: bool = False) ->
 
     An interval inside 1 ± within is "no difference" if it contains 1, and "differs, by less than
     asked" if not. Less is better, or more where `higher`."""
-    if pairs < LEAST_PAIRS:
+    if pairs < MIN_RUN_PAIRS:
         return "cannot tell"
     is_small = Effect(ratio, 1 / (1 + within), 1 + within).decided() is True
     contains_one = Effect(ratio, 1, 1).decided() is not False
@@ -415,7 +415,7 @@ def is_narrow(ratio: Interval, within: float) -> bool:
 
 def are_enough(without: Sequence[float], with_lever: Sequence[float], within: float) -> bool:
     """Return whether no more pairs are made: their ratio is looked at now, and narrow."""
-    is_looked_at = is_interim_analysis(len(without), LEAST_PAIRS)
+    is_looked_at = is_interim_analysis(len(without), MIN_RUN_PAIRS)
     return is_looked_at and is_narrow(paired_ratio(with_lever, without), within)
 
 
@@ -443,7 +443,7 @@ def paired(
     *,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[tuple]:
-    """Yield pairs of what `take` returns without and with a lever, until LEAST_PAIRS or more have a
+    """Yield pairs of what `take` returns without and with a lever, until MIN_RUN_PAIRS or more have a
     ratio that is narrow enough, or the next pair would end after limit_s. seed: of `orders`."""
     start, pairs = clock(), []
     for first in random_run_orders(seed):

@@ -15,8 +15,8 @@ from tlb.programs.runs import ProgramRun
 from tlb.programs.snapshots import MemorySnapshot
 from tlb.programs.text import render_sentences
 from tlb.programs.trial import (
-    LEAST_PAIRS,
     MAX_WRONG_VERDICT_SHARE,
+    MIN_RUN_PAIRS,
     ComparedQuantity,
     Trial,
     format_seconds,
@@ -116,7 +116,7 @@ def _ratio_words(trial: Trial, quantity: ComparedQuantity, ratio: str, verb: str
 def _enough(trial: Trial) -> str:
     """Return in a sentence how many minutes a verdict takes."""
     minutes = f"{trial.minutes_needed:g} minutes"
-    return f"A verdict takes {LEAST_PAIRS} pairs, and here they take about {minutes} (--minutes)."
+    return f"A verdict takes {MIN_RUN_PAIRS} pairs, and here they take about {minutes} (--minutes)."
 
 
 def trial_remarks(trial: Trial) -> list[str]:
@@ -198,7 +198,7 @@ def _net_ratio(trial: Trial) -> Interval | None:
     return paired_ratio(with_lever, without) if is_known else None
 
 
-def huge_share_words(snapshot: MemorySnapshot) -> str:
+def huge_page_share_in_words(snapshot: MemorySnapshot) -> str:
     pages = snapshot.pages
     share = pages.huge_bytes / max(pages.resident_bytes, 1)
     return f"{format_size(pages.huge_bytes)}, {share:.0%}"
@@ -217,7 +217,7 @@ def trial_table_rows(trial: Trial) -> list[tuple[str, str, str]]:
     return [
         row(trial.aim.value_name, lambda each: trial.aim.format(each.value.value)),
         row("CPU time", lambda each: format_seconds(each.cpu_s)),
-        at_peak("on huge pages, at work", huge_share_words),
+        at_peak("on huge pages, at work", huge_page_share_in_words),
         at_peak("resident, at work", lambda peak: format_size(peak.pages.resident_bytes)),
         at_peak("page tables, at work", lambda peak: format_size(peak.table_bytes)),
         row("page faults", lambda each: f"{each.minor_faults:,.0f}"),

@@ -280,7 +280,7 @@ def _inferred_apart(source: Store, machine: str, host: Host) -> tuple[int, ...]:
     rows = kernels.with_defaults(
         row_tables.rows_of_one_profile(row_tables.rows_of_last_campaign(frame))
     )
-    levels = geometry.infer_geometry(rows, (), data_caches(host)).levels
+    levels = geometry.infer_tlb_geometry(rows, (), data_caches(host)).levels
     if any(level.is_alone for level in levels):
         return ()
     return tuple(round(level.entries.value) for level in levels)

@@ -138,7 +138,7 @@ def watch(
     except (KeyboardInterrupt, Unavailable):  # earlier samples stay
         if not watched.samples:
             if target.ended(0) and (status := target.status()) is not None and status < 0:
-                raise Unavailable("program-killed", children.signal_words(status)) from None
+                raise Unavailable("program-killed", children.signal_in_words(status)) from None
             raise
     _use(watched, begin, first)
     watched.ports = watched.ports or _ports(target)
@@ -289,7 +289,8 @@ def attached_program(pid: int, proc: Path = activity.PROC) -> Iterator[WatchedPr
             return bool(select.select([fd], [], [], wait_s)[0])
 
         def running() -> list[int]:
-            own, started = {os.getpid(), *ancestors(os.getpid())}, processes.descendants(pid)
+            own = {os.getpid(), *ancestors(os.getpid())}
+            started = processes.process_descendants(pid)
             return [pid, *(each for each, runs in started.items() if runs and each not in own)]
 
         yield WatchedProgram(pid, running, ended, start)
@@ -391,7 +392,7 @@ def started_program(command: list[str]) -> Iterator[WatchedProgram]:
     if sys.platform != "linux":
         raise Unavailable("not-linux")
     with running_guard(), processes.adopting():
-        before = set(processes.descendants(os.getpid()))
+        before = set(processes.process_descendants(os.getpid()))
 
         def running() -> list[int]:
             return [pid for pid, runs in new_descendants(before).items() if runs]

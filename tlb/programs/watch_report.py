@@ -17,7 +17,7 @@ from tlb.programs import collapse, levers
 from tlb.programs.activity import ActivitySample, ProcessUsage, phase_change_windows
 from tlb.programs.executable import reason_against_preload
 from tlb.programs.levers import Lever
-from tlb.programs.trial import LEAST_PAIRS, TrialAim
+from tlb.programs.trial import MIN_RUN_PAIRS, TrialAim
 from tlb.programs.walk_price import WalkPrices
 from tlb.programs.watch import WatchState
 from tlb.system.page_sizes import BASE_PAGES, PAGE_KINDS, page_words
@@ -63,7 +63,7 @@ _CLIENTS = {
 _OWN_SETTINGS = {"postgres": ("-c huge_pages=on", "-c huge_pages=off")}
 _OWN_SETTING = Lever("own setting", "huge pages requested by the program itself")
 _LONG_S = 3600.0  # a program that has run for longer is not run again for a trial
-_RUNS = 2 * (LEAST_PAIRS + 1)  # of the fewest pairs for a verdict, and of the rehearsal
+_RUNS = 2 * (MIN_RUN_PAIRS + 1)  # of the fewest pairs for a verdict, and of the rehearsal
 _JVM = {"java"}
 _ARGUMENTS = "ARGUMENTS"  # stands for those that a program has overwritten
 _GROWING = 0.01  # of its memory while it is watched: from then on a forecast does not hold
@@ -89,7 +89,7 @@ def duration_words(seconds: float) -> str:
     return format_ns(seconds * 1e9)
 
 
-def size_words(size_bytes: float) -> str:
+def size_in_words(size_bytes: float) -> str:
     return format_size(int(size_bytes))
 
 
@@ -401,8 +401,8 @@ class WatchReport:
             return f"Cannot tell, because {why}"
         if self.is_huge:
             last = self.watched.samples[-1]
-            huge = size_words(last.resident_bytes - last.mapped[BASE_PAGES])
-            whole = size_words(last.resident_bytes)
+            huge = size_in_words(last.resident_bytes - last.mapped[BASE_PAGES])
+            whole = size_in_words(last.resident_bytes)
             return f"Nothing to gain: {huge} of its {whole} are on huge pages already."
         bound = self.bound
         assert isinstance(bound, HugePageGainBound)  # else why_unknown says why not
@@ -456,7 +456,7 @@ class WatchReport:
         if grown_bytes <= _GROWING * last.resident_bytes:
             return []
         time = duration_words(last.at_s - first.at_s)
-        return [f"It grew by {size_words(grown_bytes)} by itself in {time}, and may go on."]
+        return [f"It grew by {size_in_words(grown_bytes)} by itself in {time}, and may go on."]
 
     @property
     def _trial_words(self) -> str:
@@ -482,7 +482,7 @@ class WatchReport:
 
 
 def _bound_words(bound: HugePageGainBound, report: WatchReport) -> str:
-    touched = size_words(bound.pages * os.sysconf("SC_PAGE_SIZE"))
+    touched = size_in_words(bound.pages * os.sysconf("SC_PAGE_SIZE"))
     window, walk = duration_words(bound.window_s), f"{bound.walk_ns:.0f} ns"
     if bound.evidence == "rate of page walks":
         short = duration_words(min(report.windows_s))
@@ -499,18 +499,18 @@ def _bound_words(bound: HugePageGainBound, report: WatchReport) -> str:
 
 def _touched_words(sample: ActivitySample) -> str:
     low, high = sample.huge_least, sample.huge_most
-    huge = size_words(high) if low == high else f"{size_words(low)} to {size_words(high)}"
-    return size_words(sample.active_bytes) + (f", {huge} of it on huge pages" if high else "")
+    huge = size_in_words(high) if low == high else f"{size_in_words(low)} to {size_in_words(high)}"
+    return size_in_words(sample.active_bytes) + (f", {huge} of it on huge pages" if high else "")
 
 
 def forecast_words(made: CollapseForecast, prices: WalkPrices | Unavailable) -> str:
     """Return what a collapse takes, as a sentence or two."""
     each_s = prices.collapse_s if isinstance(prices, WalkPrices) else 0.0
     time = f" in about {duration_words(made.blocks * each_s)}" if each_s else ""
-    memory = f"its resident memory grows by {size_words(made.growth_bytes)}"
+    memory = f"its resident memory grows by {size_in_words(made.growth_bytes)}"
     text = f"Collapsing it makes {made.blocks:,} huge pages{time}; {memory}."
     if made.growth_bytes > made.available_bytes:
-        available = size_words(made.available_bytes)
+        available = size_in_words(made.available_bytes)
         return f"{text} Linux has only {available} for that."
     if not made.fits_now:
         moved = "Linux has to move other pages first, and may fail"

@@ -14,13 +14,13 @@ from tlb.machine import host as hosts
 from tlb.measure.store import Store, data_root
 from tlb.report import page as pages
 from tlb.report.answers import ANSWERS_DOCUMENT, ClaimDecision, StoredAnswer
-from tlb.report.card import THIS_COMPUTER, short_machine_names
+from tlb.report.card import THIS_COMPUTER_LABEL, short_machine_names
 from tlb.report.chapter import Chapter
-from tlb.report.claims import Statement, statements
+from tlb.report.claims import PublishedStatement, statements
 from tlb.report.quantities import FEW_MAPPINGS_MARK, QUANTITIES_DOCUMENT
-from tlb.report.render import Html, inline_html, join_html
+from tlb.report.render import Html, format_each_as_html, inline_html
 from tlb.report.verdicts import (
-    RECOMPUTED_STATUS,
+    RECOMPUTED_CLAIM_STATUS,
     claim_anchor,
     format_band_in_unit,
     format_effect_in_unit,
@@ -84,7 +84,7 @@ _HOW_TO_READ = (
     '<a href="method.html#how-a-claim-is-judged">what <em>cannot tell</em> and <em>not testable</em> mean</a>.</p>'
 )
 DIRECTION_ONLY = "direction only"  # of a claim that any difference to one side supports
-NOT_MEASURED, NOT_TESTABLE = "not measured", "not testable"
+NOT_MEASURED_CELL, NOT_TESTABLE = "not measured", "not testable"
 # Why a claim is open, in the few words that a cell has room for.
 _REASON_WORDS = {
     "few": "too few mappings",
@@ -134,7 +134,7 @@ def judged_on_all_machines(*ids: str) -> Html:
 
 
 def _answers_to(
-    statement: Statement, answers: Mapping[str, Mapping[str, StoredAnswer]]
+    statement: PublishedStatement, answers: Mapping[str, Mapping[str, StoredAnswer]]
 ) -> list[StoredAnswer | None]:
     """Return each machine's answer to a claim, None where there is none."""
     return [found.get(statement.id) for found in answers.values()]
@@ -144,12 +144,12 @@ def _is_decided(answer: StoredAnswer | None) -> bool:
     return answer is not None and answer.decide().is_decided
 
 
-def _cell_texts(statement: Statement, answers: Sequence[StoredAnswer | None]) -> list[str]:
+def _cell_texts(statement: PublishedStatement, answers: Sequence[StoredAnswer | None]) -> list[str]:
     return [verdict_cell(statement, answer)[1].striptags() for answer in answers]
 
 
 def _claims_table(
-    claims: Sequence[Statement],
+    claims: Sequence[PublishedStatement],
     answers: Mapping[str, Sequence[StoredAnswer | None]],
     machines: Sequence[str],
 ) -> Markup:
@@ -166,12 +166,12 @@ def _claims_table(
 
 
 def _table(first: str, machines: Sequence[str], rows: Sequence[tuple]) -> Markup:
-    heads = join_html(_HEAD, [(head,) for head in [first, *machines]])
-    return Markup(_TABLE).format(heads, join_html(_ROW, rows))
+    heads = format_each_as_html(_HEAD, [(head,) for head in [first, *machines]])
+    return Markup(_TABLE).format(heads, format_each_as_html(_ROW, rows))
 
 
 def cells_by_machine(
-    statement: Statement, answers: Sequence[StoredAnswer | None], machines: Sequence[str]
+    statement: PublishedStatement, answers: Sequence[StoredAnswer | None], machines: Sequence[str]
 ) -> Markup:
     """Return a cell for each machine, or one for all if all have the same: what arithmetic decides,
     which knows no machine, or what none can test."""
@@ -186,7 +186,7 @@ def _cell_of_each_machine(
     cells: Sequence[tuple[str, str | Markup]], machines: Iterable[str]
 ) -> Markup:
     named = [Markup(' data-machine="{}"').format(name) for name in machines]
-    return join_html(
+    return format_each_as_html(
         _CELL, [(title, name, words) for (title, words), name in zip(cells, named, strict=True)]
     )
 
@@ -219,7 +219,7 @@ def summary_of_article(*rows: tuple[str, str]) -> Html:
     return Html(str(table + Markup(_HOW_TO_READ)), "\n".join("\t".join(line) for line in lines))
 
 
-def _verdict_counts(judged: Sequence[Statement], found: Mapping[str, StoredAnswer]) -> str:
+def _verdict_counts(judged: Sequence[PublishedStatement], found: Mapping[str, StoredAnswer]) -> str:
     """Return "12 hold, 9 fail, 13 open"."""
     words = Counter(found[one.id].decide().verdict for one in judged if one.id in found)
     hold, fail = words["holds"], words["fails"]
@@ -234,7 +234,7 @@ def answers_by_machine() -> dict[str, dict[str, StoredAnswer]]:
     found = {name: _kept_answers(store, machine) for machine, name in names.items()}
     if pages.current_page().is_this:
         own = _kept_answers(Store(data_root()).own, hosts.machine_id(hosts.inspect_machine()))
-        found |= {THIS_COMPUTER: own} if own else {}
+        found |= {THIS_COMPUTER_LABEL: own} if own else {}
     return found
 
 
@@ -253,16 +253,16 @@ def _kept_answers(store: Store, machine: str) -> dict[str, StoredAnswer]:
     }
 
 
-def verdict_cell(statement: Statement, answer: StoredAnswer | None) -> tuple[str, Markup]:
+def verdict_cell(statement: PublishedStatement, answer: StoredAnswer | None) -> tuple[str, Markup]:
     """Return the evidence as plain text, none of too few mappings, and as markup the verdict with the
     number that decides it, or why it is open."""
     if answer is None:
         is_untestable = statement.status == "not testable"
-        return "", Markup(NOT_TESTABLE if is_untestable else NOT_MEASURED)
+        return "", Markup(NOT_TESTABLE if is_untestable else NOT_MEASURED_CELL)
     found = answer.decide()
     word, number = verdict_in_words(found, statement), number_words(statement, found)
     if found.is_decided:
-        between = ", " if statement.status == RECOMPUTED_STATUS else ": "
+        between = ", " if statement.status == RECOMPUTED_CLAIM_STATUS else ": "
         return found.evidence, Markup(between).join(filter(None, [word, number]))
     why = ", ".join(filter(None, [_why_open(found), number]))
     title = "" if found.reason == "few" else found.evidence
@@ -282,7 +282,7 @@ def reason_words(code: str) -> str:
 MOST_SHOWN = 3  # conditions of a claim that a cell prints; of more, the first that decides
 
 
-def number_words(statement: Statement, found: ClaimDecision) -> str:
+def number_words(statement: PublishedStatement, found: ClaimDecision) -> str:
     """Return what a verdict compares, in its unit, each of a claim's conditions with its name: "in 4
     GiB 335 (277 to 375) cycles". Of a claim that fails, only those that fail. "" if nothing was
     compared or the fact is no number."""
@@ -308,7 +308,7 @@ def number_words(statement: Statement, found: ClaimDecision) -> str:
     return f"in {len(deciding)} of {len(effects)}: {first}"
 
 
-def _effect_words(effect: Effect, statement: Statement, has_band: bool = False) -> str:
+def _effect_words(effect: Effect, statement: PublishedStatement, has_band: bool = False) -> str:
     """Return an effect with its name and unit, and its band if has_band or where that is not the
     claim's. Of too few mappings it is the estimate alone."""
     unit = effect.unit or statement.unit
@@ -321,7 +321,7 @@ def _effect_words(effect: Effect, statement: Statement, has_band: bool = False) 
     return f"{effect.what} {words}" if effect.what else words
 
 
-def prediction_in_words(statement: Statement) -> str:
+def prediction_in_words(statement: PublishedStatement) -> str:
     """Return "predicts a load from memory: 70 to 80 ns", "" for a claim without a band; of one that no
     measurement here tests, also what would."""
     what_would = statement.note if statement.status == "not testable" else ""

@@ -89,7 +89,7 @@ class Analysis:
         return self.stated_entries or none_if_unavailable(self._surveyed_entries) or []
 
     def _surveyed_entries(self) -> list[int]:
-        levels = geometry.infer_geometry(
+        levels = geometry.infer_tlb_geometry(
             self.about.kept(survey.NAME), (), data_caches(self.host)
         ).levels
         if any(level.is_alone for level in levels):
@@ -142,7 +142,7 @@ class Analysis:
             self.states[name] = state
         return made
 
-    def splintering(self) -> splinter.Splinter | None:
+    def splintering(self) -> splinter.SplinteringVerdict | None:
         """Return what this machine's large pages are made of, or None if its rows cannot tell."""
         return self._splintering
 
@@ -153,13 +153,13 @@ class Analysis:
         return found is not None and found.is_splintered
 
     @cached_property
-    def survey(self) -> geometry.Geometry:
+    def survey(self) -> geometry.TlbGeometry:
         """What this machine's survey found of its TLB. Raises Unavailable."""
         rows = self.about.kept(survey.NAME)
-        return geometry.infer_geometry(rows, self.stated_entries, data_caches(self.host))
+        return geometry.infer_tlb_geometry(rows, self.stated_entries, data_caches(self.host))
 
     @cached_property
-    def _splintering(self) -> splinter.Splinter | None:
+    def _splintering(self) -> splinter.SplinteringVerdict | None:
         return none_if_unavailable(
             lambda: splinter.judge_splintering(self.about.kept("hugepages"), self.host.hypervisor)
         )

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from tlb.stats.effects import Effect, why_effects_are_undecided
 from tlb.stats.intervals import Interval
 from tlb.system.reasons import REASON_TEXTS, UNDECIDED_TEXTS, explain_reason
-from tlb.system.units import digits_preserving_order, rounded_to_digits, significant_digits
+from tlb.system.units import digits_preserving_order, format_significant_digits, rounded_to_digits
 
 ANSWERS_DOCUMENT = "claims"  # the document that keeps them, and their key in a notebook's outputs
 DIGITS = 6  # what is beyond them depends on the CPU that computed it
@@ -98,7 +98,7 @@ class StoredEffect(_Strict):
 
         def end(number: float) -> float | None:
             return (
-                float(significant_digits(number, digits).replace(",", ""))
+                float(format_significant_digits(number, digits).replace(",", ""))
                 if isfinite(number)
                 else None
             )

@@ -23,7 +23,7 @@ from tlb.report import page
 from tlb.report.all_machines import MACHINE_COLUMN
 from tlb.report.analysis import Analysis
 from tlb.report.answers import ANSWERS_DOCUMENT
-from tlb.report.card import THIS_COMPUTER
+from tlb.report.card import THIS_COMPUTER_LABEL
 from tlb.report.chapter import Chapter
 from tlb.report.claims import untestable_statements
 from tlb.report.overlay import DimmedFigure, OverlaidFigure, has_dotted_gaps, has_reference_underlay
@@ -40,9 +40,9 @@ from tlb.report.render import (
     FEW_MAPPINGS_NOTE,
     Figure,
     Html,
+    format_each_as_html,
     has_hollow_points,
     highlighted_code,
-    join_html,
     timed_source_part,
 )
 from tlb.report.verdicts import chapter_verdicts, table_of_answered_verdicts, verdict_table
@@ -75,7 +75,7 @@ _PUBLISHED = "Published machines; none of this computer's points."
 _WITHOUT_GREY = "Numbers of {}."
 _AMONG_OTHERS = "This computer and published machines."
 _HOLLOW = " Hollow: fewer than five mappings."
-_OF_FEW = " Fewer than five mappings: no intervals."
+_OF_FEW = " Mostly fewer than five mappings a point."
 _DOTTED = " Dotted: not measured between."
 
 
@@ -113,7 +113,7 @@ def show_chart(
         return
     if MACHINE_COLUMN in data:  # of all published machines: the reference is among them
         figure = _figure(draw, data, words)
-        is_among = data[MACHINE_COLUMN].astype(str).str.contains(THIS_COMPUTER).any()
+        is_among = data[MACHINE_COLUMN].astype(str).str.contains(THIS_COMPUTER_LABEL).any()
         if shown.is_this:
             figure = _labelled(figure, _AMONG_OTHERS if is_among else _PUBLISHED)
         shown.put(figure if shown.is_this else Committed(figure))
@@ -171,7 +171,7 @@ def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
         made = replace(made, is_followed=True)
     if has_hollow_points(made.data):
         label += _HOLLOW
-    elif shown.is_of_few:
+    elif shown.is_of_few and not {"n", "coverage"} & {*made.data}:
         label += _OF_FEW
     if has_dotted_gaps(spec):
         label += _DOTTED
@@ -296,9 +296,9 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[Quantity]]) -> Html:
         ]
         for sides in rows
     ]
-    head = join_html('<th scope="col">{}</th>', heads)
+    head = format_each_as_html('<th scope="col">{}</th>', heads)
     body = Markup("").join(
-        Markup('<tr title="{}">{}</tr>').format(reason, join_html("<td>{}</td>", texts))
+        Markup('<tr title="{}">{}</tr>').format(reason, format_each_as_html("<td>{}</td>", texts))
         for *texts, reason in cells
     )
     table = Markup(

@@ -105,7 +105,7 @@ def card(store: Store, machine: str, host: Host) -> str:
     )
 
 
-THIS_COMPUTER = "this computer"  # what a page calls the reader's own, whatever its model
+THIS_COMPUTER_LABEL = "this computer"  # what a page calls the reader's own, whatever its model
 _FAMILIES = ("EPYC", "Ryzen", "Xeon", "Core", "Neoverse", "Graviton", "Ampere")
 _MOST_CHARS = 40  # what a phone has room for
 

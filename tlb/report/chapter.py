@@ -16,7 +16,7 @@ from IPython.utils.capture import capture_output
 
 from tlb.machine import host as hosts
 from tlb.machine.host import Host, tlb_entries
-from tlb.measure import build, campaign, grid, kernels, row_tables, states, survey
+from tlb.measure import build, campaign, grid, kernels, machine_states, row_tables, survey
 from tlb.measure.campaign import CampaignOutcome
 from tlb.measure.grid import MeasuringProfile, Scope
 from tlb.measure.measuring_setup import MeasuringSetup, usable_bytes
@@ -25,7 +25,7 @@ from tlb.measure.record import Point
 from tlb.measure.row_tables import rows_of_last_campaign
 from tlb.measure.store import Store, data_root
 from tlb.report import card, claims, discovery, page, parameters
-from tlb.report.card import THIS_COMPUTER, machine_name
+from tlb.report.card import THIS_COMPUTER_LABEL, machine_name
 from tlb.report.page import CompletenessLine
 from tlb.report.quantities import FEWEST_MAPPINGS_WITH_INTERVAL, QUANTITIES_DOCUMENT
 from tlb.system.files import ROOT
@@ -80,7 +80,7 @@ class Subject:
     @property
     def shown_name(self) -> str:
         """The machine as headings and notes call it."""
-        return THIS_COMPUTER if self.is_this else machine_name(self.store, self.machine)
+        return THIS_COMPUTER_LABEL if self.is_this else machine_name(self.store, self.machine)
 
     @cached_property
     def host(self) -> Host:
@@ -88,14 +88,16 @@ class Subject:
         if self.is_this:
             return hosts.inspect_machine()
         host = Host.model_validate(self.store.read_machine(self.machine))
-        if not states.has_several_states(self.store, self.machine):
+        if not machine_states.has_several_states(self.store, self.machine):
             return host
         frame = rows_of_last_campaign(self.store.load(self.machine, self.name))
         if frame.empty:
             return host
         state = str(frame["state"].mode()[0])
         return (
-            none_if_unavailable(states.description_of_state, self.store, self.machine, state)
+            none_if_unavailable(
+                machine_states.description_of_state, self.store, self.machine, state
+            )
             or host
         )
 
@@ -104,7 +106,7 @@ class Subject:
         was not recorded."""
         if state == hosts.state_digest(self.host):
             return self.host
-        return states.description_of_state(self.store, self.machine, state)
+        return machine_states.description_of_state(self.store, self.machine, state)
 
     @cached_property
     def profile(self) -> MeasuringProfile:
@@ -188,7 +190,7 @@ class Chapter(Subject):
                     "Timing only, no hardware counters: " + explain_reason(reason), reason
                 )
             )
-        states.write_description(self.store, self.machine, self.host)
+        machine_states.write_description(self.store, self.machine, self.host)
         return rig
 
     def _require_linux(self) -> None:

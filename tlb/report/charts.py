@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 import altair as alt
 import pandas as pd
 
-from tlb.report.render import FONT_PX, INK_COLOUR, MUTED_COLOUR, PALETTE
+from tlb.report.render import FONT_PX, MUTED_COLOUR, PALETTE, TEXT_COLOUR
 from tlb.stats.curves import Curve
 from tlb.stats.intervals import INTERVAL_COLUMNS
 from tlb.system.page_sizes import ordered_page_sizes
@@ -126,8 +126,9 @@ MACHINE_COLOURS = {
     "Zen 5": "#b0124f",
     "Emerald Rapids": "#2a8fa0",
 }
-# Of all other series, so that blue, orange and green mean the same in every figure.
-OTHER_COLOURS = (PALETTE[3], PALETTE[4], "#6a1b9a", "#946000")
+# Of all other series (with and without, one thread and several): blue-greys, dark and light, so that
+# a colour has one meaning in every figure. A pair may be a filled and a hollow mark of the first.
+OTHER_COLOURS = ("#22384f", "#7489a0", "#48618a")
 # Of a load's time. Packed lines show the data alone; a line a page, translation too.
 PART_COLOURS = {"translation": PALETTE[0], "data": PALETTE[1]}
 
@@ -140,7 +141,7 @@ def named_colours(colours: Mapping[str, str]) -> alt.Scale:
 def machine_colours(names: Sequence[str]) -> alt.Scale:
     """Return a scale of machines by short name; of others, and of what is published, in ink."""
     return alt.Scale(
-        domain=list(names), range=[MACHINE_COLOURS.get(name, INK_COLOUR) for name in names]
+        domain=list(names), range=[MACHINE_COLOURS.get(name, TEXT_COLOUR) for name in names]
     )
 
 
@@ -351,7 +352,7 @@ def bars(
     shown = [*tips(x["shorthand"], color["shorthand"], unit=unit, bounds=False), *tooltip]
     # pale, so that the interval shows inside its bar too
     drawn = base.mark_bar(size=size, opacity=0.55).encode(y=y, color=color, tooltip=shown)
-    intervals = base.mark_rule(strokeWidth=2, color=INK_COLOUR).encode(y="low:Q", y2="high:Q")
+    intervals = base.mark_rule(strokeWidth=2, color=TEXT_COLOUR).encode(y="low:Q", y2="high:Q")
     return alt.LayerChart(layer=[drawn, intervals.transform_filter("isValid(datum.low)")])
 
 
@@ -426,7 +427,7 @@ def unpriced(gaps: Sequence[float], base_page_bytes: int) -> alt.LayerChart | No
     least, most = (size * base_page_bytes for size in (min(gaps), max(gaps)))
     frame = pd.DataFrame([{"least": least / 2**0.25, "most": most * 2**0.25, "label": "no price"}])
     base = alt.Chart(frame)
-    shade = base.mark_rect(color=PALETTE[4], opacity=0.15).encode(x="least:Q", x2="most:Q")
+    shade = base.mark_rect(color=MUTED_COLOUR, opacity=0.12).encode(x="least:Q", x2="most:Q")
     label = base.mark_text(align="left", baseline="bottom", dx=5, dy=-4, color=MUTED_COLOUR)
     return shade + label.encode(x="most:Q", y=alt.value("height"), text="label:N")
 

@@ -100,7 +100,7 @@ def points_where(
     return PointSelector(kernels, {"low": low, "high": high, **where})
 
 
-class Statement(NamedTuple):
+class PublishedStatement(NamedTuple):
     """A testable sentence of a source: a row of data/literature/claims.csv, whose columns
     data/literature/README.md explains."""
 
@@ -138,10 +138,12 @@ class Statement(NamedTuple):
 
 
 @cache
-def statements() -> dict[str, Statement]:
+def statements() -> dict[str, PublishedStatement]:
     """Return the statements by id, in the order of the sources."""
     with STATEMENTS.open(encoding="utf-8", newline="") as lines:
-        return {row["id"]: Statement(**dict[str, Any](row)) for row in csv.DictReader(lines)}
+        return {
+            row["id"]: PublishedStatement(**dict[str, Any](row)) for row in csv.DictReader(lines)
+        }
 
 
 @dataclass(frozen=True)
@@ -212,7 +214,7 @@ def compared_points(scope: Scope) -> Callable[[Point], bool]:
     return lambda point: any(points(point, scope) for points in claims)
 
 
-def untestable_statements(chapter: str) -> list[Statement]:
+def untestable_statements(chapter: str) -> list[PublishedStatement]:
     """Return the statements about a chapter's subject that no measurement here can test."""
     return [
         statement
@@ -224,7 +226,7 @@ def untestable_statements(chapter: str) -> list[Statement]:
 # --- names of sources: author and year, and a letter for several of one year
 
 BIBLIOGRAPHY = ROOT / "book" / "references.bib"
-READ_BEFORE_YEAR = "read"  # before the year in which a source without a date was read
+READ_YEAR_PREFIX = "read"  # before the year in which a source without a date was read
 _LETTER = re.compile(r"(?<=\d)[a-z]$")
 
 
@@ -242,7 +244,7 @@ def citation_years(entries: Mapping[str, Entry]) -> dict[str, str]:
     same: dict[tuple[str, str], list[str]] = {}
     for key, entry in entries.items():
         read = entry.fields.get("urldate", "undated").split()[-1]
-        year = entry.fields.get("year") or f"{READ_BEFORE_YEAR} {read}"
+        year = entry.fields.get("year") or f"{READ_YEAR_PREFIX} {read}"
         same.setdefault((authors(entry), _LETTER.sub("", year)), []).append(key)
     found = {}
     for (_, year), keys in same.items():

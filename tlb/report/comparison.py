@@ -21,7 +21,7 @@ import pandas as pd
 from tlb.machine import background, doctor
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
-from tlb.measure import states
+from tlb.measure import machine_states
 from tlb.measure.store import OWN_MACHINE_PREFIX, Store, data_root
 from tlb.report import discovery
 from tlb.report.quantities import (
@@ -31,13 +31,13 @@ from tlb.report.quantities import (
     Quantity,
     StoredQuantity,
 )
-from tlb.stats.intervals import UNKNOWN_REPEATS, Interval
+from tlb.stats.intervals import UNKNOWN_VALUES_BY_REPEAT, Interval
 from tlb.system.reasons import Unavailable, none_if_unavailable
 
 DifferenceVerdict = Literal["differs", "no difference", "cannot tell", ""]
-DIFFERS: DifferenceVerdict = "differs"
-NO_DIFFERENCE: DifferenceVerdict = "no difference"
-CANNOT_TELL: DifferenceVerdict = "cannot tell"
+DIFFERS_VERDICT: DifferenceVerdict = "differs"
+NO_DIFFERENCE_VERDICT: DifferenceVerdict = "no difference"
+CANNOT_TELL_VERDICT: DifferenceVerdict = "cannot tell"
 MOST_HIDDEN = 0.2  # the effect that the rule of verdicts has to find in nine cases of ten
 # Lines of a description that differ by themselves, or that no time depends on.
 _IGNORED = {"load, one minute", "memory", "memory limit", "family, model, stepping", "counters"}
@@ -154,18 +154,24 @@ def _judged(one: Difference, among: int) -> Difference:
     if ratio is None:  # of zero or of a negative number
         are_exact = first.low == first.high and other.low == other.high
         are_equal = first.value == other.value
-        verdict = (NO_DIFFERENCE if are_equal else DIFFERS) if are_exact else CANNOT_TELL
+        verdict = (
+            (NO_DIFFERENCE_VERDICT if are_equal else DIFFERS_VERDICT)
+            if are_exact
+            else CANNOT_TELL_VERDICT
+        )
         return one._replace(verdict=verdict)
     if ratio.low == ratio.high:  # stated or counted
-        return one._replace(verdict=NO_DIFFERENCE if ratio.value == 1 else DIFFERS)
+        return one._replace(verdict=NO_DIFFERENCE_VERDICT if ratio.value == 1 else DIFFERS_VERDICT)
     if not ratio.coverage:
-        return one._replace(verdict=CANNOT_TELL)
+        return one._replace(verdict=CANNOT_TELL_VERDICT)
     wide = widened_ratio(ratio, among)
     if wide.low > 1 or wide.high < 1:
-        return one._replace(ratio=wide, verdict=DIFFERS)
+        return one._replace(ratio=wide, verdict=DIFFERS_VERDICT)
     hidden = max(wide.high / wide.value, wide.value / wide.low if wide.low > 0 else inf) - 1
     is_same = hidden <= MOST_HIDDEN and wide.modes == 1
-    return one._replace(ratio=wide, verdict=NO_DIFFERENCE if is_same else CANNOT_TELL)
+    return one._replace(
+        ratio=wide, verdict=NO_DIFFERENCE_VERDICT if is_same else CANNOT_TELL_VERDICT
+    )
 
 
 def widened_ratio(ratio: Interval, among: int) -> Interval:
@@ -174,7 +180,7 @@ def widened_ratio(ratio: Interval, among: int) -> Interval:
     low = log(ratio.low) if ratio.low > 0 else -inf
     logs = Interval(log(ratio.value), low, log(ratio.high), ratio.coverage, ratio.modes)
     wide = logs.widened(among)
-    return replace(ratio, low=exp(wide.low), high=exp(wide.high), repeats=UNKNOWN_REPEATS)
+    return replace(ratio, low=exp(wide.low), high=exp(wide.high), repeats=UNKNOWN_VALUES_BY_REPEAT)
 
 
 # --- machines
@@ -208,7 +214,7 @@ def _machine(name: str) -> Machine:
     if state:
         own = [one.partition("-") for one in store.documents(identity)]
         kept_states = {of for name, _, of in own if name == QUANTITIES_DOCUMENT and of}
-        state = states.chosen(store, identity, state, kept_states)
+        state = machine_states.state_by_name(store, identity, state, kept_states)
         document = f"{document}-{state}"
     kept = none_if_unavailable(store.read_document, identity, document)
     if kept is None:
@@ -222,8 +228,8 @@ def _machine(name: str) -> Machine:
 
 def _description(machine: Machine) -> Host:
     if machine.state:
-        return states.description_of_state(machine.store, machine.identity, machine.state)
-    return states.latest_description(machine.store, machine.identity)
+        return machine_states.description_of_state(machine.store, machine.identity, machine.state)
+    return machine_states.latest_description(machine.store, machine.identity)
 
 
 def _descriptions(machines: Mapping[str, Machine]) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from types import ModuleType
 from pydantic import BaseModel
 
 from tlb.system.files import ROOT
-from tlb.system.reasons import LazyModule, book_unavailable
+from tlb.system.reasons import LazyModule, book_unavailable_error
 
 yaml = LazyModule("yaml")
 
@@ -35,7 +35,7 @@ def load(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != PACKAGE:
             raise
-        raise book_unavailable(f"{PACKAGE}.{name}") from None
+        raise book_unavailable_error(f"{PACKAGE}.{name}") from None
 
 
 @cache

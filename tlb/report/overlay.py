@@ -327,6 +327,6 @@ class DimmedFigure(Figure):
     whose: str = "the reference"
 
     def html(self) -> str:
-        words = f"Not measured, or not often enough. This is {self.whose}."
+        words = f"This is {self.whose}: what was measured here does not give this figure."
         note = Markup('<p class="tlb-borrowed-note" role="note">{}</p>').format(words)
         return f'<div class="tlb-borrowed">{note}{super().html()}</div>'

@@ -143,7 +143,7 @@ def _named_frame(frame: pd.DataFrame) -> str:
     shown, names = current_page(), {*frame.columns, *frame.index.names}
     html = without_bounds_of_few(frame).to_html(na_rep="–", notebook=True)
     if frame.empty:
-        html = "<p>not enough measured</p>"
+        html = "<p>none</p>"
     outputs = cell.outputs if (cell := shown.committed_cell()) else ()
     committed = ["".join(one.get("data", {}).get("text/html", "")) for one in outputs]
     if _MACHINE in names or frame.to_html(notebook=True) in committed:
@@ -249,7 +249,7 @@ class CompletenessLine:
     def _line(self, left_out: Mapping[str, tuple[int, int]]) -> Html:
         missing, every = (sum(count[side] for count in left_out.values()) for side in (0, 1))
         done = [f"{every - missing:,} of {every:,} measurements"] if missing else []
-        done += ["fewer than five a point"] if self._is_of_few and not self._is_empty else []
+        done += ["mostly fewer than five a point"] if self._is_of_few and not self._is_empty else []
         text = self._about() + (f" ({', '.join(done)})." if done else ".")
         return Html(f'<p class="tlb-head-line" role="note">{inline_html(text)}</p>', text)
 

@@ -28,8 +28,8 @@ from jupyter_client import AsyncKernelClient, AsyncKernelManager
 from jupyter_core.utils import run_sync
 
 from tlb.machine import host
-from tlb.measure import states
-from tlb.measure.row_database import DATABASE_FILE, DATABASE_LOGS, RowDatabase
+from tlb.measure import machine_states
+from tlb.measure.row_database import DATABASE_FILE, DATABASE_LOG_FILES, RowDatabase
 from tlb.measure.store import Store, data_root
 from tlb.report import article, card, discovery, page, parameters
 from tlb.report.answers import ANSWERS_DOCUMENT
@@ -52,7 +52,7 @@ _STRICT = ["-W", "-n", "--keep-going"]
 # What a site is built from: its settings, its pages, and the sources that its listings show.
 _STAGED = ("_config.yml", "_toc.yml", "book", "kernels", "tlb", "experiments")
 # The first two change with each look at the computer; answers follow from rows and sources.
-_NOT_SOURCES = ("machine.json", "lacking.json", f"{ANSWERS_DOCUMENT}.json", *DATABASE_LOGS)
+_NOT_SOURCES = ("machine.json", "lacking.json", f"{ANSWERS_DOCUMENT}.json", *DATABASE_LOG_FILES)
 # What pages write beside this computer's rows, and so no input of theirs.
 _MADE_OF_OWN_ROWS = (f"{QUANTITIES_DOCUMENT}*.json", "translation.json", "README.md")
 
@@ -437,14 +437,14 @@ def rows(machine: str = "this") -> Path:
     """Add what was measured here of `machine` to what data/ has published of it; return its folder.
 
     Prints to stderr which documents belong to another state of the machine than all rows. Raises
-    Unavailable: no-data as `states.publish` does, measuring-already during a measurement.
+    Unavailable: no-data as `machine_states.publish` does, measuring-already during a measurement.
     """
     store = Store(data_root())
     name = host.machine_id(host.inspect_machine()) if machine == "this" else machine
     with measuring_lock():
-        folder = states.publish(store, name)
+        folder = machine_states.publish(store, name)
         card.write(store, name, host.Host.model_validate(store.read_machine(name)))
-    for document, state in states.of_another_state(store, name).items():
+    for document, state in machine_states.documents_of_another_state(store, name).items():
         print(
             f"{document} was measured in the state {state} of {name}, which no row is of; its page "
             "says so. Measure it again.",

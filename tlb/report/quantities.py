@@ -17,7 +17,7 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict
 
 from tlb.stats.intervals import Interval
-from tlb.stats.scatter import LEAST_MODE_RATIO, median_interval_rank
+from tlb.stats.scatter import MIN_MODE_RATIO, median_interval_rank
 from tlb.system.reasons import Unavailable
 from tlb.system.units import format_size, rounded_to_digits
 
@@ -27,7 +27,7 @@ _DIGITS = 6  # no measurement has more
 FEW_MAPPINGS_MARK = (
     " *"  # marks, in a table, what is of fewer mappings than FEWEST_MAPPINGS_WITH_INTERVAL
 )
-FEW_MAPPINGS_WORDS = "* fewer than five mappings: no interval, do not compare"
+FEW_MAPPINGS_FOOTNOTE = "* fewer than five mappings: no interval, do not compare"
 FEWEST_MAPPINGS_WITH_INTERVAL = 5  # that an interval decides of: it then covers 94 %
 CONFIDENCE = 0.95  # of a median's interval, where there are mappings enough
 QUANTITIES_DOCUMENT = "quantities"  # the document that keeps them
@@ -123,7 +123,7 @@ class Quantity:
 
     def _text(self, shown: Interval, decimals: int) -> str:
         if self.unit == "bytes":
-            if shown.high > LEAST_MODE_RATIO * shown.low > 0:
+            if shown.high > MIN_MODE_RATIO * shown.low > 0:
                 return f"{format_size(round(shown.low))} to {format_size(round(shown.high))}"
             return format_size(round(shown.value))
         number = f"z,.{decimals}%" if self.unit == "share" else f"z,.{decimals}f"

@@ -30,7 +30,7 @@ from pygments.lexer import Lexer
 from pygments.lexers import PythonLexer
 from pygments.token import Name, Operator, Punctuation, Text, Whitespace
 
-from tlb.report.quantities import FEW_MAPPINGS_WORDS, FEWEST_MAPPINGS_WITH_INTERVAL
+from tlb.report.quantities import FEW_MAPPINGS_FOOTNOTE, FEWEST_MAPPINGS_WITH_INTERVAL
 from tlb.stats.intervals import LEAST_COVERAGE
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 # --- colours, fonts and axes of all charts
 
 # book/assets/figures.css repaints each of these in dark mode; a test holds the two together.
-INK_COLOUR = "#1f2933"  # what is read: labels, titles, annotations
+TEXT_COLOUR = "#1f2933"  # what is read: labels, titles, annotations
 MUTED_COLOUR = "#46525e"  # what is glanced at: ticks, reference lines
 GRID_LINE_COLOUR = "#dde3ea"  # what is looked through: grid lines
 # Okabe and Ito's colours, which red-green blind readers tell apart, with green, purple and yellow
@@ -55,11 +55,11 @@ FONT_PX = 13
 TEXT = {"font-family": FONT, "font-size": f"{FONT_PX}px"}  # of all text of a chart
 
 _LABELS = {
-    "labelColor": INK_COLOUR,
+    "labelColor": TEXT_COLOUR,
     "labelFont": FONT,
     "labelFontSize": FONT_PX,
     "labelLimit": 320,
-    "titleColor": INK_COLOUR,
+    "titleColor": TEXT_COLOUR,
     "titleFont": FONT,
     "titleFontSize": FONT_PX,
     "titleFontWeight": "normal",
@@ -106,10 +106,10 @@ CHART_THEME: dict[str, Any] = {
     "line": {"strokeCap": "butt", "strokeJoin": "round", "strokeWidth": 2},
     "point": {"filled": True, "opacity": 1, "size": 42},
     "rule": {"color": MUTED_COLOUR},
-    "text": {"color": INK_COLOUR, "font": FONT, "fontSize": FONT_PX},
+    "text": {"color": TEXT_COLOUR, "font": FONT, "fontSize": FONT_PX},
     "title": {
         "anchor": "start",
-        "color": INK_COLOUR,
+        "color": TEXT_COLOUR,
         "font": FONT,
         "fontSize": 15,
         "offset": 14,
@@ -507,7 +507,7 @@ def highlighted_code(source: str, lexer: type[Lexer] = PythonLexer) -> Markup:
     return Markup('<div class="highlight"><pre>{}</pre></div>').format(Markup(code))
 
 
-def join_html(template: str, items: Iterable[Any]) -> Markup:
+def format_each_as_html(template: str, items: Iterable[Any]) -> Markup:
     """Return the template of HTML formatted with each item, one after the other."""
     return Markup("").join(
         Markup(template).format(*(item if isinstance(item, tuple) else (item,))) for item in items
@@ -515,7 +515,7 @@ def join_html(template: str, items: Iterable[Any]) -> Markup:
 
 
 FEW_MAPPINGS_NOTE = Html(
-    f'<p class="tlb-few"><small>{FEW_MAPPINGS_WORDS}</small></p>', FEW_MAPPINGS_WORDS
+    f'<p class="tlb-few"><small>{FEW_MAPPINGS_FOOTNOTE}</small></p>', FEW_MAPPINGS_FOOTNOTE
 )
 ABSENT_HTML = Html('<p class="tlb-absent">–</p>', "–")  # in the place of what a machine lacks
 
@@ -537,7 +537,9 @@ def data_table(frame: pd.DataFrame, decimals: int = 1) -> Html:
     marks = [number if pd.api.types.is_numeric_dtype(kind) else "" for kind in frame.dtypes]
 
     def line(cell: str, values: list[str]) -> Markup:
-        return Markup("<tr>{}</tr>").format(join_html(cell, zip(marks, values, strict=True)))
+        return Markup("<tr>{}</tr>").format(
+            format_each_as_html(cell, zip(marks, values, strict=True))
+        )
 
     table = Markup(
         '<div class="tlb-table tlb-data"><table><thead>{}</thead><tbody>{}</tbody></table></div>'

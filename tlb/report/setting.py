@@ -14,7 +14,7 @@ from tlb.report.analysis import Analysis
 from tlb.stats.curves import counter_curve, missing_counter_reason
 from tlb.system.page_sizes import BASE_PAGES, PAGE_KINDS, ordered_page_sizes, page_words
 from tlb.system.reasons import (
-    PAGE_REASONS,
+    PAGE_REASON_CODES,
     Unavailable,
     UnmeasuredNote,
     explain_reason,
@@ -116,7 +116,7 @@ def _counted_processes(a: Analysis) -> str:
 
 def about_pages(notes: Iterable[UnmeasuredNote]) -> str:
     """Say in one line which page sizes have no rows, and why, as Markdown; "" if all have some."""
-    found = [note for note in notes if note.code in PAGE_REASONS]
+    found = [note for note in notes if note.code in PAGE_REASON_CODES]
     if not found:
         return ""
     lacking = []

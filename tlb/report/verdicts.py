@@ -33,16 +33,16 @@ from tlb.report.claims import (
     Fact,
     MeasuredAnswer,
     PointSelector,
-    Statement,
+    PublishedStatement,
     claims_of,
     source_names,
     statements,
 )
-from tlb.report.render import Html, highlighted_code, inline_html, join_html
+from tlb.report.render import Html, format_each_as_html, highlighted_code, inline_html
 from tlb.stats.curves import missing_counter_reason
 from tlb.stats.effects import Effect
 from tlb.system.reasons import Unavailable, Undecided, require_nonempty
-from tlb.system.units import digits_preserving_order, format_size, significant_digits
+from tlb.system.units import digits_preserving_order, format_significant_digits, format_size
 
 # --- obstacles: properties of a machine that keep it from testing a claim, whatever is measured there.
 # claims.csv names those of each claim; `judge` checks them before the predicate runs.
@@ -94,7 +94,7 @@ OBSTACLE_CHECKS: dict[str, Callable[[Analysis], str]] = {
 }
 
 
-def require_unsplintered(a: Analysis, effect: Effect, answer: bool) -> Effect:
+def require_unsplintered_pages(a: Analysis, effect: Effect, answer: bool) -> Effect:
     """Return the effect of a claim that splintered large pages decide one way only.
 
     answer: what they cannot show. Where they miss as base pages do, what base pages cost more is a
@@ -146,7 +146,7 @@ EFFECT_DIGITS = 3
 
 def range_words(low: float, high: float, digits: int = EFFECT_DIGITS) -> str:
     """Return "1 to 2", "1 or more", "up to 2", "2", or "any value", without trailing zeros."""
-    texts = [significant_digits(end, digits) if isfinite(end) else "" for end in (low, high)]
+    texts = [format_significant_digits(end, digits) if isfinite(end) else "" for end in (low, high)]
     least, most = (text.rstrip("0").rstrip(".") if "." in text else text for text in texts)
     return least if least and low == high else _words(least, most)
 
@@ -168,7 +168,7 @@ def format_number_in_unit(value: float, unit: str, digits: int = EFFECT_DIGITS) 
         return ""
     if unit == "bytes":
         return _size_in_words(int(value))
-    number = significant_digits(100 * value if unit == "share" else value, digits)
+    number = format_significant_digits(100 * value if unit == "share" else value, digits)
     return f"{number}{_UNIT_WORDS.get(unit, f' {unit}')}"
 
 
@@ -187,7 +187,7 @@ def _size_in_words(size_bytes: int) -> str:
         return format_size(size_bytes)
     for factor, name in ((1e18, "EB"), (1e15, "PB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if size_bytes >= factor:
-            return f"{significant_digits(size_bytes / factor, EFFECT_DIGITS)} {name}"
+            return f"{format_significant_digits(size_bytes / factor, EFFECT_DIGITS)} {name}"
     return f"{size_bytes} bytes"
 
 
@@ -254,7 +254,7 @@ def bounds_words(bounds: Iterable[EffectBounds]) -> Markup:
 
 
 def _interval(one: EffectBounds, digits: int) -> Markup:
-    numbers = [significant_digits(end, digits) if isfinite(end) else "" for end in one]
+    numbers = [format_significant_digits(end, digits) if isfinite(end) else "" for end in one]
     names = ("low", "high", "least", "most")
     attributes = Markup(" ").join(
         Markup('data-{}="{}"').format(name, number.replace(",", ""))
@@ -266,13 +266,13 @@ def _interval(one: EffectBounds, digits: int) -> Markup:
 # --- the rule
 
 # At most this share of the claims tested with an interval; tests/report/test_rule.py checks it.
-WRONG_BY_CHANCE = 0.05
+WRONG_VERDICT_PROBABILITY = 0.05
 # Kernels whose earlier versions warmed what they then timed, and the first version that does not:
 # rows of the earlier ones are shown, marked, and prove nothing.
 SUPERSEDED = {"shootdown": 2, "fork_write": 2}
 
 
-def holds_or_none(truth: MeasuredAnswer) -> bool | None:
+def does_answer_hold(truth: MeasuredAnswer) -> bool | None:
     """Return True, False, or None if undecided."""
     return None if isinstance(truth, Undecided) else all_effects_inside(effects_of(truth))
 
@@ -392,7 +392,7 @@ CSS_CLASS_BY_VERDICT: dict[str, str] = {
 }
 # The word, and the class, of what follows from numbers alone: arithmetic, or what the source or
 # published tables print. It is counted apart from what was measured.
-RECOMPUTED_STATUS = "recomputed"
+RECOMPUTED_CLAIM_STATUS = "recomputed"
 _TABLE = (
     '<div class="tlb-table"><table class="tlb-verdicts"><thead><tr><th scope="col">Claim</th>'
     '<th scope="col">Verdict</th><th scope="col">Evidence</th></tr></thead>'
@@ -419,13 +419,13 @@ def verdict_html(word: str, css: str, reason: str = "") -> Markup:
     return span.format(css, attribute, word)
 
 
-def verdict_in_words(found: ClaimDecision, statement: Statement | None) -> Markup:
+def verdict_in_words(found: ClaimDecision, statement: PublishedStatement | None) -> Markup:
     """Return a verdict in its colour; of a claim that no machine's rows decide "recomputed", and
     whether it holds."""
-    if statement and statement.status == RECOMPUTED_STATUS and found.is_decided:
-        return verdict_html(RECOMPUTED_STATUS, RECOMPUTED_STATUS) + Markup(": {}").format(
-            found.verdict
-        )
+    if statement and statement.status == RECOMPUTED_CLAIM_STATUS and found.is_decided:
+        return verdict_html(RECOMPUTED_CLAIM_STATUS, RECOMPUTED_CLAIM_STATUS) + Markup(
+            ": {}"
+        ).format(found.verdict)
     return verdict_html(found.verdict, CSS_CLASS_BY_VERDICT[found.verdict], found.reason)
 
 
@@ -436,7 +436,7 @@ def bounds_html(bounds: Sequence[EffectBounds], why: str) -> Markup:
     return Markup(' <small class="tlb-compared">{}</small>').format(text) if text else Markup("")
 
 
-def verdict_table(found: Sequence[Verdict], beyond: Sequence[Statement] = ()) -> Html:
+def verdict_table(found: Sequence[Verdict], beyond: Sequence[PublishedStatement] = ()) -> Html:
     """Return a row and a folded predicate for each verdict; how many may be wrong by chance; and,
     folded, the statements beyond any measurement here."""
     rows = [
@@ -457,12 +457,12 @@ def verdict_table(found: Sequence[Verdict], beyond: Sequence[Statement] = ()) ->
         f"{bounds_html(verdict.bounds, verdict.why).striptags()}"
         for verdict in found
     )
-    table = Html(str(Markup(_TABLE).format(join_html(_ROW, rows))), text)
+    table = Html(str(Markup(_TABLE).format(format_each_as_html(_ROW, rows))), text)
     return table + _chance(found) + _beyond(beyond)
 
 
 def table_of_answered_verdicts(
-    found: Sequence[Verdict], beyond: Sequence[Statement] = (), whose: str = ""
+    found: Sequence[Verdict], beyond: Sequence[PublishedStatement] = (), whose: str = ""
 ) -> Html:
     """Return `verdict_table` of the verdicts that rows decide, or leave open although there are
     enough of them, and the number of others: on the page of a machine of which little was measured,
@@ -480,7 +480,9 @@ def table_of_answered_verdicts(
         "was measured."
     )
     # The page of all claims links to these too.
-    anchors = join_html('<span id="{}"></span>', [claim_anchor(one.claim.id) for one in open_ones])
+    anchors = format_each_as_html(
+        '<span id="{}"></span>', [claim_anchor(one.claim.id) for one in open_ones]
+    )
     markup = Markup('<p class="tlb-open" data-whose="{}" data-claims="{}">{}{}</p>').format(
         whose, len(found), anchors, words
     )
@@ -494,8 +496,8 @@ def _source(key: str) -> str:
 def chance_words(tested: int) -> str:
     """Say how many of the claims tested with an interval may be decided wrongly."""
     return (
-        f"The rule decides at most {WRONG_BY_CHANCE:.0%} of such claims wrongly, so on average at "
-        f"most {tested * WRONG_BY_CHANCE:.1f} verdicts here are wrong by chance."
+        f"The rule decides at most {WRONG_VERDICT_PROBABILITY:.0%} of such claims wrongly, so on average at "
+        f"most {tested * WRONG_VERDICT_PROBABILITY:.1f} verdicts here are wrong by chance."
     )
 
 
@@ -512,7 +514,7 @@ def _chance(found: Sequence[Verdict]) -> Html:
     return Html(f'<p class="tlb-chance">{escape(words)}</p>', words)
 
 
-def _beyond(beyond: Sequence[Statement]) -> Html:
+def _beyond(beyond: Sequence[PublishedStatement]) -> Html:
     if not beyond:
         return Html("", "")
     items = [
@@ -520,6 +522,6 @@ def _beyond(beyond: Sequence[Statement]) -> Html:
         for one in beyond
     ]
     summary = f"Not testable here: {len(beyond)} more"
-    listed = join_html(f'<li id="{{}}">“{{}}” {_SOURCE}: {{}}</li>', items)
+    listed = format_each_as_html(f'<li id="{{}}">“{{}}” {_SOURCE}: {{}}</li>', items)
     text = "\n".join([summary, *(f"{one.quote}: {one.note}" for one in beyond)])
     return Html(str(Markup(_BEYOND).format(summary, listed)), text)

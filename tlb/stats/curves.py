@@ -17,7 +17,7 @@ from tlb.stats.intervals import (
     median_interval,
     summarise,
 )
-from tlb.stats.scatter import LEAST_MODE_RATIO, UNSTABLE_SPREAD
+from tlb.stats.scatter import MAX_STABLE_SPREAD, MIN_MODE_RATIO
 from tlb.system.reasons import LazyModule, Unavailable, require_nonempty
 from tlb.system.units import format_size
 
@@ -87,7 +87,7 @@ class Curve:
             rows = rows.iloc[:0].assign(**{value: 0.0})
         summary = summarise(rows, [x], value)
         ends = rows.groupby(x)[value].agg(["min", "max"])
-        apart = ends.index[(ends["max"] > LEAST_MODE_RATIO * ends["min"]) & (ends["min"] > 0)]
+        apart = ends.index[(ends["max"] > MIN_MODE_RATIO * ends["min"]) & (ends["min"] > 0)]
         processes = rows.loc[rows[x].isin(apart), [x, value]].set_axis([x, "median"], axis=1)
         return cls(summary[summary["n"] > 0].reset_index(drop=True), x, processes)
 
@@ -339,7 +339,7 @@ def price_of(spread: Curve, packed: Curve, entries: float = LEAST_ENTRIES) -> Cu
         nearby = control.loc[n : next((x for x in control.index if x >= CACHED_LINES * n), inf)]
         slowest = nearby["median"][nearby["low"] <= spread.get(n).high].max()
         own = control["median"][n]
-        ahead = slowest - own if n > entries and slowest > (1 + UNSTABLE_SPREAD) * own else 0.0
+        ahead = slowest - own if n > entries and slowest > (1 + MAX_STABLE_SPREAD) * own else 0.0
         most = _MOST_AHEAD if row["n"] >= FEWEST_PAIRS_WITH_INTERVAL else _MOST_AHEAD_OF_FEW
         if ahead > most * max(row["median"], 0.0):
             gaps.append(n)

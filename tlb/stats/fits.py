@@ -34,11 +34,11 @@ STEP_WINDOW_POINTS = 12  # points on each side that say how high the curve stand
 LEAST_SEGMENT_POINTS = 3  # points a segment has at least: two outliers side by side are no segment
 # octaves: change points nearer to each other than that belong to one step. TLB levels are further
 # apart
-MIN_STEP_DISTANCE = 1.5
+MIN_KNEE_DISTANCE_RATIO = 1.5
 
 
 @dataclass(frozen=True)
-class Knee:
+class CurveKnee:
     """One step of a curve. `before` and `after` are costs beside it; the rest are numbers of
     pages."""
 
@@ -72,11 +72,11 @@ class Knee:
         return self.tenth - (self.nine_tenths - self.tenth) / 8
 
 
-def find_knees(pages: ArrayLike, cost: ArrayLike) -> list[Knee]:
+def find_knees(pages: ArrayLike, cost: ArrayLike) -> list[CurveKnee]:
     """Return the upward steps of a curve, ascending by pages. pages ascending, cost above 0.
 
     The log of the cost is smoothed by a running median of three and cut into segments. Change
-    points closer than MIN_STEP_DISTANCE are one step. It counts if robust lines (Theil-Sen) through the points
+    points closer than MIN_KNEE_DISTANCE_RATIO are one step. It counts if robust lines (Theil-Sen) through the points
     on either side, extended to the step, differ by LEAST_STEP and by NOISES standard errors, and if
     the curve does not come down again, as it does after a disturbed minute.
     """
@@ -136,7 +136,7 @@ def _steps(x: np.ndarray, cuts: list[int]) -> list[tuple[int, int]]:
     """(first, last) change point of each step, as indices of the first point after it."""
     steps: list[tuple[int, int]] = []
     for cut in cuts:
-        if steps and x[cut] - x[steps[-1][1]] < MIN_STEP_DISTANCE:
+        if steps and x[cut] - x[steps[-1][1]] < MIN_KNEE_DISTANCE_RATIO:
             steps[-1] = (steps[-1][0], cut)
         else:
             steps.append((cut, cut))
@@ -145,7 +145,7 @@ def _steps(x: np.ndarray, cuts: list[int]) -> list[tuple[int, int]]:
 
 def _knee(
     numbers: np.ndarray, smooth: np.ndarray, noise: float, left: slice, right: slice
-) -> Knee | None:
+) -> CurveKnee | None:
     x = np.log2(numbers)
     before_n, after_n = left.stop - left.start, right.stop - right.start
     if min(before_n, after_n) < LEAST_SEGMENT_POINTS:
@@ -167,7 +167,7 @@ def _knee(
     before, after = float(np.exp(low)), float(np.exp(high))
     done = (cost - before) / (after - before)
     at = left.start + _crossing(done, 0.5)
-    return Knee(
+    return CurveKnee(
         before,
         after,
         float(numbers[at]),
@@ -240,7 +240,7 @@ class RandomFit:
     l2_entries: Interval
 
 
-def fit_random_curve(
+def fit_random_access_curve(
     lines: ArrayLike,
     price_ns: ArrayLike,
     l1_entries: float | None = None,

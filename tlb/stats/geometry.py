@@ -16,12 +16,12 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from tlb.stats.fits import MIN_STEP_DISTANCE, Knee, fit_random_curve
+from tlb.stats.fits import MIN_KNEE_DISTANCE_RATIO, CurveKnee, fit_random_access_curve
 from tlb.stats.geometry_curves import (
     BoundedEstimate,
     GeometryModel,
     WalkPrice,
-    aliased_curve,
+    aliased_chase_curve,
     base_page_stride,
     cost_by_page_count,
     costs_by_mapping,
@@ -61,7 +61,7 @@ JOINED_LEVELS = (1.5, 20.0)
 
 
 class TlbLevel(GeometryModel):
-    """One level of the data TLB. Costs in `Geometry.unit` per access.
+    """One level of the data TLB. Costs in `TlbGeometry.unit` per access.
 
     entries: the opinion to believe; opinions: price, alias and draws, as far as there are any.
     stated: entries by CPUID. hit_cost: what missing the level before adds; None for the first.
@@ -89,7 +89,7 @@ class EntryPageBacking(GeometryModel):
     evidence: str
 
 
-class Geometry(GeometryModel):
+class TlbGeometry(GeometryModel):
     """Result of `tlb geometry`.
 
     first_tread: cost of an access that hits everywhere. alias_penalty: cost of reaching a line by
@@ -107,12 +107,12 @@ class Geometry(GeometryModel):
     backing: EntryPageBacking | None = None
 
 
-def infer_geometry(
+def infer_tlb_geometry(
     frame: pd.DataFrame,
     stated: Sequence[int] = (),
     cache_bytes: Mapping[int, int] | None = None,
     lacking: Sequence[str] = (),
-) -> Geometry:
+) -> TlbGeometry:
     """Return the geometry from the rows of an experiment `geometry` (columns of Store.load).
 
     stated: entries of each level by CPUID, only to be compared with. cache_bytes: level -> bytes,
@@ -122,7 +122,7 @@ def infer_geometry(
     if frame.empty:
         raise Unavailable("no-data")
     caches, stride = cache_bytes or {}, base_page_stride(frame)
-    alias, price = aliased_curve(frame, stride), price_curve(frame, stride)
+    alias, price = aliased_chase_curve(frame, stride), price_curve(frame, stride)
     alias_knees, price_knees = curve_knees(alias), curve_knees(price)
     pairs = pair_knees(price_knees[:2], alias_knees[:2])
     if not pairs:
@@ -137,7 +137,7 @@ def infer_geometry(
     notes = [*lacking, *[_ALONE] * is_alone, *_unseen(stated, levels, len(pairs))]
     if is_alone:
         levels = [levels[0].model_copy(update={"is_alone": True})]
-    return Geometry(
+    return TlbGeometry(
         pages=str(frame["pages"].iloc[0]),
         unit="cycles" if has_core_clock(frame) else "ns",
         core_ghz=_core_ghz(frame),
@@ -169,7 +169,7 @@ def _walks(
 
 def _levels(
     frame: pd.DataFrame,
-    pairs: Sequence[tuple[Knee | None, Knee | None]],
+    pairs: Sequence[tuple[CurveKnee | None, CurveKnee | None]],
     stride: int,
     stated: Sequence[int],
     main: pd.DataFrame,
@@ -206,7 +206,7 @@ def _levels(
     return levels
 
 
-def _later_rises(knees: list[Knee], cache_bytes: Mapping[int, int]) -> list[str]:
+def _later_rises(knees: list[CurveKnee], cache_bytes: Mapping[int, int]) -> list[str]:
     """Return a note for each knee past the second level: a cache that the page table fills, or
     none."""
     notes = []
@@ -219,14 +219,14 @@ def _later_rises(knees: list[Knee], cache_bytes: Mapping[int, int]) -> list[str]
     return notes
 
 
-def _stated(stated: Sequence[int], place: int, levels: int, knee: Knee) -> int | None:
+def _stated(stated: Sequence[int], place: int, levels: int, knee: CurveKnee) -> int | None:
     """Return CPUID's entries: by place, or the nearest where CPUID states another number of
     levels."""
     if len(stated) == levels:
         return stated[place]
     away = {n: abs(np.log2(n / knee.pages)) for n in stated}
     distance, nearest = min(((off, n) for n, off in away.items()), default=(np.inf, None))
-    return nearest if distance < MIN_STEP_DISTANCE else None
+    return nearest if distance < MIN_KNEE_DISTANCE_RATIO else None
 
 
 def _unseen(stated: Sequence[int], levels: Sequence[TlbLevel], pairs: int) -> list[str]:
@@ -241,14 +241,14 @@ def _unseen(stated: Sequence[int], levels: Sequence[TlbLevel], pairs: int) -> li
     ]
 
 
-def draw_window(knee: Knee) -> tuple[float, float]:
+def draw_window(knee: CurveKnee) -> tuple[float, float]:
     """Return the pages between which random draws are fitted: enough on either side, and no further
     up than needed, since walks get dearer as the page table leaves the first-level cache."""
     return knee.tenth * 0.75, knee.pages * 2.25
 
 
 def _from_draws(
-    frame: pd.DataFrame, stride: int, below: Sequence[TlbLevel], knee: Knee
+    frame: pd.DataFrame, stride: int, below: Sequence[TlbLevel], knee: CurveKnee
 ) -> BoundedEstimate | None:
     """Fit cost = first plateau + hit (1 - C1/M) + walk (1 - C2/M) with the knee of this level free.
 
@@ -260,7 +260,7 @@ def _from_draws(
     drawn = cost_by_page_count(frame, layout, "random", stride)
     drawn = drawn[drawn["lines"].between(*draw_window(knee))]
     base = (
-        aliased_curve(frame, stride)
+        aliased_chase_curve(frame, stride)
         if below
         else cost_by_page_count(frame, layout, stride_pages=stride)
     )
@@ -270,7 +270,7 @@ def _from_draws(
     known = {"l1_entries": below[0].entries.value} if below else {"l2_entries": UNREACHABLE_ENTRIES}
     costs = drawn["least"] - base["least"].median()
     try:
-        fit = fit_random_curve(drawn["lines"], costs, **known)
+        fit = fit_random_access_curve(drawn["lines"], costs, **known)
     except Unavailable:
         return None
     c = fit.l2_entries if below else fit.l1_entries
@@ -282,7 +282,7 @@ def _from_draws(
 
 
 def level_hit_cost(
-    points: pd.DataFrame, mappings: pd.DataFrame, before: Knee, knee: Knee
+    points: pd.DataFrame, mappings: pd.DataFrame, before: CurveKnee, knee: CurveKnee
 ) -> BoundedEstimate | None:
     """Return what a hit in a level adds to one in the level before: a difference of two plateaus.
 
@@ -305,7 +305,7 @@ def level_hit_cost(
 
 
 def _ways(
-    frame: pd.DataFrame, entries: BoundedEstimate, knee: Knee, stride: int
+    frame: pd.DataFrame, entries: BoundedEstimate, knee: CurveKnee, stride: int
 ) -> tuple[int | None, str | None]:
     """Return (ways, reason) of the first level, from pages that collide; 0 ways if none do.
 
@@ -346,7 +346,7 @@ def are_joined(price: float, alias: float) -> bool:
     return JOINED_LEVELS[0] < price / alias < JOINED_LEVELS[1]
 
 
-def estimate_of_step(knee: Knee, name: str) -> BoundedEstimate:
+def estimate_of_step(knee: CurveKnee, name: str) -> BoundedEstimate:
     """Return the entries that a step shows: its last low point, its foot if the rise is longer than
     other pages explain, or half of the rise if it is smeared.
 
@@ -396,7 +396,9 @@ def _agree(a: BoundedEstimate, b: float) -> bool:
     )
 
 
-def _measured(opinions: Mapping[str, BoundedEstimate], entries: BoundedEstimate, knee: Knee) -> str:
+def _measured(
+    opinions: Mapping[str, BoundedEstimate], entries: BoundedEstimate, knee: CurveKnee
+) -> str:
     """Return how the opinions compare with each other."""
     number = {name: f"{round(opinion.value):,}" for name, opinion in opinions.items()}
     if entries.method.startswith("draws"):
@@ -432,7 +434,7 @@ def _measured(opinions: Mapping[str, BoundedEstimate], entries: BoundedEstimate,
 def level_verdict(
     opinions: Mapping[str, BoundedEstimate],
     entries: BoundedEstimate,
-    knee: Knee,
+    knee: CurveKnee,
     stated: int | None,
     before: int,
 ) -> str:
@@ -460,16 +462,18 @@ def level_verdict(
     )
 
 
-def pair_knees(by_price: list[Knee], by_alias: list[Knee]) -> list[tuple[Knee | None, Knee | None]]:
+def pair_knees(
+    by_price: list[CurveKnee], by_alias: list[CurveKnee]
+) -> list[tuple[CurveKnee | None, CurveKnee | None]]:
     """Return the knees of both curves level by level, ascending; None where a curve lacks the
     level."""
 
-    def is_near(price: Knee, alias: Knee) -> bool:
+    def is_near(price: CurveKnee, alias: CurveKnee) -> bool:
         overlaps = price.tenth < alias.nine_tenths and alias.tenth < price.nine_tenths
         return overlaps or abs(np.log2(price.pages / alias.pages)) < MATCH_OCTAVES
 
     rest = list(by_price)
-    pairs: list[tuple[Knee | None, Knee]] = []
+    pairs: list[tuple[CurveKnee | None, CurveKnee]] = []
     for knee in by_alias:
         near = [price for price in rest if is_near(price, knee)]
         pairs.append((near[0] if near else None, knee))

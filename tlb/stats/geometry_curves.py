@@ -17,9 +17,9 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict
 
 from tlb.stats.curves import Curve, select_rows
-from tlb.stats.fits import Knee, find_knees
+from tlb.stats.fits import CurveKnee, find_knees
 from tlb.stats.intervals import FIRST_PAIRED_ROW_VERSION, Interval, median_interval
-from tlb.system.page_sizes import LINE_BYTES, TABLE_ENTRY_BYTES, page_bytes
+from tlb.system.page_sizes import CACHE_LINE_BYTES, TABLE_ENTRY_BYTES, page_bytes
 from tlb.system.reasons import explain_reason
 
 COLUMNS = ["lines", "cost", "low", "high", "coverage", "n", "least"]
@@ -60,7 +60,7 @@ def cost_by_page_count(
     return _points(Curve.of(rows, value="cost").table.set_index("lines"), _least(rows))
 
 
-def aliased_curve(frame: pd.DataFrame, stride_pages: int = 1) -> pd.DataFrame:
+def aliased_chase_curve(frame: pd.DataFrame, stride_pages: int = 1) -> pd.DataFrame:
     """The aliased cycle from as many pages on as pay the way predictor's price alike."""
     points = cost_by_page_count(frame, "alias", stride_pages=stride_pages)
     return points[points["lines"] >= ALIAS_FROM].reset_index(drop=True)
@@ -102,7 +102,7 @@ def _by_mapping(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.groupby(["repeat", "lines"])["cost"].median().unstack("lines")
 
 
-def curve_knees(points: pd.DataFrame) -> list[Knee]:
+def curve_knees(points: pd.DataFrame) -> list[CurveKnee]:
     """Return the knees of a `cost_by_page_count` or a `price_curve`."""
     return find_knees(points["lines"], points["least"]) if len(points) else []
 
@@ -194,11 +194,11 @@ def walk_points(
         if sizes[0] < n * TABLE_ENTRY_BYTES <= sizes[1] / 2:
             points.append(("L2", n, stride))
     if len(sizes) > 2:
-        n = round(float(np.sqrt(sizes[1] * sizes[2])) / LINE_BYTES)
-        if n >= least and sizes[1] < n * LINE_BYTES < sizes[2]:
+        n = round(float(np.sqrt(sizes[1] * sizes[2])) / CACHE_LINE_BYTES)
+        if n >= least and sizes[1] < n * CACHE_LINE_BYTES < sizes[2]:
             points.append(("L3", n, 8 * stride))
     if sizes:
-        points.append(("memory", int(max(2 * sizes[-1] // LINE_BYTES, least)), 8 * stride))
+        points.append(("memory", int(max(2 * sizes[-1] // CACHE_LINE_BYTES, least)), 8 * stride))
     return points
 
 
@@ -234,7 +234,7 @@ def walk_prices(
             stride_pages=apart,
             cost=cost,
             reason=reason,
-            table_bytes=lines * min(TABLE_ENTRY_BYTES * apart // stride, LINE_BYTES),
+            table_bytes=lines * min(TABLE_ENTRY_BYTES * apart // stride, CACHE_LINE_BYTES),
         )
         found.append(walk)
     return found

@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, Any
 
 from tlb.stats import scatter
 from tlb.stats.scatter import (
-    LEAST_MODE_RATIO,
-    UNSTABLE_SPREAD,
+    MAX_STABLE_SPREAD,
+    MIN_MODE_RATIO,
     count_modes,
     finite_sorted,
     log_trend_per_repeat,
@@ -67,14 +67,14 @@ class ValuesByRepeat:
     drift: float = 0.0
 
 
-UNKNOWN_REPEATS = ValuesByRepeat()
+UNKNOWN_VALUES_BY_REPEAT = ValuesByRepeat()
 
 
 @dataclass(frozen=True)
 class Interval:
     """An estimate between its bounds. `coverage`: how often such bounds hold the truth, 0 to 1.
     `modes`: 2 if a point behind it has two modes. `repeats`: the values of the mappings that it is
-    the median of; not compared. Other bounds need other repeats, or UNKNOWN_REPEATS.
+    the median of; not compared. Other bounds need other repeats, or UNKNOWN_VALUES_BY_REPEAT.
 
     `a - b` and `a / b` are of pairs if both have enough repeats in common, else of independent
     estimates.
@@ -85,7 +85,7 @@ class Interval:
     high: float
     coverage: float = 1.0
     modes: int = 1
-    repeats: ValuesByRepeat = field(default=UNKNOWN_REPEATS, compare=False, repr=False)
+    repeats: ValuesByRepeat = field(default=UNKNOWN_VALUES_BY_REPEAT, compare=False, repr=False)
 
     @property
     def is_known(self) -> bool:
@@ -125,7 +125,7 @@ class Interval:
             return f"at least {low}"
         if self.low == -inf and self.high < inf:
             return f"at most {high}"
-        if self.high > LEAST_MODE_RATIO * self.low > 0:
+        if self.high > MIN_MODE_RATIO * self.low > 0:
             return f"{low} to {high}"
         return f"{value} ({low} to {high}{', two modes' if self.modes > 1 else ''})"
 
@@ -156,13 +156,13 @@ class Interval:
         number is to that quantile (Bonferroni). tests/report/test_rule.py measures the errors
         left."""
         if among == 1:
-            return replace(self, repeats=UNKNOWN_REPEATS)
+            return replace(self, repeats=UNKNOWN_VALUES_BY_REPEAT)
         scale = special.ndtri(0.025 / among) / special.ndtri(0.025)
         return replace(
             self,
             low=self.value - scale * (self.value - self.low),
             high=self.value + scale * (self.high - self.value),
-            repeats=UNKNOWN_REPEATS,
+            repeats=UNKNOWN_VALUES_BY_REPEAT,
         )
 
     @classmethod
@@ -171,7 +171,7 @@ class Interval:
         <name>_low, <name>_high with the row's coverage, 1 if it has none, without repeats."""
         columns = (name, f"{name}_low", f"{name}_high") if name else ("median", "low", "high")
         value, low, high = (float(row[column]) for column in columns)
-        by_repeat, repeats = None if name else row.get(BY_REPEAT_COLUMN), UNKNOWN_REPEATS
+        by_repeat, repeats = None if name else row.get(BY_REPEAT_COLUMN), UNKNOWN_VALUES_BY_REPEAT
         if isinstance(by_repeat, Mapping):
             repeats = ValuesByRepeat(by_repeat, float(row[DRIFT]))
         return cls(
@@ -327,7 +327,7 @@ def summarise(frame: pd.DataFrame, by: Sequence[str], value: str = "ns_per_acces
             interval = replace(interval, low=interval.low / factor, high=interval.high * factor)
         intervals.append(replace(interval, repeats=ValuesByRepeat(values, drift * interval.value)))
         numbers = (*interval.value_and_bounds, interval.coverage, interval.modes)
-        is_unstable = not spread <= UNSTABLE_SPREAD
+        is_unstable = not spread <= MAX_STABLE_SPREAD
         rows.append((*key, *numbers, len(x), spread, is_unstable, int(scatter.outliers(x).sum())))
     return add_repeat_columns(pd.DataFrame(rows, columns=[*by, *SUMMARY]), intervals)
 

@@ -22,8 +22,8 @@ else:
 
 GROUP_VALUES = 3  # whose median is not that of an outlier
 PERMUTATIONS = 1000
-LEAST_MODE_RATIO = 1.5  # between two modes; for less, the bounds of the median say enough
-UNSTABLE_SPREAD = 0.05  # the design's line between a result and a warning
+MIN_MODE_RATIO = 1.5  # between two modes; for less, the bounds of the median say enough
+MAX_STABLE_SPREAD = 0.05  # the design's line between a result and a warning
 # Of frames of independent points one in 370 shows so strong a trend by chance. Points of a mapping
 # share its noise, and few mappings cannot prove a trend: of 100 points that correlate by 0.05, 0.2
 # and 0.47, 15, 44 and 66 % of frames do. An error only widens intervals, by the noise at most.
@@ -91,7 +91,7 @@ def outliers(values: NumericValues) -> np.ndarray:
     distance = np.abs(x - middle)
     # scipy's takes a millisecond a point, half of a page's time
     noise = np.nanmedian(distance) / NORMAL_MAD
-    return (distance > OUTLIER_SCORE * noise) & (distance > UNSTABLE_SPREAD * abs(middle))
+    return (distance > OUTLIER_SCORE * noise) & (distance > MAX_STABLE_SPREAD * abs(middle))
 
 
 def count_modes(values: NumericValues) -> int:
@@ -103,7 +103,7 @@ def count_modes(values: NumericValues) -> int:
         return 1
     y = [log(value) for value in x]
     for k in range(2, len(x) - 1):
-        if y[k] - y[k - 1] >= max(log(LEAST_MODE_RATIO), 2 * (y[k - 1] - y[0]), 2 * (y[-1] - y[k])):
+        if y[k] - y[k - 1] >= max(log(MIN_MODE_RATIO), 2 * (y[k - 1] - y[0]), 2 * (y[-1] - y[k])):
             return 2
     return 1
 

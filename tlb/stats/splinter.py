@@ -25,7 +25,7 @@ from tlb.system.reasons import Unavailable, explain_reason
 UNSPLINTERED_MAX_PRICE_RATIO = 0.5
 # 128 MiB are 64 pages of 2 MiB: what a published first level cannot hold of them (Haswell to Golden
 # Cove: 32), any second level does.
-MAX_LINES = 1 << 15
+MAX_SPLINTERING_TEST_LINES = 1 << 15
 
 
 def judge_page_backing(frame: pd.DataFrame, hypervisor: str) -> EntryPageBacking:
@@ -57,7 +57,7 @@ class PriceComparison(NamedTuple):
 SplinterVerdict = Literal["not splintered", "splintered by the host", "cannot tell"]
 
 
-class Splinter(NamedTuple):
+class SplinteringVerdict(NamedTuple):
     """The verdict with what it rests on: between the first level's entries and the second's, and
     past both."""
 
@@ -78,7 +78,7 @@ class Splinter(NamedTuple):
         return not self.first.share.coverage >= LEAST_COVERAGE
 
 
-def huge_page_kind(frame: pd.DataFrame) -> str:
+def huge_page_kind_to_compare(frame: pd.DataFrame) -> str:
     """Which 2 MiB pages of a frame to compare: the pool's before transparent ones. Raises
     Unavailable("pool-empty") without any."""
     for pages in HUGE_PAGE_KINDS:
@@ -87,7 +87,7 @@ def huge_page_kind(frame: pd.DataFrame) -> str:
     raise Unavailable("pool-empty", "neither the pool nor THP gave 2 MiB pages")
 
 
-def judge_splintering(frame: pd.DataFrame, hypervisor: str) -> Splinter:
+def judge_splintering(frame: pd.DataFrame, hypervisor: str) -> SplinteringVerdict:
     """The verdict from the rows of page_chase in cyclic order, one line to a base page, on base
     pages and on 2m or thp (columns of Store.load).
 
@@ -95,8 +95,8 @@ def judge_splintering(frame: pd.DataFrame, hypervisor: str) -> Splinter:
     where base pages show no step that large ones could lack, too-few-points.
     """
     chase = select_rows(frame, kernel="page_chase", order="cycle", stride_pages=1)
-    chase = chase[chase["lines"] <= MAX_LINES]
-    large = huge_page_kind(chase)
+    chase = chase[chase["lines"] <= MAX_SPLINTERING_TEST_LINES]
+    large = huge_page_kind_to_compare(chase)
     base, huge = (price_curve(select_rows(chase, pages=pages)) for pages in (BASE_PAGES, large))
     knees = curve_knees(base)[:2] if len(base) else []
     if not knees:
@@ -111,7 +111,7 @@ def judge_splintering(frame: pd.DataFrame, hypervisor: str) -> Splinter:
             walk = _compare(base, huge, 1.2 * knees[1].nine_tenths, 4 * knees[1].nine_tenths)
             evidence += f"; past the second level it costs {walk.base:z.1f} and {walk.large:z.1f}"
     verdict, why = _decide(first.share, walk.share if walk else None, hypervisor)
-    return Splinter(
+    return SplinteringVerdict(
         verdict, f"{evidence[0].upper()}{evidence[1:]}. {why}", large, unit, first, walk
     )
 

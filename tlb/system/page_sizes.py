@@ -16,7 +16,7 @@ from tlb.system.units import format_size
 
 BASE_PAGES = "4k"  # stands for the machine's base page, which arm64 may have of 16 or 64 KiB
 TABLE_ENTRY_BYTES = 8  # an entry of a page table, on x86-64 and arm64 alike
-LINE_BYTES = 64  # a cache line, on both
+CACHE_LINE_BYTES = 64  # a cache line, on both
 
 
 class PageSize(NamedTuple):

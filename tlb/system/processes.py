@@ -186,7 +186,7 @@ class _Range(ctypes.Structure):
     _fields_ = [("start", ctypes.c_void_p), ("length", ctypes.c_size_t)]
 
 
-def collapse_range(pidfd: int, start: int, size_bytes: int) -> str:
+def collapse_range_of_process(pidfd: int, start: int, size_bytes: int) -> str:
     """Advise MADV_COLLAPSE of a range of another process. Return the error's name, "" if none."""
     libc, part = ctypes.CDLL(None, use_errno=True), _Range(start, size_bytes)
     one = ctypes.c_size_t(1)
@@ -209,7 +209,7 @@ def refused_system_calls() -> dict[str, str]:
     except OSError as error:
         return {"pidfd_open": errno_name(error)}
     try:
-        refused = collapse_range(pidfd, 0, 0)
+        refused = collapse_range_of_process(pidfd, 0, 0)
     finally:
         os.close(pidfd)
     capabilities = procfs.fields(procfs.text(Path("/proc/self/status"))).get("CapEff", "0")
@@ -218,7 +218,7 @@ def refused_system_calls() -> dict[str, str]:
     return {"process_madvise": refused} if is_refused else {}
 
 
-def descendants(pid: int, proc: Path = Path("/proc")) -> dict[int, bool]:
+def process_descendants(pid: int, proc: Path = Path("/proc")) -> dict[int, bool]:
     """The processes that a process has started, and those that these have, the parents first; and
     whether each still runs, or has ended and waits for its parent to notice."""
     children: dict[int, list[tuple[int, bool]]] = {}
@@ -238,7 +238,7 @@ def descendants(pid: int, proc: Path = Path("/proc")) -> dict[int, bool]:
 
 
 def end(processes: Callable[[], dict[int, bool]], grace_s: float) -> int:
-    """Ends all processes that `processes` gives at that time, as `descendants` does: asked first
+    """Ends all processes that `processes` gives at that time, as `process_descendants` does: asked first
     (SIGTERM), killed after `grace_s`; and takes notice of those that are children of this process.
     Returns how many ran."""
     ran: int | None = None

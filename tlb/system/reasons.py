@@ -64,8 +64,8 @@ def explain_reason(code: str, detail: str = "", remedy: str = "") -> str:
 
 
 # Why a page size may have no rows.
-PAGE_REASONS = {"pool-empty", "thp-never", "page-size-unsupported"}
-PAGE_REASONS |= {"backing-partial", "memory-short", "linux-lacks"}
+PAGE_REASON_CODES = {"pool-empty", "thp-never", "page-size-unsupported"}
+PAGE_REASON_CODES |= {"backing-partial", "memory-short", "linux-lacks"}
 
 
 # Why what was measured does not decide a claim. Codes go into data/, as those of REASON_TEXTS do.
@@ -165,12 +165,12 @@ class LazyModule:
         try:
             value = getattr(import_module(self._name), attribute)
         except ModuleNotFoundError as error:
-            raise missing_package(error) from None
+            raise missing_package_error(error) from None
         setattr(self, attribute, value)  # the next access does not come here
         return value
 
 
-def book_unavailable(what: str) -> Unavailable:
+def book_unavailable_error(what: str) -> Unavailable:
     """Return why something needs the book, of which only a clone has the files."""
     return Unavailable(
         "no-extra",
@@ -179,7 +179,7 @@ def book_unavailable(what: str) -> Unavailable:
     )
 
 
-def missing_package(error: ModuleNotFoundError) -> Unavailable:
+def missing_package_error(error: ModuleNotFoundError) -> Unavailable:
     """Return the reason for a package that is not installed, with the extra that brings it."""
     package = (error.name or "").partition(".")[0]
     return Unavailable("no-extra", f"{package} is of the extra {_EXTRAS.get(package, 'book')}")

@@ -60,7 +60,7 @@ _REFUSES_THP = "nh"  # Documentation/filesystems/proc.rst, VmFlags
 _FIELDS = {"KernelPageSize", "Rss", "Referenced", *_HUGETLB, *_THP}
 
 
-def parse_mappings(smaps: str | Iterable[str]) -> list[SmapsMapping]:
+def parse_smaps_mappings(smaps: str | Iterable[str]) -> list[SmapsMapping]:
     """Return the mappings of a process that waited while its smaps was read, a text or its lines.
 
     ValueError for a line that is not of smaps, mappings that overlap, and a field that is missing,
@@ -88,13 +88,13 @@ def mappings_of_process(pid: int, proc: Path = Path("/proc")) -> list[SmapsMappi
                     found.pop()
                 found.append(mapping)
     except (OSError, ValueError) as error:
-        raise unreadable_process(pid, error) from None
+        raise unreadable_process_error(pid, error) from None
     if not found:  # it has ended: its memory is gone, its number not yet
         raise Unavailable("process-gone", f"process {pid}")
     return found
 
 
-def unknown_smaps_format(why: str) -> Unavailable:
+def unknown_smaps_format_error(why: str) -> Unavailable:
     """Return why smaps cannot be read: it has a form that is not known here."""
     return Unavailable(
         "linux-lacks",
@@ -103,7 +103,7 @@ def unknown_smaps_format(why: str) -> Unavailable:
     )
 
 
-def unreadable_process(pid: int, error: Exception) -> Unavailable:
+def unreadable_process_error(pid: int, error: Exception) -> Unavailable:
     """Return why a file of a process in /proc could not be read or written, or has an unknown
     form."""
     if isinstance(error, FileNotFoundError | ProcessLookupError):
@@ -114,7 +114,7 @@ def unreadable_process(pid: int, error: Exception) -> Unavailable:
             f"to inspect process {pid}",
             "Run the same command as the owner of the process, or as root.",
         )
-    return unknown_smaps_format(f"process {pid}: {error}")
+    return unknown_smaps_format_error(f"process {pid}: {error}")
 
 
 def _parsed(smaps: str | Iterable[str]) -> Iterator[SmapsMapping]:
@@ -211,7 +211,7 @@ class SmapsRollup(NamedTuple):
         return SmapsRollup(*(mine + its for mine, its in zip(self, other, strict=True)))
 
 
-def parse_rollup(text: str) -> SmapsRollup:
+def parse_smaps_rollup(text: str) -> SmapsRollup:
     """The sums of smaps_rollup (Linux 4.14). ValueError where a field is missing, or is no size."""
     stated = dict[str, int]()
     for line in text.splitlines():

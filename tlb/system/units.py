@@ -86,7 +86,7 @@ def rounded_to_digits(value: float, digits: int = 4) -> float:
     return float(f"{value:.{digits}g}")
 
 
-def significant_digits(value: float, digits: int) -> str:
+def format_significant_digits(value: float, digits: int) -> str:
     """Return a finite number to `digits` significant digits, all whole digits kept, without an
     exponent: "1,234", "0.950"."""
     if not value:
@@ -96,13 +96,13 @@ def significant_digits(value: float, digits: int) -> str:
 
 
 def digits_preserving_order(values: Iterable[float], marks: Iterable[float], least: int) -> int:
-    """Return the fewest digits, `least` or more, at which `significant_digits` prints each value on its
+    """Return the fewest digits, `least` or more, at which `format_significant_digits` prints each value on its
     own side of each mark."""
     marks = [mark for mark in marks if math.isfinite(mark)]
     pairs = [(value, mark) for value in values if math.isfinite(value) for mark in marks]
 
     def printed(value: float, digits: int) -> float:
-        return float(significant_digits(value, digits).replace(",", ""))
+        return float(format_significant_digits(value, digits).replace(",", ""))
 
     def keeps(value: float, mark: float, digits: int) -> bool:
         one, other = printed(value, digits), printed(mark, digits)
@@ -126,7 +126,7 @@ def _short(value: float, decimals: int) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def with_unit(shown: str, unit: str) -> str:
+def interval_with_unit(shown: str, unit: str) -> str:
     """Return a formatted interval with a unit after its value: "1.5 ns (1.4 to 1.6)"."""
     value, bracket, bounds = shown.partition(" (")
     return f"{value} {unit}{bracket}{bounds}"

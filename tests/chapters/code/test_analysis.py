@@ -4,7 +4,7 @@ import pytest
 from support.code import Jumps, analysis, points, rows
 
 from experiments.code import grid
-from tlb.system.page_sizes import LINE_BYTES
+from tlb.system.page_sizes import CACHE_LINE_BYTES
 from tlb.system.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -55,5 +55,7 @@ def test_hot_lines_cost_by_the_pages_they_are_strewn_over():
 
 
 def test_no_text_is_larger_than_what_may_be_measured():
-    small = [point.lines * LINE_BYTES for point in points(20 << 20) if point.layout == "packed"]
+    small = [
+        point.lines * CACHE_LINE_BYTES for point in points(20 << 20) if point.layout == "packed"
+    ]
     assert max(small) == 10 << 20

@@ -14,7 +14,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("way", analysis.WAYS_TO_LOAD_CODE)
+@pytest.mark.parametrize("way", analysis.CODE_LOADING_METHODS)
 def test_each_way_gives_code_that_is_whole_or_a_reason(way):
     try:
         got = analysis.load_code(way)
@@ -31,7 +31,7 @@ def test_each_way_gives_code_that_is_whole_or_a_reason(way):
 
 def test_the_document_says_of_each_way_what_it_gave_or_why_not():
     told = analysis.CodeLoadingDocument.model_validate(analysis.make_code_loading_document("smoke"))
-    assert {got.way for got in told.got} | set(told.lacking) == set(analysis.WAYS_TO_LOAD_CODE)
+    assert {got.way for got in told.got} | set(told.lacking) == set(analysis.CODE_LOADING_METHODS)
     for way in told.lacking:
         with pytest.raises(Unavailable):
             told.of(way)

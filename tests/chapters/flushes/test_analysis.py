@@ -7,7 +7,7 @@ from support.events import Events, analysis, housekeeping, rows
 from support.synthetic import GIB, scope
 
 from experiments.flushes import grid
-from experiments.flushes.analysis import NEW_PROCESS_MODE
+from experiments.flushes.analysis import SWITCH_TO_NEW_PROCESS
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -90,7 +90,7 @@ def test_what_a_switch_leaves_comes_back(kept):
     lost_ns = (1 - kept) * (QUIET.cold_ns - QUIET.held_ns)
     assert a.price_after("process").value == pytest.approx(QUIET.held_ns + lost_ns)
     assert a.price_after("thread").value == pytest.approx(QUIET.held_ns)
-    assert a.price_after(NEW_PROCESS_MODE).value == pytest.approx(QUIET.cold_ns)
+    assert a.price_after(SWITCH_TO_NEW_PROCESS).value == pytest.approx(QUIET.cold_ns)
     assert a.first_walks().value == pytest.approx(
         1 + (1 - kept) * QUIET.cold_ns / (QUIET.near_ns + QUIET.cold_ns)
     )
@@ -110,7 +110,8 @@ def test_a_round_with_a_page_fault_is_left_out():
 def test_writes_after_a_fork_and_arenas_by_page_size(whole, copied):
     a = analysis(rows(Events(copies_whole=whole)))
     assert (
-        a.single_write(grid.HUGE_PAGES)[0].value == copied and a.single_write("4k")[0].value == 4096
+        a.single_write(grid.HUGE_PAGE_KIND)[0].value == copied
+        and a.single_write("4k")[0].value == 4096
     )
     mib_64 = 1e5 + 100 * (64 << 20) / 4096
     assert a.fork_ns("4k").value == pytest.approx(mib_64) and a.fork_ns("thp").value < mib_64

@@ -80,7 +80,7 @@ def test_where_nothing_was_measured_past_twice_the_last_level_there_is_a_reason(
 def test_two_levels_that_were_measured_are_believed_before_cpuid(monkeypatch, entries, expected):
     levels = [surveys.level(n, surveys.estimate(of)) for n, of in enumerate(entries, 1)]
     found = surveys.geometry(levels=levels)
-    monkeypatch.setattr(geometry, "infer_geometry", lambda *_: found)
+    monkeypatch.setattr(geometry, "infer_tlb_geometry", lambda *_: found)
     basis = figures.modelled_tlb(analysis(kept={"geometry": pd.DataFrame()}))
     assert basis[:2] == expected and ("CPUID" in basis.source) == (len(entries) == 1)
 

@@ -42,7 +42,7 @@ def mapping(
 def checked(
     text: str, address: int | None = BASE, size: int = 100 * HUGE, refused: str = "backing-partial"
 ) -> smaps.PagesOfArray:
-    found = smaps.measure_pages_of_array(smaps.parse_mappings(text), address, size)
+    found = smaps.measure_pages_of_array(smaps.parse_smaps_mappings(text), address, size)
     documents.verify_array_pages(found, address, size, refused)
     return found
 
@@ -115,7 +115,7 @@ def test_what_is_sure_never_exceeds_what_can_be(parts, first, count):
         at += size * HUGE
     address, size = BASE + first * HUGE, count * HUGE
     try:
-        found = smaps.measure_pages_of_array(smaps.parse_mappings(text), address, size)
+        found = smaps.measure_pages_of_array(smaps.parse_smaps_mappings(text), address, size)
     except Unavailable:
         return
     assert 0 <= found.sure_bytes <= min(found.huge_bytes, size)

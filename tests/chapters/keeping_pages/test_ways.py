@@ -23,14 +23,14 @@ linux = pytest.mark.skipif(
 
 @linux
 @pytest.mark.measures
-@pytest.mark.parametrize("way", documents.WAYS_TO_MAP)
+@pytest.mark.parametrize("way", documents.MEMORY_MAPPING_METHODS)
 def test_a_way_gives_what_its_kind_can_or_its_reason(way):
     """What holds on any Linux: a pool's pages are large or the call fails, and what was written is
     resident."""
     try:
         got = documents.try_way(way, 16 * MIB)
     except Unavailable as why:
-        assert why.code in (documents.WAYS_TO_MAP[way].refused, "not-permitted")
+        assert why.code in (documents.MEMORY_MAPPING_METHODS[way].refused, "not-permitted")
         return
     assert (
         got.resident_bytes >= got.array_bytes
@@ -72,10 +72,12 @@ def test_a_survey_tries_every_way_and_keeps_why_one_gave_nothing(monkeypatch):
         pytest.skip("base pages are not of 4 KiB")
     found = documents.try_all_ways(8 * MIB)
     assert [got.way for got in found.got] == [
-        way for way in documents.WAYS_TO_MAP if way != "pool"
+        way for way in documents.MEMORY_MAPPING_METHODS if way != "pool"
     ] and found.lacking == {"pool": "pool-empty"}
     assert (
-        documents.MappingWaysDocument.model_validate_json(json.dumps(found.model_dump(mode="json")))
+        documents.MemoryMappingMethodsDocument.model_validate_json(
+            json.dumps(found.model_dump(mode="json"))
+        )
         == found
     )
     assert refusal(found.of, "pool") == "pool-empty"

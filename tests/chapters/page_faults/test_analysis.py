@@ -6,10 +6,10 @@ from support.faults import NOTHING, Kernel, analysis, points, rows
 
 from experiments.page_faults import TOUCHED_MEMORY_KINDS, add_touched_memory_names, grid
 from experiments.page_faults.analysis import (
-    BASE_PAGE_BUFFER_TOUCH,
-    CACHED_FILE_TOUCH,
-    HUGE_PAGE_BUFFER_TOUCH,
-    LARGE_FOLIO_FILE_TOUCH,
+    FIRST_TOUCH_OF_BASE_PAGES,
+    FIRST_TOUCH_OF_CACHED_FILE,
+    FIRST_TOUCH_OF_HUGE_PAGES,
+    FIRST_TOUCH_OF_LARGE_FOLIO_FILE,
     POPULATED_FILE_TOUCH,
 )
 
@@ -23,11 +23,12 @@ def test_a_page_and_a_fault_differ_by_the_pages_that_a_fault_maps(around):
     kernel = Kernel(noise=1e-9, around=around)
     a = analysis(rows(kernel))
     page = kernel.trap_ns / around + kernel.enter_ns + kernel.free_ns
-    assert a.page_ns(CACHED_FILE_TOUCH).value == pytest.approx(page)
+    assert a.page_ns(FIRST_TOUCH_OF_CACHED_FILE).value == pytest.approx(page)
     assert [
-        a.pages_per_fault(way) for way in (CACHED_FILE_TOUCH, LARGE_FOLIO_FILE_TOUCH)
+        a.pages_per_fault(way)
+        for way in (FIRST_TOUCH_OF_CACHED_FILE, FIRST_TOUCH_OF_LARGE_FOLIO_FILE)
     ] == pytest.approx([around, kernel.piece])
-    assert a.page_ns(CACHED_FILE_TOUCH).value - a.page_ns(
+    assert a.page_ns(FIRST_TOUCH_OF_CACHED_FILE).value - a.page_ns(
         POPULATED_FILE_TOUCH
     ).value == pytest.approx(kernel.trap_ns / around)
 
@@ -37,7 +38,7 @@ def test_a_process_that_misread_the_clock_changes_no_time():
     late = 200.0 * (frame["repeat"] == 0)
     read = {name: frame[name] - late for name in ("mean_ns", "p50_ns", "p95_ns")}
     found, plain = (
-        analysis(one).touches[BASE_PAGE_BUFFER_TOUCH]
+        analysis(one).touches[FIRST_TOUCH_OF_BASE_PAGES]
         for one in (frame.assign(clock_ns=frame["clock_ns"] + late, **read), frame)
     )
     assert found.tolist() == pytest.approx(plain.tolist(), nan_ok=True)
@@ -45,9 +46,9 @@ def test_a_process_that_misread_the_clock_changes_no_time():
 
 def test_large_pages_save_traps_and_no_zeroing():
     a = analysis(rows(QUIET))
-    saved = a.page_ns(BASE_PAGE_BUFFER_TOUCH).value - a.page_ns(HUGE_PAGE_BUFFER_TOUCH).value
+    saved = a.page_ns(FIRST_TOUCH_OF_BASE_PAGES).value - a.page_ns(FIRST_TOUCH_OF_HUGE_PAGES).value
     assert saved == pytest.approx(QUIET.trap_ns * 511 / 512)
-    assert a.page_ns(HUGE_PAGE_BUFFER_TOUCH).value > QUIET.zero_ns
+    assert a.page_ns(FIRST_TOUCH_OF_HUGE_PAGES).value > QUIET.zero_ns
 
 
 def test_rows_are_named_by_what_they_touch_and_faults_are_known_of_each():
@@ -99,12 +100,14 @@ def test_the_grid_has_a_control_for_each_number_of_threads():
             dict(p.options)["threads"]
             for p in every
             if (p.kernel, p.mode, p.lines)
-            == ("map_churn", mode, grid.CHUNK_COUNT * grid.CHUNK_BYTES // 64)
+            == ("map_churn", mode, grid.PUBLISHED_CHUNK_COUNT * grid.PUBLISHED_CHUNK_BYTES // 64)
         ]
         for mode in ("unmap", "keep")
     }
     assert threads["unmap"] == threads["keep"] == [*range(1, 8)]
-    assert {p.lines * 4096 for p in every if p.kernel == "page_fault"} == {grid.FILE_BYTES}
+    assert {p.lines * 4096 for p in every if p.kernel == "page_fault"} == {
+        grid.PUBLISHED_FILE_BYTES
+    }
     assert not [
         p for p in points(cpus=1) if p.kernel == "prefault" and dict(p.options)["threads"] > 1
     ]

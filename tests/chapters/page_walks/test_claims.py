@@ -16,7 +16,7 @@ from tlb.measure.record import Point
 from tlb.report.claims import REGISTRY
 from tlb.report.verdicts import judge
 from tlb.stats.intervals import Interval
-from tlb.stats.splinter import PriceComparison, Splinter
+from tlb.stats.splinter import PriceComparison, SplinteringVerdict
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -39,14 +39,14 @@ def plain() -> Analysis:
     return analysis()
 
 
-def split(verdict: str, share: float = 0.7) -> Splinter:
+def split(verdict: str, share: float = 0.7) -> SplinteringVerdict:
     part = PriceComparison(
         30.0, 30 * share, Interval(share, share - 0.05, share + 0.05, 1.0), (4096, 8192)
     )
-    return Splinter(verdict, "Evidence.", "2m", "cycles", part, part)
+    return SplinteringVerdict(verdict, "Evidence.", "2m", "cycles", part, part)
 
 
-def beside(splintered: Splinter) -> Analysis:
+def beside(splintered: SplinteringVerdict) -> Analysis:
     a = analysis(rows(Walk(counted=True)))
     a.splintering = lambda: splintered
     return a

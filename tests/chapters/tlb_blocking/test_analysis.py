@@ -7,7 +7,11 @@ import pytest
 from support.blocking import Machine, analysis, rows
 from support.synthetic import MIB
 
-from experiments.tlb_blocking.analysis import PUBLISHED_BLOCK, SMALL_GRAPH, Analysis
+from experiments.tlb_blocking.analysis import (
+    PUBLISHED_BLOCK_VERTICES,
+    SINGLE_BLOCK_GRAPH_LABEL,
+    Analysis,
+)
 from tlb.system.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -67,10 +71,10 @@ def test_a_process_that_misread_the_clock_changes_no_quantile():
 
 def test_the_control_of_the_published_block_is_a_graph_of_its_size_from_another_chapter():
     frame = rows(Machine(noise=0.0))
-    assert SMALL_GRAPH not in set(analysis(frame).remedies["remedy"])
+    assert SINGLE_BLOCK_GRAPH_LABEL not in set(analysis(frame).remedies["remedy"])
     base = frame.query("mode == 'plain' and pages == '4k' and per_hop == 1")
-    small = base.assign(lines=PUBLISHED_BLOCK)
-    found = analysis(frame, others={"page_walks": small}).remedy(SMALL_GRAPH, "4k")
+    small = base.assign(lines=PUBLISHED_BLOCK_VERTICES)
+    found = analysis(frame, others={"page_walks": small}).remedy(SINGLE_BLOCK_GRAPH_LABEL, "4k")
     assert found["p95"] == analysis(frame).remedy("none", "4k")["p95"] and found["n"] == len(small)
 
 

@@ -4,7 +4,7 @@ from support.blocking import ENTRIES
 from support.synthetic import GIB, scope
 
 from experiments.tlb_blocking import grid
-from experiments.tlb_blocking.analysis import PUBLISHED_BLOCK
+from experiments.tlb_blocking.analysis import PUBLISHED_BLOCK_VERTICES
 from tlb.measure.record import Point
 
 
@@ -19,7 +19,7 @@ def test_a_block_among_the_remedies_lies_inside_the_reach_and_there_is_none_with
             for point in asked(entries=entries)
             if point.mode == "blocked"
             and ("per_hop", 1) in point.options
-            and dict(point.options)["block_vertices"] != PUBLISHED_BLOCK
+            and dict(point.options)["block_vertices"] != PUBLISHED_BLOCK_VERTICES
         ]
         assert len(blocks) == 2 and max(blocks) * 64 <= entries[-1] * 4096 < 2 * max(blocks) * 64
     (alone,) = [

@@ -4,7 +4,7 @@ reason."""
 import pytest
 from support.strides import Machine, analysis, points, rows
 
-from experiments.tlb_blocking.grid import STRIDES, STRIDES_WITH_CONTROL
+from experiments.tlb_blocking.grid import STRIDE_BYTES, STRIDES_WITH_PACKED_CONTROL
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -14,11 +14,11 @@ QUIET = Machine(noise=1e-9)
 def test_the_loop_has_a_time_at_each_stride_on_each_page_size_and_its_controls_at_four():
     a = analysis()
     assert list(a.times) == ["4k", "thp", "2m"]
-    assert all(curve.xs == list(STRIDES) for curve in a.times.values())
-    assert a.padded.xs == a.side_by_side.xs == list(STRIDES_WITH_CONTROL)
+    assert all(curve.xs == list(STRIDE_BYTES) for curve in a.times.values())
+    assert a.padded.xs == a.side_by_side.xs == list(STRIDES_WITH_PACKED_CONTROL)
 
 
-@pytest.mark.parametrize("stride", STRIDES_WITH_CONTROL[1:])
+@pytest.mark.parametrize("stride", STRIDES_WITH_PACKED_CONTROL[1:])
 def test_each_part_of_a_stride_comes_back(stride):
     a = analysis(rows(QUIET))
     found = a.side_by_side, a.at_most, a.padding_saves, a.stride_price

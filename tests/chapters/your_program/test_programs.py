@@ -12,7 +12,7 @@ from experiments.your_program import cases, programs
 from experiments.your_program.cases import PROGRAM_CASES, ProgramCase
 from tlb.machine.settings import HugePagePool
 from tlb.measure.toolchains import Toolchain
-from tlb.programs.trial import LEAST_PAIRS
+from tlb.programs.trial import MIN_RUN_PAIRS
 from tlb.system import files
 from tlb.system.reasons import REASON_TEXTS, Unavailable
 
@@ -94,7 +94,7 @@ def test_a_trial_becomes_a_row():
         made(1.0, looks=(look(resident_mib=120, huge_mib=60),)),
     )
     told = programs.summary("sort", "1.0", trial(base, large))
-    assert told.ratio[0] == pytest.approx(0.5) and told.pairs == LEAST_PAIRS and told.alike
+    assert told.ratio[0] == pytest.approx(0.5) and told.pairs == MIN_RUN_PAIRS and told.alike
     assert (told.without.value, told.with_lever.value, told.with_lever.huge_bytes) == (
         2.0,
         1.0,
@@ -102,7 +102,7 @@ def test_a_trial_becomes_a_row():
     )
     assert not programs.summary("sort", "1.0", trial(made(out="a"), made(out="b"))).alike
     with pytest.raises(Unavailable) as why:  # of which no interval would be known
-        programs.summary("sort", "1.0", trial(base, large, pairs=LEAST_PAIRS - 1))
+        programs.summary("sort", "1.0", trial(base, large, pairs=MIN_RUN_PAIRS - 1))
     assert why.value.code == "no-time"
 
 
@@ -175,5 +175,5 @@ def test_a_program_that_did_not_end_is_tried_once_more(codes, tries, monkeypatch
         with pytest.raises(Unavailable):
             programs.measure("sort", case, 0.01)
     else:
-        assert programs.measure("sort", case, 0.01).pairs == LEAST_PAIRS
+        assert programs.measure("sort", case, 0.01).pairs == MIN_RUN_PAIRS
     assert len(aims) == tries

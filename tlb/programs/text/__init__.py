@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tlb.system.page_sizes import page_words
 from tlb.system.reasons import Unavailable, explain_reason
-from tlb.system.units import format_ns, format_size, list_in_words, with_unit
+from tlb.system.units import format_ns, format_size, interval_with_unit, list_in_words
 
 
 def _number(count: int, noun: str, plural: str = "") -> str:
@@ -31,7 +31,7 @@ def render_sentences(template: str, **facts: Any) -> list[str]:
         "listed": list_in_words,
         "median": lambda values: median([*values]),
         "number": _number,
-        "ns": lambda price: with_unit(f"{price:z.1f}", "ns"),
+        "ns": lambda price: interval_with_unit(f"{price:z.1f}", "ns"),
         "page": page_words,
         "size": lambda size: format_size(int(size)),
         "time": lambda seconds: format_ns(seconds * 1e9),

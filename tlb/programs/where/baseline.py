@@ -21,7 +21,7 @@ from xml.etree import ElementTree
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from tlb.measure import build
-from tlb.programs.levers import ALLOCATION_SITES_SOURCE
+from tlb.programs.levers import ALLOCATION_SITES_SOURCE_FILE
 from tlb.programs.where.report import FEW_EXPOSED_WALKS_SHARE, MAX_TABLE_ROWS, TextTable
 from tlb.programs.where.simulation import (
     AllocationSite,
@@ -30,7 +30,11 @@ from tlb.programs.where.simulation import (
     WalkCounts,
     source_line_of_frame,
 )
-from tlb.programs.where.valgrind import MAX_GEOMETRY_FILE_BYTES, TOOL_SOURCE, SimulatedTlb
+from tlb.programs.where.valgrind import (
+    MAX_GEOMETRY_FILE_BYTES,
+    VALGRIND_TOOL_SOURCE_FILE,
+    SimulatedTlb,
+)
 from tlb.system.files import read_small_file
 from tlb.system.processes import PROBE_TIMEOUT_S, run_in_own_session
 from tlb.system.reasons import Unavailable
@@ -177,7 +181,7 @@ def conditions() -> dict[str, str]:
     """Return what decides counts besides a program, its input and the simulated TLB."""
     sources = [
         file
-        for each in (TOOL_SOURCE, ALLOCATION_SITES_SOURCE)
+        for each in (VALGRIND_TOOL_SOURCE_FILE, ALLOCATION_SITES_SOURCE_FILE)
         for file in build.source_closure(each)
     ]
     described = {

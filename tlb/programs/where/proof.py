@@ -43,7 +43,7 @@ class Timed(NamedTuple):
 
 
 @dataclass
-class SitesProof:
+class AllocationSitesProof:
     """rounds: runs by the sites that were advised, of each round. smallest: the set that was found,
     () if no set is known to gain. no_samples: why there are none, or "". left_out: candidates that
     there was no time to try. is_interrupted: by Ctrl-C."""
@@ -134,9 +134,9 @@ def prove(
     candidates: list[str],
     native_s: float,
     limit_s: float,
-    tell: Callable[[SitesProof], None] = lambda proof: None,
+    tell: Callable[[AllocationSitesProof], None] = lambda proof: None,
     status: int = 0,
-) -> SitesProof:
+) -> AllocationSitesProof:
     """Time the program with none, all, and each candidate alone on huge pages, then with the best
     ones together until they keep the gain. Where perf is, each run is sampled.
 
@@ -148,7 +148,7 @@ def prove(
     number = _affordable(len(candidates), (limit_s - begin) / max(native_s, 1e-3))
     controls: list[AllocationSiteNames] = [NO_ALLOCATION_SITES, ALL_ALLOCATION_SITES]
     singles: list[AllocationSiteNames] = [(site,) for site in candidates[:number]]
-    proof = SitesProof()
+    proof = AllocationSitesProof()
     proof.left_out = min(len(candidates), MOST_CANDIDATES) - number
     with sampling.scratch() as (file, proof.no_samples):
         timed = partial(_timed, command, file, limit_s, status)
@@ -168,7 +168,9 @@ def _affordable(candidates: int, runs: float) -> int:
     return next((n for n in numbers if (2 + n) * least_rounds(1 + n) <= runs), 0)
 
 
-def _together(proof: SitesProof, singles: list[AllocationSiteNames]) -> list[AllocationSiteNames]:
+def _together(
+    proof: AllocationSitesProof, singles: list[AllocationSiteNames]
+) -> list[AllocationSiteNames]:
     """Return the sets to try next: the best candidates together, more and more of them; none if no
     set gains, or one alone keeps the gain."""
     gaining = [
@@ -181,12 +183,12 @@ def _together(proof: SitesProof, singles: list[AllocationSiteNames]) -> list[All
 
 
 def _measure(
-    proof: SitesProof,
+    proof: AllocationSitesProof,
     timed: Callable[[AllocationSiteNames, int], Timed],
     settings: list[AllocationSiteNames],
     until_s: float,
     limit_s: float,
-    tell: Callable[[SitesProof], None],
+    tell: Callable[[AllocationSitesProof], None],
 ) -> None:
     """Time all settings in rounds: as many as can show a gain until limit_s, more until until_s,
     both of the monotonic clock. A round that is not finished then is dropped."""

@@ -18,7 +18,7 @@ from tlb.programs.where.proof import (
     ALL_ALLOCATION_SITES,
     NO_ALLOCATION_SITES,
     AllocationSiteNames,
-    SitesProof,
+    AllocationSitesProof,
 )
 from tlb.programs.where.simulation import (
     INSIDE_LINUX,
@@ -72,7 +72,7 @@ class WhereReport:
     found: SimulationResult
     native_s: float | None
     walk_ns: float
-    proof: SitesProof | None = None
+    proof: AllocationSitesProof | None = None
     is_interrupted: bool = False
     lacks_time: bool = False
     hit_ns: float = 0.0

@@ -11,14 +11,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from tlb.measure.build import preload_library
+from tlb.measure.build import build_preload_library
 from tlb.programs.executable import (
     reason_against_preload,
     sanitizer_of,
     source_line_before,
     source_line_of,
 )
-from tlb.programs.levers import ALLOCATION_SITES_SOURCE, LEVERS, Lever, LeverEnvironmentVariable
+from tlb.programs.levers import (
+    ALLOCATION_SITES_SOURCE_FILE,
+    LEVERS,
+    Lever,
+    LeverEnvironmentVariable,
+)
 from tlb.programs.runs import ProgramRun, run_program
 from tlb.programs.where.sampling import (
     LOCATION_IN_LINUX,
@@ -280,7 +285,7 @@ def run_naming_sites(
             LeverEnvironmentVariable("TLB_SITES", str(log)),
             *variables,
         ),
-        preload=ALLOCATION_SITES_SOURCE,
+        preload=ALLOCATION_SITES_SOURCE_FILE,
     )
     done = run_until(command, lever, seconds)
     found = SimulationResult(is_cut=done is None)
@@ -428,7 +433,7 @@ def sites_of(command: list[str], seconds: float, why: Unavailable) -> Simulation
         raise why
     found = SimulationResult()
     try:
-        preload_library(ALLOCATION_SITES_SOURCE)
+        build_preload_library(ALLOCATION_SITES_SOURCE_FILE)
     except Unavailable as lacking:
         found.unnamed = str(lacking)
     else:

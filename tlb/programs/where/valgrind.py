@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tlb.machine.cpuid import Tlb, associativity
+from tlb.machine.cpuid import Tlb, tlb_associativity
 from tlb.machine.host import Host, data_tlbs
 from tlb.measure import build
 from tlb.measure.build import compiler_or_prebuilt
@@ -23,7 +23,7 @@ from tlb.system.files import read_small_file
 from tlb.system.page_sizes import BASE_PAGES, page_bytes
 from tlb.system.reasons import Unavailable
 
-TOOL_SOURCE = Path(__file__).parent / "tool" / "walks.c"
+VALGRIND_TOOL_SOURCE_FILE = Path(__file__).parent / "tool" / "walks.c"
 MAX_GEOMETRY_FILE_BYTES = 1 << 22  # of a geometry
 # The published machines' geometries by short names, made from data/ by tests/programs/test_baseline.py.
 MACHINES = Path(__file__).parent / "machines.json"
@@ -58,7 +58,7 @@ class Levels(NamedTuple):
     @classmethod
     def of(cls, entries: Sequence[int], stated: Sequence[Tlb]) -> Levels:
         """Return two levels of so many entries, in whole sets of the ways that CPUID states."""
-        ways = associativity(stated[-1]) if len(stated) > 1 else None
+        ways = tlb_associativity(stated[-1]) if len(stated) > 1 else None
         ways = USUAL_WAYS if ways is None else ways or entries[1]
         return cls(entries[0], max(round(entries[1] / ways), 1) * ways, ways)
 
@@ -183,12 +183,14 @@ def build_valgrind_tool() -> Path:
     words = [*flags, *cc.command, cc.version, *made]
     folder = (
         build.build_folder()
-        / f"valgrind-{build.sources_digest(build.source_closure(TOOL_SOURCE), words)}"
+        / f"valgrind-{build.sources_digest(build.source_closure(VALGRIND_TOOL_SOURCE_FILE), words)}"
     )
     program = folder / f"walks-{arch}-linux"
     folder.mkdir(exist_ok=True)
     if not program.exists():
-        build.compile_source(cc, TOOL_SOURCE, program, flags, [*map(str, archives), "-lgcc"])
+        build.compile_source(
+            cc, VALGRIND_TOOL_SOURCE_FILE, program, flags, [*map(str, archives), "-lgcc"]
+        )
     for file in runtime.iterdir():
         with suppress(FileExistsError):
             (folder / file.name).symlink_to(file)

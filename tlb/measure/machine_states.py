@@ -24,7 +24,7 @@ from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.measure.record import Record
 from tlb.measure.store import (
-    PUBLISHED_ROWS,
+    PUBLISHED_ROWS_FILE,
     UNMEASURED_POINTS_DOCUMENT,
     Store,
     write_published_rows,
@@ -66,7 +66,7 @@ def description_of_state(store: Store, machine: str, state: str) -> Host:
     )
 
 
-def chosen(store: Store, machine: str, name: str, there: Collection[str]) -> str:
+def state_by_name(store: Store, machine: str, name: str, there: Collection[str]) -> str:
     """Return the id of the state that a name means among `there`. Raises Unavailable: no-data, or
     bad-parameter if it means several."""
     called = {
@@ -157,7 +157,7 @@ def publish_rows(
         beside = {**before, **files, **_descriptions(old, new, states)}
         if main := _host(beside.get("machine.json", b"")):
             beside.pop(f"{_document(hosts.state_digest(main))}.json", None)
-        for path, text in (beside | {PUBLISHED_ROWS: content.getvalue()}).items():
+        for path, text in (beside | {PUBLISHED_ROWS_FILE: content.getvalue()}).items():
             (made / path).parent.mkdir(exist_ok=True)
             replace_file(made / path, text)
     return target
@@ -202,7 +202,7 @@ def _documents_and_card(store: Store, machine: str) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
-def of_another_state(store: Store, machine: str) -> dict[str, str]:
+def documents_of_another_state(store: Store, machine: str) -> dict[str, str]:
     """Return the state of each document whose state no row of the machine has."""
     states = {record.state for record in store.records(machine).values()}
     found = {}

@@ -8,7 +8,7 @@ from support.synthetic import Stated
 
 from tlb.machine import host as hosts
 from tlb.machine.host import Host
-from tlb.measure import states
+from tlb.measure import machine_states
 from tlb.measure.store import Store
 
 
@@ -24,7 +24,7 @@ STATES = {hosts.state_digest(host): host for host in (PLAIN, FOUR_LEVELS, NEWER)
 
 def kept(store: Store) -> dict[str, Host]:
     for host in STATES.values():
-        states.write_description(store, MACHINE, host)
+        machine_states.write_description(store, MACHINE, host)
     return STATES
 
 
@@ -40,7 +40,7 @@ def kept(store: Store) -> dict[str, Host]:
 )
 def test_a_state_is_called_by_its_boot_its_linux_or_its_digits(store, name, host):
     kept(store)
-    assert states.chosen(store, MACHINE, name, STATES) == hosts.state_digest(host)
+    assert machine_states.state_by_name(store, MACHINE, name, STATES) == hosts.state_digest(host)
 
 
 # --- boots of one machine in one state, which are virtual machines of one image
