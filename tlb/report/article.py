@@ -181,11 +181,11 @@ def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
 
 def _other_pages(own: pd.DataFrame, theirs: pd.DataFrame) -> str:
     """Name the page sizes of another machine's figure in whose place this one has others."""
-    if "pages" not in own or "pages" not in theirs or {*own["pages"]} <= {*theirs["pages"]}:
-        return ""
-    kinds = [kind for kind in dict.fromkeys(theirs["pages"]) if kind not in {*own["pages"]}]
-    words = list_in_words(page_labels(4096).get(kind, kind) for kind in kinds)
-    return f" on {words} pages" if kinds else ""
+    labels = page_labels(4096)
+    known = {*labels, *labels.values()}
+    here, there = ([one for one in data.get("pages", ()) if one in known] for data in (own, theirs))
+    others = [labels.get(one, one) for one in dict.fromkeys(there) if one not in here]
+    return f" on {list_in_words(others)} pages" if others and {*here} - {*there} else ""
 
 
 def _labelled(figure: Figure, label: str) -> Figure:
