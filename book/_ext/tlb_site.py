@@ -171,11 +171,16 @@ def parts_of(node: nodes.Node) -> list[str]:
     return [part["nb_element"] for part in node.children if isinstance(part, nodes.container)]
 
 
+EXPERIMENT = "the-experiment"  # of the section that shows how a page's first figure was made
+
+
 def put_figure_first(app: Sphinx, doctree: nodes.document) -> None:
     """Put a page's first figure, and the text below it, before the code that makes them.
 
-    A notebook runs from top to bottom, so the code stands first there, with what it prints. The
-    figure's own cell is divided; a figure whose code is folded or not shown stays where it is.
+    A notebook runs from top to bottom, so the code stands first there, with what it prints. On the
+    page it ends the section *The experiment…*, so that the mechanism is explained before, or else
+    follows the text. The figure's own cell is divided; a figure whose code is folded or not shown
+    stays where it is.
     """
     if (page := doctree.next_node(nodes.section)) is None:
         return
@@ -198,7 +203,12 @@ def put_figure_first(app: Sphinx, doctree: nodes.document) -> None:
             break
     first = [node for node in shown[:end] if node not in code]
     page.children = []
-    page.extend([*first, *code, *shown[end:]])
+    sections = [node for node in shown[end:] if isinstance(node, nodes.section)]
+    shows_experiment = [node for node in sections if " ".join(node["ids"]).startswith(EXPERIMENT)]
+    experiment = shows_experiment[0] if shows_experiment else None
+    page.extend([*first, *([] if experiment else code), *shown[end:]])
+    if experiment:
+        experiment.extend(code)
 
 
 def put_head_line_first(app: Sphinx, doctree: nodes.document) -> None:

@@ -40,23 +40,26 @@ class Quantities(quantities.Quantities):
     predicted_pages = QuantityDeclaration(
         "most pages whose direct jumps are predicted", "pages", is_found=True
     )
-    direct_inside_ns = QuantityDeclaration("a direct jump where its pages fill the iTLB", "ns", 1)
-    direct_ns = QuantityDeclaration("a direct jump to the most pages that are predicted", "ns", 1)
-    direct_page_ns = QuantityDeclaration("a page's part in such a direct jump", "ns", 1)
-    learned_page_ns = QuantityDeclaration(
-        "a page's part in an indirect jump that repeats, there", "ns", 1
+    direct_inside_ns = QuantityDeclaration(
+        "what a page adds to a direct jump where the pages fill the iTLB", "ns", 1
     )
-    random_page_ns = QuantityDeclaration("a page's part in a random jump, there", "ns")
+    direct_page_ns = QuantityDeclaration(
+        "what it adds at the most pages that are predicted", "ns", 1
+    )
+    learned_page_ns = QuantityDeclaration(
+        "what it adds there to an indirect jump that repeats", "ns", 1
+    )
+    random_page_ns = QuantityDeclaration("what it adds there to a random jump", "ns")
     hidden_share = QuantityDeclaration(
         "share of a random jump's wait that prediction hides", "share"
     )
     forgotten_pages = QuantityDeclaration(
         "pages at which direct jumps have slowed", "pages", is_found=True
     )
-    forgotten_ns = QuantityDeclaration("a direct jump to as many pages", "ns")
+    forgotten_ns = QuantityDeclaration("what a page adds to a direct jump at as many pages", "ns")
     far_pages = QuantityDeclaration("most pages that were jumped to", "pages")
-    far_direct_ns = QuantityDeclaration("a direct jump to the most pages", "ns")
-    far_random_ns = QuantityDeclaration("a random jump to the most pages", "ns")
+    far_direct_ns = QuantityDeclaration("what a page adds to a direct jump at the most pages", "ns")
+    far_random_ns = QuantityDeclaration("what a page adds to a random jump at the most pages", "ns")
     walk_ns = QuantityDeclaration("an instruction page walk, at least", "ns")
     direct_walks = QuantityDeclaration(
         "page walks of a direct jump to the most pages, counted", "", 2

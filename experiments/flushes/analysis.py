@@ -57,6 +57,9 @@ class Quantities(quantities.Quantities):
     heap_batched_ms = QuantityDeclaration("2 GB given back 512 pages a call", "ms")
     lost_packed_us = QuantityDeclaration("lost to a flush by a chase with few TLB entries", "us")
     lost_spread_us = QuantityDeclaration("lost to a flush by a chase through 512 pages", "us")
+    thousand_flushes_share = QuantityDeclaration(
+        "share of that chase's time that 1,000 flushes per second take", "share", 1
+    )
     part_unmap_us = QuantityDeclaration(
         "munmap of one base page of a huge page, on one CPU", "us", 1
     )

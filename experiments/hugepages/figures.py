@@ -14,6 +14,7 @@ there spread minus packed is the answer.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import inf
 from typing import NamedTuple
 
@@ -98,29 +99,42 @@ def _at(curve: Curve, lines: float) -> float:
     return float(np.interp(np.log2(lines), np.log2(np.array(curve.xs, dtype=float)), curve.medians))
 
 
-def calculator_answer(row: pd.Series, label: str) -> str:
-    """Return a row of `model` in words. label: of its page size."""
-    size, reach = format_size(2 ** int(row["log2_bytes"])), format_size(int(row["reach_bytes"]))
+def calculator_answer(row: pd.Series, where: str) -> str:
+    """Return a row of `expected_load_times` in words. where: the size and the pages, or the host."""
     return (
-        f"{size} on {label} pages: reach {reach}, {row['walks_per_access']:.2f} walks per "
-        f"load, about {format_significant_digits(row['ns'], 2)} ns."
+        f"{where}: reach {format_size(int(row['reach_bytes']))}, "
+        f"{row['walks_per_access']:.2f} walks per load, about {format_significant_digits(row['ns'], 2)} ns."
     )
 
 
-def calculator_table(a: Analysis) -> pd.DataFrame:
-    """Return `model` with the columns working_set_bytes, label (of the page size) and answer (in
-    words); empty where it raises Unavailable."""
-    rows = none_if_unavailable(lambda: expected_load_times(a, modelled_tlb(a)))
-    if rows is None:
+def calculator_table(hosts: Mapping[str, Analysis]) -> pd.DataFrame:
+    """Return `expected_load_times` of each host by name, at the sizes of the first, with the columns
+    working_set_bytes, host, label (of the page size) and answer (of all hosts, in words); empty
+    where the first host's times raise Unavailable."""
+    tables: list[pd.DataFrame] = []
+    for host, analysis in hosts.items():
+        rows = none_if_unavailable(_named_load_times, analysis, host if tables else "")
+        if rows is None:
+            break
+        tables.append(rows.assign(host=host))
+    if not tables:
         return pd.DataFrame()
-    labels = rows["pages"].map(a.page_labels)
+    choice = ["pages", "log2_bytes"]
+    table = pd.concat(tables, ignore_index=True).merge(tables[0][choice], on=choice)
+    table["answer"] = table.groupby(choice)["answer"].transform(" ".join)
+    return table
+
+
+def _named_load_times(a: Analysis, host: str) -> pd.DataFrame:
+    """Return `expected_load_times` with working_set_bytes, label and answer. host: of an answer that
+    follows another's; else empty."""
+    rows = expected_load_times(a, modelled_tlb(a)).astype({"log2_bytes": int})
+    sizes, labels = 2.0 ** rows["log2_bytes"], rows["pages"].map(a.page_labels)
     answers = [
-        calculator_answer(row, label)
-        for (_, row), label in zip(rows.iterrows(), labels, strict=True)
+        calculator_answer(row, f"On {host}" if host else f"{format_size(size)} on {label} pages")
+        for (_, row), size, label in zip(rows.iterrows(), sizes.astype(int), labels, strict=True)
     ]
-    return rows.assign(
-        working_set_bytes=2.0 ** rows["log2_bytes"], label=labels, answer=answers
-    ).astype({"log2_bytes": int})
+    return rows.assign(working_set_bytes=sizes, label=labels, answer=answers)
 
 
 def initial_choice(rows: pd.DataFrame) -> tuple[int, str]:
@@ -150,13 +164,14 @@ def _menus(rows: pd.DataFrame) -> list[alt.Parameter]:
 
 
 def calculator_chart(rows: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
-    """Draw expected ns of a dependent load of `table` against the working set: curves of base pages
-    and of one kind of huge pages, which stands for the others too, and a dot for a size and a page
-    size to choose."""
-    names = dict(zip(rows["pages"], rows["label"], strict=True))
-    drawn = [BASE_PAGES, next((kind for kind in HUGE_PAGE_KINDS if kind in names), BASE_PAGES)]
+    """Draw expected ns of a dependent load of `calculator_table` against the working set: of each
+    host a curve of base pages and one of a kind of huge pages, which stands for the others too, and
+    dots for a size and a page size to choose. The second host's curves are dashed."""
+    kinds = {*rows["pages"]}
+    drawn = [BASE_PAGES, next((kind for kind in HUGE_PAGE_KINDS if kind in kinds), BASE_PAGES)]
     axis = charts.bytes_axis("Working set")
-    x = alt.X("working_set_bytes:Q", axis=axis, scale=charts.log_scale())
+    scale = charts.with_room_for_names(charts.log_scale())
+    x = alt.X("working_set_bytes:Q", axis=axis, scale=scale)
     ns = rows["ns"]
     ticks = charts.within(charts.TIMES, ns.min() * 0.5, ns.max() * 1.3)
     y = alt.Y(
@@ -164,17 +179,26 @@ def calculator_chart(rows: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
         scale=charts.time_scale(pd.DataFrame({"median": ns, "high": ns})),
         axis=charts.ns_axis("expected ns per dependent load", ticks),
     )
-    shown = [names[kind] for kind in dict.fromkeys(drawn) if kind in names]
-    scheme = charts.page_colours(names, names)
-    colour = charts.unnamed_colour("label", scheme)
-    base = alt.Chart(rows.drop(columns="answer")).encode(x=x, y=y, color=colour)
-    dashes = charts.dash("label", shown).legend(None)  # show where the curves are one
-    curves = base.encode(strokeDash=dashes)
+    menus = _menus(rows)
+    rows = rows.assign(name=rows["label"].str.partition(" (")[0]).drop(columns="answer")
+    colours = {
+        str(name): charts.PAGE_COLOURS[str(kind)]
+        for kind, name in rows.groupby("pages")["name"].first().items()
+    }
+    scheme = charts.named_colours(colours)
+    colour = charts.unnamed_colour("name", scheme)
+    base = alt.Chart(rows).encode(x=x, y=y, color=colour)
+    curves = base.encode(strokeDash=charts.dash("host", rows["host"].unique()))
     curves = curves.transform_filter(alt.FieldOneOfPredicate(field="pages", oneOf=drawn))
-    dot = base.transform_filter("datum.pages == pages && datum.log2_bytes == size")
-    ends = charts.curve_names(rows[rows["pages"].isin(drawn)], x, y, "label", scheme)
-    layers = alt.layer(curves.mark_line(), dot.mark_point(size=140), ends)
-    return layers.add_params(*_menus(rows)).properties(height=180)
+    dots = base.transform_filter("datum.pages == pages && datum.log2_bytes == size")
+    ends = rows[rows["pages"].isin(drawn)].assign(
+        curve=lambda shown: shown["host"] + shown["pages"]
+    )
+    ends = charts.ends_of_curves(ends, "curve", "working_set_bytes", "ns", charts.NAMES_APART)
+    names = alt.Chart(ends).mark_text(align="left", dx=8, fontWeight="bold")
+    names = names.encode(x=x, y="name_y:Q", text="name:N", color=colour)
+    layers = alt.layer(curves.mark_line(), dots.mark_point(size=140), names)
+    return layers.add_params(*menus).properties(height=220)
 
 
 # --- what a load waits for in two guests

@@ -159,7 +159,7 @@ def _where(each: MeasuredMachine) -> Markup:
     counts = "counters" if each.counts else "no counters"
     releases = map(procfs.label, each.releases or (host.kernel_release,))
     system = f"{host.os} {list_in_words([*releases])}"
-    mark = ", by too few mappings" if each.splinter and each.splinter.is_of_few else ""
+    mark = ", in few mappings" if each.splinter and each.splinter.is_of_few else ""
     pages = _PAGES[each.pages]
     words = [pages and f"{pages}{mark}", counts, system, procfs.label(host.arch)]
     below = format_each_as_html("<small>{}</small>", filter(None, words))
@@ -216,7 +216,7 @@ def _reach_bytes(each: MeasuredMachine) -> int | None:
 # Of each chapter, what a number is called where its neighbours in the chapter are not beside it.
 NUMBERS: dict[ModuleType, dict[str, str]] = {
     stlb_cliff: {
-        "last_entries": "Pages that the TLB's last level holds (Emerald Rapids: both levels, by chase)",
+        "last_entries": "Entries of the TLB's last level (Emerald Rapids: of both levels, found by a chase)",
         "near_ns": "A load that hits the L1 cache and the TLB's first level",
         "hit_ns": "A hit in the TLB's second level adds",
         "walk_ns": "Translation adds to a random load just past the TLB's reach",
@@ -230,8 +230,8 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
         "entry_ns": "Each page-table entry read from memory adds to a hop",
     },
     hugepages: {
-        "far_thp_gain": "Transparent huge pages speed up a random load, times",
-        "walk_huge_share": "Price past the reach on 2 MiB pages, as a share of that on 4 KiB pages",
+        "far_thp_gain": "A random load on transparent huge pages: times as fast",
+        "walk_huge_share": "Cost of a TLB miss on 2 MiB pages, relative to 4 KiB pages",
     },
     page_faults: {
         "buffer_page_ns": "Touch and unmap a fresh 4 KiB page",
@@ -239,8 +239,8 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
         "fill_20_gb_huge_s": "The same on 2 MiB pages, seconds",
     },
     tlb_blocking: {
-        "prefetch_gain": "Prefetching the hops of a known path speeds it up, times",
-        "join_gain": "Partitioning speeds up a hash join, times",
+        "prefetch_gain": "Hops of a known path, prefetched: times as fast",
+        "join_gain": "A hash join, partitioned first: times as fast",
         "padding_saves_ns": "64 bytes of padding at a stride of 4 KiB save, per load",
     },
     flushes: {
@@ -248,7 +248,7 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
         "unmap_added_us": "Threads on other CPUs add to it",
         "switch_us": "Switch to another process and back",
     },
-    code: {"gain_100_mib": "2 MiB pages speed up 100 MiB of code, times"},
+    code: {"gain_100_mib": "100 MiB of code on 2 MiB pages: times as fast"},
 }
 
 

@@ -206,30 +206,26 @@ def verdict_counts(card: Scorecard) -> Html:
 
 
 def headline_claims(card: Scorecard, explained: Mapping[str, Mapping[str, str]]) -> Html:
-    """Return the claims that the page explains (by id, why, by verdict), a card each: the verdict of
-    the reference, which the explanation is about and which the card names, and below it those of
-    the others, each on its line, this computer's first."""
+    """Return the claims that the page explains (by id, why, by verdict), an item each: the verdict of
+    the reference, which the explanation is about and which the item names, and below it those of
+    the others, this computer's first."""
     items, lines = [], []
     for claim in card.claims:
         if claim.statement.id not in explained:
             continue
         reference, *others = card.machines
         decision = claim.decisions.get(reference)
-        evidence, mark = _cell(claim, reference)
-        words = {name: _cell(claim, name)[1].striptags() for name in others}
+        mark = _cell(claim, reference, is_summary=True)[1]
+        words = {name: _cell(claim, name, is_summary=True)[1].striptags() for name in others}
         own = words.pop(THIS_COMPUTER_LABEL, "")
         below = "; ".join(f"{name}: {each}" for name, each in words.items())
         lasts = [f"This computer: {own}" if own else "", below]
         why = explained[claim.statement.id].get(decision.verdict, "") if decision else ""
         quote = _link(claim.statement), _source(claim.statement)
         last = format_each_as_html("<p><small>{}.</small></p>", filter(None, lasts))
-        items.append(
-            (_css(claim, reference), *quote, mark, inline_html(why), inline_html(evidence), last)
-        )
+        items.append((_css(claim, reference), *quote, mark, inline_html(why), last))
         lines.append(f"Reference: {mark.striptags()}: {claim.statement.quote}")
-    each = (
-        '<li data-is="{}"><p>{} {}</p><p>Reference: {}</p><p>{}</p><p><small>{}</small></p>{}</li>'
-    )
+    each = '<li data-is="{}"><p>{} {}</p><p>Reference: {}</p><p>{}</p>{}</li>'
     markup = f'<ul class="tlb-cards tlb-scorecard">{format_each_as_html(each, items)}</ul>'
     return Html(markup, "\n".join(lines))
 
@@ -269,8 +265,8 @@ def _line(claim: JudgedClaim, card: Scorecard) -> str:
     return "\t".join([claim.statement.quote, *cells])
 
 
-def _cell(claim: JudgedClaim, machine: str) -> tuple[str, Markup]:
-    return verdict_cell(claim.statement, claim.answers.get(machine))
+def _cell(claim: JudgedClaim, machine: str, *, is_summary: bool = False) -> tuple[str, Markup]:
+    return verdict_cell(claim.statement, claim.answers.get(machine), is_summary=is_summary)
 
 
 def _css(claim: JudgedClaim, machine: str) -> str:

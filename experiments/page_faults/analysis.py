@@ -35,6 +35,9 @@ class Quantities(quantities.Quantities):
     file_pages_per_fault = QuantityDeclaration(
         "pages of a cached file that a fault maps", "pages", is_counted=True
     )
+    file_16_pages_us = QuantityDeclaration(
+        "16 pages of a cached file, touched and unmapped", "us", 1
+    )
     file_fault_us = QuantityDeclaration(
         "a touch that faults, cached file, without unmapping", "us", 1
     )

@@ -25,7 +25,7 @@ from tlb.stats.hops import (
     smoothed_hop_times,
     with_median_clock_cost,
 )
-from tlb.stats.intervals import Interval, median_interval, summarise
+from tlb.stats.intervals import UNKNOWN_INTERVAL, Interval, median_interval, summarise
 from tlb.system.page_sizes import (
     BASE_PAGES,
     PAGE_KINDS,
@@ -75,9 +75,12 @@ class Quantities(quantities.Quantities):
         "a hop in 1 GiB, with the best number of walks in turn", "ns"
     )
     best_walkers = QuantityDeclaration("best number of walks in turn", "", is_found=True)
-    walks_per_hop = QuantityDeclaration("page walks a hop, counted, on base pages", "", 2)
+    sixteen_wait_ns = QuantityDeclaration(
+        "how long a hop in 1 GiB waits while 16 walks take turns", "ns"
+    )
+    walks_per_hop = QuantityDeclaration("page walks per hop, counted, on base pages", "", 2)
     thp_walks_per_hop = QuantityDeclaration(
-        "page walks a hop, counted, on transparent huge pages", "", 2
+        "page walks per hop, counted, on transparent huge pages", "", 2
     )
     few_tables_ns = QuantityDeclaration("a TLB miss through few page tables", "ns")
     many_tables_ns = QuantityDeclaration("a TLB miss through many page tables", "ns")
@@ -117,6 +120,7 @@ class Parallel(NamedTuple):
     best_ns: Interval
     best_walkers: int
     gain: float
+    sixteen_wait_ns: Interval  # from the start to the end of a hop, while 16 walks take turns
 
 
 def largest_measured_page_kind(kinds: Mapping[str, Curve]) -> str:
@@ -406,7 +410,8 @@ class Analysis(PageTableAnalysis):
         best = int(side.index[int(side["median"].argmin())])
         each = side.to_dict("index")
         one_ns, best_ns = (Interval.of(each[walkers]) for walkers in (1, best))
-        return Parallel(one_ns, best_ns, best, float(each[best]["gain"]))
+        sixteen = Interval.of(each[16]) if 16 in each else UNKNOWN_INTERVAL
+        return Parallel(one_ns, best_ns, best, float(each[best]["gain"]), sixteen * 16)
 
     @cached_property
     def under_way(self) -> tuple[Parallel, Parallel, Interval]:

@@ -12,7 +12,7 @@ import pandas as pd
 from experiments.virtualization.grid import (
     GUEST_HOST_PAGE_PAIRS,
     GUEST_PAGE_KINDS,
-    HOST_PAGE_KINDS,
+    INNER_GUEST_PAGES,
     NUMA_PLACEMENTS,
 )
 from tlb.measure.namespaces import FRESH_NAMESPACES_MODE
@@ -30,35 +30,39 @@ class Quantities(quantities.Quantities):
     4 KiB pages of the machine; its 2 MiB pages are transparent ones. Prices are spread minus packed."""
 
     near_4k_on_4k_ns = QuantityDeclaration(
-        "between the TLB's levels, guest's 4 KiB on the machine's 4 KiB: price", "ns", 1
+        "a hit in the TLB's last level, inner guest's 4 KiB on the guest's 4 KiB: cost", "ns", 1
     )
     near_2m_on_4k_ns = QuantityDeclaration(
-        "between the TLB's levels, guest's 2 MiB on the machine's 4 KiB: price", "ns", 1
+        "a hit in the TLB's last level, inner guest's 2 MiB on the guest's 4 KiB: cost", "ns", 1
     )
     near_4k_on_2m_ns = QuantityDeclaration(
-        "between the TLB's levels, guest's 4 KiB on the machine's 2 MiB: price", "ns", 1
+        "a hit in the TLB's last level, inner guest's 4 KiB on the guest's 2 MiB: cost", "ns", 1
     )
     near_2m_on_2m_ns = QuantityDeclaration(
-        "between the TLB's levels, guest's 2 MiB on the machine's 2 MiB: price", "ns", 1
+        "a hit in the TLB's last level, inner guest's 2 MiB on the guest's 2 MiB: cost", "ns", 1
     )
     walk_2m_on_4k = QuantityDeclaration(
-        "past both levels, guest's 2 MiB on 4 KiB: price over 4 KiB on 4 KiB", "times", 2
+        "past both levels, inner guest's 2 MiB on 4 KiB: cost over 4 KiB on 4 KiB", "times", 2
     )
     walk_4k_on_2m = QuantityDeclaration(
-        "past both levels, guest's 4 KiB on 2 MiB: price over 4 KiB on 4 KiB", "times", 2
+        "past both levels, inner guest's 4 KiB on 2 MiB: cost over 4 KiB on 4 KiB", "times", 2
     )
     walk_2m_on_2m = QuantityDeclaration(
-        "past both levels, guest's 2 MiB on 2 MiB: price over 4 KiB on 4 KiB", "times", 2
+        "past both levels, inner guest's 2 MiB on 2 MiB: cost over 4 KiB on 4 KiB", "times", 2
     )
     walk_process = QuantityDeclaration(
-        "past both levels, a process on 2 MiB: price over one on 4 KiB", "times", 2
+        "past both levels, a process on 2 MiB: cost over one on 4 KiB", "times", 2
     )
     far_bytes = QuantityDeclaration("largest working set of all pairs of page sizes", "bytes")
     far_4k_ratio = QuantityDeclaration(
-        "in the largest, a load in a guest of 4 KiB on 4 KiB, over a process on 4 KiB", "times", 2
+        "in the largest, a load in an inner guest of 4 KiB on 4 KiB, over a process on 4 KiB",
+        "times",
+        2,
     )
     far_2m_ratio = QuantityDeclaration(
-        "in the largest, a load in a guest of 2 MiB on 4 KiB, over a process on 2 MiB", "times", 2
+        "in the largest, a load in an inner guest of 2 MiB on 4 KiB, over a process on 2 MiB",
+        "times",
+        2,
     )
     touch_least_ns = QuantityDeclaration(
         "first touch of 4 KiB with 4 KiB pages on a side, the least", "ns"
@@ -70,10 +74,10 @@ class Quantities(quantities.Quantities):
         "first touch of 4 KiB with huge pages on both sides, the most", "ns"
     )
     clocks_agree = QuantityDeclaration(
-        "guest's runs timed alike by its clock and one outside", "share"
+        "inner guest's runs timed alike by its clock and one outside", "share"
     )
     near_ratio = QuantityDeclaration(
-        "a load that misses nothing in the guest, over one of a process", "times", 2
+        "a load that misses nothing in the inner guest, over one of a process", "times", 2
     )
     container_ratio = QuantityDeclaration(
         "a load in fresh namespaces, over a plain process's", "times", 2
@@ -135,7 +139,7 @@ class Analysis(analysis.Analysis):
         small to large."""
         curves = {
             chase: Curve.of(self.rows(*chase), layout=layout)
-            for chase in product(("", *GUEST_PAGE_KINDS), HOST_PAGE_KINDS)
+            for chase in product(("", *INNER_GUEST_PAGES), GUEST_PAGE_KINDS)
         }
         return {chase: curve for chase, curve in curves.items() if len(curve)}
 
@@ -163,13 +167,13 @@ class Analysis(analysis.Analysis):
     @cached_property
     def cells(self) -> list[PagePair]:
         """The pairs of page sizes that were measured in a guest of this machine."""
-        pairs = product(GUEST_PAGE_KINDS, HOST_PAGE_KINDS)
+        pairs = product(INNER_GUEST_PAGES, GUEST_PAGE_KINDS)
         return [pair for pair in pairs if len(select_rows(self.rows(*pair), layout="spread"))]
 
     def alike(self, guest: str) -> str | None:
         """The page size on which the same program would run outside: the guest's, of 2 MiB the
         pool's before the transparent kind."""
-        for host in HOST_PAGE_KINDS[::-1]:
+        for host in GUEST_PAGE_KINDS[::-1]:
             if mapped_page_size(host) == guest and ("", host) in self.spread:
                 return host
         return None

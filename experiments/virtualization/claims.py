@@ -13,7 +13,7 @@ from experiments.virtualization.analysis import (
     guest_and_host_pages_in_words,
 )
 from experiments.virtualization.grid import (
-    GUEST_PAGE_KINDS,
+    INNER_GUEST_PAGES,
     MAX_QUICK_GUEST_BYTES,
     coarse_line_counts,
 )
@@ -74,7 +74,7 @@ def _guest_and_process(point: Point, scope: Scope) -> bool:
 
 @claim("references-of-a-nested-walk")
 def references_of_a_nested_walk(a: Analysis, most: int = MOST_REFERENCES) -> Answer:
-    pairs = list(product(GUEST_PAGE_KINDS, GUEST_PAGE_KINDS))
+    pairs = list(product(INNER_GUEST_PAGES, INNER_GUEST_PAGES))
     counts = {(guest, host): cold_references(guest, host) for guest, host in pairs}
     agree = all(counts[guest, host] == references_at_most(guest, host) for guest, host in pairs)
     return Fact(

@@ -6,10 +6,10 @@ from __future__ import annotations
 from tlb.measure.grid import DENSELY_SAMPLED_BELOW_BYTES, SMALLEST_LINE_COUNT, Scope, octaves
 from tlb.measure.namespaces import FRESH_NAMESPACES_MODE
 from tlb.measure.record import Point
-from tlb.system.page_sizes import MAPPED_PAGE_SIZES as GUEST_PAGE_KINDS
+from tlb.system.page_sizes import MAPPED_PAGE_SIZES as INNER_GUEST_PAGES
 
-# Under each of the guest's, and what a process of the host itself would have.
-HOST_PAGE_KINDS = ("4k", "thp", "2m", "1g")
+# Of the guest, under each of the inner guest's; a plain process has them too.
+GUEST_PAGE_KINDS = ("4k", "thp", "2m", "1g")
 # Where the steps are looked for, guest's page on host's: of 2 MiB pages the transparent kind, which
 # takes no pool.
 GUEST_HOST_PAGE_PAIRS = (("4k", "4k"), ("4k", "thp"), ("2m", "4k"), ("2m", "thp"))
@@ -37,12 +37,12 @@ def points(scope: Scope) -> list[Point]:
 
 
 def pairs(scope: Scope) -> list[Point]:
-    """Return each page size of a guest on each of its host, and of a plain process, at a few sizes
-    from inside the TLB on."""
+    """Return each page size of the inner guest on each of the guest, and of a plain process of the
+    guest, at a few sizes from inside the TLB on."""
     wanted = [
-        ("guest_chase", host, guest) for guest in GUEST_PAGE_KINDS for host in HOST_PAGE_KINDS
+        ("guest_chase", guest, inner) for inner in INNER_GUEST_PAGES for guest in GUEST_PAGE_KINDS
     ]
-    wanted += [("page_chase", pages, "") for pages in HOST_PAGE_KINDS]
+    wanted += [("page_chase", guest, "") for guest in GUEST_PAGE_KINDS]
     return _chases(scope, [(*chase, coarse_line_counts(scope)) for chase in wanted])
 
 

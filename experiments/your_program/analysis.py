@@ -43,12 +43,14 @@ class Quantities(quantities.Quantities):
     most_growth_1_gb = QuantityDeclaration("largest growth of a run of 1 GB and more", "times", 2)
     profile_share = QuantityDeclaration("samples of a chase at a single instruction", "share")
     join_gain = QuantityDeclaration("gain of a hash join, a row", "times", 2)
-    fares_gain = QuantityDeclaration("gain of a fare cache of 1 GiB, a look-up", "times", 2)
+    fares_gain = QuantityDeclaration("gain of a cache of 1 GiB, a look-up", "times", 2)
     hot_fares_gain = QuantityDeclaration(
         "gain of that, nine in ten look-ups to few keys", "times", 2
     )
-    rules_gain = QuantityDeclaration("gain of a rules engine of 1 GiB, a transaction", "times", 2)
-    pool_rules_gain = QuantityDeclaration("gain of a rules engine on pages of the pool", "times", 2)
+    rules_gain = QuantityDeclaration("gain of a Go program with a slice of 1 GiB", "times", 2)
+    pool_rules_gain = QuantityDeclaration(
+        "gain of the same program on pages of the pool", "times", 2
+    )
     map_gain = QuantityDeclaration("gain of Go's map of 1 GiB, a look-up", "times", 2)
     parts_gain = QuantityDeclaration("gain of the join by partitioning, on huge pages", "times", 1)
     sharded_gain = QuantityDeclaration("gain of 64 threads by a part for each, a read", "times", 1)

@@ -160,14 +160,14 @@ _MAPPINGS = {
 
 def _rules(title: str, lever: str, transactions: str, stream: str) -> ProgramCase:
     tool = _go("rules_engine", _GIB, transactions, stream)
-    title, again = f"a rules engine{title}", bool(title)
+    title, again = f"Go, a slice of 1 GiB{title}", bool(title)
     return ProgramCase(title, tool, lever, _MAPPINGS[lever], _TRANSACTION, again=again)
 
 
 # The order is that of measuring: where the time is short, the last ones are left out.
 PROGRAM_CASES = {
     "fare-cache": _advised(
-        "a fare cache, uniform keys", c_program(_FARES, _GIB, "6000000", "0"), _LOOK_UP
+        "1 GiB cache, uniform keys", c_program(_FARES, _GIB, "6000000", "0"), _LOOK_UP
     ),
     "sort": _advised("GNU sort", _others("C", "sort --version", _SORT, "coreutils")),
     "sqlite": _advised(
@@ -178,7 +178,7 @@ PROGRAM_CASES = {
         _others("Python", f"{_PYTHON} --version", f"{_PYTHON} -c", "python3", _DICT),
     ),
     "sharded": ProgramCase(
-        "64 threads over 256 MiB",
+        "64 threads, own parts",
         c_program("sharded", str(1 << 28), "64", "80000"),
         "SHARDED=1",
         "each thread on its own part",
@@ -215,16 +215,16 @@ PROGRAM_CASES = {
     ),
     "join": _advised("a hash join", c_program("hash_join", "4000000"), "ns a row"),
     "join-parts": ProgramCase(
-        "a hash join, by parts",
+        "a hash join, partitioned",
         c_program("hash_join", "4000000"),
         "JOIN=partitioned",
         "both tables split first",
         "ns a row",
     ),
     "fare-cache-hot": _advised(
-        "a fare cache, few hot keys", c_program(_FARES, _GIB, "16000000", "90"), _LOOK_UP
+        "1 GiB cache, few hot keys", c_program(_FARES, _GIB, "16000000", "90"), _LOOK_UP
     ),
-    "rules-beside": _rules(" beside a stream", "RULES=large", "500000", "1"),
+    "rules-beside": _rules(", beside a stream", "RULES=large", "500000", "1"),
     "go-map": _advised(
         "Go's map of 1 GiB", _go("go_map", "6500000", "1500000", "2000000", cgo=1), _LOOK_UP
     ),
@@ -239,8 +239,8 @@ PROGRAM_CASES = {
         driver=(sys.executable, "-c", _SAVE, "@"),
         again=True,
     ),
-    "rules-pool": _rules(" on the pool", RULES_ON_POOL_LEVER, "800000", "0"),
-    "rules-pool-beside": _rules(" on the pool beside a stream", RULES_ON_POOL_LEVER, "500000", "1"),
+    "rules-pool": _rules(" (pool)", RULES_ON_POOL_LEVER, "800000", "0"),
+    "rules-pool-beside": _rules(" (pool), beside a stream", RULES_ON_POOL_LEVER, "500000", "1"),
     **{name: _heap(gib) for name, gib in HEAPS.items() if gib > 1},
 }
 

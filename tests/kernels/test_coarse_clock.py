@@ -14,7 +14,7 @@ from tlb.measure.record import KernelOutput
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring, pytest.mark.slow, needs_c]
 
-STEPS_NS = (40, 100, 1000)
+COARSEST_NS = 1000
 SMALL = [
     line.strip()
     for line in """
@@ -45,6 +45,13 @@ SMALL = [
 ]
 
 
+def lengthy(step_ns: int) -> object:
+    return pytest.param(step_ns, marks=pytest.mark.endurance)
+
+
+EACH_STEP = [100, *map(lengthy, (1, 40, COARSEST_NS))]
+
+
 def with_step(step_ns: int, kernel: str, *given: str) -> subprocess.CompletedProcess[str]:
     library = build.build_preload_library(ROOT / "tests/support/coarse_clock.c")
     environment = os.environ | {"LD_PRELOAD": str(library), "COARSE_CLOCK_NS": str(step_ns)}
@@ -52,7 +59,7 @@ def with_step(step_ns: int, kernel: str, *given: str) -> subprocess.CompletedPro
 
 
 @pytest.mark.parametrize("case", SMALL)
-@pytest.mark.parametrize("step_ns", STEPS_NS)
+@pytest.mark.parametrize("step_ns", [COARSEST_NS, *map(lengthy, (40, 100))])
 def test_small_points_are_records_by_a_coarse_clock(step_ns, case):
     # A warm-up that was interrupted for longer than it lasts leaves batches that are too short:
     # rare on a quiet machine, and on a busy one not so often that all of a hundred are.
@@ -76,7 +83,7 @@ def test_small_points_are_records_by_a_coarse_clock(step_ns, case):
     ],
 )
 def test_what_ends_before_the_clock_steps_often_enough_has_a_reason(case):
-    done = with_step(1000, *case.split())
+    done = with_step(COARSEST_NS, *case.split())
     assert reason_of(done)[0] == "linux-lacks"
 
 
@@ -106,7 +113,7 @@ def clocked_by_work(kernel: str, step_ns: int, folder: Path) -> Path:
     )
 
 
-@pytest.mark.parametrize("step_ns", [1, *STEPS_NS])
+@pytest.mark.parametrize("step_ns", EACH_STEP)
 @pytest.mark.parametrize("kernel", WORK)
 def test_the_time_of_small_points_is_right_by_any_clock(kernel, step_ns, tmp_path):
     program = clocked_by_work(kernel, step_ns, tmp_path)
@@ -143,7 +150,7 @@ def stamped_by_work(
     return KernelOutput.model_validate_json(done.stdout)
 
 
-@pytest.mark.parametrize("step_ns", [1, *STEPS_NS])
+@pytest.mark.parametrize("step_ns", EACH_STEP)
 def test_a_hop_is_told_to_a_step_of_the_counter_and_the_mean_to_a_part_of_it(step_ns, tmp_path):
     work = {READ_EDGE: f"        passed_ns += {HOP};\n{READ_EDGE}"}
     also = stamped_by_work("graph_walk", step_ns, work, tmp_path, "--per_hop", "1").also
@@ -153,7 +160,7 @@ def test_a_hop_is_told_to_a_step_of_the_counter_and_the_mean_to_a_part_of_it(ste
         assert also[name] == pytest.approx(HOP, abs=step_ns)
 
 
-@pytest.mark.parametrize("step_ns", [1, *STEPS_NS])
+@pytest.mark.parametrize("step_ns", EACH_STEP)
 def test_first_and_later_touches_are_told_alike(step_ns, tmp_path):
     work = {
         TOUCH: f"            passed_ns += *word ? {LATER_NS} : {FIRST_NS}, {TOUCH.strip()}\n",

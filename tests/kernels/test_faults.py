@@ -28,8 +28,8 @@ def instead(before: str, old: str, new: str) -> dict[str, str]:
 
 DRAWS = "uint64_t draws, uint64_t loaded)\n{"
 READ = "draws--)\n        sum += base[next_int(&s, bound)];"  # of touch()
-COUNTED, MOVED = "i < source.n; i++)\n        cursors[", "i < source.n; i++)\n        target["
 SCATTER = "scatter(struct rows source, struct row *target, uint32_t *cursors, unsigned skip, unsigned bits)\n{\n"
+MOVED = "i < source.n; i++)\n        target["
 ADVICE = "madvise(p->from, p->bytes, MADV_POPULATE_WRITE)"
 TOUCHED = "        *(volatile uint64_t *)(base + order[i] * stride) = order[i] + 1;"
 JOINED = "madvise(j->memory + j->order[i] * j->large, j->large, MADV_COLLAPSE)"

@@ -171,6 +171,8 @@ def test_each_setting_that_decides_a_number_is_a_state_of_its_own(tmp_path, file
             f"{CPU}/vulnerabilities/l1tf": "Mitigation: PTE Inversion"
         },  # before KVM's module is loaded
         {"proc/cpuinfo": CPUINFO.replace("pdpe1gb", "pdpe1gb vmx")},
+        {"sys/kernel/mm/ksm/run": "1\n"},
+        {"proc/sys/kernel/random/boot_id": "11111111-2222-3333-4444-555555555555\n"},
         {"proc/cmdline": "root=UUID=0123 quiet hostname=secret-host no5lvls"},
         SHADOWING
         | {

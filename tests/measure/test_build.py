@@ -127,16 +127,17 @@ def test_bare_text_is_that_of_the_same_code(one, other, alike):
 
 
 @pytest.mark.parametrize(
-    ("text", "detail"),
+    ("text", "code", "detail"),
     [
-        ("kill -9 $$", "no message"),
-        ("echo 'ld: cannot find crt1.o' >&2; exit 1", "find crt1.o"),
-        ('echo "error: in $LC_ALL" >&2; exit 1', "in C"),
+        ("kill -9 $$", "compile-failed", "no message"),
+        ("echo 'ld: cannot find crt1.o' >&2; exit 1", "compile-failed", "find crt1.o"),
+        ('echo "error: in $LC_ALL" >&2; exit 1', "compile-failed", "in C"),
+        ("echo 'ld: final link failed: No space left on device' >&2; exit 1", "disk-refused", ""),
     ],
 )
 def test_a_compiler_that_fails_in_any_way_leaves_no_binary(
-    kernels, tmp_path, monkeypatch, text, detail
+    kernels, tmp_path, monkeypatch, text, code, detail
 ):
     use_compiler(monkeypatch, script(tmp_path, text))
-    assert why().code == "compile-failed" and detail in why().detail
+    assert why().code == code and detail in why().detail
     assert list(build.build_folder().iterdir()) == []

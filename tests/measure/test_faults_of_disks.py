@@ -99,17 +99,3 @@ def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what):
             )
             >= 3
         )
-
-
-def test_a_compiler_that_cannot_write_is_a_full_disk_and_no_broken_compiler(tmp_path, monkeypatch):
-    monkeypatch.setenv("TLB_BUILD", str(tmp_path / "build"))
-    failing = tmp_path / "cc"
-    failing.write_text(
-        f"#!/bin/sh\necho 'ld: final link failed: {os.strerror(NUMBER)}' >&2\nexit 1\n"
-    )
-    failing.chmod(0o755)
-    monkeypatch.setattr(build, "compiler_or_prebuilt", lambda: Compiler((str(failing),), "cc 1.0"))
-    with pytest.raises(Unavailable) as why:
-        build.kernel("page_chase")
-    says(why.value, CODE)
-    assert list((tmp_path / "build/kernels").iterdir()) == []

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tlb.measure.grid import MeasuringProfile, Scope, octaves
-from tlb.measure.record import Point
 
 MIB = 2**20
 PROFILE = MeasuringProfile(
@@ -40,18 +39,3 @@ def test_a_line_of_a_scope_has_a_base_page_of_the_machine(kib):
         "2m": 2048 // kib,
         "1g": MIB // kib,
     }
-
-
-@pytest.mark.parametrize("kib", [4, 16, 64])
-def test_a_chase_is_a_spread_point_and_its_control_with_as_many_lines(kib):
-    scope = Scope(PROFILE, engine="numba", base_page_bytes=kib << 10)
-    spread, packed = scope.chase("page_chase", "2m", scope.most_lines, order="random")
-    assert spread == Point(
-        kernel="page_chase",
-        engine="numba",
-        pages="2m",
-        order="random",
-        lines=2**20 // kib,
-        region_ms=7,
-    )
-    assert packed == spread.model_copy(update={"layout": "packed"})

@@ -3,7 +3,6 @@ not."""
 
 import pytest
 from support.campaigns import MACHINE
-from support.common import make_record
 from support.synthetic import Stated
 
 from tlb.machine import host as hosts
@@ -41,13 +40,3 @@ def kept(store: Store) -> dict[str, Host]:
 def test_a_state_is_called_by_its_boot_its_linux_or_its_digits(store, name, host):
     kept(store)
     assert machine_states.state_by_name(store, MACHINE, name, STATES) == hosts.state_digest(host)
-
-
-# --- boots of one machine in one state, which are virtual machines of one image
-
-FIRST, NONE = ("1a2b3c0000000000", "")
-
-
-def test_a_boot_is_kept_with_a_row_and_is_no_part_of_its_key():
-    with_boot, without = make_record(boot_id=FIRST), make_record(boot_id=NONE)
-    assert with_boot.key == without.key

@@ -7,14 +7,13 @@ import pytest
 from support.common import alive
 from support.fake_perf import asked, install, workload
 
-from tlb.measure import build, perf, perf_stat
-from tlb.measure.build import Kernel
+from tlb.measure import perf, perf_stat
 from tlb.measure.events import SOFTWARE_EVENTS, hardware_events
 from tlb.measure.perf_stat import EventPlan
 from tlb.measure.plan import measure
 from tlb.measure.record import CounterReading, Point
 from tlb.measure.session import Session
-from tlb.system.reasons import REASON_TEXTS, Unavailable, explain_reason
+from tlb.system.reasons import REASON_TEXTS, explain_reason
 
 Counters = dict[str, CounterReading]
 pytestmark = pytest.mark.slow  # a stand-in for perf is a process or ten
@@ -169,23 +168,6 @@ def test_a_perf_that_refuses_in_the_middle_of_a_plan_costs_the_counts_and_not_th
 
 
 # --- a workload that dies, a perf that hangs
-
-
-@pytest.mark.parametrize(
-    ("signal", "code", "remedy"),
-    [("KILL", "oom-killed", "memory"), ("SEGV", "kernel-failed", "tlb measure")],
-)
-def test_a_killed_workload_is_no_result_although_perf_exits_with_0(
-    tmp_path, monkeypatch, signal, code, remedy
-):
-    died = Kernel("page_chase", "c", ("sh", "-c", f"kill -{signal} $$"), "0" * 16)
-    monkeypatch.setattr(build, "kernel", lambda name, engine="c": died)
-    monkeypatch.setattr(build, "has_session", lambda point: False)
-    program = install(tmp_path, answers("Zen 4"))
-    plan = EventPlan(program, tuple(row for row in table("Zen 4") if row.event))
-    with pytest.raises(Unavailable) as why:
-        measure(SMALL, state="0" * 12, usable_bytes=2**30, plan=plan)
-    assert why.value.code == code and remedy in str(why.value)
 
 
 @pytest.mark.slow

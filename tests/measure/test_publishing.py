@@ -29,6 +29,10 @@ def published(store: Store) -> list[tuple[Record, list[str]]]:
 
 def test_after_one_chapters_run_publishing_keeps_the_rows_and_documents_of_all_others(store):
     before = published(store)
+    assert store.published(MACHINE, ["page_gather"]) == before[3:]
+    assert [one.kernel for one in store.records(MACHINE, ["page_gather"]).values()] == [
+        "page_gather"
+    ]
     new = [make_record(kernel="table_chase", repeat=repeat) for repeat in range(2)]
     put(store.own, MACHINE, "page_walks", *new)
     store.own.write_document(MACHINE, UNMEASURED_POINTS_DOCUMENT, {"points": []})

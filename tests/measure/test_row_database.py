@@ -47,12 +47,6 @@ def test_a_row_is_of_each_experiment_that_asked_for_its_point_and_stands_there_o
     assert (store.kernels(MACHINE, "first"), store.kernels(MACHINE, "third")) == ([mine.kernel], [])
 
 
-def test_the_same_lines_of_another_kernel_are_another_point(store):
-    put(store, MACHINE, "first", make_record(lines=64))
-    store.append(MACHINE, make_record(lines=64, kernel="page_gather"))
-    assert store.load(MACHINE, "first")["kernel"].tolist() == ["page_chase"]
-
-
 def test_a_second_result_that_counts_what_the_first_could_not_stands_in_its_place(store):
     uncounted = {"walk": CounterReading(reason="no-perf")}
     counted = {"walk": CounterReading(value=1e7, event="walks:u")}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from support.campaigns import MACHINE, NAME, put, says
 from support.common import ROOT, make_record
 
-from tlb.measure.record import CounterReading, KernelBuild, Option, Record, record_key
+from tlb.measure.record import CounterReading, Record
 from tlb.measure.store import PUBLISHED_ROWS_FILE, Store, write_published_rows
 from tlb.system.reasons import Unavailable
 
@@ -120,39 +120,6 @@ def test_any_record_comes_back_as_it_went_in(made):
         )
 
 
-def test_a_key_changes_with_each_thing_that_decides_a_measurement():
-    point, state = make_record().point, "00112233aabb"
-    changes = (
-        {"lines": 4097},
-        {"pages": "2m"},
-        {"layout": "packed"},
-        {"order": "random"},
-        {"engine": "numba"},
-        {"kernel": "page_gather"},
-        {"region_ms": 61},
-        {"stride_pages": 2},
-        {"mode": "populate"},
-        {"options": (Option("bytes", 1),)},
-        {"options": (Option("bytes", 2),)},
-        {"options": (Option("threads", 1),)},
-        {"options": (Option("bytes", 1), Option("threads", 1))},
-    )
-    here = KernelBuild(1, "gcc: gcc 13")
-    keys = [record_key(point, 0, here, state)]
-    keys += [record_key(point.model_copy(update=change), 0, here, state) for change in changes]
-    for rest in (
-        (1, here, state),
-        (0, KernelBuild(1, "gcc: gcc 14"), state),
-        (0, KernelBuild(2, "gcc: gcc 13"), state),
-        (0, here, "00112233aabc"),
-    ):
-        keys.append(record_key(point, *rest))
-    assert len(set(keys)) == len(keys)
-    assert all(len(key) == 16 and int(key, 16) >= 0 for key in keys)
-    # where it came from decides nothing
-    assert record_key(point, 0, KernelBuild(1, "gcc: gcc 13", "0" * 16), state) == keys[0]
-
-
 def test_a_key_is_the_same_in_every_version_of_the_code(store):
     """A change of the key would have all data measured again; this one is computed from the
     format's description."""
@@ -166,16 +133,19 @@ def test_a_key_is_the_same_in_every_version_of_the_code(store):
         "kernel": "page_chase",
         "layout": "spread",
         "lines": 4096,
-        "mode": "",
-        "options": [],
+        "mode": "populate",
+        "options": [["bytes", 7], ["threads", 2]],
         "order": "cycle",
         "pages": "4k",
         "region_ms": 60,
         "stride_pages": 1,
     }
-    named = {"point": digest(point), "repeat": 0, "measures": 1, "compiler": "cc: cc 12"}
-    key = store.append(MACHINE, make_record(compiler="cc: cc 12"))
-    assert key == digest(named | {"state": "00112233aabb"})
+    named = {"point": digest(point), "repeat": 3, "measures": 2, "compiler": "cc: cc 12"}
+    record = make_record(
+        **{"mode": "populate", "options": {"threads": 2, "bytes": 7}, "repeat": 3, "measures": 2},
+        **{"compiler": "cc: cc 12", "source": "0" * 16, "boot_id": "1a2b3c0000000000"},
+    )
+    assert store.append(MACHINE, record) == digest(named | {"state": "00112233aabb"})
 
 
 def test_a_published_file_that_is_damaged_is_one_sentence(store):

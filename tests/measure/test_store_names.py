@@ -89,5 +89,8 @@ def test_machine_names_are_resolved_or_refused_in_one_sentence(store, path):
             store.resolve(missing)
         assert re.search(says, refused.value.detail)
         assert refused.value.code == "no-data"
+    store.write_machine("zen-9-00000000", {})  # without rows
+    (store.root / "a-link").symlink_to(store.root / MACHINE)
+    assert store.machines() == [MACHINE, "zen-9-00000000"]
     (store.root / "reference").write_text(f"{MACHINE}\n")
     assert store.resolve("reference") == store.reference() == MACHINE

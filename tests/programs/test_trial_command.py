@@ -108,7 +108,7 @@ def test_a_page_loads_nothing_and_escapes_what_is_not_ours(monkeypatch, aims, tm
 def test_an_experiment_from_its_command_to_its_document(tmp_path):
     program = [str(built(tmp_path)), "mmap", "32", "5", "300"]  # it waits to be looked at
     done = subprocess.run(
-        tlb(tmp_path, "--json", "--minutes", "1", "--within", "50", "--", *program),
+        tlb(tmp_path, "--json", "--minutes", "60", "--within", "50", "--", *program),
         capture_output=True,
         text=True,
         cwd=ROOT,

@@ -28,7 +28,7 @@ def call(monkeypatch, tmp_path, capfd):
     monkeypatch.setattr(command, "measuring_lock", lambda wait: files.measuring_lock(wait, lock))
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        status = ended(monkeypatch, "try", "--minutes", "1", "--within", "50", *arguments)
+        status = ended(monkeypatch, "try", "--minutes", "60", "--within", "50", *arguments)
         return status, *capfd.readouterr()
 
     run.lock = lock

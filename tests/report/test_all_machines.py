@@ -15,6 +15,7 @@ ANSWERS = {
     "Zen 3": dict(zip(IDS, [ARITHMETIC, HOLDS, OPEN], strict=False)),
     "Zen 5": dict(zip(IDS, [ARITHMETIC, OPEN, OPEN], strict=False)),
 }
+UNIT = next(one for one in statements().values() if one.unit == "ns" and one.status == "judged")
 
 
 @pytest.fixture(autouse=True)
@@ -46,16 +47,25 @@ def test_a_summary_has_the_number_of_each_machine():
     )
     assert [words.partition(",")[0] for words in counts] == ["2 hold", "1 hold"]
     assert [len(row) for row in cells] == [2, 1]
-    assert all("1.50" in cell for cell in cells[0])
+    holds, open_ = cells[0]
+    assert "1.50" in holds and "1.40" not in holds + open_
+
+
+def test_a_summary_gives_the_condition_farthest_outside_its_band(monkeypatch):
+    conditions = [
+        StoredEffect(value=v, low=v, high=v, least=1, what=f"size {v}", unit="ratio")
+        for v in (2, 0.5, 0.8)
+    ]
+    answers = {"Zen 3": {UNIT.id: StoredAnswer(effects=tuple(conditions))}}
+    monkeypatch.setattr(all_machines, "answers_by_machine", lambda: answers)
+    text = all_machines.summary_of_article(("so", UNIT.id)).text.splitlines()[-1]
+    assert text == "so\tnot here: size 0.5 0.500 times, predicted 1 times or more"
 
 
 def test_a_claim_that_repeats_another_is_not_shown_with_its_number():
     again = next(one.id for one in statements().values() if one.status == "said again")
     with pytest.raises(ValueError, match=again):
         all_machines.judged_on_all_machines(again)
-
-
-UNIT = next(one for one in statements().values() if one.unit == "ns" and one.status == "judged")
 
 
 def printed(statement, *effects):

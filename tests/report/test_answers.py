@@ -9,6 +9,8 @@ from support.common import ROOT
 
 from tlb.report.answers import ANSWERS_DOCUMENT, StoredAnswer, StoredEffect
 from tlb.report.claims import statements
+from tlb.stats.effects import effect_inside_band
+from tlb.stats.intervals import Interval
 from tlb.system.reasons import REASON_TEXTS, UNDECIDED_TEXTS
 
 KEPT = {
@@ -46,6 +48,19 @@ def test_a_claim_holds_inside_its_band_fails_outside_and_else_says_why_it_is_ope
         if not by_rule[found.verdict] or (is_plain and decides):
             wrong.append((id, found.verdict, found.reason, places))
     assert not wrong
+
+
+def test_a_decision_has_all_of_what_was_compared():
+    effect = effect_inside_band(Interval(1.5, 1.4, 1.6, 1 / 3), 1.0, 2.0, 7, "a size", "ns")
+    kept = StoredEffect.of(effect)
+    assert kept.model_dump() == {
+        **{"value": 1.5, "low": 1.4, "high": 1.6, "coverage": 0.333333, "modes": 1},
+        **{"least": 1.0, "most": 2.0, "among": 7, "what": "a size", "unit": "ns"},
+    }
+    left_open = StoredAnswer(effects=(kept,), evidence="So.", reason="ambiguous").decide()
+    assert [one.unit for one in left_open.effects] == ["ns"]
+    fact = StoredAnswer.of(True, "So.", 10 / 3)
+    assert (fact.value, fact.decide().value) == (3.33333, 3.33333)
 
 
 def test_every_judged_claim_of_a_chapter_has_an_answer_on_every_machine():

@@ -34,11 +34,10 @@ def test_a_page_opened_as_a_file_works_as_well(driver, site):
         assert all(url.startswith(own) for url in requests(driver)), page
 
 
-@pytest.mark.parametrize("kind", ["served", "file"])
-def test_search_finds_a_page(driver, site, address, kind):
+def test_search_finds_a_page_of_files(driver, site):
     title = soup(site / pages_with_figures(site)[0]).find("h1").find(string=True, recursive=False)
     word = max(re.findall(r"[a-z]+", title.lower()), key=len)
-    open_page(driver, f"{address if kind == 'served' else site.as_uri() + '/'}search.html?q={word}")
+    open_page(driver, f"{site.as_uri()}/search.html?q={word}")
     WebDriverWait(driver, LONG_S).until(
         lambda d: d.find_elements(By.CSS_SELECTOR, "#search-results li a")
     )

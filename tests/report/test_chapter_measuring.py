@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from support.campaigns import one_by_one, put
 from support.chapter import CHAPTER, DEFAULTS, this
-from support.common import fake_kernel, make_record, refusal
+from support.common import fake_kernel, make_record
 from support.synthetic import Stated
 
 from tlb.measure import build
@@ -48,18 +48,6 @@ def measuring(world, own_lock, kernel, monkeypatch) -> Callable[..., tuple[Chapt
 
 
 POINTS = [Point(kernel="page_chase", lines=lines) for lines in (16, 64)]
-
-
-def test_points_are_measured_once_and_come_back_as_rows_with_a_card_beside_them(measuring):
-    chapter, asked = measuring(repeats=2)
-    rows = chapter.measure(POINTS)
-    assert len(asked) == len(rows) == 4 and set(rows["lines"]) == {16, 64}
-    again, more = measuring(repeats=2)
-    assert again.measure(POINTS).equals(rows) and more == []
-    assert (
-        "| stlb_cliff | page_chase | c | 4 |"
-        in (chapter.store.root / chapter.machine / "README.md").read_text()
-    )
 
 
 def test_points_that_no_claim_compares_get_the_mappings_that_a_shape_takes(measuring, monkeypatch):
@@ -126,13 +114,6 @@ def test_back_in_an_earlier_state_all_its_rows_are_there_and_none_is_measured(
     again, asked = measuring(repeats=3)
     assert again.measure(POINTS).equals(whole) and again.kept(CHAPTER).equals(whole)
     assert asked == [] and len(whole) == 6
-
-
-def test_only_linux_measures(world):
-    world["host"] = Stated(changes={"os": "Darwin"}).host()
-    assert (
-        refusal(lambda: this().measure(POINTS)) == refusal(lambda: this().survey()) == "not-linux"
-    )
 
 
 def test_what_there_was_no_time_for_is_counted_by_grid(measuring):

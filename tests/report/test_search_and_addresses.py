@@ -57,6 +57,13 @@ def test_the_first_figure_and_its_text_stand_before_the_code_that_makes_them():
     assert figure[0]["nb_element"] == OUTPUT and source[0]["nb_element"] == SOURCE
 
 
+def test_the_code_of_the_first_figure_ends_the_section_about_the_experiment():
+    experiment = nodes.section("", nodes.title(), ids=["the-experiment"])
+    figure = cell(SOURCE, OUTPUT, figure=True)
+    assert first_screen(figure, cell(OUTPUT), experiment)[-2] is experiment
+    assert experiment[-1][0]["nb_element"] == SOURCE
+
+
 def test_a_figure_whose_code_is_folded_stays_where_it_is():
     rows, figure = cell(SOURCE), cell(SOURCE, OUTPUT, figure=True)
     figure["hide_mode"] = "input"

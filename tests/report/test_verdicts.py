@@ -152,7 +152,13 @@ def table_of(*rows: tuple[str, str, str]) -> Html:
 
 @pytest.mark.parametrize(
     ("bounds", "band", "truth"),
-    [((2, 3), (1, 4), True), ((0, 2), (1, 4), None), ((5, 6), (1, 4), False), ((2, 3), (1,), True)],
+    [
+        ((2, 3), (1, 4), True),
+        ((1, 4), (1, 4), True),
+        ((0, 2), (1, 4), None),
+        ((5, 6), (1, 4), False),
+        ((2, 3), (1,), True),
+    ],
 )
 def test_an_interval_is_inside_a_band_outside_it_or_spans_an_end(bounds, band, truth):
     assert does_answer_hold(effect_inside_band(Interval(sum(bounds) / 2, *bounds), *band)) is truth
@@ -179,7 +185,9 @@ def test_of_several_reasons_too_few_processes_come_first_then_what_seems_refuted
     bistable = effect_inside_band(median_interval([1.1, 1.1, 1.2, 2.3, 2.4, 2.5]), 1.0, 2.0)
     few = effect_inside_band(median_interval([9.0, 9.1, 9.2]), 1.0, 2.0)
     widened = effect_inside_band(Interval(2.2, 2.05, 2.4), 1.0, 2.0, among=10)
+    alone = effect_inside_band(Interval(2.2, 2.05, 2.4), 1.0, 2.0)
     assert [one.why_undecided().code for one in (few, widened)] == ["few", "widened"]
+    assert alone.why_undecided() is None and "one of 10" in alone.why_undecided(10).text
     assert why_effects_are_undecided([widened, few]).code == "few"
     assert why_effects_are_undecided([bistable, widened]).code == "widened"
 

@@ -61,13 +61,6 @@ def least_expected(trials: int, coverage: float) -> float:
     return stats.binom.ppf(1e-6, trials, coverage)
 
 
-FRAME = pd.DataFrame(
-    rows(64, "spread", [4.0, 4.1, 4.2, 4.1, 4.0, 4.1])
-    + rows(64, "packed", [4.0, 4.0, 4.0, 4.0, 4.0, 4.0])
-    + rows(128, "spread", [8.0, 8.0, 8.2, 30.0, 8.1, 8.0])
-    + rows(128, "packed", [4.0, 5.0, 4.5, 4.5, 4.5, 4.5])
-    + rows(256, "spread", [9.0])
-)
 # --- a curve of rows
 
 
@@ -120,21 +113,6 @@ def test_a_difference_of_curves_is_that_of_each_x_that_both_have_and_turned_over
     assert [tuple(row) for row in there.table[["n", "n_left", "n_right"]].to_numpy()] == [
         (min(len(a[n]), len(b[n])), len(a[n]), len(b[n])) for n in there.xs
     ]
-
-
-# --- the price of translation
-
-
-def test_the_price_is_spread_minus_packed_at_the_same_point():
-    points = price(FRAME)
-    assert points.xs == [64, 128], "a point without its control has no price"
-    assert [interval.value for interval in points.intervals] == pytest.approx([0.1, 3.55])
-    assert (points.at(64).low, points.at(64).high) == pytest.approx((0.0, 0.2))
-    assert points.table["n_left"].tolist() == points.table["n_right"].tolist() == [6, 6]
-    assert points.table["unstable"].tolist() == [False, True] and points.table[
-        "coverage"
-    ].tolist() == [0.96875, 0.96875]
-    assert points.medians.equals((spread_curve(FRAME) - packed_curve(FRAME)).medians)
 
 
 # --- where it passes a height

@@ -65,7 +65,7 @@ def filled(store: Store, host: Host = HOST, rows: list[Record] | None = None) ->
     """Put this machine into a store; return its name."""
     name = hosts.machine_id(host)
     store.write_machine(name, host.model_dump(mode="json"))
-    store.write_document(name, "flushes", FLUSHES)
+    store.write_document(name, "flushes", FLUSHES | {"state": hosts.state_digest(host)})
     put(store, name, EXPERIMENT, *(rows if rows is not None else ROWS))
     return name
 

@@ -67,4 +67,5 @@ def _row(id: str, row: Tag) -> Row:
         effects.append(
             (float(low or -inf), float(high or inf), float(least or -inf), float(most or inf))
         )
-    return Row(id, mark.text, str(mark.get("data-reason", "")), row.text, effects)
+    verdict = "fails" if mark.text == "not here" else mark.text
+    return Row(id, verdict, str(mark.get("data-reason", "")), row.text, effects)

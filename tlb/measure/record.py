@@ -35,7 +35,7 @@ NAME_PATTERN = re.compile(r"[a-z0-9_-]{1,64}")  # an experiment, a counter's qua
 KernelEngine = Literal["c", "numba", "numpy"]
 CacheLineLayout = Literal["spread", "packed", "alias"]
 VisitingOrder = Literal["cycle", "random", "sequential"]
-# What disturbed a process while it measured (tlb/measure/noise.py); "" for nothing.
+# What disturbed a process while it measured (tlb/measure/plan.py); "" for nothing.
 Disturbance = Literal["", "migrated", "faulted", "spilled", "stolen", "switched", "uneven"]
 
 # A machine id, a kernel's name: what may become part of a path under data/.

@@ -20,15 +20,18 @@ from tlb.report.claims import PublishedStatement, statements
 from tlb.report.quantities import FEW_MAPPINGS_MARK, QUANTITIES_DOCUMENT
 from tlb.report.render import Html, format_each_as_html, inline_html
 from tlb.report.verdicts import (
+    CSS_CLASS_BY_VERDICT,
     RECOMPUTED_CLAIM_STATUS,
     claim_anchor,
     format_band_in_unit,
     format_effect_in_unit,
     format_exact_in_unit,
     format_number_in_unit,
+    verdict_html,
     verdict_in_words,
 )
 from tlb.stats.effects import Effect
+from tlb.stats.intervals import MIN_MODE_RATIO
 from tlb.system.files import ROOT
 from tlb.system.reasons import UNDECIDED_TEXTS, Unavailable, none_if_unavailable
 from tlb.system.units import list_in_words
@@ -79,12 +82,15 @@ _TABLE = (
 )
 _FOLDED = '<details class="tlb-beyond"><summary>{}</summary>{}</details>'
 _HOW_TO_READ = (
-    '<p class="tlb-chance">A cell gives the verdict, the measured number that decides it, and in '
-    "brackets its interval. An asterisk marks fewer than five mappings. See "
+    '<p class="tlb-chance">A cell gives the verdict and the measured number that decides it, as an interval where '
+    "that is wide. <em>Not here</em>: a time or a number of cycles that fails on this machine; on its "
+    "source's it may be right. An asterisk marks fewer than five mappings. See "
     '<a href="method.html#how-a-claim-is-judged">what <em>cannot tell</em> and <em>not testable</em> mean</a>.</p>'
 )
 DIRECTION_ONLY = "direction only"  # of a claim that any difference to one side supports
 NOT_MEASURED_CELL, NOT_TESTABLE = "not measured", "not testable"
+NOT_HERE = "not here"  # of a time that fails: it was measured on another processor
+_TIME_UNITS = ("ns", "cycles", "ms")
 # Why a claim is open, in the few words that a cell has room for.
 _REASON_WORDS = {
     "few": "too few mappings",
@@ -171,11 +177,15 @@ def _table(first: str, machines: Sequence[str], rows: Sequence[tuple]) -> Markup
 
 
 def cells_by_machine(
-    statement: PublishedStatement, answers: Sequence[StoredAnswer | None], machines: Sequence[str]
+    statement: PublishedStatement,
+    answers: Sequence[StoredAnswer | None],
+    machines: Sequence[str],
+    *,
+    is_summary: bool = False,
 ) -> Markup:
     """Return a cell for each machine, or one for all if all have the same: what arithmetic decides,
-    which knows no machine, or what none can test."""
-    cells = [verdict_cell(statement, answer) for answer in answers]
+    which knows no machine, or what none can test. is_summary: as of `verdict_cell`."""
+    cells = [verdict_cell(statement, answer, is_summary=is_summary) for answer in answers]
     if all(cell == cells[0] for cell in cells):
         title, words = cells[0]
         return Markup(_CELL).format(title, Markup(' colspan="{}"').format(len(cells)), words)
@@ -212,9 +222,12 @@ def summary_of_article(*rows: tuple[str, str]) -> Html:
         one = statements()[id]
         found = _answers_to(one, answers)
         is_marked = one.predicts_direction_only and one.status == "judged"
-        small = f"({DIRECTION_ONLY})" if is_marked else ""
-        cells.append(("", inline_html(says), small, cells_by_machine(one, found, [*answers])))
-        lines.append([says, *_cell_texts(one, found)])
+        band = format_band_in_unit(*one.band, one.unit) if any(map(isfinite, one.band)) else ""
+        small = f"({DIRECTION_ONLY})" if is_marked else f"({band})" if band else ""
+        by_machine = cells_by_machine(one, found, [*answers], is_summary=True)
+        cells.append(("", inline_html(says), small, by_machine))
+        shown = (verdict_cell(one, answer, is_summary=True)[1].striptags() for answer in found)
+        lines.append([says, *shown])
     table = _table("The article says", [*answers], cells)
     return Html(str(table + Markup(_HOW_TO_READ)), "\n".join("\t".join(line) for line in lines))
 
@@ -253,14 +266,21 @@ def _kept_answers(store: Store, machine: str) -> dict[str, StoredAnswer]:
     }
 
 
-def verdict_cell(statement: PublishedStatement, answer: StoredAnswer | None) -> tuple[str, Markup]:
+def verdict_cell(
+    statement: PublishedStatement, answer: StoredAnswer | None, *, is_summary: bool = False
+) -> tuple[str, Markup]:
     """Return the evidence as plain text, none of too few mappings, and as markup the verdict with the
-    number that decides it, or why it is open."""
+    number that decides it, or why it is open. is_summary: one number, in as few words as possible."""
     if answer is None:
         is_untestable = statement.status == "not testable"
         return "", Markup(NOT_TESTABLE if is_untestable else NOT_MEASURED_CELL)
     found = answer.decide()
     word, number = verdict_in_words(found, statement), number_words(statement, found)
+    is_time = statement.unit in _TIME_UNITS and statement.status == "judged"
+    if found.verdict == "fails" and is_time:
+        word = verdict_html(NOT_HERE, CSS_CLASS_BY_VERDICT["fails"])
+    if is_summary and found.effects:
+        number = _deciding_number(statement, found) if found.is_decided else ""
     if found.is_decided:
         between = ", " if statement.status == RECOMPUTED_CLAIM_STATUS else ": "
         return found.evidence, Markup(between).join(filter(None, [word, number]))
@@ -306,6 +326,29 @@ def number_words(statement: PublishedStatement, found: ClaimDecision) -> str:
         deciding = against or [*effects]
     first = _effect_words((deciding or effects)[0], statement)
     return f"in {len(deciding)} of {len(effects)}: {first}"
+
+
+def _deciding_number(statement: PublishedStatement, found: ClaimDecision) -> str:
+    """Return the number of the condition that decides a verdict: of one that fails the farthest
+    outside its band, which is given if it is not the claim's; of one that holds the nearest to an
+    end. It is an interval where a median says little."""
+
+    def room(effect: Effect) -> float:
+        """How far an interval is from the nearer end of its band, over that end; below 0 outside."""
+        inside = {effect.least: effect.interval.low - effect.least}
+        inside |= {effect.most: effect.most - effect.interval.high}
+        return min((d / (abs(end) or 1) for end, d in inside.items() if isfinite(end)), default=0)
+
+    answer = found.verdict == "holds"
+    deciding = [one for one in found.effects if one.decided(len(found.effects)) is answer]
+    one = min(deciding or found.effects, key=room)
+    unit, interval = one.unit or statement.unit, one.interval
+    words = format_number_in_unit(interval.value, unit)
+    if interval.high > MIN_MODE_RATIO * interval.low > 0:
+        words = format_band_in_unit(interval.low, interval.high, unit)
+    if (one.least, one.most) != statement.band:
+        words += f", predicted {format_band_in_unit(one.least, one.most, unit)}"
+    return f"{one.what} {words}" if one.what else words
 
 
 def _effect_words(effect: Effect, statement: PublishedStatement, has_band: bool = False) -> str:

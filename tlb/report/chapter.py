@@ -24,7 +24,7 @@ from tlb.measure.outcome import SESSIONS_DOCUMENT, SessionCounts
 from tlb.measure.record import Point
 from tlb.measure.row_tables import rows_of_last_campaign
 from tlb.measure.store import Store, data_root
-from tlb.report import card, claims, discovery, page, parameters
+from tlb.report import claims, discovery, page, parameters
 from tlb.report.card import THIS_COMPUTER_LABEL, machine_name
 from tlb.report.page import CompletenessLine
 from tlb.report.quantities import FEWEST_MAPPINGS_WITH_INTERVAL, QUANTITIES_DOCUMENT
@@ -252,7 +252,6 @@ class Chapter(Subject):
             self.left_out[names] = outcome.skipped, every
             left_out = f"{outcome.skipped} of {every} measurements of {names} were left out"
             self._note(Unavailable("no-time", left_out).note)
-        self._write_card(outcome.measured)
         return outcome
 
     def survey(self, first: Sequence[Point] = ()) -> pd.DataFrame:
@@ -261,7 +260,6 @@ class Chapter(Subject):
         first: the points to begin with, by default `survey.coarse`. Raises Unavailable.
         """
         if self.is_this:
-            before = len(self.store.keys(self.rig.machine, survey.NAME))
             _, lacking = survey.measured(
                 self.rig,
                 "4k",
@@ -270,7 +268,6 @@ class Chapter(Subject):
                 first=first,
                 seconds=self._seconds,
             )
-            self._write_card(len(self.store.keys(self.machine, survey.NAME)) - before)
             for note in lacking:
                 self._note(note)
         return self.kept(survey.NAME)
@@ -414,10 +411,6 @@ class Chapter(Subject):
         data = Store(ROOT / "data")  # wherever this computer's own rows are kept
         chapters = [published_chapter(self.name, name) for name in data.machines_in_order()]
         return {chapter.shown_name: chapter for chapter in chapters}
-
-    def _write_card(self, measured: int) -> None:
-        if measured:
-            card.write(self.store, self.machine, self.host)
 
 
 def _notes_of_lacks(lacking: Mapping[Point, Unavailable]) -> list[UnmeasuredNote]:

@@ -89,7 +89,7 @@ def test_two_levels_that_were_measured_are_believed_before_cpuid(monkeypatch, en
 
 
 def test_the_figure_offers_each_page_size_and_answers_the_first_choice():
-    table = figures.calculator_table(analysis(rows()))
+    table = figures.calculator_table({"a host": analysis(rows())})
     assert figures.initial_choice(table) == (30, "2m")
     spec = figures.calculator_chart(table).to_dict()
     parameters = {one["name"]: one for one in spec["params"]}

@@ -11,19 +11,6 @@ pytestmark = pytest.mark.filterwarnings("error")
 PLAIN = Truth()
 
 
-@pytest.mark.parametrize("name", ["the textbook's", "noise", "no zoom"])
-@pytest.mark.parametrize("repeats", [1, 5])
-def test_a_price_is_the_difference_at_each_size_that_has_its_control(name, repeats):
-    a = kind(name, repeats)
-    spread, packed = a.spread.medians, a.packed.medians
-    assert (
-        sorted([*a.price.xs, *a.price.gaps]) == sorted(set(spread.index) & set(packed.index))
-        and a.largest == a.price.xs[-1]
-    )
-    assert a.price.medians.to_numpy() == pytest.approx((spread - packed)[a.price.xs].to_numpy())
-    assert name == "noise" or not a.price.gaps
-
-
 # --- the staircase
 
 

@@ -1,4 +1,4 @@
-"""Noise: what marks a record is what disturbed its process, never the time that it measured."""
+"""Disturbances: what marks a record is what disturbed its process, never the time that it measured."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 from support.campaigns import MACHINE, NAME, POINTS
 from support.common import make_record
 
-from tlb.measure import noise
+from tlb.measure import plan
 from tlb.measure.record import CounterReading, Record
 from tlb.system.reasons import Unavailable
 
@@ -21,8 +21,8 @@ def stat(root: Path, text: str | bytes) -> Path:
 
 
 def test_steal_is_the_eighth_time_of_each_cpu(tmp_path):
-    tick = noise.tick_ms()
-    assert noise.stolen_ms(stat(tmp_path, STAT)) == {0: 30 * tick, 1: 40 * tick}
+    tick = plan.clock_tick_ms()
+    assert plan.stolen_ms(stat(tmp_path, STAT)) == {0: 30 * tick, 1: 40 * tick}
 
 
 @pytest.mark.parametrize(
@@ -37,12 +37,12 @@ def test_steal_is_the_eighth_time_of_each_cpu(tmp_path):
     ],
 )
 def test_a_system_that_does_not_state_it_has_no_steal_and_not_none_of_it(tmp_path, text):
-    assert noise.stolen_ms(stat(tmp_path, text)) == {}
-    assert noise.stolen_ms(tmp_path / "nowhere") == {}
+    assert plan.stolen_ms(stat(tmp_path, text)) == {}
+    assert plan.stolen_ms(tmp_path / "nowhere") == {}
     assert (
-        noise.between({}, {0: 1.0}, 0)
-        is noise.between({0: 1.0}, {}, 0)
-        is noise.between({0: 1.0}, {0: 1.0}, 1)
+        plan.stolen_between_ms({}, {0: 1.0}, 0)
+        is plan.stolen_between_ms({0: 1.0}, {}, 0)
+        is plan.stolen_between_ms({0: 1.0}, {0: 1.0}, 1)
         is None
     )
 
@@ -68,7 +68,10 @@ def clocked(ran_ns: float | None, **changes: object) -> Record:
             "faulted",
         ),  # the first that is found
         (make_record(wall_ns=4e9, steal_ms=41.0), "stolen"),
-        (make_record(wall_ns=1e8, steal_ms=noise.tick_ms()), ""),  # a single step of a coarse clock
+        (
+            make_record(wall_ns=1e8, steal_ms=plan.clock_tick_ms()),
+            "",
+        ),  # a single step of a coarse clock
         (clocked(0.97e8), "switched"),
         (make_record(cpu_ns=97_000_000, elapsed_ns=1e8), "switched"),
         (clocked(0.97e8, involuntary_switches=0), ""),  # perf lost time, the kernel did not
@@ -81,7 +84,7 @@ def clocked(ran_ns: float | None, **changes: object) -> Record:
     ],
 )
 def test_what_disturbed_a_process_is_its_mark(record, mark):
-    assert noise.disturbance(record) == mark
+    assert plan.disturbance(record) == mark
 
 
 @pytest.mark.parametrize(
