@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -48,7 +49,7 @@ from tlb.report.render import (
 from tlb.report.verdicts import chapter_verdicts, table_of_answered_verdicts, verdict_table
 from tlb.stats.intervals import INTERVAL_COLUMNS, without_bounds_of_few
 from tlb.system.files import ROOT
-from tlb.system.page_sizes import page_labels
+from tlb.system.page_sizes import PAGE_KINDS, page_words
 from tlb.system.reasons import explain_reason
 from tlb.system.units import list_in_words
 
@@ -77,6 +78,7 @@ _AMONG_OTHERS = "This computer and published machines."
 _HOLLOW = " Hollow: fewer than five mappings."
 _OF_FEW = " Mostly fewer than five mappings a point."
 _DOTTED = " Dotted: not measured between."
+_PAGE_LABEL = re.compile(r"\d+ [KMG]iB")  # as tlb/system/page_sizes.py writes them
 
 
 @dataclass(frozen=True)
@@ -181,11 +183,16 @@ def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
 
 def _other_pages(own: pd.DataFrame, theirs: pd.DataFrame) -> str:
     """Name the page sizes of another machine's figure in whose place this one has others."""
-    labels = page_labels(4096)
-    known = {*labels, *labels.values()}
-    here, there = ([one for one in data.get("pages", ()) if one in known] for data in (own, theirs))
-    others = [labels.get(one, one) for one in dict.fromkeys(there) if one not in here]
-    return f" on {list_in_words(others)} pages" if others and {*here} - {*there} else ""
+    here, there = (
+        {
+            page_words(one) if one in PAGE_KINDS else f"{one} pages"
+            for one in data.get("pages", ())
+            if one in PAGE_KINDS or _PAGE_LABEL.match(str(one))
+        }
+        for data in (own, theirs)
+    )
+    others = sorted(there - here)
+    return f" on {list_in_words(others)}" if others and here - there else ""
 
 
 def _labelled(figure: Figure, label: str) -> Figure:
