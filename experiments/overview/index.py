@@ -305,10 +305,10 @@ def _range(curve: Curve, lines: float) -> str:
     values = [float(curve.medians[x]) for x in (below, above)]
     if len(each := curve.processes):
         values += each.loc[each["lines"].isin((below, above)), "median"].tolist()
-    if max(values) > MIN_MODE_RATIO * min(values):
-        return f"{_two_digits(min(values))} to {_two_digits(max(values))} ns"
     fewest = curve.table.loc[curve.table[curve.x].isin((below, above)), "n"].min()
     mark = FEW_MAPPINGS_MARK if fewest < FEWEST_MAPPINGS_WITH_INTERVAL else ""
+    if max(values) > MIN_MODE_RATIO * min(values):
+        return f"{_two_digits(min(values))} to {_two_digits(max(values))} ns{mark}"
     return f"{_two_digits(median_at(curve, lines) or 0.0)} ns{mark}"
 
 

@@ -276,16 +276,24 @@ class Analysis(analysis.Analysis):
         return {"measurements": len(self.rows), "minutes": self.rows["wall_ns"].sum() / 6e10}
 
     def own_total(self) -> str:
-        """Say how much was measured on another machine than the text is about, as Markdown; "" on
-        the reference's page."""
+        """Say how much was measured on another machine than the text is about, and which rows are
+        in no chapter, as Markdown; "" on the reference's page."""
         if self.about.is_reference:
             return ""
         found = self.totals()
-        whose = self.about.shown_name
-        return (
-            f"**{whose[0].upper()}{whose[1:]}:** {found['measurements']:,.0f} measurements, "
-            f"{found['minutes']:.1f} minutes."
+        whose, shown = self.about.shown_name, int(found["measurements"])
+        surveyed = len(self.kept[survey.NAME][1]) if survey.NAME in self.kept else 0
+        text = (
+            f"**{whose[0].upper()}{whose[1:]}:** {shown:,} measurements, {found['minutes']:.1f} "
+            f"minutes; {surveyed:,} of these are of `tlb geometry`, which the counts at the head of "
+            "pages leave out."
         )
+        if hidden := len(self.about.store.load(self.about.machine)) - shown:
+            text += (
+                f" {hidden:,} more are kept and not shown: of another program or state than now, or "
+                "disturbed, of points with fewer than five mappings."
+            )
+        return text
 
     def second_run_quantities(self) -> dict[str, ValueOrFunction]:
         """Return how far the second run lies from the first, by name of MethodPageQuantities."""

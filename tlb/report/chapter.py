@@ -298,6 +298,8 @@ class Chapter(Subject):
         regions = {(point.kernel, point.region_ms) for point in points}
         frame = row_tables.rows_of_one_engine(frame, asked, engine or self.engine)
         frame = row_tables.rows_of_one_profile(frame, regions, is_strict=self.is_this)
+        if self.is_this:
+            frame = row_tables.without_disturbed_of_few(frame, FEWEST_MAPPINGS_WITH_INTERVAL)
         if frame.empty:
             raise Unavailable("no-data", f"{name} on {self.machine}")
         return kernels.with_defaults(frame)
@@ -448,7 +450,9 @@ def begin(chapter: str, namespace: dict[str, Any]) -> Chapter:
     page.name_frames()
     if not opened.is_reference:
         opened.machine = about.shown_name
-        about.head = CompletenessLine(chapter, opened.machine, beside.machine if beside else "")
+        about.head = CompletenessLine(
+            chapter, opened.machine, beside.machine if beside else "", is_of_few=opened.is_of_few
+        )
         opened.head = about.head
         namespace["print"] = opened.print
     return about
