@@ -112,7 +112,8 @@ def machines_table(a: Analysis) -> Html:
 
 def _cells(each: MeasuredMachine) -> list[Markup]:
     found, stated = TLB_ENTRY_QUANTITY_NAMES[2]
-    gain = "gain_thp" if each.quantity("gain_thp") else "gain_2m"
+    is_pool = isfinite(each.value("gain_2m")) and not isfinite(each.value("gain_thp"))
+    gain = "gain_2m" if is_pool else "gain_thp"
     shown = ("hit_last_level", "walk_past_last_level", "walk_over_2_gib", gain, "fault_fresh")
     prices = [_price(each, name) for name in shown]
     return [_who(each), _where(each), _reach(each, stated), _reach(each, found), *prices]
