@@ -135,6 +135,12 @@ def add_files(
         pack(files.rows, out / archive)
         rows = Markup("All rows of {}, with the computer's description: {}.")
         lines.append(rows.format(files.machine, link(archive, archive)))
+        reference = Store(data_root()).reference(notebook.stem)
+        if files.machine != machine_name(Store(data_root()), reference):  # the text is about it
+            pack(data_root() / reference, out / f"{reference}.zip")
+            lines.append(
+                rows.format("the reference machine", link(f"{reference}.zip", f"{reference}.zip"))
+            )
         links = []
         for kernel in files.kernels:
             (out / "kernels").mkdir(exist_ok=True)

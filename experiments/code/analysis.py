@@ -70,13 +70,17 @@ class Quantities(quantities.Quantities):
     text_bytes = QuantityDeclaration("largest code", "bytes")
     gain_100_mib = QuantityDeclaration("gain by 2 MiB pages in 100 MiB of code", "times", 2)
     gain_far = QuantityDeclaration("gain by 2 MiB pages in the largest code", "times", 1)
-    hot_share = QuantityDeclaration("part of the largest code that is hot", "share")
+    hot_share = QuantityDeclaration(
+        "part of the largest code that is hot", "share", is_counted=True
+    )
     hot_ns = QuantityDeclaration("a jump among hot lines in every page", "ns")
     hot_huge_ns = QuantityDeclaration("a jump among them on huge pages", "ns")
     hot_packed_ns = QuantityDeclaration("a jump among as many hot lines side by side", "ns")
-    file_huge_share = QuantityDeclaration("code of a mapped file that is on huge pages", "share")
+    file_huge_share = QuantityDeclaration(
+        "code of a mapped file that is on huge pages", "share", is_counted=True
+    )
     advised_huge_share = QuantityDeclaration(
-        "code copied to advised memory that is on huge pages", "share"
+        "code copied to advised memory that is on huge pages", "share", is_counted=True
     )
 
 

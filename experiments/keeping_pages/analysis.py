@@ -33,10 +33,16 @@ class Quantities(quantities.Quantities):
     """Rates are of memory made ready by a write to each base page. Prices are spread minus packed
     in a working set of eight times the TLB's reach."""
 
-    plain_share = QuantityDeclaration("memory that nothing was asked for, on huge pages", "share")
-    advised_share = QuantityDeclaration("advised memory on huge pages", "share")
-    shared_share = QuantityDeclaration("advised shared memory on huge pages", "share")
-    pool_share = QuantityDeclaration("memory from the hugetlb pool on huge pages", "share")
+    plain_share = QuantityDeclaration(
+        "memory that nothing was asked for, on huge pages", "share", is_counted=True
+    )
+    advised_share = QuantityDeclaration("advised memory on huge pages", "share", is_counted=True)
+    shared_share = QuantityDeclaration(
+        "advised shared memory on huge pages", "share", is_counted=True
+    )
+    pool_share = QuantityDeclaration(
+        "memory from the hugetlb pool on huge pages", "share", is_counted=True
+    )
     freed_bytes = QuantityDeclaration(
         "less resident after 4 KiB of a huge page are given back", "bytes"
     )

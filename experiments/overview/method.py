@@ -16,7 +16,7 @@ import pandas as pd
 from experiments import stlb_cliff
 from tlb.measure import campaign, survey
 from tlb.measure.row_tables import processes_per_point
-from tlb.report import analysis, discovery, quantities
+from tlb.report import analysis, notebooks, quantities
 from tlb.report.chapter import Chapter, published_chapter
 from tlb.report.claims import Band
 from tlb.report.comparison import CANNOT_TELL_VERDICT, DIFFERS_VERDICT, NO_DIFFERENCE_VERDICT
@@ -89,7 +89,7 @@ class Analysis(analysis.Analysis):
     def __init__(self, chapter: Chapter):
         super().__init__(pd.DataFrame(), chapter)
         given = {**chapter.parameters, "minutes": 0.0}
-        every = [name for name in discovery.measured_chapters() if name != "your_program"]
+        every = [name for name in notebooks.measured_chapters() if name != "your_program"]
         self._chapters = {
             name: Chapter(name, given, chapter.data) for name in [*every, survey.NAME]
         }
@@ -175,7 +175,11 @@ class Analysis(analysis.Analysis):
         """Return the chapters that have rows, with the rows that the chapter's page shows."""
         found = {}
         for name, chapter in self._chapters.items():
-            points = [] if name == survey.NAME else discovery.load(name).grid.points(chapter.scope)
+            points = (
+                []
+                if name == survey.NAME
+                else notebooks.load_book_module(name).grid.points(chapter.scope)
+            )
             if (rows := none_if_unavailable(chapter.measure, points)) is not None:
                 found[name] = (chapter, rows)
         return found
@@ -272,16 +276,24 @@ class Analysis(analysis.Analysis):
         return {"measurements": len(self.rows), "minutes": self.rows["wall_ns"].sum() / 6e10}
 
     def own_total(self) -> str:
-        """Say how much was measured on another machine than the text is about, as Markdown; "" on
-        the reference's page."""
+        """Say how much was measured on another machine than the text is about, and which rows are
+        in no chapter, as Markdown; "" on the reference's page."""
         if self.about.is_reference:
             return ""
         found = self.totals()
-        whose = self.about.shown_name
-        return (
-            f"**{whose[0].upper()}{whose[1:]}:** {found['measurements']:,.0f} measurements, "
-            f"{found['minutes']:.1f} minutes."
+        whose, shown = self.about.shown_name, int(found["measurements"])
+        surveyed = len(self.kept[survey.NAME][1]) if survey.NAME in self.kept else 0
+        text = (
+            f"**{whose[0].upper()}{whose[1:]}:** {shown:,} measurements, {found['minutes']:.1f} "
+            f"minutes; {surveyed:,} of these are of `tlb geometry`, which the counts at the head of "
+            "pages leave out."
         )
+        if hidden := len(self.about.store.load(self.about.machine)) - shown:
+            text += (
+                f" {hidden:,} more are kept and not shown: of another program or state than now, or "
+                "disturbed, of points with fewer than five mappings."
+            )
+        return text
 
     def second_run_quantities(self) -> dict[str, ValueOrFunction]:
         """Return how far the second run lies from the first, by name of MethodPageQuantities."""

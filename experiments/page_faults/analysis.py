@@ -33,7 +33,7 @@ class Quantities(quantities.Quantities):
 
     file_page_ns = QuantityDeclaration("a page of a cached file, touched and unmapped", "ns")
     file_pages_per_fault = QuantityDeclaration(
-        "pages of a cached file that a fault maps", "pages", is_found=True
+        "pages of a cached file that a fault maps", "pages", is_counted=True
     )
     file_16_pages_us = QuantityDeclaration(
         "16 pages of a cached file, touched and unmapped", "us", 1
@@ -45,7 +45,7 @@ class Quantities(quantities.Quantities):
         "a page of a file in large folios, touched and unmapped", "ns"
     )
     folio_pages_per_fault = QuantityDeclaration(
-        "pages of it that a fault maps", "pages", is_found=True
+        "pages of it that a fault maps", "pages", is_counted=True
     )
     buffer_page_ns = QuantityDeclaration(
         "a page of a buffer on base pages, touched and unmapped", "ns"

@@ -163,6 +163,16 @@ class Analysis(analysis.Analysis):
         return require_nonempty(largest, "no block is inside the reach").sort_values("block_steps")
 
     @property
+    def longest_stays(self) -> str:
+        """The graph that was walked in blocks and the most hops in one, as conditions of a
+        quantity: "1 GiB, stays of 262,144 hops"; "" for none."""
+        blocks = select_rows(self.blocks, pages=BASE_PAGES)
+        if blocks.empty:
+            return ""
+        size, hops = (int(blocks[name].max()) for name in ("vertices", "block_steps"))
+        return f"{graph_size_words(size)}, stays of {hops:,} hops"
+
+    @property
     def smallest_past(self) -> pd.Series:
         """The row of the smallest block of twice the reach or more, with the most steps."""
         base = select_rows(self.base_blocks, block_steps=self.base_blocks["block_steps"].max())

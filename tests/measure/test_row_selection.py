@@ -80,3 +80,14 @@ def test_no_median_mixes_two_engines(asked, engine, numbers):
         and list(kept.index) == [*range(len(numbers))]
         and list(kept) == list(BOTH)
     )
+
+
+def test_a_disturbed_row_of_few_mappings_is_left_out_and_of_many_kept():
+    points = [("4k", n, noisy) for n, noisy in enumerate(["", "stolen", "", "", ""])]
+    points += [("thp", n, noisy) for n, noisy in enumerate(["stolen", ""])]
+    rows = pd.DataFrame(points, columns=["pages", "repeat", "noisy"]).assign(kernel="page_chase")
+    kept = row_tables.without_disturbed_of_few(rows, 5)
+    assert list(zip(kept["pages"], kept["repeat"], strict=True)) == [
+        *(("4k", n) for n in range(5)),
+        ("thp", 1),
+    ]

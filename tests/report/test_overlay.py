@@ -7,7 +7,7 @@ import pandas as pd
 from support.synthetic import Truth, frame, grid
 
 from tlb.report import charts
-from tlb.report.overlay import OverlaidFigure, has_reference_underlay
+from tlb.report.overlay import OverlaidFigure, has_dotted_gaps, has_reference_underlay
 from tlb.report.render import MUTED_COLOUR, Figure
 from tlb.stats.intervals import summarise
 
@@ -50,12 +50,25 @@ def test_the_reference_s_medians_are_drawn_in_grey_under_the_own_ones():
     spec = made.spec()
     theirs = [one for one in layers(spec) if one["data"]["name"].startswith("reference-")]
     assert has_reference_underlay(spec) and theirs == layers(spec)[: len(theirs)]
-    assert {one["mark"]["type"] for one in theirs} == {"area", "line", "point"}
+    assert {one["mark"]["type"] for one in theirs} == {"area", "line", "point", "text"}
     assert {one["mark"]["color"] for one in theirs} == {MUTED_COLOUR}
     drawn = [row["median"] for one in theirs for row in spec["datasets"][one["data"]["name"]]]
     expected = SLOW.query("layout == 'spread'")["median"]
     assert {float(f"{ns:.4g}") for ns in expected} <= {float(f"{float(ns):.4g}") for ns in drawn}
     assert made.label in made.html() and MUTED_COLOUR in made.svg()
+
+
+def test_a_line_is_dotted_where_only_the_reference_has_points():
+    theirs = shown().reference
+    sparse = OWN[~OWN["lines"].between(200, 2000)]
+    made = OverlaidFigure(draw(sparse), "A cliff.", sparse, "cliff", theirs).spec()
+    gaps = [rows for name, rows in made["datasets"].items() if name.endswith("-gaps")]
+    ends = [
+        (before["lines"], after["lines"])
+        for before, after in zip(gaps[0][::2], gaps[0][1::2], strict=True)
+    ]
+    assert ends and all(before <= 200 and after >= 2000 for before, after in ends)
+    assert not has_dotted_gaps(shown().spec())
 
 
 def test_points_of_too_few_mappings_are_hollow():

@@ -342,6 +342,15 @@ def processes_per_point(frame: pd.DataFrame) -> pd.Series:
     return frame.groupby(point_columns(frame), dropna=False).size()
 
 
+def without_disturbed_of_few(frame: pd.DataFrame, enough: int) -> pd.DataFrame:
+    """Return rows without the disturbed ones of points with fewer mappings than `enough`: no median
+    outvotes these."""
+    if frame.empty:
+        return frame
+    mappings = frame.groupby(point_columns(frame), dropna=False)["repeat"].transform("size")
+    return frame[(frame["noisy"] == "") | (mappings >= enough)].reset_index(drop=True)
+
+
 def point_columns(frame: pd.DataFrame) -> list[str]:
     """Return the columns that identify a point of these rows, options of their kernels included."""
     known = {*frame["kernel"]} & {*KERNEL_DECLARATIONS}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -26,7 +27,7 @@ from tlb.report.answers import ANSWERS_DOCUMENT
 from tlb.report.card import THIS_COMPUTER_LABEL
 from tlb.report.chapter import Chapter
 from tlb.report.claims import untestable_statements
-from tlb.report.overlay import DimmedFigure, OverlaidFigure, has_reference_underlay
+from tlb.report.overlay import DimmedFigure, OverlaidFigure, has_dotted_gaps, has_reference_underlay
 from tlb.report.quantities import (
     ABSENT_CELL,
     FEW_MAPPINGS_MARK,
@@ -48,7 +49,9 @@ from tlb.report.render import (
 from tlb.report.verdicts import chapter_verdicts, table_of_answered_verdicts, verdict_table
 from tlb.stats.intervals import INTERVAL_COLUMNS, without_bounds_of_few
 from tlb.system.files import ROOT
+from tlb.system.page_sizes import PAGE_KINDS, page_words
 from tlb.system.reasons import explain_reason
+from tlb.system.units import list_in_words
 
 LEAST_SWEEP_BYTES = 1 << 30  # the chapters' quantities are of working sets past all caches
 _Quantities = TypeVar("_Quantities", bound=Quantities)
@@ -67,13 +70,15 @@ def show_source(source: Callable[..., Any] | str, part: str = "") -> Html:
 # --- charts
 
 # Whose a chart is on the page of another machine than the reference, below it and in its text.
-_IN_GREY = "Grey: the reference, which the caption describes."
-_BESIDE_IN_GREY = "Grey: {}. The caption describes the reference."
-_BESIDE_BELOW = "Below: {}. The caption describes the reference."
+_IN_GREY = "Grey: {}."
+_BELOW = "Below: {}."
 _PUBLISHED = "Published machines; none of this computer's points."
-_WITHOUT_GREY = "Numbers of {}; text and caption describe the reference."
-_HOLLOW = " Hollow: fewer than five mappings, no interval."
-_OF_FEW = " Fewer than five mappings: no intervals."
+_WITHOUT_GREY = "Numbers of {}."
+_AMONG_OTHERS = "This computer and published machines."
+_HOLLOW = " Hollow: fewer than five mappings."
+_OF_FEW = " Mostly fewer than five mappings a point."
+_DOTTED = " Dotted: not measured between."
+_PAGE_LABEL = re.compile(r"\d+ [KMG]iB")  # as tlb/system/page_sizes.py writes them
 
 
 @dataclass(frozen=True)
@@ -111,7 +116,9 @@ def show_chart(
     if MACHINE_COLUMN in data:  # of all published machines: the reference is among them
         figure = _figure(draw, data, words)
         is_among = data[MACHINE_COLUMN].astype(str).str.contains(THIS_COMPUTER_LABEL).any()
-        shown.put(_of_published(figure) if shown.is_this and not is_among else Committed(figure))
+        if shown.is_this:
+            figure = _labelled(figure, _AMONG_OTHERS if is_among else _PUBLISHED)
+        shown.put(figure if shown.is_this else Committed(figure))
         return
     beside = _table_beside(shown, name)
     if beside is None:  # before the first refresh, or not measured there
@@ -124,7 +131,7 @@ def show_chart(
         return
     own = _figure(draw, data, words)
     if own.csv() == theirs.csv():
-        shown.put(_of_published(own) if shown.is_this else own)
+        shown.put(_labelled(own, _PUBLISHED) if shown.is_this else own)
         return
     shown.put(_beside(OverlaidFigure(own.chart, words, own.data, name, theirs), shown))
 
@@ -157,21 +164,40 @@ def show_figure(figure: Figure | None) -> None:
 def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
     """Label a figure with what is grey in it or follows it."""
     is_grey = has_reference_underlay(spec := made.spec())
-    label = _IN_GREY if is_grey else _WITHOUT_GREY.format(shown.machine)
-    if shown.beside:
-        label = (_BESIDE_IN_GREY if is_grey else _BESIDE_BELOW).format(shown.beside.machine)
-        made = replace(made, is_followed=not is_grey)
+    other = shown.beside.machine if shown.beside else "the reference"
+    if made.reference:
+        other += _other_pages(made.data, made.reference.data)
+    label = _IN_GREY.format(other) if is_grey else _WITHOUT_GREY.format(shown.machine)
+    if shown.beside and not is_grey:
+        label = _BELOW.format(other)
+        made = replace(made, is_followed=True)
     if has_hollow_points(made.data):
         label += _HOLLOW
-    elif shown.is_of_few:
+    elif shown.is_of_few and not {"n", "coverage"} & {*made.data}:
         label += _OF_FEW
+    if has_dotted_gaps(spec):
+        label += _DOTTED
     alt_text = f"{label} On the reference machine: {made.alt}"
     return replace(made, alt=alt_text, label=label, made=spec)
 
 
-def _of_published(figure: Figure) -> Figure:
-    """Label a figure that lacks this computer, for the page about it."""
-    return OverlaidFigure(**vars(figure), label=_PUBLISHED)
+def _other_pages(own: pd.DataFrame, theirs: pd.DataFrame) -> str:
+    """Name the page sizes of another machine's figure in whose place this one has others."""
+    here, there = (
+        {
+            page_words(one) if one in PAGE_KINDS else f"{one} pages"
+            for one in data.get("pages", ())
+            if one in PAGE_KINDS or _PAGE_LABEL.match(str(one))
+        }
+        for data in (own, theirs)
+    )
+    others = sorted(there - here)
+    return f" on {list_in_words(others)}" if others and here - there else ""
+
+
+def _labelled(figure: Figure, label: str) -> Figure:
+    """Return a figure that lies over no other, with a line below it that says whose it is."""
+    return OverlaidFigure(**vars(figure), label=label, made=figure.spec())
 
 
 def _without_noise(data: pd.DataFrame) -> pd.DataFrame:

@@ -4,7 +4,9 @@ by it, dimmed, where the machine lacks them."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from os.path import commonprefix
 from typing import Any
@@ -18,6 +20,9 @@ _OPACITY = 0.45
 _THEIRS = "reference-"  # before the name of a data set of the reference's
 _MARKS = {"line", "point"}  # bars would cover each other
 _BAND_OPACITY = 0.15
+_OPACITIES = [0.75, 0.4, 0.25]  # of series that only their colour tells apart
+_GAPS, _STRETCH = "-gaps", "stretch"  # a data set of dotted lines, and a line's number
+_OCTAVE = 2.01  # a step of a coarse grid, rounded to whole lines
 # The keys of a specification that belong to the whole chart.
 _TOP = ("$schema", "width", "height", "autosize", "config", "datasets", "params")
 
@@ -36,10 +41,11 @@ class OverlaidFigure(Figure):
     def spec(self) -> dict[str, Any]:
         if self.made is not None:
             return dict(self.made)
-        own = super().spec()
         theirs = self.reference.spec() if self.reference else {}
+        own = _with_dotted_gaps(super().spec(), theirs)
         has_bars = any(_mark(part)["type"] == "bar" for part in _parts(theirs))
-        layers = list(_grey(theirs, has_bars))
+        named = {name for rows in own["datasets"].values() for row in rows for name in row.values()}
+        layers = list(_grey(theirs, has_bars, sorted(filter(_is_text, named))))
         used = {param["name"] for spec in (own, theirs) for param in spec.get("params", ())}
         if not layers or used - {charts.PUBLISHED} or "resolve" in own.keys() | theirs.keys():
             return own
@@ -72,6 +78,94 @@ class OverlaidFigure(Figure):
 def has_reference_underlay(spec: dict[str, Any]) -> bool:
     """Return whether the reference's chart has anything that lies under this one."""
     return any(name.startswith(_THEIRS) for name in spec.get("datasets", ()))
+
+
+def has_dotted_gaps(spec: dict[str, Any]) -> bool:
+    """Return whether a line of the chart is dotted where nothing was measured."""
+    return any(name.endswith(_GAPS) for name in spec.get("datasets", ()))
+
+
+def _with_dotted_gaps(own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
+    """Return a chart whose lines are dotted between neighbours more than an octave apart, if the
+    other chart has points between them, or there is no other chart."""
+    if not any(how.get("scale", {}).get("type") == "log" for how in _encodings(own, "x")):
+        return own
+    datasets = dict(own["datasets"])
+    drawn = _dotted(own, "", datasets, theirs.get("datasets", {}))
+    return {**drawn, "datasets": datasets}
+
+
+def _dotted(
+    part: dict[str, Any], name: str, datasets: dict[str, Any], theirs: dict[str, Any]
+) -> dict[str, Any]:
+    """Return a part in which each line is divided into its solid and its dotted stretches, whose
+    rows are added to `datasets`. name: of the data set around it."""
+    name = part.get("data", {}).get("name", name)
+    if "layer" in part:
+        return part | {"layer": [_dotted(one, name, datasets, theirs) for one in part["layer"]]}
+    channels = part.get("encoding", {})
+    ends = [channels.get(channel, {}) for channel in ("x", "y")]
+    if _mark(part)["type"] != "line" or any(how.get("type") != "quantitative" for how in ends):
+        return part
+    x, y = (how.get("field", "") for how in ends)
+    fields = _series_fields(part)
+    between = [row for rows in theirs.values() for row in rows if row.get(x) and row.get(y)]
+    solid, gaps = _stretches(datasets.get(name, []), x, fields, between if theirs else None)
+    if not gaps:
+        return part
+    stretch = {"field": _STRETCH, "type": "nominal"}
+    whole = part | {"encoding": _with_detail(channels, stretch)}
+    kept = {key: how for key, how in channels.items() if key not in ("strokeDash", "tooltip")}
+    thin = {**_mark(part), "point": False, "strokeDash": [1, 4], "strokeWidth": 1.5}
+    dotted = deepcopy(part | {"mark": thin, "encoding": _with_detail(kept, stretch)})
+    sets = {f"{name}-{len(datasets)}": solid, f"{name}-{len(datasets)}{_GAPS}": gaps}
+    datasets |= sets
+    layers = [
+        {**one, "data": {"name": data}} for one, data in zip((whole, dotted), sets, strict=True)
+    ]
+    return {"layer": layers}
+
+
+def _series_fields(part: dict[str, Any]) -> list[str]:
+    """Return the columns whose values tell the lines of a part apart, or choose its rows."""
+    channels = [how for how in part["encoding"].values() if isinstance(how, dict)]
+    names = [how["field"] for how in channels if how.get("type") == "nominal" and "field" in how]
+    for step in part.get("transform", ()):
+        chosen = step.get("filter", "")
+        names += (
+            [chosen["field"]] if "field" in chosen else re.findall(r"datum\.(\w+)", str(chosen))
+        )
+    return names
+
+
+def _stretches(
+    rows: list[dict[str, Any]], x: str, fields: list[str], between: list[dict[str, Any]] | None
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return rows with the number of their solid stretch, and the ends of each dotted one. between:
+    rows of which one lies in a gap; None if every octave without a row is one."""
+    series: dict[tuple, list[dict[str, Any]]] = {}
+    for row in rows:
+        if row.get(x):
+            series.setdefault(tuple(row.get(name) for name in fields), []).append(row)
+    solid, gaps, stretch = [], list[dict[str, Any]](), 0
+    for key, points in series.items():
+        points.sort(key=lambda row: row[x])
+        others = [row for row in between or () if tuple(row.get(name) for name in fields) == key]
+        xs = [row[x] for row in others or between or ()]
+        for before, row in zip([None, *points], points, strict=False):
+            is_far = before is not None and row[x] > _OCTAVE * before[x]
+            if before and is_far and (between is None or any(before[x] < at < row[x] for at in xs)):
+                gaps += [{**end, _STRETCH: len(gaps)} for end in (before, row)]
+                stretch += 1
+            solid.append({**row, _STRETCH: stretch})
+        stretch += 1
+    return solid, gaps
+
+
+def _with_detail(channels: dict[str, Any], field: dict[str, str]) -> dict[str, Any]:
+    """Return an encoding that also tells series apart by a field."""
+    before = channels.get("detail", [])
+    return {**channels, "detail": [*(before if isinstance(before, list) else [before]), field]}
 
 
 def _parts(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -167,9 +261,10 @@ def _is_interval(spec: dict[str, Any]) -> bool:
     return _mark(spec)["type"] in ("area", "rule") and is_known
 
 
-def _grey(spec: dict[str, Any], has_bars: bool) -> Iterator[dict[str, Any]]:
-    """Yield a chart's lines, points and intervals in grey, without axes and legends of their own.
-    has_bars: whether it draws bars, whose intervals are not drawn, as they are not."""
+def _grey(spec: dict[str, Any], has_bars: bool, named: list[str]) -> Iterator[dict[str, Any]]:
+    """Yield a chart's lines, points and intervals in grey, without axes and legends of their own,
+    and the names of its curves but those `named`. has_bars: whether it draws bars, whose intervals
+    are not drawn, as they are not."""
     if {"filter": charts.PUBLISHED} in spec.get("transform", ()):
         return  # the other chart draws it too
     kept = {key: spec[key] for key in ("transform",) if key in spec}
@@ -177,15 +272,26 @@ def _grey(spec: dict[str, Any], has_bars: bool) -> Iterator[dict[str, Any]]:
         kept["data"] = {"name": _theirs(spec["data"]["name"])}
     if "encoding" in spec:
         kept["encoding"] = _without_colour(spec["encoding"])
-    if layers := [found for layer in spec.get("layer", ()) for found in _grey(layer, has_bars)]:
+    layers = [found for layer in spec.get("layer", ()) for found in _grey(layer, has_bars, named)]
+    if layers:
         yield {**kept, "layer": layers}
-    mark = _mark(spec)
+    mark, series = _mark(spec), spec.get("encoding", {}).get("color", {})
+    if mark["type"] == "text" and "field" in series:
+        others = {"filter": {"not": {"field": series["field"], "oneOf": named}}}
+        steps = [*kept.get("transform", []), others]
+        yield {**kept, "mark": {**mark, "color": MUTED_COLOUR}, "transform": steps}
     if mark["type"] in _MARKS or (not has_bars and _is_interval(spec)):
         opacity = _BAND_OPACITY if mark["type"] == "area" else _OPACITY
         grey = {"color": MUTED_COLOUR, "opacity": opacity}
         if points := mark.get("point"):
             grey["point"] = {**(points if isinstance(points, dict) else {}), **grey}
+        if mark["type"] in _MARKS and "field" in series:
+            kept["encoding"] = kept["encoding"] | {"opacity": _shades(series)}
         yield {**kept, "mark": {**mark, **grey, "tooltip": None}}
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
 def _without_colour(encoding: dict[str, Any]) -> dict[str, Any]:
@@ -197,9 +303,14 @@ def _without_colour(encoding: dict[str, Any]) -> dict[str, Any]:
     }
     if "field" in (colour := encoding.get("color", {})):
         series = {key: colour[key] for key in ("field", "type") if key in colour}
-        before = kept.get("detail", [])
-        kept["detail"] = [*(before if isinstance(before, list) else [before]), series]
+        kept = _with_detail(kept, series)
     return kept
+
+
+def _shades(colour: dict[str, Any]) -> dict[str, Any]:
+    """Return an opacity for each series of a colour encoding, so that all are grey and differ."""
+    scale = {"range": _OPACITIES}
+    return {"field": colour["field"], "type": "nominal", "scale": scale, "legend": None}
 
 
 def _without_axis(how: Any) -> Any:
@@ -216,6 +327,6 @@ class DimmedFigure(Figure):
     whose: str = "the reference"
 
     def html(self) -> str:
-        words = f"Not measured, or not enough of it; this is {self.whose}."
+        words = f"This is {self.whose}: what was measured here does not give this figure."
         note = Markup('<p class="tlb-borrowed-note" role="note">{}</p>').format(words)
         return f'<div class="tlb-borrowed">{note}{super().html()}</div>'

@@ -82,11 +82,6 @@ class Page:
         """The machine at the beginning of a line."""
         return self.machine[:1].upper() + self.machine[1:]
 
-    @property
-    def whose(self) -> str:
-        """Whose numbers a frame of the page has, as a line above it says."""
-        return f"{self.heading}, fewer than five mappings" if self.is_of_few else self.heading
-
     def committed_cell(self) -> Cell | None:
         """Return the cell that runs as the committed notebook has it; None if that lacks it."""
         shell = get_ipython()
@@ -146,12 +141,14 @@ def _named_frame(frame: pd.DataFrame) -> str:
     """Return a frame as HTML below the name of its machine, unless it is the committed one, of
     published machines, or names a machine in each row."""
     shown, names = current_page(), {*frame.columns, *frame.index.names}
-    html = without_bounds_of_few(frame).to_html(na_rep="–", notebook=True) if len(frame) else "–"
+    html = without_bounds_of_few(frame).to_html(na_rep="–", notebook=True)
+    if frame.empty:
+        html = "<p>none</p>"
     outputs = cell.outputs if (cell := shown.committed_cell()) else ()
     committed = ["".join(one.get("data", {}).get("text/html", "")) for one in outputs]
     if _MACHINE in names or frame.to_html(notebook=True) in committed:
         return html
-    return f'<p class="tlb-beside" role="note">{shown.whose}:</p>{html}'
+    return f'<p class="tlb-beside" role="note">{shown.heading}:</p>{html}'
 
 
 def say(text: str) -> None:
@@ -231,12 +228,12 @@ class CompletenessLine:
     Outside a notebook it shows nothing.
 
     chapter: its name. shown: whose the figures are, as Markdown. beside: the machine in grey, ""
-    for the reference.
+    for the reference. is_of_few: whether its points have fewer than five mappings.
     """
 
-    def __init__(self, chapter: str, shown: str, beside: str = ""):
+    def __init__(self, chapter: str, shown: str, beside: str = "", *, is_of_few: bool = False):
         self._chapter, self._shown, self._beside = chapter, shown, beside
-        self._is_empty = False
+        self._is_empty, self._is_of_few = False, is_of_few
         self._handle = display(self._line({}), display_id=True) if get_ipython() else None
 
     def update(self, left_out: Mapping[str, tuple[int, int]]) -> None:
@@ -251,8 +248,9 @@ class CompletenessLine:
 
     def _line(self, left_out: Mapping[str, tuple[int, int]]) -> Html:
         missing, every = (sum(count[side] for count in left_out.values()) for side in (0, 1))
-        done = f", {every - missing:,} of {every:,} measurements" if missing else ""
-        text = f"{self._about()}{done}."
+        done = [f"{every - missing:,} of {every:,} measurements"] if missing else []
+        done += ["mostly fewer than five a point"] if self._is_of_few and not self._is_empty else []
+        text = self._about() + (f" ({', '.join(done)})." if done else ".")
         return Html(f'<p class="tlb-head-line" role="note">{inline_html(text)}</p>', text)
 
     def _about(self) -> str:
@@ -265,14 +263,11 @@ class CompletenessLine:
         ]
         source = "\n".join(shown)
         if "on_this_computer(" not in source:
-            return f"Text: the published machines. Also shown: {self._shown}"
+            return f"Text: the published machines. Where noted: {self._shown}"
         published = Store(ROOT / "data")  # beside the committed text
         reference = machine_name(published, published.reference(self._chapter))
         if self._is_empty:
             return f"Text and figures: the reference ({reference}). Nothing is measured yet on {self._shown}"
-        if "show_chart(" not in source:
-            beside = f" beside {self._beside}" if self._beside else ""
-            return f"Text: the reference ({reference}). Table: {self._shown}{beside}"
-        if self._beside:
-            return f"Text: the reference ({reference}). Grey: {self._beside}. Colour: {self._shown}"
-        return f"Text and grey: the reference ({reference}). Colour: {self._shown}"
+        beside = f" beside {self._beside}" if self._beside else ""
+        where = "Where noted" if "show_chart(" in source else "Table"
+        return f"Text: the reference ({reference}). {where}: {self._shown}{beside}"

@@ -178,7 +178,8 @@ class Quantity:
 class QuantityDeclaration:
     """Declares a quantity of a chapter. source: where the number comes from, if not from rows.
     is_found: of a number of pages, bytes or events, that measured rows show it; other such numbers
-    are stated, or chosen by the grid, and known without an interval."""
+    are stated, or chosen by the grid, and known without an interval. is_counted: whether one process
+    settles it, such as what smaps shows."""
 
     def __init__(
         self,
@@ -188,9 +189,11 @@ class QuantityDeclaration:
         source: str = "",
         *,
         is_found: bool = False,
+        is_counted: bool = False,
     ):
         self.label, self.unit, self.decimals, self.source = label, unit, decimals, source
-        self.is_measured = not source and (is_found or unit in _OF_TIMES)
+        self.is_counted = is_counted
+        self.is_measured = not source and not is_counted and (is_found or unit in _OF_TIMES)
         self.name = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -286,6 +289,8 @@ class Quantities:
     def _checked(self, declared: QuantityDeclaration, read: Quantity, mappings: int) -> Quantity:
         """Return what was read, with its mappings, or with a reason in place of a number that
         means nothing. mappings: of the rows."""
+        if declared.is_counted:
+            return replace(read, mappings=0)
         if declared.source or not (read.mappings or declared.is_measured):
             return read
         if self.is_short:
@@ -295,7 +300,7 @@ class Quantities:
         if not read.mappings and mappings < FEWEST_MAPPINGS_WITH_INTERVAL:
             read = replace(read, mappings=mappings)  # so that it is marked
         if read.is_of_few and read.value < 0:
-            return replace(read, interval=None, mappings=0, lacking=_BELOW_ZERO)
+            return replace(read, interval=None, lacking=_BELOW_ZERO)
         return read
 
     def of(self, declared: QuantityDeclaration) -> Quantity:
