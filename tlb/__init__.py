@@ -6,7 +6,7 @@ machine     what this computer is and which state it is in
 measure     a point becomes a row in data/: kernels, plans, perf, the store, grids, campaigns
 stats       what rows say: pure functions of frames
 report      how rows are shown: quantities, charts, verdicts, what a notebook writes its page with,
-            the site; `discovery` finds the chapters
+            the site; `notebooks` finds the chapters
 programs    other people's programs: what a lever changes in them
 fleet       many computers: bundles, and a campaign on all of them
 cli         the command `tlb`

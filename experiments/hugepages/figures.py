@@ -122,7 +122,8 @@ def calculator_table(hosts: Mapping[str, Analysis]) -> pd.DataFrame:
     choice = ["pages", "log2_bytes"]
     table = pd.concat(tables, ignore_index=True).merge(tables[0][choice], on=choice)
     table["answer"] = table.groupby(choice)["answer"].transform(" ".join)
-    return table
+    table.loc[table["host"] != table["host"].iloc[0], "answer"] = ""  # said by the first host's
+    return table.round({"ns": 2, "walks_per_access": 4})
 
 
 def _named_load_times(a: Analysis, host: str) -> pd.DataFrame:
@@ -150,7 +151,7 @@ def _menus(rows: pd.DataFrame) -> list[alt.Parameter]:
     kinds, sizes = ordered_page_sizes(names), sorted(set(rows["log2_bytes"]))
     size, pages = initial_choice(rows)
     answers: dict[str, dict[str, str]] = {kind: {} for kind in kinds}
-    for row in rows.itertuples():
+    for row in rows[rows["answer"] != ""].itertuples():
         answers[str(row.pages)][str(row.log2_bytes)] = str(row.answer)
     labels = [format_size(2**n) for n in sizes]
     menu = alt.binding_select(options=sizes, labels=labels, name="Working set ")
@@ -180,7 +181,8 @@ def calculator_chart(rows: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
         axis=charts.ns_axis("expected ns per dependent load", ticks),
     )
     menus = _menus(rows)
-    rows = rows.assign(name=rows["label"].str.partition(" (")[0]).drop(columns="answer")
+    rows = rows.assign(name=rows["label"].str.partition(" (")[0])
+    rows = rows.drop(columns=["answer", "label", "span_bytes", "reach_bytes", "walks_per_access"])
     colours = {
         str(name): charts.PAGE_COLOURS[str(kind)]
         for kind, name in rows.groupby("pages")["name"].first().items()
@@ -253,16 +255,15 @@ def _parts_on(machine: str) -> pd.DataFrame:
 def load_parts_chart(parts: pd.DataFrame) -> alt.FacetChart:
     """Draw a panel a size, in which each bar is a load: data and then translation."""
     order = list(dict.fromkeys(parts["name"].sort_values(ascending=False)))
-    colour = charts.colour(
-        "part", charts.named_colours(LOAD_PART_COLOURS), title=None, orient="top", columns=3
-    )
+    colour = charts.colour("part", charts.named_colours(LOAD_PART_COLOURS), columns=3, offset=2)
+    row_px = 31  # low, for the first screen of the first page
     base = alt.Chart(parts).encode(y=charts.row("name", order))
     x = alt.X("begin:Q", axis=charts.ns_axis("ns per load"))
-    bars = base.mark_bar(height=13).encode(x=x, x2="end:Q", color=colour)
+    bars = base.mark_bar(height=10, yOffset=3).encode(x=x, x2="end:Q", color=colour)
     first = base.transform_filter("datum.begin == 0")
-    labels = first.mark_text(align="left", dy=4 - charts.ROW_PX // 2)
+    labels = first.mark_text(align="left", dy=-8)
     labels = labels.encode(x=alt.value(0), text="label:N")
-    panel = alt.layer(bars, labels).properties(width=295, height=charts.ROW_PX * len(order))
+    panel = alt.layer(bars, labels).properties(width=295, height=row_px * len(order))
     sizes = list(dict.fromkeys(parts["size"]))
     header = alt.Header(labelAnchor="start", labelFontWeight="bold")
     facet = alt.Facet("size:N", title=None, sort=sizes, header=header)

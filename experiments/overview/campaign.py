@@ -21,7 +21,7 @@ from tlb.measure.grid import Scope
 from tlb.measure.outcome import CampaignProgress
 from tlb.measure.record import Point
 from tlb.measure.store import Store, data_root
-from tlb.report import discovery, parameters, publish
+from tlb.report import notebooks, publish
 from tlb.report.chapter import Chapter
 from tlb.system.reasons import none_if_unavailable
 from tlb.system.units import MINUTES_PER_DAY
@@ -44,8 +44,8 @@ def book(given: Mapping[str, Any]) -> publish.Book:
     half of all rounds. Raises Unavailable: bad-parameter before the first second is spent,
     measuring-already.
     """
-    begin, contents = time.monotonic(), parameters.table_of_contents()
-    checked = {name: parameters.check(name, given) for name in contents}
+    begin, contents = time.monotonic(), notebooks.table_of_contents()
+    checked = {name: notebooks.check_parameters(name, given) for name in contents}
     if given["machine"] != "this":
         return publish.book(given)
     whole = Chapter(contents[0], checked[contents[0]], Store(data_root()))
@@ -121,8 +121,8 @@ def _measured(
 def points_by_chapter(scope: Scope, names: Iterable[str] | None = None) -> dict[str, list[Point]]:
     """Return the points of chapters, by default of all, on a computer of this scope; chapters
     without points are left out."""
-    chapters = discovery.measured_chapters() if names is None else names
-    grids = {name: discovery.load(name).grid.points(scope) for name in chapters}
+    chapters = notebooks.measured_chapters() if names is None else names
+    grids = {name: notebooks.load_book_module(name).grid.points(scope) for name in chapters}
     return {name: points for name, points in grids.items() if points}
 
 
@@ -133,7 +133,7 @@ def _documents(
     begin none after `until`."""
     for name in points_by_chapter(whole.scope):
         chapter = Chapter(name, checked[name], whole.data)
-        module = discovery.load(chapter.name)
+        module = notebooks.load_book_module(chapter.name)
         if a := none_if_unavailable(lambda: module.Analysis(chapter.kept(chapter.name), chapter)):  # noqa: B023
             for document in a.documents:
                 if time.monotonic() < until and (document in SLOW) == slow:

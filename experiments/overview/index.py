@@ -20,7 +20,7 @@ from experiments.overview.profile import (
     profile_of_analyses,
     write_profile_if_possible,
 )
-from tlb.report import analysis, charts, discovery, quantities, setting
+from tlb.report import analysis, charts, notebooks, quantities, setting
 from tlb.report.chapter import Chapter
 from tlb.report.quantities import (
     FEW_MAPPINGS_MARK,
@@ -69,7 +69,7 @@ class Analysis(analysis.Analysis):
         super().__init__(pd.DataFrame(), chapter)
         self.parameters = chapter.parameters
         self._each = {
-            module: _analysis(module, chapter) for module in chapters or discovery.chapters()
+            module: _analysis(module, chapter) for module in chapters or notebooks.chapter_modules()
         }
         if chapter.is_this and chapter.left_out:
             # each chapter counted its own points, and they share many

@@ -65,7 +65,7 @@ TABLE_ORDERS = (
 )
 _HEAD = (
     *("Machine", "Where it runs", "Reach, stated", "Reach, found", "STLB hit", "Page walk"),
-    *("Page walk in 2 GiB", "On 2 MiB pages", "Touch, unmap", "Measured"),
+    *("Page walk in 2 GiB", "On 2 MiB pages", "Touch, unmap"),
 )
 _TABLE = (
     '<div class="tlb-machines">{}<div class="tlb-table"><table role="table"><thead role="rowgroup">'
@@ -115,10 +115,8 @@ def _cells(each: MeasuredMachine) -> list[Markup]:
     is_pool = isfinite(each.value("gain_2m")) and not isfinite(each.value("gain_thp"))
     gain = "gain_2m" if is_pool else "gain_thp"
     shown = ("hit_last_level", "walk_past_last_level", "walk_over_2_gib", gain, "fault_fresh")
-    earlier = ", by earlier programs" if each.is_earlier else ""
-    days = _pair(each.days[1] or "never", f"{each.rows:,} rows{earlier}")
     prices = [_price(each, name) for name in shown]
-    return [_who(each), _where(each), _reach(each, stated), _reach(each, found), *prices, days]
+    return [_who(each), _where(each), _reach(each, stated), _reach(each, found), *prices]
 
 
 def _reach(each: MeasuredMachine, name: str) -> Markup:
@@ -161,7 +159,9 @@ def _where(each: MeasuredMachine) -> Markup:
     system = f"{host.os} {list_in_words([*releases])}"
     mark = ", in few mappings" if each.splinter and each.splinter.is_of_few else ""
     pages = _PAGES[each.pages]
-    words = [pages and f"{pages}{mark}", counts, system, procfs.label(host.arch)]
+    earlier = ", by earlier programs" if each.is_earlier else ""
+    measured = f"measured {each.days[1] or 'never'}: {each.rows:,} rows{earlier}"
+    words = [pages and f"{pages}{mark}", counts, system, procfs.label(host.arch), measured]
     below = format_each_as_html("<small>{}</small>", filter(None, words))
     return Markup("{}{}").format(guest or f"guest, {procfs.label(hypervisor_name(host))}", below)
 

@@ -16,7 +16,7 @@ import pandas as pd
 from experiments import stlb_cliff
 from tlb.measure import campaign, survey
 from tlb.measure.row_tables import processes_per_point
-from tlb.report import analysis, discovery, quantities
+from tlb.report import analysis, notebooks, quantities
 from tlb.report.chapter import Chapter, published_chapter
 from tlb.report.claims import Band
 from tlb.report.comparison import CANNOT_TELL_VERDICT, DIFFERS_VERDICT, NO_DIFFERENCE_VERDICT
@@ -89,7 +89,7 @@ class Analysis(analysis.Analysis):
     def __init__(self, chapter: Chapter):
         super().__init__(pd.DataFrame(), chapter)
         given = {**chapter.parameters, "minutes": 0.0}
-        every = [name for name in discovery.measured_chapters() if name != "your_program"]
+        every = [name for name in notebooks.measured_chapters() if name != "your_program"]
         self._chapters = {
             name: Chapter(name, given, chapter.data) for name in [*every, survey.NAME]
         }
@@ -175,7 +175,11 @@ class Analysis(analysis.Analysis):
         """Return the chapters that have rows, with the rows that the chapter's page shows."""
         found = {}
         for name, chapter in self._chapters.items():
-            points = [] if name == survey.NAME else discovery.load(name).grid.points(chapter.scope)
+            points = (
+                []
+                if name == survey.NAME
+                else notebooks.load_book_module(name).grid.points(chapter.scope)
+            )
             if (rows := none_if_unavailable(chapter.measure, points)) is not None:
                 found[name] = (chapter, rows)
         return found

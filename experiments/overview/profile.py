@@ -33,7 +33,7 @@ from tlb.measure import survey
 from tlb.measure.row_database import DATABASE_FILE as DATABASE
 from tlb.measure.row_database import RowDatabase
 from tlb.measure.store import PUBLISHED_ROWS_FILE, Store, data_root
-from tlb.report import parameters
+from tlb.report import notebooks
 from tlb.report.answers import ANSWERS_DOCUMENT
 from tlb.report.chapter import Chapter
 from tlb.report.quantities import FEWEST_MAPPINGS_WITH_INTERVAL, QUANTITIES_DOCUMENT
@@ -306,7 +306,9 @@ def refresh() -> list[str]:
     with disk_errors_as_unavailable(data.root / PROFILE_SCHEMA_FILE):
         (data.root / PROFILE_SCHEMA_FILE).write_text(schema(), encoding="utf-8")
     for machine in data.machines():
-        chapter = Chapter(PAGE, parameters.check(PAGE, {"machine": machine, "minutes": 0.0}), data)
+        chapter = Chapter(
+            PAGE, notebooks.check_parameters(PAGE, {"machine": machine, "minutes": 0.0}), data
+        )
         made, known = (
             profile_of_chapter(chapter),
             none_if_unavailable(read_translation_profile, data, machine),
@@ -325,8 +327,8 @@ def schema() -> str:
 def of_run(given: Mapping[str, Any]) -> TranslationProfile:
     """Return the profile of the machine that a chapter was run about, by the rows that are there;
     nothing is measured. given: the run's parameters."""
-    common = {name: given[name] for name in parameters.declared(PAGE) if name in given}
-    checked = parameters.check(PAGE, common | {"minutes": 0.0})
+    common = {name: given[name] for name in notebooks.declared_parameters(PAGE) if name in given}
+    checked = notebooks.check_parameters(PAGE, common | {"minutes": 0.0})
     return profile_of_chapter(Chapter(PAGE, checked, Store(data_root())))
 
 

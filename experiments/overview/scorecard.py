@@ -16,7 +16,7 @@ from tlb.report.all_machines import NOT_MEASURED_CELL, prediction_in_words, verd
 from tlb.report.answers import ClaimDecision, StoredAnswer
 from tlb.report.card import THIS_COMPUTER_LABEL
 from tlb.report.claims import PublishedStatement, source_names, statements
-from tlb.report.discovery import table_of_contents
+from tlb.report.notebooks import table_of_contents
 from tlb.report.quantities import QuantityDeclaration
 from tlb.report.render import Html, format_each_as_html, inline_html
 from tlb.report.verdicts import (

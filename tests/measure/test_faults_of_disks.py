@@ -17,7 +17,7 @@ from experiments.stlb_cliff import grid
 from tlb.machine.host import Compiler
 from tlb.measure import build, machine_states
 from tlb.measure.row_database import DATABASE_FILE
-from tlb.report import parameters
+from tlb.report import notebooks
 from tlb.report.chapter import Chapter
 from tlb.system.reasons import Unavailable
 
@@ -62,7 +62,7 @@ def refuse(patch: pytest.MonkeyPatch, folder: Path) -> None:
 )
 def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what):
     def measure_a_chapter() -> None:
-        values = parameters.check(
+        values = notebooks.check_parameters(
             "stlb_cliff", {"machine": "this", "profile": "smoke", "repeats": 1, "engine": "numba"}
         )
         chapter = Chapter("stlb_cliff", values, store)

@@ -19,7 +19,7 @@ from tlb.machine import host
 from tlb.measure.campaign import CampaignOutcome
 from tlb.measure.outcome import CampaignProgress
 from tlb.measure.store import Store, data_root
-from tlb.report import claims, discovery, parameters, publish
+from tlb.report import claims, notebooks, publish
 from tlb.report.chapter import Chapter
 from tlb.system.files import ROOT
 from tlb.system.units import MINUTES_PER_DAY
@@ -27,7 +27,7 @@ from tlb.system.units import MINUTES_PER_DAY
 WITHOUT = {"your_program"}  # which no campaign measures
 CHAPTERS = {
     chapter_name(chapter): chapter
-    for chapter in discovery.chapters()
+    for chapter in notebooks.chapter_modules()
     if chapter_name(chapter) not in WITHOUT
 }
 ASKED = {"machine": "this", "profile": "quick", "minutes": 10.0}
@@ -146,8 +146,8 @@ def made(tmp_path, monkeypatch) -> list[str]:
 
 
 def test_only_what_changed_is_made_again(made, tmp_path):
-    pages = set(parameters.table_of_contents())
-    reruns = set(filter(discovery.is_rerun, pages))
+    pages = set(notebooks.table_of_contents())
+    reruns = set(filter(notebooks.is_rerun, pages))
     summaries = {name for name in pages if not publish.is_chapter(name)}
     assert reruns and summaries and "flushes" not in reruns | summaries
 
@@ -170,7 +170,7 @@ def test_each_chapter_has_points_that_its_claims_compare():
     compared = claims.compared_points(scope(2**30))
     for name, chapter in CHAPTERS.items():
         assert any(map(compared, chapter.grid.points(scope(2**30)))), name
-    assert {*discovery.measured_chapters()} - WITHOUT == set(CHAPTERS)
+    assert {*notebooks.measured_chapters()} - WITHOUT == set(CHAPTERS)
 
 
 @pytest.fixture
@@ -189,7 +189,7 @@ def tried(tmp_path, monkeypatch) -> list[Any]:
 
 
 def try_programs(seconds: float = 1000.0, **changes: object) -> Chapter:
-    given = parameters.check(PROGRAMS_DOCUMENT, ASKED | changes)
+    given = notebooks.check_parameters(PROGRAMS_DOCUMENT, ASKED | changes)
     chapter = Chapter(PROGRAMS_DOCUMENT, given, Store(data_root()))
     campaign._programs(chapter, time.monotonic() + seconds)
     return chapter
@@ -225,7 +225,7 @@ def test_a_page_that_fails_is_named_and_the_others_are_built(made, tmp_path, cap
     assert book.failed == ("flushes: cell 7 of flushes.ipynb: KeyError: 'lines'",)
     assert book.failed[0] in capsys.readouterr().err and made[-1] == "site"
     (source,) = (tmp_path / "_build").glob("*/source/book")
-    assert len([*source.glob("*.ipynb")]) == len(parameters.table_of_contents())
+    assert len([*source.glob("*.ipynb")]) == len(notebooks.table_of_contents())
     assert "KeyError" in (source / "flushes.ipynb").read_text()
     made.clear()
     assert publish.book(ASKED).failed == book.failed and made == ["flushes", "site"]

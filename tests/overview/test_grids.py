@@ -10,7 +10,7 @@ from tlb.measure import grid, kernels
 from tlb.measure.grid import Scope
 from tlb.measure.record import Point
 from tlb.measure.store import Store
-from tlb.report import parameters
+from tlb.report import notebooks
 from tlb.report.chapter import Chapter
 from tlb.report.verdicts import chapter_verdicts
 from tlb.system.files import ROOT
@@ -41,7 +41,9 @@ def test_a_coarse_profile_has_few_points_where_no_pool_has_pages(profile, most):
 def published(machine: str, module: object) -> Chapter:
     name = chapter_name(module)
     return Chapter(
-        name, parameters.check(name, {"machine": machine, "minutes": 0.0}), Store(ROOT / "data")
+        name,
+        notebooks.check_parameters(name, {"machine": machine, "minutes": 0.0}),
+        Store(ROOT / "data"),
     )
 
 

@@ -15,8 +15,8 @@ from experiments import hugepages, stlb_cliff
 from experiments.overview import chapter_name, index
 from tlb.machine.host import Host
 from tlb.measure.record import Point
-from tlb.report import discovery
-from tlb.report.discovery import table_of_contents
+from tlb.report import notebooks
+from tlb.report.notebooks import table_of_contents
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable
 
@@ -43,7 +43,7 @@ class Measured(About):
 def page(
     rows: Mapping[str, pd.DataFrame],
     of: Host | None = None,
-    chapters: tuple[ModuleType, ...] = discovery.chapters(),
+    chapters: tuple[ModuleType, ...] = notebooks.chapter_modules(),
     why: str = "no-data",
     **parameters: str,
 ) -> index.Analysis:
@@ -54,7 +54,7 @@ def page(
 
 
 def test_the_chapters_are_those_of_the_book_in_its_order():
-    names = [*map(chapter_name, discovery.chapters())]
+    names = [*map(chapter_name, notebooks.chapter_modules())]
     assert names == [name for name in table_of_contents() if name in names]
     assert names[0] == "stlb_cliff"
     folders = {path.parent.name for path in (ROOT / "experiments").glob("*/grid.py")}
@@ -63,7 +63,9 @@ def test_the_chapters_are_those_of_the_book_in_its_order():
 
 def test_every_chapters_grid_is_measured_and_no_survey_is_asked_for():
     a = page({"stlb_cliff": CLIFF})
-    assert set(a.about.asked) == {*map(chapter_name, discovery.chapters())} - {"your_program"}
+    assert set(a.about.asked) == {*map(chapter_name, notebooks.chapter_modules())} - {
+        "your_program"
+    }
     assert a.about.asked["stlb_cliff"] == stlb_cliff.grid.points(scope())
 
 

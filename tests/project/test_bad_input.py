@@ -40,6 +40,7 @@ WRONG = """
 2 --nope      measure page_chase --nope 3
 2 --guest-pages measure page_chase --guest-pages 4k
 2 --guest-pages measure guest_chase --guest-pages 3m
+2 --guest-pages measure guest_chase --mode 2m --guest-pages 4k
 2 --bytes     measure random_touch --bytes -1
 2 COMMAND     try
 2 --only      try --only x -- true

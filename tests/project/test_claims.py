@@ -12,7 +12,7 @@ from math import inf
 from support.common import ROOT
 
 from tlb.report.claims import REGISTRY, Claim, PublishedStatement, source_names, statements
-from tlb.report.discovery import table_of_contents
+from tlb.report.notebooks import table_of_contents
 from tlb.report.verdicts import OBSTACLE_CHECKS
 
 CHAPTERS = tuple(path.parent.name for path in sorted((ROOT / "experiments").glob("*/claims.py")))

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import psutil
 import pytest
+from rich.console import Console
 from support.common import ROOT, descendants_with, ended, in_turn, living, needs_c, wait_until
 
 from experiments.overview import campaign
 from tlb import cli
-from tlb.cli import commands
+from tlb.cli import commands, terminal
+from tlb.machine.changed_settings import RestoredSetting
 from tlb.measure.record import Record
 from tlb.report import publish
 from tlb.system import files
@@ -119,3 +121,33 @@ def test_a_pair_is_read_in_either_form_and_has_the_type_that_the_chapter_declare
     ]
     assert ended(monkeypatch, "book", "--profile", "smoke", *given) == 0
     assert executed[1] == {"machine": "this", "profile": "smoke", "minutes": MINUTES_PER_DAY} | read
+
+
+@pytest.fixture
+def narrow(monkeypatch) -> None:
+    """A screen of twenty columns."""
+    monkeypatch.setattr(terminal, "out", Console(width=20, soft_wrap=True))
+    monkeypatch.setattr(terminal, "IS_SCREEN", True)
+
+
+@pytest.mark.usefixtures("narrow")
+def test_a_narrow_screen_shows_two_columns_at_least_and_names_the_others():
+    heads = ["first" * 3, "second" * 3, "third" * 3]
+    made = terminal.rows(heads, [["x", "y", "z"]])
+    assert [column.header for column in made.columns] == heads[:2] and heads[2] in made.caption
+
+
+@pytest.mark.usefixtures("narrow")
+def test_sentences_are_wrapped_and_commands_can_be_copied(capsys):
+    command = f"tlb try -- {'word ' * 9}x"
+    terminal.parts([command, "A word. " * 9])
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first == command and len(lines) > 2 and max(map(len, lines)) <= 20
+
+
+def test_what_could_not_be_put_back_is_an_error(capsys):
+    terminal.restored([], "", "Nothing.")
+    changes = [RestoredSetting("a", "1", "2", ""), RestoredSetting("b", "1", "1", "It is in use.")]
+    with pytest.raises(SystemExit, match="It is in use."):
+        terminal.restored(changes, "{name}: {found}", "Nothing.")
+    assert capsys.readouterr().out == "Nothing.\na: 1\nb: 1\n"

@@ -154,8 +154,8 @@ def test_a_chapter(copy):
 
 
 IS_DISCOVERED = """
-from tlb.report import discovery
-(example,) = [chapter for chapter in discovery.chapters() if chapter.__name__ == "experiments.example"]
+from tlb.report import notebooks
+(example,) = [chapter for chapter in notebooks.chapter_modules() if chapter.__name__ == "experiments.example"]
 assert example.grid.points and example.claims and example.Analysis
 """
 FIGURE = {"mystnb": {"figure": {"name": "fig-chases", "caption": "Two chases."}}}

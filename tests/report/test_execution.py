@@ -15,14 +15,14 @@ import pytest
 from tlb.machine import host
 from tlb.measure.record import Point, Record
 from tlb.measure.store import UNMEASURED_POINTS_DOCUMENT, Store
-from tlb.report import page, parameters, publish
+from tlb.report import notebooks, page, publish
 from tlb.report.publish import Kernel
 from tlb.system.reasons import none_if_unavailable
 
 # Whoever else measures does not wait for this: so it is one of them, one after the other.
 pytestmark = pytest.mark.measuring
 
-CHAPTERS = parameters.table_of_contents()
+CHAPTERS = notebooks.table_of_contents()
 CHAPTER = "stlb_cliff"
 ENDURES = bool(
     os.environ.get("TLB_ENDURANCE")
@@ -145,7 +145,7 @@ def test_a_notebook_s_kernel_listens_on_no_port(tmp_path, monkeypatch):
     nbformat.write(notebook, tmp_path / "asks.ipynb")
     for module in (publish, page):
         monkeypatch.setattr(module, "BOOK_FOLDER", tmp_path)
-    monkeypatch.setattr(publish.parameters, "check", lambda *given: {})
+    monkeypatch.setattr(publish.notebooks, "check_parameters", lambda *given: {})
     publish.execute("asks", tmp_path / "out.ipynb", {})
     assert nbformat.read(tmp_path / "out.ipynb", 4).cells[-1].outputs[0].text == "ipc\n"
 

@@ -12,11 +12,11 @@ from support.site import soup
 
 from tlb.machine import host
 from tlb.measure.store import Store
-from tlb.report import parameters
+from tlb.report import notebooks
 
 
 def test_every_chapter_gives_its_notebook_its_rows_and_its_kernels(site):
-    for name in parameters.table_of_contents():
+    for name in notebooks.table_of_contents():
         links = soup(site / f"book/{name}.html").select(".tlb-files a[download]")
         files = {Path(link["href"]).name: site / "book" / link["href"] for link in links}
         notebook = nbformat.read(files.pop(f"{name}.ipynb"), as_version=4)
@@ -35,7 +35,7 @@ def test_every_chapter_gives_its_notebook_its_rows_and_its_kernels(site):
         assert all(
             path.read_bytes() == (ROOT / "kernels" / path.name).read_bytes() for path in kernels
         )
-        assert measured or "machine" not in parameters.declared(name), name
+        assert measured or "machine" not in notebooks.declared_parameters(name), name
         measures = (
             ROOT / "experiments" / name / "grid.py"
         ).exists() and name != "your_program"  # which runs other people's

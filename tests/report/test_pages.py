@@ -12,7 +12,7 @@ from support.pages import run_cells
 from support.rendered import CHAPTER_NAMES
 
 from tlb.report import page, quantities
-from tlb.report.discovery import table_of_contents
+from tlb.report.notebooks import table_of_contents
 from tlb.report.page import PageError
 from tlb.report.quantities import QuantityDeclaration
 

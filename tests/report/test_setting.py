@@ -12,7 +12,7 @@ from support.synthetic import Stated
 from tlb.measure import build, row_tables
 from tlb.measure.outcome import SessionCounts
 from tlb.measure.record import CounterReading
-from tlb.report import parameters, publish, setting
+from tlb.report import notebooks, publish, setting
 from tlb.report.analysis import Analysis
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable
@@ -61,7 +61,7 @@ def test_a_page_shows_the_parameters_that_it_was_run_with(tmp_path):
     )
     notebook.cells.insert(3, injected)
     nbformat.write(notebook, path)
-    given = parameters.check(
+    given = notebooks.check_parameters(
         "hugepages", {"machine": "this", "minutes": 0.0, "max_working_set": "1GiB"}
     )
     publish.show_given(path, given)

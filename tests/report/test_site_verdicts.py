@@ -13,9 +13,9 @@ from support.verdict_rows import Row, rows
 
 from experiments.overview import chapter_name
 from experiments.overview.scorecard import RERUNS
-from tlb.report import discovery
+from tlb.report import notebooks
 
-PAGES = [*map(chapter_name, discovery.chapters()), "scorecard"]
+PAGES = [*map(chapter_name, notebooks.chapter_modules()), "scorecard"]
 # A claim, the verdicts, or reasons of an undecided one, that cannot be, and the sentence of the site
 # that speaks of it. Whoever rewrites such a sentence rewrites its row.
 SENTENCES = r"""

@@ -17,7 +17,7 @@ from support.rendered import CHAPTER_NAMES, Shown, render
 
 from tlb.measure.record import Point
 from tlb.measure.store import Store, data_root
-from tlb.report.discovery import table_of_contents
+from tlb.report.notebooks import table_of_contents
 from tlb.report.page import notebook_cells
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable

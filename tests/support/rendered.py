@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 
 from experiments.overview import chapter_name
 from tlb.measure.store import Store, data_root
-from tlb.report import discovery, page, parameters
+from tlb.report import notebooks, page
 from tlb.report.article import Committed
 from tlb.report.chapter import Chapter
 from tlb.report.render import Figure
 
-CHAPTER_NAMES = [*map(chapter_name, discovery.chapters())]
+CHAPTER_NAMES = [*map(chapter_name, notebooks.chapter_modules())]
 
 
 class Shown(NamedTuple):
@@ -36,7 +36,7 @@ def render(notebook: str, machine: str) -> Shown:
         elif hasattr(shown, "text"):
             tables.append(shown.text)
 
-    given = parameters.check(notebook, {"machine": machine, "minutes": 0.0})
+    given = notebooks.check_parameters(notebook, {"machine": machine, "minutes": 0.0})
     chapter = Chapter(notebook, given, Store(data_root()))
     made = page.Page(notebook, put, is_reference=False, is_this=machine == "this")
     page.open_page(made)

@@ -12,7 +12,7 @@ from typer import Argument, Option
 from tlb.cli import terminal
 from tlb.measure import grid
 from tlb.measure.store import Store, data_root
-from tlb.report import discovery
+from tlb.report import notebooks
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable
 from tlb.system.units import MINUTES_PER_DAY
@@ -25,7 +25,7 @@ BUILD = ROOT / "_build"
 
 
 def _chapters(incomplete: str) -> list[str]:
-    return terminal.completing(discovery.table_of_contents())(incomplete)
+    return terminal.completing(notebooks.table_of_contents())(incomplete)
 
 
 def _machines(incomplete: str) -> list[str]:
@@ -53,16 +53,16 @@ def run(
     It measures what is missing and prints the path of the executed notebook; with --json, the
     translation profile of all that is known of the machine. Example:
     `tlb run stlb_cliff -p max_working_set 256MiB`."""
-    from tlb.report import parameters, publish
+    from tlb.report import notebooks, publish
 
     terminal.check_output(output)
     target = output or BUILD / "runs" / f"{chapter}.ipynb"
-    given = {"machine": "this"} | parameters.values(chapter, _texts(parameter))
+    given = {"machine": "this"} | notebooks.parameter_values(chapter, _texts(parameter))
     publish.execute(chapter, target, given)
     if given["machine"] == "this":
         publish.keep_own_quantities(target)
     if as_json:
-        print(discovery.load("overview.profile").of_run(given).model_dump_json())
+        print(notebooks.load_book_module("overview.profile").of_run(given).model_dump_json())
     else:
         print(target)
 
@@ -84,16 +84,16 @@ def book(
     ] = "this",
 ) -> None:
     """Measure this computer and build the book about it."""
-    from tlb.report import parameters
+    from tlb.report import notebooks
 
-    campaign = discovery.load("overview.campaign")
-    first = parameters.table_of_contents()[0]  # all chapters declare the same parameters
+    campaign = notebooks.load_book_module("overview.campaign")
+    first = notebooks.table_of_contents()[0]  # all chapters declare the same parameters
     texts = {
         "machine": machine,
         "profile": profile,
         "minutes": str(MINUTES_PER_DAY if minutes is None else minutes),
     } | _texts(parameter)
-    made = campaign.book(parameters.values(first, texts))
+    made = campaign.book(notebooks.parameter_values(first, texts))
     print(made.index)
     if made.failed:
         raise SystemExit(f"{len(made.failed)} of its pages could not be made; they say why.")
@@ -113,7 +113,7 @@ def compare(
     """Compare the quantities of two machines or more."""
     from tlb.report import comparison
 
-    contents = discovery.table_of_contents()
+    contents = notebooks.table_of_contents()
     chapters = [name for name in names if name in contents]
     found = comparison.compare([name for name in names if name not in chapters], chapters)
     if as_json:
@@ -131,15 +131,15 @@ def refresh(
     ] = "",
 ) -> None:
     """Execute committed chapters again, on the published data."""
-    from tlb.report import parameters, publish
+    from tlb.report import notebooks, publish
 
     if machine:
         publish.refresh_quantities(Store(data_root()).resolve(machine))
         return
-    profile = discovery.load("overview.profile")
-    chapters = chapter or parameters.table_of_contents()
+    profile = notebooks.load_book_module("overview.profile")
+    chapters = chapter or notebooks.table_of_contents()
     for name in chapters:  # all of them, before the first is changed
-        parameters.declared(name)
+        notebooks.declared_parameters(name)
     for changed in profile.refresh() if profile.PAGE in chapters else ():
         print(f"Wrote the profile of {changed} again.")
     for name in chapters:

@@ -14,7 +14,7 @@ from tlb.machine import doctor
 from tlb.machine import host as hosts
 from tlb.measure import grid
 from tlb.measure.store import OWN_MACHINE_PREFIX, Store, data_root
-from tlb.report import discovery
+from tlb.report import notebooks
 from tlb.system.files import disk_errors_as_unavailable, replace_file
 from tlb.system.reasons import Unavailable
 from tlb.system.units import MINUTES_PER_DAY, format_size, list_in_words, with_thousands
@@ -79,7 +79,7 @@ def fleet(
     from tlb.fleet import client
 
     machines = dict[str, None]()
-    known = discovery.measured_chapters()
+    known = notebooks.measured_chapters()
     if unknown := sorted({*(chapter or ())} - {*known}):
         why = f"'{unknown[0][:80]}' has no grid; there are {', '.join(known)}"
         raise Unavailable("bad-parameter", why)
@@ -243,7 +243,7 @@ def _finish(machines: Iterable[str], quantities: bool) -> None:
     if not quantities:
         print("`tlb refresh --machine NAME` makes the quantities of a machine.")
         return
-    discovery.load("overview.profile").refresh()
+    notebooks.load_book_module("overview.profile").refresh()
     for machine in machines:
         terminal.stage(f"Making the quantities of {machine}: all chapters are executed.")
         publish.refresh_quantities(machine)

@@ -280,9 +280,9 @@ def _schemas() -> dict[str, tuple[type[BaseModel], frozenset[str]]]:
         "flushes": (TlbFlushBehaviourDocument, ()),
     }
     if IS_REPOSITORY_CLONE:
-        from tlb.report import discovery
+        from tlb.report import notebooks
 
-        models |= discovery.documents()
+        models |= notebooks.document_models()
     schemas: dict[str, tuple[type[BaseModel], frozenset[str]]] = {}
     for name, (model, texts) in models.items():
         # Which a chapter adds (report.chapter.Chapter.document)

@@ -93,9 +93,9 @@ def experiments() -> frozenset[str]:
     """Return the names of experiments that ask for points."""
     # With NumPy and pandas, which a worker has not
     from tlb.measure import survey
-    from tlb.report import discovery
+    from tlb.report import notebooks
 
-    return frozenset({*discovery.table_of_contents(), survey.NAME})
+    return frozenset({*notebooks.table_of_contents(), survey.NAME})
 
 
 # --- Parquet

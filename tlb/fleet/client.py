@@ -28,7 +28,7 @@ from tlb.machine.host import Host, tlb_entries
 from tlb.measure.grid import MeasuringProfile, Scope
 from tlb.measure.measuring_setup import usable_bytes
 from tlb.measure.record import Point
-from tlb.report import claims, discovery
+from tlb.report import claims, notebooks
 from tlb.system.page_sizes import PAGE_KINDS
 from tlb.system.reasons import Unavailable
 
@@ -239,7 +239,7 @@ class Fleet:
         entries, cpus = tuple(tlb_entries(host)), len(host.usable_cpus)
         scope = Scope(profile, "c", entries, cpus, base_page_bytes=host.base_page_bytes)
         if scope not in self._campaigns:  # alike of computers of one type
-            points = discovery.load("overview.campaign").points_by_chapter(
+            points = notebooks.load_book_module("overview.campaign").points_by_chapter(
                 scope, self.chapters or None
             )
             is_compared = claims.compared_points(scope)

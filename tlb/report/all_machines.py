@@ -82,7 +82,8 @@ _TABLE = (
 )
 _FOLDED = '<details class="tlb-beyond"><summary>{}</summary>{}</details>'
 _HOW_TO_READ = (
-    '<p class="tlb-chance">A cell gives the verdict and the measured number that decides it, as an interval where '
+    '<p class="tlb-chance">In brackets is what a claim predicts. A cell gives the verdict and the measured '
+    "number that decides it, as an interval where "
     "that is wide. <em>Not here</em>: a time or a number of cycles that fails on this machine; on its "
     "source's it may be right. An asterisk marks fewer than five mappings. See "
     '<a href="method.html#how-a-claim-is-judged">what <em>cannot tell</em> and <em>not testable</em> mean</a>.</p>'

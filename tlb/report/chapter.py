@@ -24,7 +24,7 @@ from tlb.measure.outcome import SESSIONS_DOCUMENT, SessionCounts
 from tlb.measure.record import Point
 from tlb.measure.row_tables import rows_of_last_campaign
 from tlb.measure.store import Store, data_root
-from tlb.report import claims, discovery, page, parameters
+from tlb.report import claims, notebooks, page
 from tlb.report.card import THIS_COMPUTER_LABEL, machine_name
 from tlb.report.page import CompletenessLine
 from tlb.report.quantities import FEWEST_MAPPINGS_WITH_INTERVAL, QUANTITIES_DOCUMENT
@@ -445,7 +445,7 @@ def begin(chapter: str, namespace: dict[str, Any]) -> Chapter:
         is_this=machine == "this",
         beside=beside,
     )
-    opened.is_of_few = opened.is_this and not discovery.is_rerun(chapter) and about.is_of_few
+    opened.is_of_few = opened.is_this and not notebooks.is_rerun(chapter) and about.is_of_few
     page.open_page(opened)
     page.name_frames()
     if not opened.is_reference:
@@ -477,19 +477,21 @@ def _page_about(chapter: str, given: dict[str, Any]) -> page.Page:
 def _parameters(chapter: str, namespace: dict[str, Any]) -> dict[str, Any]:
     """Return the declared parameters of a notebook from its globals. Raises
     Unavailable("bad-parameter"), also for an unknown name in the cell that Papermill injected."""
-    known = parameters.declared(chapter)
+    known = notebooks.declared_parameters(chapter)
     given = {name: namespace[name] for name in known if name in namespace}
     for source in namespace.get("In", []):  # IPython's list of the cells run so far
         if source.startswith("# Parameters"):  # the first line of the cell that Papermill injects
             for node in ast.walk(ast.parse(source)):
                 if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                     given[node.id] = namespace.get(node.id)
-    return parameters.check(chapter, given)
+    return notebooks.check_parameters(chapter, given)
 
 
 def published_chapter(name: str, machine: str) -> Chapter:
     """Return a chapter about a published machine."""
-    return Chapter(name, parameters.check(name, {"machine": machine}), Store(ROOT / "data"))
+    return Chapter(
+        name, notebooks.check_parameters(name, {"machine": machine}), Store(ROOT / "data")
+    )
 
 
 def literature(name: str) -> pd.DataFrame:

@@ -23,7 +23,7 @@ from tlb.machine import host as hosts
 from tlb.machine.host import Host
 from tlb.measure import machine_states
 from tlb.measure.store import OWN_MACHINE_PREFIX, Store, data_root
-from tlb.report import discovery
+from tlb.report import notebooks
 from tlb.report.quantities import (
     FEWEST_MAPPINGS_WITH_INTERVAL,
     QUANTITIES_DOCUMENT,
@@ -190,8 +190,10 @@ def widened_ratio(ratio: Interval, among: int) -> Interval:
 def _declared() -> dict[str, type[Quantities]]:
     """Return the quantities that each chapter declares, in the order of the contents."""
     declared = {}
-    for name in discovery.table_of_contents():
-        chapter = none_if_unavailable(discovery.load, name)  # pages of all machines have no package
+    for name in notebooks.table_of_contents():
+        chapter = none_if_unavailable(
+            notebooks.load_book_module, name
+        )  # pages of all machines have no package
         if chapter and hasattr(chapter, "Quantities"):
             declared[name] = chapter.Quantities
     return declared

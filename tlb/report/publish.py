@@ -31,10 +31,9 @@ from tlb.machine import host
 from tlb.measure import machine_states
 from tlb.measure.row_database import DATABASE_FILE, DATABASE_LOG_FILES, RowDatabase
 from tlb.measure.store import Store, data_root
-from tlb.report import article, card, discovery, page, parameters
+from tlb.report import article, card, notebooks, page
 from tlb.report.answers import ANSWERS_DOCUMENT
-from tlb.report.discovery import table_of_contents
-from tlb.report.parameters import BOOK_FOLDER
+from tlb.report.notebooks import BOOK_FOLDER, table_of_contents
 from tlb.report.quantities import QUANTITIES_DOCUMENT
 from tlb.system.files import (
     ROOT,
@@ -162,7 +161,7 @@ def execute(
     Progress goes to stderr. Raises Unavailable for a bad parameter, and SystemExit for what the
     chapter itself raised.
     """
-    parameters.check(chapter, given)
+    notebooks.check_parameters(chapter, given)
     page.check(chapter)
     if within is None:
         with kernel() as within:
@@ -250,7 +249,7 @@ def refresh_quantities(machine: str) -> None:
 def records_quantities(chapter: str) -> bool:
     """Return whether a page is executed about each machine, for the quantities that it records
     there: a chapter, or the first page."""
-    return chapter in (table_of_contents()[0], *discovery.measured_chapters())
+    return chapter in (table_of_contents()[0], *notebooks.measured_chapters())
 
 
 def keep_own_quantities(executed: Path) -> None:
@@ -350,7 +349,7 @@ def _execute_pages(given: Mapping[str, Any], folder: Path, inputs: Mapping[str, 
             with keeping:
                 keep_own_quantities(done)
         with disk_errors_as_unavailable(made_of):
-            show_given(done, parameters.check(name, given))
+            show_given(done, notebooks.check_parameters(name, given))
             made_of.write_text(inputs[name])
 
     def is_new(name: str) -> bool:
@@ -376,7 +375,7 @@ def _inputs(chapter: str, digests: Mapping[str, str]) -> dict[str, str]:
     """Return, of the digests of all files, those of what a page follows from: code, published data,
     its own notebook, and the rows of this computer except for a re-run of a source. A page that is
     no chapter may show any other."""
-    is_rerun, others = discovery.is_rerun(chapter), set[str]()
+    is_rerun, others = notebooks.is_rerun(chapter), set[str]()
     if is_chapter(chapter):
         others = {f"book/{name}.ipynb" for name in table_of_contents() if name != chapter}
     return {
@@ -388,7 +387,7 @@ def _inputs(chapter: str, digests: Mapping[str, str]) -> dict[str, str]:
 
 def is_chapter(name: str) -> bool:
     """Return whether a page is about an experiment or a re-run, not about all of them."""
-    return discovery.is_rerun(name) or name in discovery.measured_chapters()
+    return notebooks.is_rerun(name) or name in notebooks.measured_chapters()
 
 
 def _digests() -> dict[str, str]:

@@ -1,11 +1,13 @@
-"""The chapters' parameters: declared in their notebooks, typed, and refused in one sentence."""
+"""The chapters' modules, found or named as missing; their parameters: declared in their notebooks,
+typed, and refused in one sentence."""
 
 from collections.abc import Callable
 
 import pytest
 from support.chapter import CHAPTER, DEFAULTS
 
-from tlb.report import parameters
+import experiments
+from tlb.report import notebooks
 from tlb.report.chapter import begin
 from tlb.system.reasons import Unavailable
 
@@ -20,10 +22,10 @@ def refused(call: Callable[[], object], word: str) -> None:
     assert len(str(why.value).splitlines()) == 1 and word in str(why.value)
 
 
-@pytest.mark.parametrize("chapter", parameters.table_of_contents())
+@pytest.mark.parametrize("chapter", notebooks.table_of_contents())
 def test_every_chapter_declares_the_same_parameters_typed(chapter):
     wanted = DEFAULTS | LONGER.get(chapter, {})
-    declared = parameters.declared(chapter)
+    declared = notebooks.declared_parameters(chapter)
     assert declared == {name: (type(value), value) for name, value in wanted.items()}
 
 
@@ -41,7 +43,7 @@ BAD = [
 
 @pytest.mark.parametrize(("name", "value"), BAD, ids=lambda value: str(value)[:20])
 def test_a_bad_parameter_is_one_clear_sentence(name, value):
-    refused(lambda: parameters.check(CHAPTER, {name: value}), name)
+    refused(lambda: notebooks.check_parameters(CHAPTER, {name: value}), name)
 
 
 def test_a_misspelt_parameter_in_papermills_cell_is_refused(data):
@@ -49,3 +51,13 @@ def test_a_misspelt_parameter_in_papermills_cell_is_refused(data):
     cell = "# Parameters\nmachine = 'reference'\nmax_working_sise = '256MiB'\n"
     refused(lambda: begin(CHAPTER, names | {"In": ["", cell]}), "max_working_sise")
     begin(CHAPTER, names | {"In": ["max_working_sise = '256MiB'"]})  # one's own variable is fine
+
+
+def test_a_library_that_a_chapter_lacks_is_no_missing_book(tmp_path, monkeypatch):
+    (tmp_path / "with_a_library.py").write_text("import a_library_that_nobody_has\n")
+    monkeypatch.setattr(experiments, "__path__", [str(tmp_path)])
+    with pytest.raises(ModuleNotFoundError, match="a_library_that_nobody_has"):
+        notebooks.load_book_module("with_a_library")
+    with pytest.raises(Unavailable) as why:
+        notebooks.load_book_module("that_is_not_there")
+    assert why.value.code == "no-extra"
