@@ -196,7 +196,7 @@ def calculator_chart(rows: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
     ends = rows[rows["pages"].isin(drawn)].assign(
         curve=lambda shown: shown["host"] + shown["pages"]
     )
-    ends = charts.ends_of_curves(ends, "curve", "working_set_bytes", "ns", charts.NAMES_APART)
+    ends = charts.ends_of_curves(ends, "curve", "working_set_bytes", "ns", 2.2)
     names = alt.Chart(ends).mark_text(align="left", dx=8, fontWeight="bold")
     names = names.encode(x=x, y="name_y:Q", text="name:N", color=colour)
     layers = alt.layer(curves.mark_line(), dots.mark_point(size=140), names)
@@ -255,13 +255,13 @@ def _parts_on(machine: str) -> pd.DataFrame:
 def load_parts_chart(parts: pd.DataFrame) -> alt.FacetChart:
     """Draw a panel a size, in which each bar is a load: data and then translation."""
     order = list(dict.fromkeys(parts["name"].sort_values(ascending=False)))
-    colour = charts.colour("part", charts.named_colours(LOAD_PART_COLOURS), columns=3, offset=2)
-    row_px = 31  # low, for the first screen of the first page
+    colour = charts.colour("part", charts.named_colours(LOAD_PART_COLOURS), columns=3, offset=10)
+    row_px = 32  # low, for the first screen of the first page
     base = alt.Chart(parts).encode(y=charts.row("name", order))
     x = alt.X("begin:Q", axis=charts.ns_axis("ns per load"))
-    bars = base.mark_bar(height=10, yOffset=3).encode(x=x, x2="end:Q", color=colour)
+    bars = base.mark_bar(height=10, yOffset=4).encode(x=x, x2="end:Q", color=colour)
     first = base.transform_filter("datum.begin == 0")
-    labels = first.mark_text(align="left", dy=-8)
+    labels = first.mark_text(align="left", dy=-11)
     labels = labels.encode(x=alt.value(0), text="label:N")
     panel = alt.layer(bars, labels).properties(width=295, height=row_px * len(order))
     sizes = list(dict.fromkeys(parts["size"]))
