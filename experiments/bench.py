@@ -222,16 +222,16 @@ def touches_and_searches() -> Rows:
     """ns a page of the published file by page_fault, and records a second by map_churn, against
     loops that share nothing with them."""
     touched, searched = program("independent_fault"), program("independent_search")
-    pages = faults.PUBLISHED_FILE_BYTES // host.base_page_bytes()
+    pages = faults.ARTICLE_FILE_BYTES // host.base_page_bytes()
     file = _point("page_fault", mode="file", lines=pages, region_ms=200)
-    times = [(_ns(file, i), touched(faults.PUBLISHED_FILE_BYTES)[0]) for i in range(PAIRS)]
+    times = [(_ns(file, i), touched(faults.ARTICLE_FILE_BYTES)[0]) for i in range(PAIRS)]
     ours, theirs = medians_over_rounds(times)
     yield "ns a page", *comparison_cells(ours, theirs)
-    lines = faults.PUBLISHED_CHUNK_COUNT * faults.PUBLISHED_CHUNK_BYTES // CACHE_LINE_BYTES
+    lines = faults.ARTICLE_CHUNK_COUNT * faults.ARTICLE_CHUNK_BYTES // CACHE_LINE_BYTES
     for kept, mode in enumerate(("unmap", "keep")):
         point, rounds = _point("map_churn", mode=mode, lines=lines, region_ms=500), []
         for i in range(PAIRS):
-            chunks = faults.PUBLISHED_CHUNK_COUNT, faults.PUBLISHED_CHUNK_BYTES
+            chunks = faults.ARTICLE_CHUNK_COUNT, faults.ARTICLE_CHUNK_BYTES
             records = searched(1, *chunks, kept)[0]
             rounds.append((1e9 / _ns(point, i), records))
         ours, theirs = medians_over_rounds(rounds)

@@ -23,7 +23,7 @@ from sphinx.application import Sphinx
 
 from tlb.machine import host
 from tlb.measure.store import Store, data_root
-from tlb.report.card import machine_name
+from tlb.report.card import machine_display_name
 from tlb.report.publish import first_figure_of
 from tlb.report.render import format_each_as_html
 from tlb.system.reasons import Unavailable
@@ -68,7 +68,7 @@ def files_of(notebook: Path, kernels: Path) -> Files | None:
     rows = store.root / machine
     sources = [path for kernel in used if (path := kernels / f"{kernel}.c").is_file()]
     # Copies of a disk image have one id: another may be published.
-    shown = THIS if store.root.name == "own" else machine_name(store, machine)
+    shown = THIS if store.root.name == "own" else machine_display_name(store, machine)
     return Files(shown, rows, sources) if rows.is_dir() else None
 
 
@@ -136,7 +136,9 @@ def add_files(
         rows = Markup("All rows of {}, with the computer's description: {}.")
         lines.append(rows.format(files.machine, link(archive, archive)))
         reference = Store(data_root()).reference(notebook.stem)
-        if files.machine != machine_name(Store(data_root()), reference):  # the text is about it
+        if files.machine != machine_display_name(
+            Store(data_root()), reference
+        ):  # the text is about it
             pack(data_root() / reference, out / f"{reference}.zip")
             lines.append(
                 rows.format("the reference machine", link(f"{reference}.zip", f"{reference}.zip"))

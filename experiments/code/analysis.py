@@ -236,9 +236,9 @@ class Analysis(analysis.Analysis):
         return require_nonempty(rows, "no text was measured of which a part is hot")[-1]
 
     @cached_property
-    def ways(self) -> CodeLoadingDocument:
+    def ways(self) -> CodeLoadingSurvey:
         """What code lies on, by the way in which it was made executable."""
-        return self.document("texts", make_code_loading_document, CodeLoadingDocument)
+        return self.document("texts", make_code_loading_document, CodeLoadingSurvey)
 
     @cached_property
     def flags(self) -> stated_facts.JavaFlagsDocument:
@@ -282,7 +282,7 @@ class LoadedCode(ArrayPageBacking, frozen=True):
     way: _Name
 
 
-class CodeLoadingDocument(MemoryRequestsDocument, frozen=True):
+class CodeLoadingSurvey(MemoryRequestsDocument, frozen=True):
     """The document `texts`."""
 
     all = CODE_LOADING_METHODS
@@ -294,7 +294,7 @@ class CodeLoadingDocument(MemoryRequestsDocument, frozen=True):
 def make_code_loading_document(profile: str) -> dict[str, Any]:
     """The document `texts` of data/, whatever the profile. Raises Unavailable: not-linux,
     page-size-unsupported."""
-    return CodeLoadingDocument(
+    return CodeLoadingSurvey(
         **granted_pages.ways_fields(granted_pages.inspect_for_ways()),
         **granted_pages.try_each_way(CODE_LOADING_METHODS, load_code),
     ).model_dump(mode="json")

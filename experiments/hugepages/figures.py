@@ -24,7 +24,7 @@ import pandas as pd
 
 from experiments.hugepages.analysis import Analysis
 from tlb.report import charts
-from tlb.report.chapter import published_chapter
+from tlb.report.chapter import chapter_of_published_machine
 from tlb.report.quantities import FEWEST_MAPPINGS_WITH_INTERVAL
 from tlb.stats.curves import Curve, last_level_plateau
 from tlb.system.page_sizes import BASE_PAGES, HUGE_PAGE_KINDS, ordered_page_sizes, page_bytes
@@ -229,7 +229,7 @@ def load_parts() -> pd.DataFrame:
 
 
 def _parts_on(machine: str) -> pd.DataFrame:
-    rows = published_chapter("hugepages", machine).kept("hugepages")
+    rows = chapter_of_published_machine("hugepages", machine).kept("hugepages")
     chase = rows.query("kernel == 'page_chase' and pages in ('4k', '2m')")
     chase = chase.assign(bytes=chase["lines"] * 4096)  # on both, a line on each 4 KiB
     chase = chase[chase["bytes"].isin(_SHOWN_BYTES)]

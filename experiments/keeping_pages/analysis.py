@@ -18,7 +18,7 @@ from experiments.keeping_pages.documents import (
 )
 from tlb.measure.toolchains import TOOLCHAINS
 from tlb.report import analysis, quantities
-from tlb.report.chapter import published_chapter
+from tlb.report.chapter import chapter_of_published_machine
 from tlb.report.quantities import QuantityDeclaration
 from tlb.stats import curves
 from tlb.stats.curves import select_rows
@@ -101,7 +101,7 @@ class Analysis(analysis.Analysis):
     @staticmethod
     def published(machine: str) -> Analysis:
         """Return the chapter's Analysis of a published machine. Raises Unavailable("no-data")."""
-        chapter = published_chapter("keeping_pages", machine)
+        chapter = chapter_of_published_machine("keeping_pages", machine)
         return Analysis(chapter.kept("keeping_pages"), chapter)
 
     # --- the ladder of page sizes

@@ -24,9 +24,9 @@ from tlb.measure.granted_pages import (
     MemoryRequest,
     MemoryRequestsDocument,
     SurveyDocument,
-    common_survey_fields,
     pages_of_array,
     run_and_read_smaps,
+    survey_time_and_host_fields,
 )
 from tlb.measure.record import NonNegativeInt, PositiveInt, PositiveNs, parse_program_answer
 from tlb.measure.toolchains import TOOLCHAINS, AllocationVariant, BuiltProgram, build_program
@@ -297,5 +297,8 @@ def measure_all_runtimes(array_bytes: int, repeats: int, seed: int = 0) -> Runti
         key=lambda one: (places[one.language], ALLOCATION_VARIANTS.index(one.variant), one.repeat)
     )
     return RuntimesDocument(
-        **common_survey_fields(inspected), array_bytes=array_bytes, lacking=lacking, reports=reports
+        **survey_time_and_host_fields(inspected),
+        array_bytes=array_bytes,
+        lacking=lacking,
+        reports=reports,
     )

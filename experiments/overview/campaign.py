@@ -44,7 +44,7 @@ def book(given: Mapping[str, Any]) -> publish.Book:
     half of all rounds. Raises Unavailable: bad-parameter before the first second is spent,
     measuring-already.
     """
-    begin, contents = time.monotonic(), notebooks.table_of_contents()
+    begin, contents = time.monotonic(), notebooks.chapter_names_in_order()
     checked = {name: notebooks.check_parameters(name, given) for name in contents}
     if given["machine"] != "this":
         return publish.book(given)

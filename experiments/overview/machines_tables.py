@@ -19,8 +19,8 @@ from markupsafe import Markup
 from experiments import code, flushes, hugepages, page_faults, page_walks, stlb_cliff, tlb_blocking
 from experiments.overview.machines import TLB_ENTRY_QUANTITY_NAMES, Analysis, MeasuredMachine
 from experiments.overview.profile import ProfileQuantity
-from tlb.report.card import THIS_COMPUTER_LABEL, machine_name
-from tlb.report.chapter import Chapter, published_chapter
+from tlb.report.card import THIS_COMPUTER_LABEL, machine_display_name
+from tlb.report.chapter import Chapter, chapter_of_published_machine
 from tlb.report.quantities import FEW_MAPPINGS_MARK, QUANTITIES_DOCUMENT, Quantity
 from tlb.report.render import FEW_MAPPINGS_NOTE, Html, format_each_as_html
 from tlb.report.setting import hypervisor_name
@@ -256,7 +256,7 @@ def numbers_table(chapter: Chapter) -> Html:
     """Return the quantities of each published machine, and of this computer on a page about it, a
     column each, with links to the chapters that measure them."""
     ordered = chapter.data.machines_in_order()
-    names = {machine: machine_name(chapter.data, machine) for machine in ordered}
+    names = {machine: machine_display_name(chapter.data, machine) for machine in ordered}
     heads = ["", *([THIS_COMPUTER_LABEL] if chapter.is_this else []), *names.values()]
     own = (
         none_if_unavailable(chapter.store.read_document, chapter.machine, QUANTITIES_DOCUMENT) or {}
@@ -265,7 +265,7 @@ def numbers_table(chapter: Chapter) -> Html:
     for module, wanted in NUMBERS.items():
         name = module.__name__.rpartition(".")[2]
         kept = [
-            module.Quantities(published_chapter(name, machine).kept_quantities(machine))
+            module.Quantities(chapter_of_published_machine(name, machine).kept_quantities(machine))
             for machine in names
         ]
         if chapter.is_this:

@@ -17,7 +17,7 @@ from experiments import stlb_cliff
 from tlb.measure import campaign, survey
 from tlb.measure.row_tables import processes_per_point
 from tlb.report import analysis, notebooks, quantities
-from tlb.report.chapter import Chapter, published_chapter
+from tlb.report.chapter import Chapter, chapter_of_published_machine
 from tlb.report.claims import Band
 from tlb.report.comparison import CANNOT_TELL_VERDICT, DIFFERS_VERDICT, NO_DIFFERENCE_VERDICT
 from tlb.report.quantities import QuantityDeclaration, ValueOrFunction
@@ -191,7 +191,7 @@ class Analysis(analysis.Analysis):
         own = [*self.kept.values()]
         if not self.about.is_this:
             return own
-        published = Analysis(published_chapter("method", "reference"))
+        published = Analysis(chapter_of_published_machine("method", "reference"))
         return [*published.kept.values(), *own]
 
     @property
@@ -331,7 +331,7 @@ class Analysis(analysis.Analysis):
         """Return a row a chapter: how far the times of the reference's second run lie from the
         first, and how many of them do by more than chance."""
         rows: list[dict[str, object]] = []
-        about = published_chapter(self.about.name, "reference")
+        about = chapter_of_published_machine(self.about.name, "reference")
         second = Analysis(about).second_run
         for chapter, found in second.groupby("chapter", sort=False):
             off, words = relative_excess(found["ratio"]), found["verdict"].value_counts()

@@ -16,7 +16,7 @@ from tlb.report.all_machines import NOT_MEASURED_CELL, prediction_in_words, verd
 from tlb.report.answers import ClaimDecision, StoredAnswer
 from tlb.report.card import THIS_COMPUTER_LABEL
 from tlb.report.claims import PublishedStatement, source_names, statements
-from tlb.report.notebooks import table_of_contents
+from tlb.report.notebooks import chapter_names_in_order
 from tlb.report.quantities import QuantityDeclaration
 from tlb.report.render import Html, format_each_as_html, inline_html
 from tlb.report.verdicts import (
@@ -108,7 +108,7 @@ class Scorecard:
             THIS_COMPUTER_LABEL: "this"
         }
         self.shown = THIS_COMPUTER_LABEL if THIS_COMPUTER_LABEL in answers else self.machines[0]
-        order = table_of_contents()
+        order = chapter_names_in_order()
         with_verdict = [one for one in statements().values() if one.has_verdict]
         self.claims = [
             JudgedClaim(

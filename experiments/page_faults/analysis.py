@@ -12,10 +12,10 @@ from scipy.special import stdtrit
 
 from experiments.page_faults import kernel_side
 from experiments.page_faults.grid import (
+    ARTICLE_CHUNK_BYTES,
+    ARTICLE_CHUNK_COUNT,
     HUGE_PAGE_KIND,
     PAGES_WRITTEN_AT_ONCE,
-    PUBLISHED_CHUNK_BYTES,
-    PUBLISHED_CHUNK_COUNT,
 )
 from experiments.page_faults.kernel_side import KernelFaultDocument
 from tlb.report import analysis, quantities
@@ -78,7 +78,7 @@ class Quantities(quantities.Quantities):
 
 
 CHUNK_LINES = (
-    PUBLISHED_CHUNK_COUNT * PUBLISHED_CHUNK_BYTES // CACHE_LINE_BYTES
+    ARTICLE_CHUNK_COUNT * ARTICLE_CHUNK_BYTES // CACHE_LINE_BYTES
 )  # of the published chunks
 BESIDE = ["faults_per_access", "unmap_ns_per_access", "mean_ns", "p50_ns", "p95_ns"]
 BESIDE += ["untouched_table_bytes", "filled_table_bytes"]
@@ -181,7 +181,9 @@ class Analysis(analysis.Analysis):
         for _, row in rows.iterrows():
             mean, low, high = row[columns]
             runs = int(row["run_count"])
-            samples[int(row["page_table_levels"])] = sample_from_interval(mean, low, high, runs)
+            samples[int(row["page_table_levels"])] = sample_mean_from_interval(
+                mean, low, high, runs
+            )
         return samples
 
     @cached_property
@@ -310,7 +312,7 @@ def _quantile(freedom: int) -> float:
     return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
 
 
-def sample_from_interval(mean: float, low: float, high: float, n: int) -> SampleMean:
+def sample_mean_from_interval(mean: float, low: float, high: float, n: int) -> SampleMean:
     """Return the sample behind a mean and its 95 % interval as an article prints them."""
     if n < 2 or not low < high:
         wrong = f"an interval from {low:g} to {high:g} of {n} values has no standard error"

@@ -9,10 +9,10 @@ from tlb.measure.grid import Scope
 from tlb.measure.record import Point
 from tlb.system.page_sizes import BASE_PAGES, CACHE_LINE_BYTES
 
-PUBLISHED_FILE_BYTES = 12 << 20  # the published file
+ARTICLE_FILE_BYTES = 12 << 20  # the published file
 PAGES_WRITTEN_AT_ONCE = 1 << 16  # pages of it that one write has: more than it has
 HUGE_PAGE_KIND = "thp"
-PUBLISHED_CHUNK_BYTES, PUBLISHED_CHUNK_COUNT = (
+ARTICLE_CHUNK_BYTES, ARTICLE_CHUNK_COUNT = (
     512 << 10,
     7,
 )  # the published program's own, and as many as it was asked for
@@ -34,7 +34,7 @@ def touches(scope: Scope) -> list[Point]:
     """Return first touches of a file and of fresh memory; both with all
     pages populated before the first touch; and fresh memory in a memory
     cgroup and on large pages."""
-    lines = min(scope.lines(PUBLISHED_FILE_BYTES), scope.most_lines)
+    lines = min(scope.lines(ARTICLE_FILE_BYTES), scope.most_lines)
     ready, untouched = {"populate": 1}, {"populate": 0}
     ways: list[tuple[str, str, str, dict[str, Any]]] = [
         (BASE_PAGES, "file", "cycle", untouched),
@@ -73,7 +73,7 @@ def churn(scope: Scope) -> list[Point]:
             "map_churn",
             pages,
             mode,
-            lines=PUBLISHED_CHUNK_COUNT * chunk_bytes // CACHE_LINE_BYTES,
+            lines=ARTICLE_CHUNK_COUNT * chunk_bytes // CACHE_LINE_BYTES,
             threads=threads,
         )
 
@@ -81,12 +81,12 @@ def churn(scope: Scope) -> list[Point]:
     if scope.is_fine:
         threads = set(range(1, MOST_THREADS + 1))
     points = [
-        records(mode, many, PUBLISHED_CHUNK_BYTES)
+        records(mode, many, ARTICLE_CHUNK_BYTES)
         for mode in ("unmap", "keep")
         for many in sorted(threads)
     ]
     large = scope.pages_of(HUGE_PAGE_KIND) * scope.base_page_bytes
-    if PUBLISHED_CHUNK_COUNT * large <= scope.profile.max_working_set:
+    if ARTICLE_CHUNK_COUNT * large <= scope.profile.max_working_set:
         points += [records("unmap", 1, large, pages) for pages in (BASE_PAGES, HUGE_PAGE_KIND)]
     return points
 

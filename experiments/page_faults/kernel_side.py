@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from experiments.page_faults.grid import HUGE_PAGE_KIND, PUBLISHED_FILE_BYTES
+from experiments.page_faults.grid import ARTICLE_FILE_BYTES, HUGE_PAGE_KIND
 from tlb.machine import host, pmu
 from tlb.machine.host import Host, is_x86
 from tlb.measure import build, perf
@@ -132,7 +132,7 @@ def profiles_here() -> dict[str, dict[str, float]]:
     program = perf.plan("none").perf
     if program is None:
         raise Unavailable("no-perf")
-    lines = PUBLISHED_FILE_BYTES // host.base_page_bytes()
+    lines = ARTICLE_FILE_BYTES // host.base_page_bytes()
     options = f"--mode anonymous --lines {lines} --region-ms {REGION_MS} --pages".split()
     command = [*build.kernel("page_fault").command, *options]
     return {pages: sampled(program, [*command, pages]) for pages in (BASE_PAGES, HUGE_PAGE_KIND)}

@@ -19,9 +19,9 @@ from tlb.stats.curves import Curve, select_rows
 from tlb.stats.hops import (
     MemoryLatencyPeaks,
     hop_quantile,
-    hop_shares_by_accesses,
     latency_peaks_beyond_caches,
     pooled_hop_distribution,
+    shares_of_hops_with_at_least,
     smoothed_hop_times,
     with_median_clock_cost,
 )
@@ -328,7 +328,7 @@ class Analysis(PageTableAnalysis):
             self.peaks[BASE_PAGES].cuts_ns, "no hop on base pages left the caches"
         )
         tables = {
-            pages: hop_shares_by_accesses(self.distributions(pages), cuts_ns).stack()
+            pages: shares_of_hops_with_at_least(self.distributions(pages), cuts_ns).stack()
             for pages in self.peaks
         }
         shares = pd.concat(tables, names=["pages", WORKING_SET_COLUMN, "accesses"])

@@ -151,10 +151,10 @@ def _heap(gib: int) -> ProgramCase:
 
 
 JOINED = "memory collapsed into huge pages from outside"
-RULES_ON_POOL_LEVER = "RULES=pool"
+RULES_ENGINE_POOL_VARIABLE = "RULES=pool"
 _MAPPINGS = {
     "RULES=large": "the slice in a mapping that is advised",
-    RULES_ON_POOL_LEVER: "the slice in a mapping from the pool",
+    RULES_ENGINE_POOL_VARIABLE: "the slice in a mapping from the pool",
 }
 
 
@@ -239,8 +239,10 @@ PROGRAM_CASES = {
         driver=(sys.executable, "-c", _SAVE, "@"),
         again=True,
     ),
-    "rules-pool": _rules(" (pool)", RULES_ON_POOL_LEVER, "800000", "0"),
-    "rules-pool-beside": _rules(" (pool), beside a stream", RULES_ON_POOL_LEVER, "500000", "1"),
+    "rules-pool": _rules(" (pool)", RULES_ENGINE_POOL_VARIABLE, "800000", "0"),
+    "rules-pool-beside": _rules(
+        " (pool), beside a stream", RULES_ENGINE_POOL_VARIABLE, "500000", "1"
+    ),
     **{name: _heap(gib) for name, gib in HEAPS.items() if gib > 1},
 }
 

@@ -17,12 +17,12 @@ from experiments.your_program import cases
 from experiments.your_program.cases import (
     PROGRAM_CASES,
     PROGRAM_SOURCES_FOLDER,
-    RULES_ON_POOL_LEVER,
+    RULES_ENGINE_POOL_VARIABLE,
     ProgramCase,
 )
 from tlb.machine import host, pools
 from tlb.measure import toolchains
-from tlb.measure.granted_pages import SurveyDocument, common_survey_fields
+from tlb.measure.granted_pages import SurveyDocument, survey_time_and_host_fields
 from tlb.measure.measuring_setup import usable_bytes
 from tlb.measure.record import NonNegativeInt, PositiveInt
 from tlb.measure.toolchains import (
@@ -138,7 +138,7 @@ def make_programs_document(
             lacking["profile"] = why.code
             tell(f"Profile: {why}")
     return ProgramsDocument(
-        **common_survey_fields(inspected),
+        **survey_time_and_host_fields(inspected),
         minutes=minutes,
         told=results,
         profile=profiled,
@@ -151,7 +151,9 @@ def measure(name: str, case: ProgramCase, minutes: float) -> ProgramResult:
     no-toolchain, no-time, pool-empty, and what `run_trial` and the lever
     raise."""
     pool = pools.look().get("2m")
-    if case.lever == RULES_ON_POOL_LEVER and (pool is None or pool.left * HUGE_PAGE < RULES_BYTES):
+    if case.lever == RULES_ENGINE_POOL_VARIABLE and (
+        pool is None or pool.left * HUGE_PAGE < RULES_BYTES
+    ):
         raise Unavailable("pool-empty", f"{format_size(RULES_BYTES)} of 2 MiB pages are to be free")
     version, command, driver = ready(case)
     change = environment_lever([case.lever]) if "=" in case.lever else lever_by_name(case.lever)

@@ -146,7 +146,7 @@ def made(tmp_path, monkeypatch) -> list[str]:
 
 
 def test_only_what_changed_is_made_again(made, tmp_path):
-    pages = set(notebooks.table_of_contents())
+    pages = set(notebooks.chapter_names_in_order())
     reruns = set(filter(notebooks.is_rerun, pages))
     summaries = {name for name in pages if not publish.is_chapter(name)}
     assert reruns and summaries and "flushes" not in reruns | summaries
@@ -225,7 +225,7 @@ def test_a_page_that_fails_is_named_and_the_others_are_built(made, tmp_path, cap
     assert book.failed == ("flushes: cell 7 of flushes.ipynb: KeyError: 'lines'",)
     assert book.failed[0] in capsys.readouterr().err and made[-1] == "site"
     (source,) = (tmp_path / "_build").glob("*/source/book")
-    assert len([*source.glob("*.ipynb")]) == len(notebooks.table_of_contents())
+    assert len([*source.glob("*.ipynb")]) == len(notebooks.chapter_names_in_order())
     assert "KeyError" in (source / "flushes.ipynb").read_text()
     made.clear()
     assert publish.book(ASKED).failed == book.failed and made == ["flushes", "site"]

@@ -16,7 +16,7 @@ from experiments.overview import chapter_name, index
 from tlb.machine.host import Host
 from tlb.measure.record import Point
 from tlb.report import notebooks
-from tlb.report.notebooks import table_of_contents
+from tlb.report.notebooks import chapter_names_in_order
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable
 
@@ -55,10 +55,10 @@ def page(
 
 def test_the_chapters_are_those_of_the_book_in_its_order():
     names = [*map(chapter_name, notebooks.chapter_modules())]
-    assert names == [name for name in table_of_contents() if name in names]
+    assert names == [name for name in chapter_names_in_order() if name in names]
     assert names[0] == "stlb_cliff"
     folders = {path.parent.name for path in (ROOT / "experiments").glob("*/grid.py")}
-    assert set(names) == folders & set(table_of_contents())
+    assert set(names) == folders & set(chapter_names_in_order())
 
 
 def test_every_chapters_grid_is_measured_and_no_survey_is_asked_for():

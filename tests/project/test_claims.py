@@ -12,7 +12,7 @@ from math import inf
 from support.common import ROOT
 
 from tlb.report.claims import REGISTRY, Claim, PublishedStatement, source_names, statements
-from tlb.report.notebooks import table_of_contents
+from tlb.report.notebooks import chapter_names_in_order
 from tlb.report.verdicts import OBSTACLE_CHECKS
 
 CHAPTERS = tuple(path.parent.name for path in sorted((ROOT / "experiments").glob("*/claims.py")))
@@ -92,7 +92,7 @@ def _breaches(
 def test_every_sentence_has_its_source_and_somewhere_where_it_is_judged_or_a_reason_why_not():
     assert breaches(SENTENCES, registered()) == []
     assert {row.status for row in SENTENCES} == {*WHERE, "said again"} and set(CHAPTERS) <= {
-        *table_of_contents()
+        *chapter_names_in_order()
     }
 
 

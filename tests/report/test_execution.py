@@ -22,7 +22,7 @@ from tlb.system.reasons import none_if_unavailable
 # Whoever else measures does not wait for this: so it is one of them, one after the other.
 pytestmark = pytest.mark.measuring
 
-CHAPTERS = notebooks.table_of_contents()
+CHAPTERS = notebooks.chapter_names_in_order()
 CHAPTER = "stlb_cliff"
 ENDURES = bool(
     os.environ.get("TLB_ENDURANCE")

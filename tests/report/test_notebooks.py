@@ -22,7 +22,7 @@ def refused(call: Callable[[], object], word: str) -> None:
     assert len(str(why.value).splitlines()) == 1 and word in str(why.value)
 
 
-@pytest.mark.parametrize("chapter", notebooks.table_of_contents())
+@pytest.mark.parametrize("chapter", notebooks.chapter_names_in_order())
 def test_every_chapter_declares_the_same_parameters_typed(chapter):
     wanted = DEFAULTS | LONGER.get(chapter, {})
     declared = notebooks.declared_parameters(chapter)

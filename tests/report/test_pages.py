@@ -12,11 +12,11 @@ from support.pages import run_cells
 from support.rendered import CHAPTER_NAMES
 
 from tlb.report import page, quantities
-from tlb.report.notebooks import table_of_contents
+from tlb.report.notebooks import chapter_names_in_order
 from tlb.report.page import PageError
 from tlb.report.quantities import QuantityDeclaration
 
-NOTEBOOKS = table_of_contents()
+NOTEBOOKS = chapter_names_in_order()
 
 
 class Numbers(quantities.Quantities):

@@ -18,7 +18,7 @@ def test_the_printed_book_has_every_chapter_and_its_links_lead_somewhere(site, t
     except SystemExit as why:
         lacking(str(why))
     text = "".join(re.sub(r"\s", "", page.extract_text()) for page in reader.pages)
-    for name in notebooks.table_of_contents():
+    for name in notebooks.chapter_names_in_order():
         title = soup(site / "book" / f"{name}.html").h1.find(string=True, recursive=False)
         assert re.sub(r"\s", "", title).replace("fi", "ﬁ") in text.replace("fi", "ﬁ"), name
     annotations = [link.get_object() for page in reader.pages for link in page.get("/Annots", [])]

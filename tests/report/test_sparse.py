@@ -17,7 +17,7 @@ from support.rendered import CHAPTER_NAMES, Shown, render
 
 from tlb.measure.record import Point
 from tlb.measure.store import Store, data_root
-from tlb.report.notebooks import table_of_contents
+from tlb.report.notebooks import chapter_names_in_order
 from tlb.report.page import notebook_cells
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable
@@ -68,7 +68,7 @@ def assert_readable(shown: Shown) -> None:
 @pytest.mark.parametrize(
     "seed", [SEEDS[0], *(pytest.param(seed, marks=pytest.mark.endurance) for seed in SEEDS[1:])]
 )
-@pytest.mark.parametrize("notebook", of_each(table_of_contents()))
+@pytest.mark.parametrize("notebook", of_each(chapter_names_in_order()))
 def test_a_page_needs_no_particular_row_and_no_particular_machine(
     notebook, seed, data, monkeypatch
 ):

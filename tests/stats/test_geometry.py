@@ -9,7 +9,7 @@ from support.geometry import CACHES, SHARP, Made, at_random, inferred, lru, rows
 from tlb.measure import survey
 from tlb.stats import geometry, geometry_curves
 from tlb.stats.fits import CurveKnee
-from tlb.stats.geometry_curves import base_page_stride, base_stride
+from tlb.stats.geometry_curves import base_pages_per_page, base_stride
 
 
 def test_sharp_steps_are_found_to_the_page_or_within_a_percent():
@@ -206,7 +206,7 @@ def test_a_curve_has_the_median_of_its_processes_and_the_least_disturbed_one():
 def test_the_stride_of_a_page_size_is_counted_in_base_pages_of_the_machine(pages, base, stride):
     assert base_stride(pages, base) == stride
     of_two = pd.DataFrame({"pages": [pages], "stride_bytes": [base * 8], "stride_pages": [8]})
-    assert base_page_stride(of_two) == stride
+    assert base_pages_per_page(of_two) == stride
 
 
 # --- intervals over mappings

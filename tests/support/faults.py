@@ -97,14 +97,14 @@ class Kernel:
         return {"ns_per_access": again, "mean_ns": again, "first_ns_per_access": first}
 
     def map_churn(self, point: Point, options: dict[str, int]) -> dict[str, Any]:
-        chunk = point.lines * CACHE_LINE_BYTES // grid.PUBLISHED_CHUNK_COUNT
+        chunk = point.lines * CACHE_LINE_BYTES // grid.ARTICLE_CHUNK_COUNT
         pages, threads = chunk // 4096, options["threads"]
         fault = (
             self.page_ns("anonymous", point.pages, 0) * pages * (1 + self.shared * (threads - 1))
             if point.mode == "unmap"
             else 0.0
         )
-        alone = self.search_ns * chunk / grid.PUBLISHED_CHUNK_BYTES + fault
+        alone = self.search_ns * chunk / grid.ARTICLE_CHUNK_BYTES + fault
         faults = pages / (FANOUT if point.pages == "thp" else 1) if point.mode == "unmap" else 0.0
         return {
             "ns_per_access": alone / min(threads, self.cpus),

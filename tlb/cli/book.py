@@ -25,7 +25,7 @@ BUILD = ROOT / "_build"
 
 
 def _chapters(incomplete: str) -> list[str]:
-    return terminal.completing(notebooks.table_of_contents())(incomplete)
+    return terminal.completing(notebooks.chapter_names_in_order())(incomplete)
 
 
 def _machines(incomplete: str) -> list[str]:
@@ -87,7 +87,7 @@ def book(
     from tlb.report import notebooks
 
     campaign = notebooks.load_book_module("overview.campaign")
-    first = notebooks.table_of_contents()[0]  # all chapters declare the same parameters
+    first = notebooks.chapter_names_in_order()[0]  # all chapters declare the same parameters
     texts = {
         "machine": machine,
         "profile": profile,
@@ -113,7 +113,7 @@ def compare(
     """Compare the quantities of two machines or more."""
     from tlb.report import comparison
 
-    contents = notebooks.table_of_contents()
+    contents = notebooks.chapter_names_in_order()
     chapters = [name for name in names if name in contents]
     found = comparison.compare([name for name in names if name not in chapters], chapters)
     if as_json:
@@ -137,7 +137,7 @@ def refresh(
         publish.refresh_quantities(Store(data_root()).resolve(machine))
         return
     profile = notebooks.load_book_module("overview.profile")
-    chapters = chapter or notebooks.table_of_contents()
+    chapters = chapter or notebooks.chapter_names_in_order()
     for name in chapters:  # all of them, before the first is changed
         notebooks.declared_parameters(name)
     for changed in profile.refresh() if profile.PAGE in chapters else ():

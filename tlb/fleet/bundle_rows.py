@@ -95,7 +95,7 @@ def experiments() -> frozenset[str]:
     from tlb.measure import survey
     from tlb.report import notebooks
 
-    return frozenset({*notebooks.table_of_contents(), survey.NAME})
+    return frozenset({*notebooks.chapter_names_in_order(), survey.NAME})
 
 
 # --- Parquet

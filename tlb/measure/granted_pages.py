@@ -80,7 +80,7 @@ class SurveyDocument(BaseModel, extra="forbid", frozen=True, strict=True):
         return lacking
 
 
-def common_survey_fields(inspected: Host) -> dict[str, Any]:
+def survey_time_and_host_fields(inspected: Host) -> dict[str, Any]:
     """Return the fields that all surveys have: when, on what."""
     return {
         "measured_at": utc_now(),
@@ -138,7 +138,7 @@ def inspect_for_ways() -> Host:
 
 def ways_fields(inspected: Host) -> dict[str, Any]:
     """Return the fields that all surveys of ways have: when, on what."""
-    return common_survey_fields(inspected) | {
+    return survey_time_and_host_fields(inspected) | {
         "file_system": procfs.file_system(build_folder().resolve())
     }
 

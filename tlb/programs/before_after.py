@@ -22,7 +22,7 @@ from tlb.programs.guard import running_guard
 from tlb.programs.levers import LEVERS
 from tlb.programs.runs import ProgramRun, run_program
 from tlb.programs.snapshots import MemorySnapshot
-from tlb.programs.text import render_sentences
+from tlb.programs.text import render_template_lines
 from tlb.programs.trial import MIN_RUN_TIMEOUT_S, SNAPSHOT_TIME_SHARE, TrialAim, format_seconds
 from tlb.programs.trial_report import huge_page_share_in_words, snapshot_document
 from tlb.programs.watch import WatchedProgram, attached_program
@@ -204,7 +204,7 @@ def snapshot(pid: int, start_s: float) -> MemorySnapshot:
 def remarks(comparison: BeforeAfterComparison) -> list[str]:
     """Return the result in sentences: the change, then the drift, then what was collapsed."""
     collapsed = comparison.collapsed
-    return render_sentences(
+    return render_template_lines(
         "before_after",
         comparison=comparison,
         quantities=[comparison.measured, comparison.cpu_time],

@@ -13,7 +13,7 @@ from tlb.programs import snapshots
 from tlb.programs.collapse import CollapseResult
 from tlb.programs.runs import ProgramRun
 from tlb.programs.snapshots import MemorySnapshot
-from tlb.programs.text import render_sentences
+from tlb.programs.text import render_template_lines
 from tlb.programs.trial import (
     MAX_WRONG_VERDICT_SHARE,
     MIN_RUN_PAIRS,
@@ -123,7 +123,7 @@ def trial_remarks(trial: Trial) -> list[str]:
     """Return what a reader has to know beside the verdict, one sentence each."""
     runs, collapses = trial.runs(False) + trial.runs(True), _collapses(trial)
     without, with_lever = runs_summary(trial, False), runs_summary(trial, True)
-    return render_sentences(
+    return render_template_lines(
         "trial",
         trial=trial,
         lever=trial.aim.lever,

@@ -89,7 +89,7 @@ def card(store: Store, machine: str, host: Host) -> str:
     if not len(counter_curve(rows, "walk")):
         counters = f"Counts of walks. {explain_reason(missing_counter_reason(rows, 'walk', host.pmu.reason))}"
     return _CARD.format(
-        name=machine_name(store, machine),
+        name=machine_display_name(store, machine),
         cpu=host.cpu_model,
         microarchitecture=host.microarchitecture,
         cpus=len(host.usable_cpus),
@@ -110,7 +110,7 @@ _FAMILIES = ("EPYC", "Ryzen", "Xeon", "Core", "Neoverse", "Graviton", "Ampere")
 _MOST_CHARS = 40  # what a phone has room for
 
 
-def machine_name(store: Store, machine: str) -> str:
+def machine_display_name(store: Store, machine: str) -> str:
     """Return what a machine of a store is, as "Zen 4, EPYC guest", or its folder's name if that is
     not known. Two machines never share a name: the folder's number tells those apart that would."""
     kinds = {
@@ -126,8 +126,8 @@ def machine_name(store: Store, machine: str) -> str:
 
 def short_machine_names(store: Store) -> dict[str, str]:
     """Return the microarchitecture of each machine of a store, as "Zen 4", for heads of columns; the
-    name of `machine_name` for two of one microarchitecture."""
-    names = {machine: machine_name(store, machine) for machine in store.machines()}
+    name of `machine_display_name` for two of one microarchitecture."""
+    names = {machine: machine_display_name(store, machine) for machine in store.machines()}
     short = {machine: name.partition(",")[0] for machine, name in names.items()}
     often = Counter(short.values())
     return {

@@ -25,7 +25,7 @@ from tlb.measure.record import Point
 from tlb.measure.row_tables import rows_of_last_campaign
 from tlb.measure.store import Store, data_root
 from tlb.report import claims, notebooks, page
-from tlb.report.card import THIS_COMPUTER_LABEL, machine_name
+from tlb.report.card import THIS_COMPUTER_LABEL, machine_display_name
 from tlb.report.page import CompletenessLine
 from tlb.report.quantities import FEWEST_MAPPINGS_WITH_INTERVAL, QUANTITIES_DOCUMENT
 from tlb.system.files import ROOT
@@ -80,7 +80,9 @@ class Subject:
     @property
     def shown_name(self) -> str:
         """The machine as headings and notes call it."""
-        return THIS_COMPUTER_LABEL if self.is_this else machine_name(self.store, self.machine)
+        return (
+            THIS_COMPUTER_LABEL if self.is_this else machine_display_name(self.store, self.machine)
+        )
 
     @cached_property
     def host(self) -> Host:
@@ -213,7 +215,7 @@ class Chapter(Subject):
         except Unavailable as why:
             if name or not self.head or why.code != "no-data":
                 raise
-            return published_chapter(self.name, "reference").kept(self.name)[:0]
+            return chapter_of_published_machine(self.name, "reference").kept(self.name)[:0]
         frame = kernels.with_option_columns(frame, {point.kernel for point in points})
         return frame[kernels.is_within(frame, self.profile.max_working_set)].reset_index(drop=True)
 
@@ -409,7 +411,9 @@ class Chapter(Subject):
         """This page about each machine that is published beside the committed text, by the name of
         the machine ("Zen 4, EPYC guest"), in the order of all pages."""
         data = Store(ROOT / "data")  # wherever this computer's own rows are kept
-        chapters = [published_chapter(self.name, name) for name in data.machines_in_order()]
+        chapters = [
+            chapter_of_published_machine(self.name, name) for name in data.machines_in_order()
+        ]
         return {chapter.shown_name: chapter for chapter in chapters}
 
 
@@ -487,7 +491,7 @@ def _parameters(chapter: str, namespace: dict[str, Any]) -> dict[str, Any]:
     return notebooks.check_parameters(chapter, given)
 
 
-def published_chapter(name: str, machine: str) -> Chapter:
+def chapter_of_published_machine(name: str, machine: str) -> Chapter:
     """Return a chapter about a published machine."""
     return Chapter(
         name, notebooks.check_parameters(name, {"machine": machine}), Store(ROOT / "data")

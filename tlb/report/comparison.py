@@ -190,7 +190,7 @@ def widened_ratio(ratio: Interval, among: int) -> Interval:
 def _declared() -> dict[str, type[Quantities]]:
     """Return the quantities that each chapter declares, in the order of the contents."""
     declared = {}
-    for name in notebooks.table_of_contents():
+    for name in notebooks.chapter_names_in_order():
         chapter = none_if_unavailable(
             notebooks.load_book_module, name
         )  # pages of all machines have no package

@@ -35,7 +35,7 @@ _KINDS = {  # as errors name them
 }
 
 
-def table_of_contents() -> list[str]:
+def chapter_names_in_order() -> list[str]:
     """The chapters' names in reading order, from _toc.yml: the notebooks among its files."""
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
     parts = toc.get("parts") or [{"chapters": toc.get("chapters", [])}]
@@ -62,7 +62,7 @@ def chapter_modules() -> tuple[ModuleType, ...]:
 
 def measured_chapters() -> list[str]:
     """Return the names of the chapters that have a grid, in reading order."""
-    return [name for name in table_of_contents() if _has_grid(name)]
+    return [name for name in chapter_names_in_order() if _has_grid(name)]
 
 
 def is_rerun(name: str) -> bool:
@@ -99,7 +99,7 @@ def document_models() -> dict[str, tuple[type[BaseModel], tuple[str, ...]]]:
 def declared_parameters(chapter: str) -> dict[str, tuple[type, Any]]:
     """Return name -> (type, default) of a chapter, from its cell tagged `parameters`. Raises
     Unavailable("bad-parameter")."""
-    chapters = table_of_contents()
+    chapters = chapter_names_in_order()
     if chapter not in chapters:
         raise _bad(f"there is no chapter '{chapter}'; there are {', '.join(chapters)}")
     found = inspect_notebook(str(BOOK_FOLDER / f"{chapter}.ipynb"))

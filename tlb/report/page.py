@@ -16,7 +16,7 @@ from IPython import get_ipython
 from IPython.display import display
 
 from tlb.measure.store import Store
-from tlb.report.card import machine_name
+from tlb.report.card import machine_display_name
 from tlb.report.quantities import ABSENT_TEXT_MARK, Quantities
 from tlb.report.render import Html, inline_html
 from tlb.stats.intervals import without_bounds_of_few
@@ -265,7 +265,7 @@ class CompletenessLine:
         if "on_this_computer(" not in source:
             return f"Text: the published machines. Where noted: {self._shown}"
         published = Store(ROOT / "data")  # beside the committed text
-        reference = machine_name(published, published.reference(self._chapter))
+        reference = machine_display_name(published, published.reference(self._chapter))
         if self._is_empty:
             return f"Text and figures: the reference ({reference}). Nothing is measured yet on {self._shown}"
         beside = f" beside {self._beside}" if self._beside else ""

@@ -33,7 +33,7 @@ from tlb.measure.row_database import DATABASE_FILE, DATABASE_LOG_FILES, RowDatab
 from tlb.measure.store import Store, data_root
 from tlb.report import article, card, notebooks, page
 from tlb.report.answers import ANSWERS_DOCUMENT
-from tlb.report.notebooks import BOOK_FOLDER, table_of_contents
+from tlb.report.notebooks import BOOK_FOLDER, chapter_names_in_order
 from tlb.report.quantities import QUANTITIES_DOCUMENT
 from tlb.system.files import (
     ROOT,
@@ -231,14 +231,14 @@ def refresh(chapter: str) -> Path:
         part.metadata.pop("execution", None)
     with disk_errors_as_unavailable(path):
         nbformat.write(notebook, path)
-    if chapter == table_of_contents()[0]:
+    if chapter == chapter_names_in_order()[0]:
         _refresh_readme()
     return path
 
 
 def refresh_quantities(machine: str) -> None:
     """Execute all chapters that record quantities about a published machine, and keep these."""
-    data, chapters = Store(data_root()), filter(records_quantities, table_of_contents())
+    data, chapters = Store(data_root()), filter(records_quantities, chapter_names_in_order())
     with tempfile.TemporaryDirectory() as folder, kernel() as within:
         for chapter in chapters:
             done = Path(folder) / f"{chapter}.ipynb"
@@ -249,7 +249,7 @@ def refresh_quantities(machine: str) -> None:
 def records_quantities(chapter: str) -> bool:
     """Return whether a page is executed about each machine, for the quantities that it records
     there: a chapter, or the first page."""
-    return chapter in (table_of_contents()[0], *notebooks.measured_chapters())
+    return chapter in (chapter_names_in_order()[0], *notebooks.measured_chapters())
 
 
 def keep_own_quantities(executed: Path) -> None:
@@ -312,7 +312,7 @@ def book(given: Mapping[str, Any]) -> Book:
     made_of = _digest(digests)
     if index.is_file() and built_of.is_file() and built_of.read_text() == made_of:
         return Book(index)
-    pages = {page: _digest(_inputs(page, digests)) for page in table_of_contents()}
+    pages = {page: _digest(_inputs(page, digests)) for page in chapter_names_in_order()}
     failed = _execute_pages(given, place / "pages", pages)
     with disk_errors_as_unavailable(source):
         built_of.unlink(missing_ok=True)
@@ -377,7 +377,7 @@ def _inputs(chapter: str, digests: Mapping[str, str]) -> dict[str, str]:
     no chapter may show any other."""
     is_rerun, others = notebooks.is_rerun(chapter), set[str]()
     if is_chapter(chapter):
-        others = {f"book/{name}.ipynb" for name in table_of_contents() if name != chapter}
+        others = {f"book/{name}.ipynb" for name in chapter_names_in_order() if name != chapter}
     return {
         name: digest
         for name, digest in digests.items()
@@ -473,7 +473,7 @@ def first_figure_of(page: Path) -> tuple[str, str]:
 
 def first_figure() -> tuple[str, str]:
     """Return (Markdown for the README, SVG) of the first page's first figure."""
-    words, svg = first_figure_of(BOOK_FOLDER / f"{table_of_contents()[0]}.ipynb")
+    words, svg = first_figure_of(BOOK_FOLDER / f"{chapter_names_in_order()[0]}.ipynb")
     return f"![{words}]({README_FIGURE})", svg
 
 

@@ -22,7 +22,7 @@ from tlb.stats.geometry_curves import (
     GeometryModel,
     WalkPrice,
     aliased_chase_curve,
-    base_page_stride,
+    base_pages_per_page,
     cost_by_page_count,
     costs_by_mapping,
     curve_knees,
@@ -121,7 +121,7 @@ def infer_tlb_geometry(
     """
     if frame.empty:
         raise Unavailable("no-data")
-    caches, stride = cache_bytes or {}, base_page_stride(frame)
+    caches, stride = cache_bytes or {}, base_pages_per_page(frame)
     alias, price = aliased_chase_curve(frame, stride), price_curve(frame, stride)
     alias_knees, price_knees = curve_knees(alias), curve_knees(price)
     pairs = pair_knees(price_knees[:2], alias_knees[:2])

@@ -40,7 +40,7 @@ def base_stride(pages: str, base_page_bytes: int) -> int:
     return page_bytes(pages, base_page_bytes) // base_page_bytes
 
 
-def base_page_stride(frame: pd.DataFrame) -> int:
+def base_pages_per_page(frame: pd.DataFrame) -> int:
     """The `base_stride` of a survey's rows, by the base page of the machine that they are from."""
     row = frame.iloc[0]
     return base_stride(row["pages"], int(row["stride_bytes"] // row["stride_pages"]))

@@ -191,7 +191,7 @@ def _peak_intervals(peaks: Sequence[float], own: Sequence[np.ndarray]) -> list[I
     return intervals
 
 
-def hop_shares_by_accesses(
+def shares_of_hops_with_at_least(
     distributions: Mapping[int, pd.DataFrame], cuts_ns: Sequence[float]
 ) -> pd.DataFrame:
     """Return, a row a working set, the share of hops with at least 1, 2, ... accesses, a

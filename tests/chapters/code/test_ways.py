@@ -30,7 +30,7 @@ def test_each_way_gives_code_that_is_whole_or_a_reason(way):
 
 
 def test_the_document_says_of_each_way_what_it_gave_or_why_not():
-    told = analysis.CodeLoadingDocument.model_validate(analysis.make_code_loading_document("smoke"))
+    told = analysis.CodeLoadingSurvey.model_validate(analysis.make_code_loading_document("smoke"))
     assert {got.way for got in told.got} | set(told.lacking) == set(analysis.CODE_LOADING_METHODS)
     for way in told.lacking:
         with pytest.raises(Unavailable):

@@ -100,14 +100,12 @@ def test_the_grid_has_a_control_for_each_number_of_threads():
             dict(p.options)["threads"]
             for p in every
             if (p.kernel, p.mode, p.lines)
-            == ("map_churn", mode, grid.PUBLISHED_CHUNK_COUNT * grid.PUBLISHED_CHUNK_BYTES // 64)
+            == ("map_churn", mode, grid.ARTICLE_CHUNK_COUNT * grid.ARTICLE_CHUNK_BYTES // 64)
         ]
         for mode in ("unmap", "keep")
     }
     assert threads["unmap"] == threads["keep"] == [*range(1, 8)]
-    assert {p.lines * 4096 for p in every if p.kernel == "page_fault"} == {
-        grid.PUBLISHED_FILE_BYTES
-    }
+    assert {p.lines * 4096 for p in every if p.kernel == "page_fault"} == {grid.ARTICLE_FILE_BYTES}
     assert not [
         p for p in points(cpus=1) if p.kernel == "prefault" and dict(p.options)["threads"] > 1
     ]

@@ -18,7 +18,7 @@ def _number(count: int, noun: str, plural: str = "") -> str:
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
-def render_sentences(template: str, **facts: Any) -> list[str]:
+def render_template_lines(template: str, **facts: Any) -> list[str]:
     """Return the lines of a template, rendered with these facts, without empty ones."""
     texts = Environment(
         loader=FileSystemLoader(Path(__file__).parent),

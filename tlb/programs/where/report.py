@@ -12,7 +12,7 @@ from typing import Any
 
 from tlb.programs.executable import reason_against_preload
 from tlb.programs.runs import ProgramRun
-from tlb.programs.text import render_sentences
+from tlb.programs.text import render_template_lines
 from tlb.programs.where import advice
 from tlb.programs.where.proof import (
     ALL_ALLOCATION_SITES,
@@ -21,7 +21,7 @@ from tlb.programs.where.proof import (
     AllocationSitesProof,
 )
 from tlb.programs.where.simulation import (
-    INSIDE_LINUX,
+    LINUX_SOURCE_LINE,
     UNATTRIBUTED_CODE,
     WHOLE_PROGRAM,
     AllocationSite,
@@ -160,7 +160,7 @@ class WhereReport:
         ]
         lines = {line for none, _ in rounds for line in none} | {
             UNATTRIBUTED_CODE,
-            INSIDE_LINUX,
+            LINUX_SOURCE_LINE,
             WHOLE_PROGRAM,
         }
         return {
@@ -178,7 +178,7 @@ class WhereReport:
             name = f"{line.function or '?'} ({line.place})"
             cells = self._walks(self.found.lines[line]) | self._time(line)
             yield {"line": name, **cells, "memory": ", ".join(sites)}
-        for line in (UNATTRIBUTED_CODE, INSIDE_LINUX) if self.times else ():
+        for line in (UNATTRIBUTED_CODE, LINUX_SOURCE_LINE) if self.times else ():
             yield {"line": line.function, **self._time(line)}
 
     def _time(self, line: SourceLine) -> Row:
@@ -215,7 +215,7 @@ class WhereReport:
                 row["ratio"] = f"{self.proof.ratio(sites):.3f}"
                 if saved := self.saved(sites):
                     row["CPU saved, ms"] = _range(saved[WHOLE_PROGRAM][1])
-                    row["by Linux, ms"] = _range(saved[INSIDE_LINUX][1])
+                    row["by Linux, ms"] = _range(saved[LINUX_SOURCE_LINE][1])
             yield row
 
     def tables(self) -> dict[str, TextTable]:
@@ -298,7 +298,7 @@ class WhereReport:
         """Return the verdict, then what qualifies it."""
         second = self.geometry.base.second if self.geometry else 0
         larger = [row for row in sorted(self.found.curve.items()) if row[0] > second]
-        return render_sentences(
+        return render_template_lines(
             "where",
             report=self,
             found=self.found,

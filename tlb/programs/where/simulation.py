@@ -80,7 +80,7 @@ class SourceLine(NamedTuple):
         return file or self.module.rpartition("/")[2] or "?"
 
 
-UNATTRIBUTED_CODE, WHOLE_PROGRAM, INSIDE_LINUX = map(
+UNATTRIBUTED_CODE, WHOLE_PROGRAM, LINUX_SOURCE_LINE = map(
     SourceLine, ("other code", "all of the program", "Linux itself")
 )
 
@@ -164,7 +164,7 @@ class SimulationResult:
         times = defaultdict[SourceLine, float](float)
         for code, number in samples.items():
             lines = (
-                (INSIDE_LINUX,)
+                (LINUX_SOURCE_LINE,)
                 if code == LOCATION_IN_LINUX
                 else (self.code.get(code, UNATTRIBUTED_CODE), WHOLE_PROGRAM)
             )
