@@ -129,6 +129,30 @@ def test_a_task_is_read_and_named_where_it_is_active(tmp_path, files, task, word
     assert "alma" not in found.model_dump_json() and "sda2" not in found.model_dump_json()
 
 
+def test_neither_what_runs_nor_a_boot_is_a_state_or_another_machine(tmp_path):
+    plain, busy = (
+        inspect(tmp_path / "a"),
+        inspect(
+            tmp_path / "b",
+            RUNS
+            | {
+                f"{KSM}/run": "1\n",
+                "proc/swaps": SWAPS,
+                "proc/sys/kernel/random/boot_id": "11111111-2222-3333-4444-555555555555\n",
+            },
+        ),
+    )
+    assert (
+        plain.background != busy.background
+        and (plain.boot_id, len(busy.boot_id)) == ("", 16)
+        and "1111" not in busy.boot_id
+    )
+    assert (host.state_digest(plain), host.machine_id(plain)) == (
+        host.state_digest(busy),
+        host.machine_id(busy),
+    )
+
+
 @pytest.mark.parametrize(
     ("machine", "state"),
     [

@@ -51,6 +51,13 @@ def test_a_terminal_shows_one_line_that_fits_it(clock, monkeypatch):
     assert len(shown) >= 90 and max(len(text.split("\x1b")[0]) for text in shown) < 40
 
 
+def test_a_quiet_run_writes_nothing(clock, capsys):
+    with CampaignProgress("chapter", quiet=True) as made:
+        made.expect({"kind": 10.0}, until=1e6)
+        assert made.begin("kind", 10.0, "")
+    assert capsys.readouterr().err == ""
+
+
 def test_what_comes_later_is_estimated_at_the_pace_of_the_first_of_its_kind(clock):
     with CampaignProgress("book", quiet=True) as made:
         made.later["site"] = 200.0

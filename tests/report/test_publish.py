@@ -31,6 +31,17 @@ def test_every_link_and_anchor_inside_the_site_resolves(site):
     assert not broken
 
 
+def test_no_page_names_another_host_for_anything_but_a_link(site):
+    foreign = []
+    for page in pages(site):
+        for tag in soup(site / page).select(
+            "link:not([rel=canonical]), script, img, iframe, source, object"
+        ):
+            values = (tag.get(name, "") for name in ("href", "src", "data"))
+            foreign += [f"{page}: {value}" for value in values if "//" in value]
+    assert not foreign
+
+
 def test_every_figure_has_words_a_number_a_caption_and_its_data(site):
     for page in pages_with_figures(site):
         numbers = [number.text for number in soup(site / page).select("figcaption .caption-number")]
