@@ -267,7 +267,7 @@ class CompletenessLine:
         published = Store(ROOT / "data")  # beside the committed text
         reference = machine_display_name(published, published.reference(self._chapter))
         if self._is_empty:
-            return f"Text and figures: the reference ({reference}). Nothing is measured yet on {self._shown}"
+            return f"Text: the reference ({reference}). No quantity is known yet of {self._shown}"
         beside = f" beside {self._beside}" if self._beside else ""
         where = "Where noted" if "show_chart(" in source else "Table"
         return f"Text: the reference ({reference}). {where}: {self._shown}{beside}"

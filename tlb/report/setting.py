@@ -55,7 +55,7 @@ def machine(a: Analysis) -> str:
     memory = format_size(host.memory.total_bytes // 2**30 * 2**30)
     text = (
         f"{'simulated: ' if a.is_simulated else ''}{model} ({host.microarchitecture}), "
-        f"{len(host.usable_cpus)} CPUs, {memory} of memory, {where}"
+        f"{len(host.usable_cpus)} CPU{'s' * (len(host.usable_cpus) > 1)}, {memory} of memory, {where}"
     )
     if a.about.stands_in:
         text += "; it stands in for the reference machine, where this chapter was not measured"
