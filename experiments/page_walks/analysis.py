@@ -70,13 +70,13 @@ class Quantities(quantities.Quantities):
     walk_l2_ns = QuantityDeclaration("a walk whose entries lie in the L2 cache", "ns", 1)
     walk_l3_ns = QuantityDeclaration("a walk whose entries fit the stated L3 cache", "ns", 1)
     walk_memory_ns = QuantityDeclaration("a walk whose entries lie in memory", "ns")
-    one_walk_ns = QuantityDeclaration("a hop in 1 GiB, one walk at a time", "ns")
+    one_walk_ns = QuantityDeclaration("a hop in 1 GiB, one search at a time", "ns")
     best_walks_ns = QuantityDeclaration(
-        "a hop in 1 GiB, with the best number of walks in turn", "ns"
+        "a hop in 1 GiB, with the best number of searches in turn", "ns"
     )
-    best_walkers = QuantityDeclaration("best number of walks in turn", "", is_found=True)
+    best_walkers = QuantityDeclaration("best number of searches in turn", "", is_found=True)
     sixteen_wait_ns = QuantityDeclaration(
-        "how long a hop in 1 GiB waits while 16 walks take turns", "ns"
+        "how long a hop in 1 GiB waits while 16 searches take turns", "ns"
     )
     walks_per_hop = QuantityDeclaration("page walks per hop, counted, on base pages", "", 2)
     thp_walks_per_hop = QuantityDeclaration(
