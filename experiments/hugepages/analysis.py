@@ -56,6 +56,7 @@ class Quantities(quantities.Quantities):
     walk_huge_share = QuantityDeclaration(
         "price past the last level on 2 MiB pages, over that on base pages", "share"
     )
+    walk_most_bytes = QuantityDeclaration("largest working set of these prices", "bytes")
     gather_gain_256_mib = QuantityDeclaration(
         "speedup of the published loop by 2 MiB pages, 256 MiB", "times", 2
     )

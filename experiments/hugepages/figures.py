@@ -35,6 +35,7 @@ from tlb.system.units import format_significant_digits, format_size
 
 ASKED_LOG2, ASKED_PAGES = 30, "2m"  # the static figure answers 1 GiB on 2 MiB pages
 _UNMEASURED = "This size was not measured on these pages."
+_WIDE_PX = 450  # a plot that has room for the hosts' names beside its curves
 PAST_REACH_TIMES = (
     2  # times the last level's entries: from there on nearly every access of a cycle walks
 )
@@ -172,6 +173,9 @@ def calculator_chart(rows: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
     drawn = [BASE_PAGES, next((kind for kind in HUGE_PAGE_KINDS if kind in kinds), BASE_PAGES)]
     axis = charts.bytes_axis("Working set")
     scale = charts.with_room_for_names(charts.log_scale())
+    has_hosts = rows["host"].nunique() > 1
+    if has_hosts:  # a narrow page has room for the page sizes alone
+        scale["range"] = [0, {"expr": f"width - (width < {_WIDE_PX} ? 50 : 150)"}]
     x = alt.X("working_set_bytes:Q", axis=axis, scale=scale)
     ns = rows["ns"]
     ticks = charts.within(charts.TIMES, ns.min() * 0.5, ns.max() * 1.3)
@@ -197,8 +201,10 @@ def calculator_chart(rows: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
         curve=lambda shown: shown["host"] + shown["pages"]
     )
     ends = charts.ends_of_curves(ends, "curve", "working_set_bytes", "ns", 2.2)
+    ends["host"] = ", " + ends["host"] if has_hosts else ""
     names = alt.Chart(ends).mark_text(align="left", dx=8, fontWeight="bold")
-    names = names.encode(x=x, y="name_y:Q", text="name:N", color=colour)
+    names = names.transform_calculate(end=f"datum.name + (width < {_WIDE_PX} ? '' : datum.host)")
+    names = names.encode(x=x, y="name_y:Q", text="end:N", color=colour)
     layers = alt.layer(curves.mark_line(), dots.mark_point(size=140), names)
     return layers.add_params(*menus).properties(height=220)
 

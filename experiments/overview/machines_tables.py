@@ -231,7 +231,7 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
     },
     hugepages: {
         "far_thp_gain": "A random load on transparent huge pages: times as fast",
-        "walk_huge_share": "Cost of a TLB miss on 2 MiB pages, relative to 4 KiB pages",
+        "walk_huge_share": "Cost of a TLB miss just past the reach, 2 MiB pages over 4 KiB pages",
     },
     page_faults: {
         "buffer_page_ns": "Touch and unmap a fresh 4 KiB page",
