@@ -201,7 +201,7 @@ def calculator_chart(rows: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
         curve=lambda shown: shown["host"] + shown["pages"]
     )
     ends = charts.ends_of_curves(ends, "curve", "working_set_bytes", "ns", 2.2)
-    ends["host"] = ", " + ends["host"] if has_hosts else ""
+    ends["host"] = ", " + ends["host"].str.partition(",")[0] if has_hosts else ""
     names = alt.Chart(ends).mark_text(align="left", dx=8, fontWeight="bold")
     names = names.transform_calculate(end=f"datum.name + (width < {_WIDE_PX} ? '' : datum.host)")
     names = names.encode(x=x, y="name_y:Q", text="end:N", color=colour)

@@ -254,7 +254,7 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
 
 def numbers_table(chapter: Chapter) -> Html:
     """Return the quantities of each published machine, and of this computer on a page about it, a
-    column each, with links to the chapters that measure them."""
+    column each, grouped by the chapters that measure them, with links."""
     ordered = chapter.data.machines_in_order()
     names = {machine: machine_display_name(chapter.data, machine) for machine in ordered}
     heads = ["", *([THIS_COMPUTER_LABEL] if chapter.is_this else []), *names.values()]
@@ -270,12 +270,16 @@ def numbers_table(chapter: Chapter) -> Html:
         ]
         if chapter.is_this:
             kept.insert(0, module.Quantities(own.get(name, {})))
+        title = str(module.__doc__).partition(":")[0]
+        rows += Markup('<tr><th colspan="{}"><a href="{}.html">{}</a></th></tr>').format(
+            len(heads), name, title
+        )
+        lines.append(title)
         for each, words in wanted.items():
             declared = module.Quantities.declared[each]
             words, *cells = _shown(words, [quantities.of(declared) for quantities in kept])
-            label = Markup('<a href="{}.html">{}</a>').format(name, words)
             rows += Markup('<tr><th scope="row">{}</th>{}</tr>').format(
-                label, format_each_as_html("<td>{}</td>", cells)
+                words, format_each_as_html("<td>{}</td>", cells)
             )
             lines.append("\t".join([words, *cells]))
     head = format_each_as_html('<th scope="col">{}</th>', heads)
