@@ -191,15 +191,12 @@ def calculator_chart(rows: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
         str(name): charts.PAGE_COLOURS[str(kind)]
         for kind, name in rows.groupby("pages")["name"].first().items()
     }
-    scheme = charts.named_colours(colours)
-    colour = charts.unnamed_colour("name", scheme)
+    colour = charts.unnamed_colour("name", charts.named_colours(colours))
     base = alt.Chart(rows).encode(x=x, y=y, color=colour)
     curves = base.encode(strokeDash=charts.dash("host", rows["host"].unique()))
     curves = curves.transform_filter(alt.FieldOneOfPredicate(field="pages", oneOf=drawn))
     dots = base.transform_filter("datum.pages == pages && datum.log2_bytes == size")
-    ends = rows[rows["pages"].isin(drawn)].assign(
-        curve=lambda shown: shown["host"] + shown["pages"]
-    )
+    ends = rows[rows["pages"].isin(drawn)].assign(curve=rows["host"] + rows["pages"])
     ends = charts.ends_of_curves(ends, "curve", "working_set_bytes", "ns", 2.2)
     ends["host"] = ", " + ends["host"].str.partition(",")[0] if has_hosts else ""
     names = alt.Chart(ends).mark_text(align="left", dx=8, fontWeight="bold")
