@@ -177,8 +177,9 @@ EXPERIMENT = "the-experiment"  # of the section that shows how a page's first fi
 def put_figure_first(app: Sphinx, doctree: nodes.document) -> None:
     """Put a page's first figure, and the text below it, before the code that makes them.
 
-    A notebook runs from top to bottom, so the code stands first there, with what it prints. On the
-    page it ends the section *The experiment…*, so that the mechanism is explained before, or else
+    A notebook runs from top to bottom, so the code stands first there, with what it prints. On a
+    page with a section *The experiment…* it follows the mechanism: there, or in an earlier section
+    that shows code, and before that code, which goes on with its variables. On other pages it
     follows the text. The figure's own cell is divided; a figure whose code is folded or not shown
     stays where it is.
     """
@@ -202,13 +203,27 @@ def put_figure_first(app: Sphinx, doctree: nodes.document) -> None:
             end += parts_of(node) == ["cell_code_output"]  # the text below the figure
             break
     first = [node for node in shown[:end] if node not in code]
-    page.children = []
     sections = [node for node in shown[end:] if isinstance(node, nodes.section)]
-    shows_experiment = [node for node in sections if " ".join(node["ids"]).startswith(EXPERIMENT)]
-    experiment = shows_experiment[0] if shows_experiment else None
-    page.extend([*first, *([] if experiment else code), *shown[end:]])
-    if experiment:
-        experiment.extend(code)
+    has_experiment = any(map(_is_experiment, sections))
+    page.children = []
+    page.extend([*first, *([] if has_experiment else code), *shown[end:]])
+    if has_experiment:
+        place_of_code = next(node for node in sections if _is_experiment(node) or _shows_code(node))
+        parts = place_of_code.children
+        before = next((n for n, part in enumerate(parts) if _shows_code(part)), len(parts))
+        place_of_code.insert(before, code)
+
+
+def _is_experiment(section: nodes.section) -> bool:
+    return " ".join(section["ids"]).startswith(EXPERIMENT)
+
+
+def _shows_code(node: nodes.Node) -> bool:
+    """Return whether it is, or has in it, a cell whose code is not folded."""
+    return any(
+        "cell_code_source" in parts_of(cell) and not cell.get("hide_mode")
+        for cell in node.findall(nodes.container)
+    )
 
 
 def put_head_line_first(app: Sphinx, doctree: nodes.document) -> None:

@@ -260,6 +260,12 @@ def _unfit(inspected: host.Host, array_bytes: int) -> str:
     return "memory-short" if is_short else ""
 
 
+def _place_in_table(report: RuntimeReport) -> tuple[int, int, int]:
+    languages = list(TOOLCHAINS)
+    variant = ALLOCATION_VARIANTS.index(report.variant)
+    return languages.index(report.language), variant, report.repeat
+
+
 def measure_all_runtimes(array_bytes: int, repeats: int, seed: int = 0) -> RuntimesDocument:
     """Run all variants in every language, `repeats` processes each, in rounds of random order. What
     a language lacks is in `lacking`; a variant that failed once is not tried again. array_bytes:
@@ -285,17 +291,14 @@ def measure_all_runtimes(array_bytes: int, repeats: int, seed: int = 0) -> Runti
     with measuring_lock() as lock:
         for repeat in range(repeats):
             for program, variant in shuffle.sample(runs, len(runs)):
-                name, run = f"{program.language} {variant}", (program, variant, array_bytes, repeat)
+                if (name := f"{program.language} {variant}") in lacking:
+                    continue
+                run = (program, variant, array_bytes, repeat)
                 try:
-                    reports += (
-                        [measure_runtime(*run, pass_fds=(lock,))] if name not in lacking else []
-                    )
+                    reports.append(measure_runtime(*run, pass_fds=(lock,)))
                 except Unavailable as why:
                     lacking[name] = why.code
-    places = {language: place for place, language in enumerate(TOOLCHAINS)}
-    reports.sort(
-        key=lambda one: (places[one.language], ALLOCATION_VARIANTS.index(one.variant), one.repeat)
-    )
+    reports.sort(key=_place_in_table)
     return RuntimesDocument(
         **survey_time_and_host_fields(inspected),
         array_bytes=array_bytes,

@@ -101,16 +101,13 @@ def second_kernel(measured) -> Iterator[Kernel]:
 
 
 @pytest.mark.measures
-def test_what_a_chapter_measures_is_kept_under_this_machines_id_with_a_card(measured):
+def test_what_a_chapter_measures_is_kept_under_this_machines_id_with_its_description(measured):
     machine = host.machine_id(host.inspect_machine())
     rows = Store(measured).own.load(machine, CHAPTER)
     assert (set(rows["repeat"]), rows["lines"].max(), set(rows["pages"])) == ({0, 1}, 1024, {"4k"})
     kept = {path.name for path in (measured / "own" / machine).iterdir()}
-    assert {"README.md", "machine.json", "rows.sqlite"} <= kept
-    assert all(
-        re.fullmatch(r"README\.md|machine\.json|documents|rows\.sqlite(-wal|-shm)?", n)
-        for n in kept
-    )
+    assert {"machine.json", "rows.sqlite"} <= kept
+    assert all(re.fullmatch(r"machine\.json|documents|rows\.sqlite(-wal|-shm)?", n) for n in kept)
 
 
 @pytest.mark.measures

@@ -57,11 +57,16 @@ def test_the_first_figure_and_its_text_stand_before_the_code_that_makes_them():
     assert figure[0]["nb_element"] == OUTPUT and source[0]["nb_element"] == SOURCE
 
 
-def test_the_code_of_the_first_figure_ends_the_section_about_the_experiment():
-    experiment = nodes.section("", nodes.title(), ids=["the-experiment"])
-    figure = cell(SOURCE, OUTPUT, figure=True)
-    assert first_screen(figure, cell(OUTPUT), experiment)[-2] is experiment
-    assert experiment[-1][0]["nb_element"] == SOURCE
+def test_the_code_of_the_first_figure_stands_with_the_experiment_before_the_code_that_needs_it():
+    rows, figure = cell(SOURCE), cell(SOURCE, OUTPUT, figure=True)
+    told, later, folded = nodes.paragraph(), cell(SOURCE), cell(SOURCE)
+    folded["hide_mode"] = "input"
+    mechanism = nodes.section("", nodes.title(), folded)
+    experiment = nodes.section("", nodes.title(), told, later, ids=["the-experiment"])
+    _, *found, _ = first_screen(rows, figure, cell(OUTPUT), mechanism, experiment)
+    assert found[-2:] == [mechanism, experiment] and rows not in found
+    assert experiment.children[1:3] == [told, rows] and experiment.children[-1] is later
+    assert mechanism.children[1:] == [folded]
 
 
 def test_a_figure_whose_code_is_folded_stays_where_it_is():
