@@ -43,6 +43,9 @@ class Quantities(quantities.Quantities):
     direct_inside_ns = QuantityDeclaration(
         "what a page adds to a direct jump where the pages fill the iTLB", "ns", 1
     )
+    random_inside_ns = QuantityDeclaration(
+        "what a page adds to a random jump where the pages fill the iTLB", "ns", 1
+    )
     direct_page_ns = QuantityDeclaration(
         "what it adds at the most pages that are predicted", "ns", 1
     )
@@ -50,9 +53,6 @@ class Quantities(quantities.Quantities):
         "what it adds there to an indirect jump that repeats", "ns", 1
     )
     random_page_ns = QuantityDeclaration("what it adds there to a random jump", "ns")
-    hidden_share = QuantityDeclaration(
-        "share of a random jump's wait that prediction hides", "share"
-    )
     forgotten_pages = QuantityDeclaration(
         "pages at which direct jumps have slowed", "pages", is_found=True
     )

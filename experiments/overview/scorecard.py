@@ -39,7 +39,7 @@ class ClaimsPageQuantities(quantities.Quantities):
     decided = QuantityDeclaration("claims that a published machine decides", "")
     hold = QuantityDeclaration("claims that hold on this machine", "")
     fail = QuantityDeclaration("claims that fail on it", "")
-    undecided = QuantityDeclaration("claims that are undecided on it", "")
+    undecided = QuantityDeclaration("claims for which it cannot tell", "")
     untestable = QuantityDeclaration("claims that it cannot test", "")
     several = QuantityDeclaration("claims that two machines or more decide", "")
     disagree = QuantityDeclaration("claims that hold on one machine and fail on another", "")
@@ -51,10 +51,11 @@ class ClaimsPageQuantities(quantities.Quantities):
     direction_hold = QuantityDeclaration("claims of these that hold on this machine", "")
     by_interval = QuantityDeclaration("claims that this machine judges by an interval", "")
     wrong_by_chance = QuantityDeclaration("wrong verdicts of these to expect, at most", "", 1)
-    statements = QuantityDeclaration("statements of the sources that could be checked", "")
+    statements = QuantityDeclaration("statements that we read in the sources", "")
     beyond = QuantityDeclaration("statements that no measurement here can decide", "")
     arithmetic = QuantityDeclaration("statements that are arithmetic", "")
     repeated = QuantityDeclaration("statements that repeat another", "")
+    no_claim = QuantityDeclaration("statements that cannot fail", "")
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,7 @@ class Scorecard:
             "beyond": kinds["not testable"],
             "arithmetic": kinds["arithmetic"],
             "repeated": kinds["said again"],
+            "no_claim": kinds["no claim"],
         }
 
 

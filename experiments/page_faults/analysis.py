@@ -23,7 +23,12 @@ from tlb.report.chapter import literature
 from tlb.report.quantities import QuantityDeclaration
 from tlb.stats.curves import Curve, select_rows
 from tlb.stats.hops import with_median_clock_cost
-from tlb.stats.intervals import Interval, median_interval, summarise_with_medians_of
+from tlb.stats.intervals import (
+    Interval,
+    interval_of_rows,
+    median_interval,
+    summarise_with_medians_of,
+)
 from tlb.system.page_sizes import BASE_PAGES, CACHE_LINE_BYTES
 from tlb.system.reasons import Unavailable, require_nonempty
 
@@ -226,9 +231,7 @@ class Analysis(analysis.Analysis):
         )
         has_cpus = threads == 1 or len(self.host.usable_cpus) >= threads
         reason = "too-few-points" if has_cpus else "one-cpu"
-        return median_interval(
-            require_nonempty(rows, f"{threads} threads", reason)["ns_per_access"]
-        )
+        return interval_of_rows(require_nonempty(rows, f"{threads} threads", reason))
 
     # --- memory that was left alone
 

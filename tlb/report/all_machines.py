@@ -92,7 +92,7 @@ DIRECTION_ONLY = "direction only"  # of a claim that any difference to one side 
 NOT_MEASURED_CELL, NOT_TESTABLE = "not measured", "not testable"
 NOT_HERE = "not here"  # of a time that fails: it was measured on another processor
 _TIME_UNITS = ("ns", "cycles", "ms")
-# Why a claim is open, in the few words that a cell has room for.
+# Why a claim is not decided, in the few words that a cell has room for.
 _REASON_WORDS = {
     "few": "too few mappings",
     "crosses": "crosses the band",
@@ -203,8 +203,8 @@ def _cell_of_each_machine(
 
 
 def summary_of_article(*rows: tuple[str, str]) -> Html:
-    """Return the table that opens a re-run: how many of the article's judged claims hold, fail or are
-    open on each machine, and for what the article says the verdict with the number that decides it.
+    """Return the table that opens a re-run: how many of the article's judged claims get which verdict
+    on each machine, and for what the article says the verdict with the number that decides it.
 
     rows: what the article says, and the id of the claim. Raises KeyError for an id that claims.csv
     lacks.
@@ -234,10 +234,22 @@ def summary_of_article(*rows: tuple[str, str]) -> Html:
 
 
 def _verdict_counts(judged: Sequence[PublishedStatement], found: Mapping[str, StoredAnswer]) -> str:
-    """Return "12 hold, 9 fail, 13 open"."""
-    words = Counter(found[one.id].decide().verdict for one in judged if one.id in found)
-    hold, fail = words["holds"], words["fails"]
-    return f"{hold} hold, {fail} fail, {len(judged) - hold - fail} open"
+    """Return "12 hold, 6 fail, 3 not here, 8 cannot tell, 5 not testable", without those of 0."""
+    verdicts = {one: found[one.id].decide().verdict for one in judged if one.id in found}
+    words, not_here = Counter(verdicts.values()), sum(_is_not_here(*of) for of in verdicts.items())
+    counts = {
+        "hold": words["holds"],
+        "fail": words["fails"] - not_here,
+        NOT_HERE: not_here,
+        "cannot tell": words["cannot tell"],
+    }
+    counts[NOT_TESTABLE] = len(judged) - sum(counts.values())
+    return ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+
+
+def _is_not_here(statement: PublishedStatement, verdict: str) -> bool:
+    """Whether a time fails, which may be right on its source's processor."""
+    return verdict == "fails" and statement.unit in _TIME_UNITS and statement.status == "judged"
 
 
 def answers_by_machine() -> dict[str, dict[str, StoredAnswer]]:
@@ -271,14 +283,13 @@ def verdict_cell(
     statement: PublishedStatement, answer: StoredAnswer | None, *, is_summary: bool = False
 ) -> tuple[str, Markup]:
     """Return the evidence as plain text, none of too few mappings, and as markup the verdict with the
-    number that decides it, or why it is open. is_summary: one number, in as few words as possible."""
+    number that decides it, or why there is none. is_summary: one number, in as few words as possible."""
     if answer is None:
         is_untestable = statement.status == "not testable"
         return "", Markup(NOT_TESTABLE if is_untestable else NOT_MEASURED_CELL)
     found = answer.decide()
     word, number = verdict_in_words(found, statement), number_words(statement, found)
-    is_time = statement.unit in _TIME_UNITS and statement.status == "judged"
-    if found.verdict == "fails" and is_time:
+    if _is_not_here(statement, found.verdict):
         word = verdict_html(NOT_HERE, CSS_CLASS_BY_VERDICT["fails"])
     if is_summary and found.effects:
         number = _deciding_number(statement, found) if found.is_decided else ""

@@ -476,7 +476,7 @@ def table_of_answered_verdicts(
         return table
     claims = "claim is" if len(open_ones) == 1 else "claims are"
     words = (
-        f"{len(open_ones)} other {claims} open on this machine: it lacks what they need, or too little of it "
+        f"{len(open_ones)} other {claims} not decided on this machine: it lacks what they need, or too little of it "
         "was measured."
     )
     # The page of all claims links to these too.
