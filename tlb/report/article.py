@@ -76,7 +76,6 @@ _PUBLISHED = "Published machines; none of this computer's points."
 _WITHOUT_GREY = "Numbers of {}."
 _AMONG_OTHERS = "This computer and published machines."
 _HOLLOW = " Hollow: fewer than five mappings."
-_OF_FEW = " Mostly fewer than five mappings a point."
 _DOTTED = " Dotted: not measured between."
 _PAGE_LABEL = re.compile(r"\d+ [KMG]iB")  # as tlb/system/page_sizes.py writes them
 
@@ -107,7 +106,7 @@ def show_chart(
     """
     shown = page.current_page()
     name = draw.__name__
-    if shown.is_of_few:
+    if shown.few_mappings:
         data = _without_noise(data)
     shown.tables[name] = data
     if shown.is_reference:
@@ -173,8 +172,8 @@ def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
         made = replace(made, is_followed=True)
     if has_hollow_points(made.data):
         label += _HOLLOW
-    elif shown.is_of_few and not {"n", "coverage"} & {*made.data}:
-        label += _OF_FEW
+    elif shown.few_mappings and not {"n", "coverage"} & {*made.data}:
+        label += f" {shown.few_mappings.capitalize()}."
     if has_dotted_gaps(spec):
         label += _DOTTED
     alt_text = f"{label} On the reference machine: {made.alt}"

@@ -353,14 +353,12 @@ def _of_replaced_program(claim: Claim, a: Analysis, why: Unavailable) -> StoredA
         return None
     for point, program in a.about.replaced.items():
         if claim.points(point, a.about.scope):
-            return StoredAnswer(
-                reason="conditions", detail=f"measured with {program}, not here now"
-            )
+            return StoredAnswer(reason="conditions", detail=f"measured with {program}")
     return None
 
 
 def _is_own_of_few(a: Analysis) -> bool:
-    return a.about.is_this and a.about.is_of_few
+    return a.about.is_this and bool(a.about.few_mappings)
 
 
 LOOKS_SPLINTERED = "too few mappings; huge pages look splintered"

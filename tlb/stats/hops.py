@@ -56,7 +56,7 @@ def with_median_clock_cost(rows: pd.DataFrame) -> pd.DataFrame:
     """
     if "clock_ns" not in rows:
         return rows
-    cost = rows["clock_ns"].quantile(0.5, interpolation="lower")
+    cost = float(rows["clock_ns"].quantile(0.5, interpolation="lower"))
     too_much = (rows["clock_ns"] - cost).fillna(0.0)
     read = [name for name in ("mean_ns", "later_mean_ns", "p50_ns", "p95_ns") if name in rows]
     return rows.assign(clock_ns=cost, **{name: rows[name] + too_much for name in read})
