@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import io
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -42,6 +43,7 @@ from tlb.report.render import (
     Figure,
     Html,
     format_each_as_html,
+    has_few_mappings,
     has_hollow_points,
     highlighted_code,
     timed_source_part,
@@ -170,9 +172,9 @@ def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
     if shown.beside and not is_grey:
         label = _BELOW.format(other)
         made = replace(made, is_followed=True)
-    if has_hollow_points(made.data):
+    if has_hollow_points(spec):
         label += _HOLLOW
-    elif shown.few_mappings and not {"n", "coverage"} & {*made.data}:
+    elif shown.few_mappings and has_few_mappings(made.data) is not False:
         label += f" {shown.few_mappings.capitalize()}."
     if has_dotted_gaps(spec):
         label += _DOTTED
@@ -181,7 +183,7 @@ def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
 
 
 def _other_pages(own: pd.DataFrame, theirs: pd.DataFrame) -> str:
-    """Name the page sizes of another machine's figure in whose place this one has others."""
+    """Name the page sizes of another machine's figure if this one has others in place of some."""
     here, there = (
         {
             page_words(one) if one in PAGE_KINDS else f"{one} pages"
@@ -190,8 +192,7 @@ def _other_pages(own: pd.DataFrame, theirs: pd.DataFrame) -> str:
         }
         for data in (own, theirs)
     )
-    others = sorted(there - here)
-    return f" on {list_in_words(others)}" if others and here - there else ""
+    return f" on {list_in_words(sorted(there))}" if there - here and here - there else ""
 
 
 def _labelled(figure: Figure, label: str) -> Figure:
@@ -225,8 +226,7 @@ def _table_beside(shown: page.Page, name: str) -> pd.DataFrame | None:
 
 
 _MOST_UNFOLDED = 10  # rows of a table that is read beside its chapter
-_DASH_WORDS = "– not measured, or not enough of it; point at a row for the reason"
-_DASH_NOTE = Html(f'<p class="tlb-few"><small>{_DASH_WORDS}</small></p>', _DASH_WORDS)
+_DASH_WORDS = "– not measured, or not enough of it: the reasons"
 
 
 def quantities_of(chapter: Chapter, kind: type[_Quantities]) -> tuple[_Quantities, _Quantities]:
@@ -273,11 +273,10 @@ def on_this_computer(own: _Quantities, reference: _Quantities) -> QuantitiesTabl
         "Mappings",
     ]
     found = {name: [side.of(side.declared[name]) for side in sides] for name, _ in own}
-    rows = [*found.values()]
-    if not shown.is_this:
-        rows = [row for row in rows if any(one.interval for one in row)]
+    rows = [row for row in found.values() if any(one.interval for one in row)]
     table = _table(heads, rows)
-    if shown.is_reference and len(rows) > _MOST_UNFOLDED:
+    is_folded = shown.is_reference or not any(row[-1].interval for row in rows)
+    if is_folded and len(rows) > _MOST_UNFOLDED:
         summary = f"{len(rows)} quantities"
         folded = f"<details><summary>{summary}</summary>{table.markup}</details>"
         table = Html(folded, table.text)
@@ -315,9 +314,21 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[Quantity]]) -> Html:
     if any(FEW_MAPPINGS_MARK in cell for *texts, _ in cells for cell in texts):
         made += FEW_MAPPINGS_NOTE
     is_own = len(heads) > 3  # beside the reference
-    if is_own and any(sides[-1].cell == ABSENT_CELL for sides in rows):
-        made += _DASH_NOTE
-    return made
+    reasons = Counter(
+        reason for *texts, reason in cells if is_own and texts[len(heads) - 2] == ABSENT_CELL
+    )
+    return made + _dash_note(reasons) if reasons else made
+
+
+def _dash_note(reasons: Counter[str]) -> Html:
+    """Return the reasons for dashes, with the number of rows of each, for readers who cannot point
+    at a row."""
+    each = [f"{reason} ({number})" for reason, number in reasons.most_common()]
+    items = format_each_as_html("<li>{}</li>", each)
+    note = Markup(
+        '<details class="tlb-few"><summary><small>{}</small></summary><ul>{}</ul></details>'
+    )
+    return Html(str(note.format(_DASH_WORDS, items)), "\n".join([_DASH_WORDS, *each]))
 
 
 def _mappings(quantity: Quantity) -> str:

@@ -329,8 +329,11 @@ def answer_of(claim: Claim, a: Analysis, **bands: Any) -> StoredAnswer:
         raise TypeError(f"The predicate of {claim.id!r} failed: {why}") from why
     if effects and a.host.is_emulated:  # sources speak of processors, and this timed a program
         return StoredAnswer(reason="emulated", detail=evidence.rstrip("."))
-    if isinstance(truth, Undecided) and truth.code == "ambiguous" and _is_own_of_few(a):
-        return StoredAnswer(evidence=evidence, reason="few")  # more may leave one explanation
+    # more mappings may leave one explanation, or narrow an interval that is not over mappings
+    is_open = isinstance(truth, Undecided) and truth.code == "ambiguous"
+    decided = [one.decided(len(effects)) for one in effects if not one.interval.repeats.values]
+    if (is_open or (None in decided and False not in decided)) and _is_own_of_few(a):
+        return StoredAnswer(evidence=evidence, reason="few")
     if isinstance(truth, Undecided):
         return StoredAnswer(evidence=evidence, reason=truth.code, detail=truth.text)
     return StoredAnswer(evidence=evidence, effects=tuple(map(StoredEffect.of, effects)))
