@@ -186,13 +186,14 @@ def _other_pages(own: pd.DataFrame, theirs: pd.DataFrame) -> str:
     """Name the page sizes of another machine's figure if this one has others in place of some."""
     here, there = (
         {
-            page_words(one) if one in PAGE_KINDS else f"{one} pages"
+            page_words(one) if one in PAGE_KINDS else f"{one} pages": one
             for one in data.get("pages", ())
             if one in PAGE_KINDS or _PAGE_LABEL.match(str(one))
         }
         for data in (own, theirs)
     )
-    return f" on {list_in_words(sorted(there))}" if there - here and here - there else ""
+    has_others = there.keys() - here.keys() and here.keys() - there.keys()
+    return f" on {list_in_words(there)}" if has_others else ""
 
 
 def _labelled(figure: Figure, label: str) -> Figure:

@@ -33,8 +33,8 @@ from tlb.system.page_sizes import PAGE_KINDS
 from tlb.system.reasons import Unavailable, UnmeasuredNote, explain_reason, none_if_unavailable
 from tlb.system.units import format_size, parse_size
 
-_FEW_MAPPINGS = {0: "fewer than five mappings each", 1: "one mapping each"}
-_MOSTLY_FEW = "mostly fewer than five mappings each"
+_FEW_MAPPINGS = ["fewer than five mappings each", "one mapping each"]
+_FEW_MAPPINGS += [f"at most {number} mappings each" for number in ("two", "three", "four")]
 _MEMORY_LIMIT = "half of the memory that is free"
 
 
@@ -333,8 +333,8 @@ class Chapter(Subject):
         if own is not None and len(own):
             each = row_tables.processes_per_point(own)
         most = int(each.max())
-        few = most < FEWEST_MAPPINGS_WITH_INTERVAL
-        return _FEW_MAPPINGS.get(most, f"at most {most} mappings each" if few else _MOSTLY_FEW)
+        few = most < len(_FEW_MAPPINGS)
+        return _FEW_MAPPINGS[most] if few else "mostly fewer than five mappings each"
 
     # --- what else is kept of the machine
 
