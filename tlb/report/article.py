@@ -53,7 +53,7 @@ from tlb.stats.intervals import INTERVAL_COLUMNS, without_bounds_of_few
 from tlb.system.files import ROOT
 from tlb.system.page_sizes import PAGE_KINDS, page_words
 from tlb.system.reasons import explain_reason
-from tlb.system.units import list_in_words
+from tlb.system.units import format_size, list_in_words
 
 LEAST_SWEEP_BYTES = 1 << 30  # the chapters' quantities are of working sets past all caches
 _Quantities = TypeVar("_Quantities", bound=Quantities)
@@ -96,11 +96,15 @@ class Committed:
 
 
 def show_chart(
-    draw: Callable[[pd.DataFrame], alt.TopLevelMixin], data: pd.DataFrame, words: str
+    draw: Callable[[pd.DataFrame], alt.TopLevelMixin],
+    data: pd.DataFrame,
+    words: str,
+    size_bytes: float = 0,
 ) -> None:
     """Show what a function of a cell draws of a table.
 
-    words: a sentence or two on what the reference's chart shows. Number and caption stand in the
+    words: a sentence or two on what the reference's chart shows. size_bytes: what the data are of,
+    where machines differ and the caption names the reference's. Number and caption stand in the
     cell's metadata, `mystnb: {figure: {name, caption}}`.
 
     On the page of another machine a chart has a line that says whose it is, unless it shows the
@@ -134,7 +138,9 @@ def show_chart(
     if own.csv() == theirs.csv():
         shown.put(_labelled(own, _PUBLISHED) if shown.is_this else own)
         return
-    shown.put(_beside(OverlaidFigure(own.chart, words, own.data, name, theirs), shown))
+    size = f" {shown.heading}: {format_size(round(size_bytes))}." if size_bytes > 0 else ""
+    overlaid = OverlaidFigure(own.chart, words, own.data, name, theirs, size)
+    shown.put(_beside(overlaid, shown))
 
 
 def _figure(
@@ -169,8 +175,9 @@ def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
     if made.reference:
         other += _other_pages(made.data, made.reference.data)
     label = _IN_GREY.format(other) if is_grey else _WITHOUT_GREY.format(shown.machine)
+    label += made.label
     if shown.beside and not is_grey:
-        label = _BELOW.format(other)
+        label = _BELOW.format(other) + made.label
         made = replace(made, is_followed=True)
     if has_hollow_points(spec):
         label += _HOLLOW
@@ -316,7 +323,9 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[Quantity]]) -> Html:
         made += FEW_MAPPINGS_NOTE
     is_own = len(heads) > 3  # beside the reference
     reasons = Counter(
-        reason for *texts, reason in cells if is_own and texts[len(heads) - 2] == ABSENT_CELL
+        explain_reason(why.code)
+        for *_, own in rows
+        if is_own and own.cell == ABSENT_CELL and (why := own.lacking)
     )
     return made + _dash_note(reasons) if reasons else made
 
