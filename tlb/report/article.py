@@ -120,10 +120,7 @@ def show_chart(
         return
     if MACHINE_COLUMN in data:  # of all published machines: the reference is among them
         figure = _figure(draw, data, words)
-        is_among = data[MACHINE_COLUMN].astype(str).str.contains(THIS_COMPUTER_LABEL).any()
-        if shown.is_this:
-            figure = _labelled(figure, _AMONG_OTHERS if is_among else _PUBLISHED)
-        shown.put(figure if shown.is_this else Committed(figure))
+        shown.put(_of_machines(figure) if shown.is_this else Committed(figure))
         return
     beside = _table_beside(shown, name)
     if beside is None:  # before the first refresh, or not measured there
@@ -201,6 +198,13 @@ def _other_pages(own: pd.DataFrame, theirs: pd.DataFrame) -> str:
     )
     has_others = there.keys() - here.keys() and here.keys() - there.keys()
     return f" on {list_in_words(there)}" if has_others else ""
+
+
+def _of_machines(figure: Figure) -> Figure:
+    """Label a figure that names each machine."""
+    names = figure.data[MACHINE_COLUMN].astype(str)
+    is_among = names.str.contains(THIS_COMPUTER_LABEL).any()
+    return _labelled(figure, _AMONG_OTHERS if is_among else _PUBLISHED)
 
 
 def _labelled(figure: Figure, label: str) -> Figure:
