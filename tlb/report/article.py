@@ -131,13 +131,8 @@ def show_chart(
         whose = shown.beside.machine if shown.beside else "the reference"
         shown.put(DimmedFigure(theirs.chart, words, beside, name, whose))
         return
-    own = _figure(draw, data, words)
-    if own.csv() == theirs.csv():
-        shown.put(_labelled(own, _PUBLISHED) if shown.is_this else own)
-        return
     size = f" {shown.heading}: {format_size(round(size_bytes))}." if size_bytes > 0 else ""
-    overlaid = OverlaidFigure(own.chart, words, own.data, name, theirs, size)
-    shown.put(_beside(overlaid, shown))
+    shown.put(_over(_figure(draw, data, words), theirs, size, shown))
 
 
 def _figure(
@@ -198,6 +193,13 @@ def _other_pages(own: pd.DataFrame, theirs: pd.DataFrame) -> str:
     )
     has_others = there.keys() - here.keys() and here.keys() - there.keys()
     return f" on {list_in_words(there)}" if has_others else ""
+
+
+def _over(own: Figure, theirs: Figure, size: str, shown: page.Page) -> Figure:
+    """Return a figure over another machine's, unless it has the same data."""
+    if own.csv() == theirs.csv():
+        return _labelled(own, _PUBLISHED) if shown.is_this else own
+    return _beside(OverlaidFigure(own.chart, own.alt, own.data, own.name, theirs, size), shown)
 
 
 def _of_machines(figure: Figure) -> Figure:
