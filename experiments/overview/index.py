@@ -170,12 +170,15 @@ class Analysis(analysis.Analysis):
         return f", under Linux {releases} (the chapters say which)"
 
     def _left_out(self) -> str:
-        """Count in one sentence what there was no time to measure; "" if nothing."""
+        """Count in one sentence what there was no time to measure, or was disturbed; "" if nothing."""
         counts = self.about.left_out.values()
         missing, every = (sum(count[side] for count in counts) for side in (0, 1))
         if not missing:
             return ""
-        return f" {missing:,} of {every:,} measurements are missing; `make book` goes on with them."
+        return (
+            f" {missing:,} of {every:,} measurements are missing or were disturbed; `make book` goes "
+            "on with them."
+        )
 
 
 def _analysis(module: ModuleType, chapter: Chapter) -> analysis.Analysis | Unavailable:

@@ -157,7 +157,7 @@ def _where(each: MeasuredMachine) -> Markup:
     counts = "counters" if each.counts else "no counters"
     releases = map(procfs.label, each.releases or (host.kernel_release,))
     system = f"{host.os} {list_in_words([*releases])}"
-    mark = ", in few mappings" if each.splinter and each.splinter.is_of_few else ""
+    mark = FEW_MAPPINGS_MARK if each.splinter and each.splinter.is_of_few else ""
     pages = _PAGES[each.pages]
     earlier = ", by earlier programs" if each.is_earlier else ""
     measured = f"measured {each.days[1] or 'never'}: {each.rows:,} rows{earlier}"

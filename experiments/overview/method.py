@@ -15,7 +15,7 @@ import pandas as pd
 
 from experiments import stlb_cliff
 from tlb.measure import campaign, survey
-from tlb.measure.row_tables import processes_per_point
+from tlb.measure.row_tables import PROCESS_COLUMNS, processes_per_point
 from tlb.report import analysis, notebooks, quantities
 from tlb.report.chapter import Chapter, chapter_of_published_machine
 from tlb.report.claims import Band
@@ -41,7 +41,6 @@ LIBRARIES = (
     "sphinxcontrib-bibtex",
 )
 # No two processes have all of these.
-_PROCESS = ["kernel", "engine", "repeat", "checksum", "started_at", "ns_per_access", "wall_ns"]
 
 
 class MethodPageQuantities(quantities.Quantities):
@@ -197,7 +196,7 @@ class Analysis(analysis.Analysis):
     @property
     def rows(self) -> pd.DataFrame:
         """Return the rows behind all chapters, each once. Raises Unavailable("no-data")."""
-        frames = [rows[_PROCESS].assign(machine=c.machine) for c, rows in self.kept.values()]
+        frames = [rows[PROCESS_COLUMNS].assign(machine=c.machine) for c, rows in self.kept.values()]
         return pd.concat(require_nonempty(frames, "any chapter", "no-data")).drop_duplicates()
 
     @cached_property
@@ -283,15 +282,15 @@ class Analysis(analysis.Analysis):
         found = self.totals()
         whose, shown = self.about.shown_name, int(found["measurements"])
         surveyed = len(self.kept[survey.NAME][1]) if survey.NAME in self.kept else 0
+        of_geometry = f" and {surveyed:,} of `tlb geometry`" if surveyed else ""
         text = (
-            f"**{whose[0].upper()}{whose[1:]}:** {shown:,} measurements, {found['minutes']:.1f} "
-            f"minutes; {surveyed:,} of these are of `tlb geometry`, which the counts at the head of "
-            "pages leave out."
+            f"**{whose[0].upper()}{whose[1:]}:** {shown - surveyed:,} measurements{of_geometry}, "
+            f"{found['minutes']:.1f} minutes."
         )
         if hidden := len(self.about.store.load(self.about.machine)) - shown:
             text += (
-                f" {hidden:,} more are kept and not shown: of another program or state than now, or "
-                "disturbed, of points with fewer than five mappings."
+                f" {hidden:,} more are kept and not shown: disturbed ones of points with fewer than "
+                "five mappings, and those of another program or state than now."
             )
         return text
 

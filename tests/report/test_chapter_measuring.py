@@ -26,7 +26,7 @@ def measuring(world, own_lock, kernel, monkeypatch) -> Callable[..., tuple[Chapt
     kernel("exit 1")
 
     def begun(
-        trouble: dict[str, Unavailable] | None = None, **changes: object
+        trouble: dict[str, Unavailable] | None = None, noisy: str = "", **changes: object
     ) -> tuple[Chapter, list[Point]]:
         asked: list[Point] = []
 
@@ -35,7 +35,9 @@ def measuring(world, own_lock, kernel, monkeypatch) -> Callable[..., tuple[Chapt
             if why := (trouble or {}).get(point.pages):
                 raise Unavailable(why.code, f"{point.lines} lines")
             made_by = build.kernel(point.kernel).build._asdict()
-            return make_record(**point.model_dump(), repeat=repeat, state=state, **made_by)
+            return make_record(
+                **point.model_dump(), repeat=repeat, state=state, noisy=noisy, **made_by
+            )
 
         chapter = this(**changes)
         chapter.rig = replace(
@@ -121,3 +123,14 @@ def test_what_there_was_no_time_for_is_counted_by_grid(measuring):
     assert chapter.measure(POINTS).empty and asked == []
     assert chapter.left_out == {CHAPTER: (4, 4)}
     assert [note.code for note in chapter.notes].count("no-time") == 1
+
+
+def test_a_disturbed_measurement_that_no_page_shows_is_not_counted_as_measured(measuring):
+    chapter, _ = measuring(repeats=1)
+    chapter.measure(POINTS)
+    extra, changed = measuring(repeats=1, minutes=1e-9)[0], POINTS[0].model_copy
+    disturbed = [changed(update={"lines": lines}) for lines in (128, 256)]
+    measured, _ = measuring(repeats=1, noisy="stolen")
+    measured.measure(disturbed[:1])
+    assert extra.measure([*POINTS, *disturbed])["lines"].tolist() == [16, 64]
+    assert extra.left_out == {CHAPTER: (2, 4)}

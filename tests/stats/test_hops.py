@@ -47,6 +47,17 @@ def test_every_reading_lies_in_the_distribution_once_and_shares_add_up():
     assert middle == pytest.approx(1502.5, rel=0.005)
 
 
+def test_of_two_processes_the_one_that_misread_the_clock_loses_no_more_than_the_other():
+    ns = np.linspace(100, 300, 5000)
+    right = read(ns, 10.0, 22.0)
+    misread = pd.Series({**right, "clock_ns": 220.0})
+    rows = hops.with_median_clock_cost(pd.DataFrame([right, misread]))
+    for _, row in rows.iterrows():
+        assert float(hops.hop_quantile(hops.smoothed_hop_times(row), 0.5)) == pytest.approx(
+            200, abs=2
+        )
+
+
 @pytest.mark.parametrize("step", [2.0, 10.0])
 def test_the_modes_are_where_the_distribution_has_them_and_ripples_of_the_clock_are_none(step):
     draw = np.random.default_rng(5)

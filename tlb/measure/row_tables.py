@@ -227,11 +227,22 @@ def current_rows(frame: pd.DataFrame, state: str) -> pd.DataFrame:
 
 def replaced_programs(frame: pd.DataFrame, state: str) -> dict[tuple[str, str], str]:
     """Return the (kernel, engine) pairs of a state that have rows and none in `current_rows`, each
-    with the compiler or the libraries that its rows name."""
+    with the compiler or the libraries that its rows name, and those of now."""
     now = {*_programs(current_rows(frame, state))}
-    there = frame[frame["state"] == state]
-    found = zip(_programs(there), there["compiler"], strict=True)
-    return {program: compiler for program, compiler in found if program not in now}
+    there = frame[frame["state"] == state].drop_duplicates(["kernel", "engine"], keep="last")
+    found = zip(there["kernel"], there["engine"], there["compiler"], strict=True)
+    return {
+        (kernel, engine): _then_and_now(compiler, _build(kernel, engine))
+        for kernel, engine, compiler in found
+        if (kernel, engine) not in now
+    }
+
+
+def _then_and_now(compiler: str, now: KernelBuild | None) -> str:
+    if now is None:
+        return compiler
+    is_same = now.compiler == compiler
+    return "an earlier version of it" if is_same else f"{compiler} (now {now.compiler})"
 
 
 def _build(kernel: str, engine: KernelEngine) -> KernelBuild | None:
@@ -337,18 +348,35 @@ def _of_last_campaign(frame: pd.DataFrame, by: list[str], conditions: list[str])
     return frame[(frame[conditions] == last).all(axis=1)]
 
 
+# what tells two measuring processes apart
+PROCESS_COLUMNS = [
+    "kernel",
+    "engine",
+    "repeat",
+    "checksum",
+    "started_at",
+    "ns_per_access",
+    "wall_ns",
+]
+
+
 def processes_per_point(frame: pd.DataFrame) -> pd.Series:
     """Return the number of processes of each point of a chapter's rows."""
     return frame.groupby(point_columns(frame), dropna=False).size()
 
 
-def without_disturbed_of_few(frame: pd.DataFrame, enough: int) -> pd.DataFrame:
-    """Return rows without the disturbed ones of points with fewer mappings than `enough`: no median
-    outvotes these."""
+def is_disturbed_of_few(frame: pd.DataFrame, enough: int) -> pd.Series:
+    """Tell which rows are disturbed, of points with fewer mappings than `enough`: no median outvotes
+    these."""
     if frame.empty:
-        return frame
+        return pd.Series(False, index=frame.index)
     mappings = frame.groupby(point_columns(frame), dropna=False)["repeat"].transform("size")
-    return frame[(frame["noisy"] == "") | (mappings >= enough)].reset_index(drop=True)
+    return (frame["noisy"] != "") & (mappings < enough)
+
+
+def without_disturbed_of_few(frame: pd.DataFrame, enough: int) -> pd.DataFrame:
+    """Return the rows that `is_disturbed_of_few` does not tell."""
+    return frame[~is_disturbed_of_few(frame, enough)].reset_index(drop=True)
 
 
 def point_columns(frame: pd.DataFrame) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import io
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -42,6 +43,7 @@ from tlb.report.render import (
     Figure,
     Html,
     format_each_as_html,
+    has_few_mappings,
     has_hollow_points,
     highlighted_code,
     timed_source_part,
@@ -51,7 +53,7 @@ from tlb.stats.intervals import INTERVAL_COLUMNS, without_bounds_of_few
 from tlb.system.files import ROOT
 from tlb.system.page_sizes import PAGE_KINDS, page_words
 from tlb.system.reasons import explain_reason
-from tlb.system.units import list_in_words
+from tlb.system.units import format_size, list_in_words
 
 LEAST_SWEEP_BYTES = 1 << 30  # the chapters' quantities are of working sets past all caches
 _Quantities = TypeVar("_Quantities", bound=Quantities)
@@ -76,7 +78,6 @@ _PUBLISHED = "Published machines; none of this computer's points."
 _WITHOUT_GREY = "Numbers of {}."
 _AMONG_OTHERS = "This computer and published machines."
 _HOLLOW = " Hollow: fewer than five mappings."
-_OF_FEW = " Mostly fewer than five mappings a point."
 _DOTTED = " Dotted: not measured between."
 _PAGE_LABEL = re.compile(r"\d+ [KMG]iB")  # as tlb/system/page_sizes.py writes them
 
@@ -95,11 +96,15 @@ class Committed:
 
 
 def show_chart(
-    draw: Callable[[pd.DataFrame], alt.TopLevelMixin], data: pd.DataFrame, words: str
+    draw: Callable[[pd.DataFrame], alt.TopLevelMixin],
+    data: pd.DataFrame,
+    words: str,
+    size_bytes: float = 0,
 ) -> None:
     """Show what a function of a cell draws of a table.
 
-    words: a sentence or two on what the reference's chart shows. Number and caption stand in the
+    words: a sentence or two on what the reference's chart shows. size_bytes: what the data are of,
+    where machines differ and the caption names the reference's. Number and caption stand in the
     cell's metadata, `mystnb: {figure: {name, caption}}`.
 
     On the page of another machine a chart has a line that says whose it is, unless it shows the
@@ -107,7 +112,7 @@ def show_chart(
     """
     shown = page.current_page()
     name = draw.__name__
-    if shown.is_of_few:
+    if shown.few_mappings:
         data = _without_noise(data)
     shown.tables[name] = data
     if shown.is_reference:
@@ -115,10 +120,7 @@ def show_chart(
         return
     if MACHINE_COLUMN in data:  # of all published machines: the reference is among them
         figure = _figure(draw, data, words)
-        is_among = data[MACHINE_COLUMN].astype(str).str.contains(THIS_COMPUTER_LABEL).any()
-        if shown.is_this:
-            figure = _labelled(figure, _AMONG_OTHERS if is_among else _PUBLISHED)
-        shown.put(figure if shown.is_this else Committed(figure))
+        shown.put(_of_machines(figure) if shown.is_this else Committed(figure))
         return
     beside = _table_beside(shown, name)
     if beside is None:  # before the first refresh, or not measured there
@@ -129,11 +131,8 @@ def show_chart(
         whose = shown.beside.machine if shown.beside else "the reference"
         shown.put(DimmedFigure(theirs.chart, words, beside, name, whose))
         return
-    own = _figure(draw, data, words)
-    if own.csv() == theirs.csv():
-        shown.put(_labelled(own, _PUBLISHED) if shown.is_this else own)
-        return
-    shown.put(_beside(OverlaidFigure(own.chart, words, own.data, name, theirs), shown))
+    size = f" {shown.heading}: {format_size(round(size_bytes))}." if size_bytes > 0 else ""
+    shown.put(_over(_figure(draw, data, words), theirs, size, shown))
 
 
 def _figure(
@@ -168,13 +167,14 @@ def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
     if made.reference:
         other += _other_pages(made.data, made.reference.data)
     label = _IN_GREY.format(other) if is_grey else _WITHOUT_GREY.format(shown.machine)
+    label += made.label
     if shown.beside and not is_grey:
-        label = _BELOW.format(other)
+        label = _BELOW.format(other) + made.label
         made = replace(made, is_followed=True)
-    if has_hollow_points(made.data):
+    if has_hollow_points(spec):
         label += _HOLLOW
-    elif shown.is_of_few and not {"n", "coverage"} & {*made.data}:
-        label += _OF_FEW
+    elif shown.few_mappings and has_few_mappings(made.data) is not False:
+        label += f" {shown.few_mappings.capitalize()}."
     if has_dotted_gaps(spec):
         label += _DOTTED
     alt_text = f"{label} On the reference machine: {made.alt}"
@@ -182,17 +182,31 @@ def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
 
 
 def _other_pages(own: pd.DataFrame, theirs: pd.DataFrame) -> str:
-    """Name the page sizes of another machine's figure in whose place this one has others."""
+    """Name the page sizes of another machine's figure if this one has others in place of some."""
     here, there = (
         {
-            page_words(one) if one in PAGE_KINDS else f"{one} pages"
+            page_words(one) if one in PAGE_KINDS else f"{one} pages": one
             for one in data.get("pages", ())
             if one in PAGE_KINDS or _PAGE_LABEL.match(str(one))
         }
         for data in (own, theirs)
     )
-    others = sorted(there - here)
-    return f" on {list_in_words(others)}" if others and here - there else ""
+    has_others = there.keys() - here.keys() and here.keys() - there.keys()
+    return f" on {list_in_words(there)}" if has_others else ""
+
+
+def _over(own: Figure, theirs: Figure, size: str, shown: page.Page) -> Figure:
+    """Return a figure over another machine's, unless it has the same data."""
+    if own.csv() == theirs.csv():
+        return _labelled(own, _PUBLISHED) if shown.is_this else own
+    return _beside(OverlaidFigure(own.chart, own.alt, own.data, own.name, theirs, size), shown)
+
+
+def _of_machines(figure: Figure) -> Figure:
+    """Label a figure that names each machine."""
+    names = figure.data[MACHINE_COLUMN].astype(str)
+    is_among = names.str.contains(THIS_COMPUTER_LABEL).any()
+    return _labelled(figure, _AMONG_OTHERS if is_among else _PUBLISHED)
 
 
 def _labelled(figure: Figure, label: str) -> Figure:
@@ -226,8 +240,7 @@ def _table_beside(shown: page.Page, name: str) -> pd.DataFrame | None:
 
 
 _MOST_UNFOLDED = 10  # rows of a table that is read beside its chapter
-_DASH_WORDS = "– not measured, or not enough of it; point at a row for the reason"
-_DASH_NOTE = Html(f'<p class="tlb-few"><small>{_DASH_WORDS}</small></p>', _DASH_WORDS)
+_DASH_WORDS = "– not measured, or not enough of it: the reasons"
 
 
 def quantities_of(chapter: Chapter, kind: type[_Quantities]) -> tuple[_Quantities, _Quantities]:
@@ -274,11 +287,10 @@ def on_this_computer(own: _Quantities, reference: _Quantities) -> QuantitiesTabl
         "Mappings",
     ]
     found = {name: [side.of(side.declared[name]) for side in sides] for name, _ in own}
-    rows = [*found.values()]
-    if not shown.is_this:
-        rows = [row for row in rows if any(one.interval for one in row)]
+    rows = [row for row in found.values() if any(one.interval for one in row)]
     table = _table(heads, rows)
-    if shown.is_reference and len(rows) > _MOST_UNFOLDED:
+    is_folded = shown.is_reference or not any(row[-1].interval for row in rows)
+    if is_folded and len(rows) > _MOST_UNFOLDED:
         summary = f"{len(rows)} quantities"
         folded = f"<details><summary>{summary}</summary>{table.markup}</details>"
         table = Html(folded, table.text)
@@ -316,9 +328,23 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[Quantity]]) -> Html:
     if any(FEW_MAPPINGS_MARK in cell for *texts, _ in cells for cell in texts):
         made += FEW_MAPPINGS_NOTE
     is_own = len(heads) > 3  # beside the reference
-    if is_own and any(sides[-1].cell == ABSENT_CELL for sides in rows):
-        made += _DASH_NOTE
-    return made
+    reasons = Counter(
+        explain_reason(why.code)
+        for *_, own in rows
+        if is_own and own.cell == ABSENT_CELL and (why := own.lacking)
+    )
+    return made + _dash_note(reasons) if reasons else made
+
+
+def _dash_note(reasons: Counter[str]) -> Html:
+    """Return the reasons for dashes, with the number of rows of each, for readers who cannot point
+    at a row."""
+    each = [f"{reason} ({number})" for reason, number in reasons.most_common()]
+    items = format_each_as_html("<li>{}</li>", each)
+    note = Markup(
+        '<details class="tlb-few"><summary><small>{}</small></summary><ul>{}</ul></details>'
+    )
+    return Html(str(note.format(_DASH_WORDS, items)), "\n".join([_DASH_WORDS, *each]))
 
 
 def _mappings(quantity: Quantity) -> str:

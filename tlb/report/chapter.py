@@ -33,6 +33,8 @@ from tlb.system.page_sizes import PAGE_KINDS
 from tlb.system.reasons import Unavailable, UnmeasuredNote, explain_reason, none_if_unavailable
 from tlb.system.units import format_size, parse_size
 
+_FEW_MAPPINGS = ["fewer than five mappings each", "one mapping each"]
+_FEW_MAPPINGS += [f"at most {number} mappings each" for number in ("two", "three", "four")]
 _MEMORY_LIMIT = "half of the memory that is free"
 
 
@@ -44,7 +46,7 @@ class Subject:
     parameters: dict[str, Any]
     data: Store  # data/: what is published, and separately what was measured here
     notes: list[UnmeasuredNote] = field(default_factory=list)  # what was lacking
-    # by grid: the measurements for which there was no time, and of how many
+    # by grid: the measurements without time or disturbed, and of how many
     left_out: dict[str, tuple[int, int]] = field(default_factory=dict)
     # asked for, and measured by another compiler or library than is here now: which
     replaced: dict[Point, str] = field(default_factory=dict)
@@ -251,10 +253,23 @@ class Chapter(Subject):
             self._note(note)
         if outcome.skipped and rounds == inf:
             every = outcome.skipped + outcome.cached + outcome.measured
-            self.left_out[names] = outcome.skipped, every
+            self.left_out[names] = outcome.skipped + self._disturbed(grids), every
             left_out = f"{outcome.skipped} of {every} measurements of {names} were left out"
             self._note(Unavailable("no-time", left_out).note)
         return outcome
+
+    def _disturbed(self, grids: Mapping[str, Collection[Point]]) -> int:
+        """Return the number of measurements of these grids that pages leave out as disturbed."""
+        frames = []
+        for name, points in grids.items():
+            asked = {(point.kernel, point.engine) for point in points}
+            rows = row_tables.current_rows(
+                self.store.load(self.machine, name), hosts.state_digest(self.host)
+            )
+            rows = row_tables.rows_of_one_engine(rows, asked, self.engine)
+            is_left_out = row_tables.is_disturbed_of_few(rows, FEWEST_MAPPINGS_WITH_INTERVAL)
+            frames.append(rows.loc[is_left_out, row_tables.PROCESS_COLUMNS])
+        return len(pd.concat(frames).drop_duplicates()) if frames else 0
 
     def survey(self, first: Sequence[Point] = ()) -> pd.DataFrame:
         """Return the rows of the geometry of 4 KiB pages, measured first about this computer.
@@ -307,12 +322,19 @@ class Chapter(Subject):
         return kernels.with_defaults(frame)
 
     @property
-    def is_of_few(self) -> bool:
-        """Whether half of the machine's points or more have fewer mappings than decide."""
+    def few_mappings(self) -> str:
+        """How many mappings the points of this chapter have, in words, if half of the machine's
+        points or more have fewer than decide; else ""."""
         rows = self.store.load(self.machine)
-        return rows.empty or bool(
-            row_tables.processes_per_point(rows).median() < FEWEST_MAPPINGS_WITH_INTERVAL
-        )
+        each = row_tables.processes_per_point(rows) if len(rows) else pd.Series([0])
+        if each.median() >= FEWEST_MAPPINGS_WITH_INTERVAL:
+            return ""
+        own = none_if_unavailable(lambda: self.store.load(self.machine, self.name))
+        if own is not None and len(own):
+            each = row_tables.processes_per_point(own)
+        most = int(each.max())
+        few = most < len(_FEW_MAPPINGS)
+        return _FEW_MAPPINGS[most] if few else "mostly fewer than five mappings each"
 
     # --- what else is kept of the machine
 
@@ -449,13 +471,17 @@ def begin(chapter: str, namespace: dict[str, Any]) -> Chapter:
         is_this=machine == "this",
         beside=beside,
     )
-    opened.is_of_few = opened.is_this and not notebooks.is_rerun(chapter) and about.is_of_few
+    if opened.is_this and not notebooks.is_rerun(chapter):
+        opened.few_mappings = about.few_mappings
     page.open_page(opened)
     page.name_frames()
     if not opened.is_reference:
         opened.machine = about.shown_name
         about.head = CompletenessLine(
-            chapter, opened.machine, beside.machine if beside else "", is_of_few=opened.is_of_few
+            chapter,
+            opened.machine,
+            beside.machine if beside else "",
+            few_mappings=opened.few_mappings,
         )
         opened.head = about.head
         namespace["print"] = opened.print

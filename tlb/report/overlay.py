@@ -308,8 +308,11 @@ def _without_colour(encoding: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shades(colour: dict[str, Any]) -> dict[str, Any]:
-    """Return an opacity for each series of a colour encoding, so that all are grey and differ."""
-    scale = {"range": _OPACITIES}
+    """Return an opacity for each series of a colour encoding, in the order of its legend, so that
+    all are grey and differ."""
+    scale: dict[str, Any] = {"range": _OPACITIES}
+    if isinstance(names := colour.get("scale", {}).get("domain"), list):
+        scale["domain"] = names
     return {"field": colour["field"], "type": "nominal", "scale": scale, "legend": None}
 
 

@@ -48,8 +48,8 @@ class Page:
 
     is_reference: whether it is about the reference machine, as committed. Another machine's page
     has the same text, which is about the reference, and a dash in the place of what it lacks.
-    is_this: whether it is about this computer. is_of_few: whether that has too few mappings to
-    show intervals. beside: the page about another machine that is shown in grey; None for the
+    is_this: whether it is about this computer. few_mappings: how many mappings its points have,
+    if too few to show intervals, else "". beside: the page about another machine that is shown in grey; None for the
     reference. machine: its name on pages. head: the line at the head, if it has one.
     tables, quantities: what its charts draw, by the drawing function, and what its table shows.
     """
@@ -59,7 +59,7 @@ class Page:
     cell: int | None = None  # the number of the cell that runs; None asks IPython
     is_reference: bool = True
     is_this: bool = False
-    is_of_few: bool = False
+    few_mappings: str = ""
     machine: str = ""
     head: CompletenessLine | None = None
     beside: Page | None = None
@@ -228,12 +228,12 @@ class CompletenessLine:
     Outside a notebook it shows nothing.
 
     chapter: its name. shown: whose the figures are, as Markdown. beside: the machine in grey, ""
-    for the reference. is_of_few: whether its points have fewer than five mappings.
+    for the reference. few_mappings: as of a Page.
     """
 
-    def __init__(self, chapter: str, shown: str, beside: str = "", *, is_of_few: bool = False):
+    def __init__(self, chapter: str, shown: str, beside: str = "", *, few_mappings: str = ""):
         self._chapter, self._shown, self._beside = chapter, shown, beside
-        self._is_empty, self._is_of_few = False, is_of_few
+        self._is_empty, self._few_mappings = False, few_mappings
         self._handle = display(self._line({}), display_id=True) if get_ipython() else None
 
     def update(self, left_out: Mapping[str, tuple[int, int]]) -> None:
@@ -249,7 +249,7 @@ class CompletenessLine:
     def _line(self, left_out: Mapping[str, tuple[int, int]]) -> Html:
         missing, every = (sum(count[side] for count in left_out.values()) for side in (0, 1))
         done = [f"{every - missing:,} of {every:,} measurements"] if missing else []
-        done += ["mostly fewer than five a point"] if self._is_of_few and not self._is_empty else []
+        done += [self._few_mappings] if self._few_mappings and not self._is_empty else []
         text = self._about() + (f" ({', '.join(done)})." if done else ".")
         return Html(f'<p class="tlb-head-line" role="note">{inline_html(text)}</p>', text)
 

@@ -331,6 +331,7 @@ def _table(rows: list[dict[str, Any]]) -> dict[str, list]:
 
 # The columns that tell it, the first that rows have: mappings, or the coverage of the interval.
 _LEAST = {"n": FEWEST_MAPPINGS_WITH_INTERVAL, "coverage": LEAST_COVERAGE}
+_OF_FEW = "isValid(datum.{0}) && datum.{0} < {1}"
 _UNIT_KEYS = ("name", "mark", "encoding", "transform")  # of a part that draws one mark
 
 
@@ -368,12 +369,18 @@ def _filter_of_few(rows: Sequence[Mapping[Any, Any]]) -> str:
     values = [row.get(column) for row in rows] if column else []
     if not any(value is not None and value < _LEAST[column] for value in values):
         return ""
-    return f"isValid(datum.{column}) && datum.{column} < {_LEAST[column]}"
+    return _OF_FEW.format(column, _LEAST[column])
 
 
-def has_hollow_points(data: pd.DataFrame) -> bool:
-    """Return whether points of a figure's data are hollow."""
-    return bool(_filter_of_few(data.to_dict("records")))
+def has_few_mappings(data: pd.DataFrame) -> bool | None:
+    """Return whether rows of a figure's data are of too few mappings; None if they do not say."""
+    return bool(_filter_of_few(data.to_dict("records"))) if {*_LEAST} & {*data} else None
+
+
+def has_hollow_points(spec: dict[str, Any]) -> bool:
+    """Return whether a chart draws points of too few mappings, which are hollow."""
+    filters = (f'"filter": "{_OF_FEW.format(*known)}"' for known in _LEAST.items())
+    return any(one in json.dumps(spec) for one in filters)
 
 
 def _filled_and_hollow(

@@ -141,7 +141,7 @@ def set_up(a: Analysis) -> str:
         items |= {"Huge pages": _large(a.frame), "Counters": _counters(a)}
     if others:
         items["Left out"] = " ".join(
-            f"Rows of `{kernel}` by {engine} that were measured with {escape_markdown(by)}, which is not here now."
+            f"Rows of `{kernel}` by {engine} that were measured with {escape_markdown(by)}."
             for kernel, engine, by in sorted(others)
         )
     if processes := _counted_processes(a):

@@ -329,8 +329,11 @@ def answer_of(claim: Claim, a: Analysis, **bands: Any) -> StoredAnswer:
         raise TypeError(f"The predicate of {claim.id!r} failed: {why}") from why
     if effects and a.host.is_emulated:  # sources speak of processors, and this timed a program
         return StoredAnswer(reason="emulated", detail=evidence.rstrip("."))
-    if isinstance(truth, Undecided) and truth.code == "ambiguous" and _is_own_of_few(a):
-        return StoredAnswer(evidence=evidence, reason="few")  # more may leave one explanation
+    # more mappings may leave one explanation, or narrow an interval that is not over mappings
+    is_open = isinstance(truth, Undecided) and truth.code == "ambiguous"
+    decided = [one.decided(len(effects)) for one in effects if not one.interval.repeats.values]
+    if (is_open or (None in decided and False not in decided)) and _is_own_of_few(a):
+        return StoredAnswer(evidence=evidence, reason="few")
     if isinstance(truth, Undecided):
         return StoredAnswer(evidence=evidence, reason=truth.code, detail=truth.text)
     return StoredAnswer(evidence=evidence, effects=tuple(map(StoredEffect.of, effects)))
@@ -353,14 +356,12 @@ def _of_replaced_program(claim: Claim, a: Analysis, why: Unavailable) -> StoredA
         return None
     for point, program in a.about.replaced.items():
         if claim.points(point, a.about.scope):
-            return StoredAnswer(
-                reason="conditions", detail=f"measured with {program}, not here now"
-            )
+            return StoredAnswer(reason="conditions", detail=f"measured with {program}")
     return None
 
 
 def _is_own_of_few(a: Analysis) -> bool:
-    return a.about.is_this and a.about.is_of_few
+    return a.about.is_this and bool(a.about.few_mappings)
 
 
 LOOKS_SPLINTERED = "too few mappings; huge pages look splintered"

@@ -86,7 +86,9 @@ def test_a_profile_gives_the_share_of_its_samples_that_zero_pages():
     assert refusal(lambda: lacking.zeroing_share("4k")) == "no-perf"
 
 
-def test_memory_that_was_left_alone_is_that_of_the_longest_wait():
+def test_memory_that_was_left_alone_is_that_of_the_longest_wait_and_no_shorter_one():
+    touched_at_once = rows(QUIET).query("kernel != 'touch_again' or idle_ms == 0")
+    assert refusal(analysis(touched_at_once).left_alone) == "too-few-points"
     left = analysis(rows(QUIET)).left_alone()
     assert left.tolist() == pytest.approx(
         [QUIET.page_ns("anonymous", "thp", 0) + QUIET.host_ns] * 5
