@@ -88,3 +88,18 @@ def test_the_name_of_a_series_stands_at_the_last_point_of_its_curve():
     last = OWN.loc[OWN.groupby("layout")["lines"].idxmax(), ["layout", "lines", "median"]]
     found = pd.DataFrame(places)[["layout", "lines", "median"]]
     assert sorted(found.itertuples(index=False)) == sorted(last.itertuples(index=False))
+
+
+def test_a_figure_keeps_its_legend_over_the_grey_of_the_reference():
+    def draw_rows(data: pd.DataFrame) -> alt.LayerChart:
+        axis = {"axis": charts.ns_axis("ns per load", [1, 10]), "scale": charts.log_scale(10)}
+        names = ["spread", "packed"]
+        style = {"color": charts.colour("layout", names)}
+        return charts.medians_in_rows(data, "lines", [*data["lines"]], axis, "layout", **style)
+
+    own, theirs = (data[data["lines"] == data["lines"].max()] for data in (OWN, SLOW))
+    reference = Figure(draw_rows(theirs), "Two points.", theirs, "points")
+    alone = Figure(draw_rows(own), "Two points.", own, "points").svg()
+    made = OverlaidFigure(draw_rows(own), "Two points.", own, "points", reference).svg()
+    for name in ("spread", "packed"):
+        assert alone.count(f">{name}<") == made.count(f">{name}<") == 1

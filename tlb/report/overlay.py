@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import cycle
 from os.path import commonprefix
 from typing import Any
 
@@ -309,11 +310,18 @@ def _without_colour(encoding: dict[str, Any]) -> dict[str, Any]:
 
 def _shades(colour: dict[str, Any]) -> dict[str, Any]:
     """Return an opacity for each series of a colour encoding, in the order of its legend, so that
-    all are grey and differ."""
-    scale: dict[str, Any] = {"range": _OPACITIES}
-    if isinstance(names := colour.get("scale", {}).get("domain"), list):
-        scale["domain"] = names
-    return {"field": colour["field"], "type": "nominal", "scale": scale, "legend": None}
+    all are grey and differ. By conditions: a second scale of the field would take away its legend.
+    """
+    field, names = colour["field"], colour.get("scale", {}).get("domain")
+    if not isinstance(names, list):
+        scale = {"range": _OPACITIES}
+        return {"field": field, "type": "nominal", "scale": scale, "legend": None}
+    each = zip(names, cycle(_OPACITIES), strict=False)
+    conditions = [
+        {"test": f"datum[{json.dumps(field)}] === {json.dumps(name)}", "value": opacity}
+        for name, opacity in each
+    ]
+    return {"condition": conditions, "value": _OPACITIES[0]}
 
 
 def _without_axis(how: Any) -> Any:
