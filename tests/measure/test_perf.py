@@ -231,14 +231,8 @@ def test_where_no_hardware_counts_a_process_is_spared_its_perf():
     assert {name: q.reason for name, q in record.counters.items()} == {"core_cycles": "no-pmu"}
 
 
-@pytest.mark.measures
-@pytest.mark.measuring
-@pytest.mark.needs("a C compiler", "perf that counts faults")
-@pytest.mark.parametrize("pages", [1, 1000])
-def test_perf_counts_exactly_the_faults_between_the_gates(tmp_path_factory, pages):
-    binary = tmp_path_factory.getbasetemp() / "gate_faults"
-    if not binary.exists():
-        compiled(SUPPORT / "gate_faults.c", binary, "-Wno-unused-function")
+def faults_between_the_gates(binary: Path, pages: int) -> float | None:
+    """What perf counts of a forked process that touches so many pages."""
     with PerfControlPipes() as gate:
         words = [str(binary), "--plan", *gate.kernel_words]
         how = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "pass_fds": gate.fds}
@@ -248,7 +242,19 @@ def test_perf_counts_exactly_the_faults_between_the_gates(tmp_path_factory, page
             said, _ = child.communicate(f"0 gate_faults - spread cycle {pages} 1 1 1\n")
             counted = counting.end()
     assert (said.split("\n")[0], child.returncode) == ("done", 0)
-    assert counted["minor_faults"].value == pages  # of the process that was forked for the line
+    return counted["minor_faults"].value
+
+
+@pytest.mark.measures
+@pytest.mark.measuring
+@pytest.mark.needs("a C compiler", "perf that counts faults")
+@pytest.mark.parametrize("pages", [1, 1000])
+def test_perf_counts_exactly_the_faults_between_the_gates(tmp_path_factory, pages):
+    binary = tmp_path_factory.getbasetemp() / "gate_faults"
+    if not binary.exists():
+        compiled(SUPPORT / "gate_faults.c", binary, "-Wno-unused-function")
+    # A busy computer takes pages of the program back, which adds faults and never takes one away.
+    assert min(faults_between_the_gates(binary, pages) for _ in range(5)) == pages
 
 
 # --- what is counted together
