@@ -1,5 +1,9 @@
 """A guest's loads beside a process's own: rows of guests, plain processes, containers and memory
-nodes as curves and ratios."""
+nodes as curves and ratios.
+
+Names here are those of the claims: a guest and its host. In the experiment, the guest is the page's
+inner guest, and its host is the rented guest that it runs in (INNER_GUEST_PAGES on
+GUEST_PAGE_KINDS)."""
 
 from __future__ import annotations
 
