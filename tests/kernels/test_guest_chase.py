@@ -19,13 +19,15 @@ from tlb.measure.record import Record
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
 
-def tables(record: Record) -> int:
+def possible_tables(record: Record) -> range:
     """Tables for the record's lines, which begin at a whole GiB and end in the same 512 GiB here,
-    and two for the program, which stands in another GiB of those."""
+    and two for the program, which stands in another GiB of those. Where the system laid the two
+    in different ranges of 512 GiB, there is one more."""
     leaf, levels = {"4k": 1, "2m": 2, "1g": 3}[record.mode], int(record.also["guest_levels"])
-    return 3 + sum(
+    fewest = 3 + sum(
         -(-record.working_set_bytes // 2 ** (12 + 9 * level)) for level in range(leaf, levels)
     )
+    return range(fewest, fewest + 2)
 
 
 # --- through a software walker (tests/support/other_kvm.c): every hop of it is translated by the
@@ -48,11 +50,8 @@ def test_a_guest_visits_every_line_in_the_order_of_page_chase(kvm, mode, levels,
         <= arena_bytes(point)
         <= record.arena_bytes + lines * BOOKKEEPING_BYTES_PER_LINE
     )
-    # One more where a border of 512 GiB lies between the program and the lines.
-    assert (
-        record.also["guest_table_bytes"] / 4096 - tables(record) in (0, 1)
-        and record.also["guest_levels"] == levels
-    )
+    assert record.also["guest_table_bytes"] / 4096 in possible_tables(record)
+    assert record.also["guest_levels"] == levels
     assert record.accesses % lines == 0
 
 
@@ -111,7 +110,7 @@ def test_a_real_guest_visits_them_too(mode, pages):
     record = real(point)
     assert record.point == point and record.backing == pages
     assert record.checksum == checksum(visits("page_chase", "cycle", 3000, order_seed(point, 0)))
-    assert record.also["guest_table_bytes"] == 4096 * tables(record)
+    assert record.also["guest_table_bytes"] / 4096 in possible_tables(record)
     assert record.ns_per_access <= 1.01 * record.also["outside_ns_per_access"]
     assert record.also.get("vcpu_exits", 0) >= 0 and record.also["first_touch_ns_per_access"] > 0
 
