@@ -78,24 +78,24 @@ extern const char guest_code[], guest_code_end[];
 __asm__(".pushsection .text\n"
         ".balign 64\n"
         "guest_code:\n"
-        "    mov 0(%rbx), %rdi\n"
-        "    mov 8(%rbx), %rsi\n"
-        "    mov 16(%rbx), %rcx\n"
-        "    lfence; rdtsc; lfence\n"
+        "    mov 0(%rbx), %rdi\n"                              /* the first line: it holds the next one's address */
+        "    mov 8(%rbx), %rsi\n"                              /* so many blocks of 16 loads */
+        "    mov 16(%rbx), %rcx\n"                             /* and so many single loads */
+        "    lfence; rdtsc; lfence\n"                          /* the clock, with no load in flight */
         "    mov %eax, 24(%rbx); mov %edx, 28(%rbx)\n"
         "    test %rsi, %rsi; jz 2f\n"
         ".balign 32\n"
-        "1:  .rept 16; mov (%rdi), %rdi; .endr\n"
+        "1:  .rept 16; mov (%rdi), %rdi; .endr\n"              /* the measured loads */
         "    dec %rsi; jnz 1b\n"
         "2:  jrcxz 4f\n"
-        "3:  mov (%rdi), %rdi\n"
+        "3:  mov (%rdi), %rdi\n"                               /* those that fill no block */
         "    dec %rcx; jnz 3b\n"
         "4:  mov %rdi, 40(%rbx)\n"
-        "    mov (%rdi), %rdi\n"
-        "    lfence; rdtsc\n"
+        "    mov (%rdi), %rdi\n"                                /* the last one, for its result */
+        "    lfence; rdtsc\n"                                  /* the clock again */
         "    mov %eax, 32(%rbx); mov %edx, 36(%rbx)\n"
         "    mov %rdi, 48(%rbx)\n"
-        "    out %al, $16\n"
+        "    out %al, $16\n"                                   /* back to the program that started the guest */
         "    jmp guest_code\n"
         "guest_code_end:\n"
         ".popsection");

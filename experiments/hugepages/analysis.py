@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from math import nan
 
@@ -124,17 +123,6 @@ class Analysis(analysis.Analysis):
         found = self.splintering() if pages in (*HUGE_PAGE_KINDS, "1g") else None
         is_whole = found and not found.is_splintered
         return spread - packed if is_whole else self.price_of(spread, packed)
-
-    def near_prices(self, kinds: Sequence[str]) -> pd.DataFrame:
-        """Return the prices up to `most_lines`: pages (their labels) and the columns of a Curve's
-        table, its x as `lines`."""
-        tables = [
-            self.price[pages]
-            .between(0, self.most_lines)
-            .table.assign(pages=self.page_labels[pages])
-            for pages in kinds
-        ]
-        return pd.concat(tables, ignore_index=True)
 
     @cached_property
     def gathers(self) -> dict[str, Curve]:

@@ -225,13 +225,17 @@ LOAD_PARTS_DESCRIPTION = (
 )
 
 
-def load_parts() -> pd.DataFrame:
+def load_parts(unequal: Mapping[str, tuple[float, float]]) -> pd.DataFrame:
     """Return a row a machine of HOSTS, working set, page size and part of a load: size, name (of the
-    bar), part, begin, end (ns), label (both parts in words), n (mappings)."""
-    return pd.concat([_parts_on(machine) for machine in HOSTS], ignore_index=True)
+    bar), part, begin, end (ns), label (both parts in words), n (mappings).
+
+    unequal: by name, from and to how many bytes only the packed lines fit a cache, so that what is
+    left of a load on 4 KiB pages is translation at most."""
+    parts = [_parts_on(machine, *unequal[name]) for machine, name in HOSTS.items()]
+    return pd.concat(parts, ignore_index=True)
 
 
-def _parts_on(machine: str) -> pd.DataFrame:
+def _parts_on(machine: str, unequal_from: float, unequal_to: float) -> pd.DataFrame:
     rows = chapter_of_published_machine("hugepages", machine).kept("hugepages")
     chase = rows.query("kernel == 'page_chase' and pages in ('4k', '2m')")
     chase = chase.assign(bytes=chase["lines"] * 4096)  # on both, a line on each 4 KiB
@@ -245,11 +249,21 @@ def _parts_on(machine: str) -> pd.DataFrame:
         size, pages = int(row["bytes"]), row["pages"]
         name = f"{HOSTS[machine]}, {'4 KiB' if pages == '4k' else '2 MiB'} pages"
         few = "" if row["n"] >= FEWEST_MAPPINGS_WITH_INTERVAL else f" ({row['n']:.0f} mappings)"
-        label = f"{name}: {row['packed']:.0f} + {row['translation']:.0f} ns{few}"
+        is_upper_bound = pages == "4k" and unequal_from <= size <= unequal_to
+        translation = f"{'≤ ' if is_upper_bound else ''}{row['translation']:.0f}"
+        label = f"{name}: {row['packed']:.0f} + {translation} ns{few}"
         ends = (0.0, row["packed"], row["packed"] + row["translation"])
         kinds = (_DATA, _ON_BASE if pages == "4k" else _ON_HUGE)
         parts += [
-            (f"In {format_size(size)}", name, part, begin, end, label, int(row["n"]))
+            (
+                f"{format_size(size)}: {size // 4096:,} lines, one a page",
+                name,
+                part,
+                begin,
+                end,
+                label,
+                int(row["n"]),
+            )
             for part, begin, end in zip(kinds, ends, ends[1:], strict=False)
         ]
     return pd.DataFrame(parts, columns=["size", "name", "part", "begin", "end", "label", "n"])

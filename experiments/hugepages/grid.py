@@ -24,34 +24,37 @@ def points(scope: Scope) -> list[Point]:
 
 
 def chases(scope: Scope) -> list[Point]:
-    """Between octaves where base pages and 2 MiB pages are compared line by
-    line: do entries span what was mapped?"""
-    sizes = octaves(SMALLEST_LINE_COUNT, scope.most_lines, 1)
-    fine = scope.dense(None if scope.engine == "c" else 1)
-    far = scope.lines(DENSELY_SAMPLED_BELOW_BYTES)
-    if scope.is_fine:
-        wanted = {
-            pages: {*sizes, *(fine if pages in (BASE_PAGES, "2m") else ())}
-            for pages in FULLY_SWEPT_PAGES
-        }
-    else:
-        # Every fourth octave, and the two largest sizes because 4 GiB of some
-        # page sizes may not be available; more for claims that compare sizes
-        # one by one.
-        every, near = {*sizes[::4], *sizes[-2:]}, {*sizes[::2], *(n for n in sizes if n <= far)}
-        wanted = {
-            pages: every | (near if pages in (BASE_PAGES, *HUGE_PAGE_KINDS) else set())
-            for pages in FULLY_SWEPT_PAGES
-        }
-        # What large pages gain is read against the steps of base pages.
-        steps = scope.knees() if scope.entries else scope.dense(scope.profile.points_per_octave)
-        wanted[BASE_PAGES].update(steps)
+    """Return the chase on each page size: so many lines, one in every base page, and its control,
+    which packs them side by side."""
     return [
         point
-        for pages in FULLY_SWEPT_PAGES
-        for lines in sorted(wanted[pages])
+        for pages, sizes in line_counts(scope).items()
+        for lines in sizes
         for point in scope.chase("page_chase", pages, lines)
     ]
+
+
+def line_counts(scope: Scope) -> dict[str, list[int]]:
+    """Return by page size how many lines are chased. Between octaves where base pages and 2 MiB pages
+    are compared line by line: do entries span what was mapped?"""
+    sizes = octaves(SMALLEST_LINE_COUNT, scope.most_lines, 1)
+    if scope.is_fine:
+        fine = scope.dense(None if scope.engine == "c" else 1)
+        compared = (BASE_PAGES, "2m")
+        return {
+            pages: sorted({*sizes, *(fine if pages in compared else ())})
+            for pages in FULLY_SWEPT_PAGES
+        }
+    # Every fourth octave, and the two largest sizes because 4 GiB of some page sizes may not be
+    # available; more for claims that compare sizes one by one.
+    far = scope.lines(DENSELY_SAMPLED_BELOW_BYTES)
+    every, near = {*sizes[::4], *sizes[-2:]}, {*sizes[::2], *(n for n in sizes if n <= far)}
+    compared = (BASE_PAGES, *HUGE_PAGE_KINDS)
+    wanted = {pages: every | (near if pages in compared else set()) for pages in FULLY_SWEPT_PAGES}
+    # What large pages gain is read against the steps of base pages.
+    steps = scope.knees() if scope.entries else scope.dense(scope.profile.points_per_octave)
+    wanted[BASE_PAGES].update(steps)
+    return {pages: sorted(lines) for pages, lines in wanted.items()}
 
 
 def gathers(scope: Scope) -> list[Point]:

@@ -28,7 +28,7 @@ from experiments.page_faults.analysis import (
     FIRST_TOUCH_OF_HUGE_PAGES,
 )
 from experiments.virtualization.analysis import GUEST_BASE_PAGE_BYTES
-from experiments.virtualization.grid import GUEST_PAGE_KINDS, INNER_GUEST_PAGES
+from experiments.virtualization.grid import GUEST_PAGE_KINDS
 from tlb.measure import survey
 from tlb.measure.row_database import DATABASE_FILE as DATABASE
 from tlb.measure.row_database import RowDatabase
@@ -223,7 +223,7 @@ for _name, _way, _words in (
     ("fault_file", FIRST_TOUCH_OF_CACHED_FILE, "page of a file in memory"),
 ):
     _QUANTITIES.append((_name, "faults", _words, "ns", partial(_fault, _way)))
-for _guests, _host in product(INNER_GUEST_PAGES, GUEST_PAGE_KINDS):
+for _guests, _host in product(page_sizes.MAPPED_PAGE_SIZES, GUEST_PAGE_KINDS):
     _name, _words = f"guest_{_guests}_on_{_host}", f"{_SIZES[_guests]} on {_SIZES[_host]}"
     _QUANTITIES.append((_name, "guests", _words, "ratio", partial(_guest, (_guests, _host))))
 

@@ -13,12 +13,7 @@ from itertools import product
 
 import pandas as pd
 
-from experiments.virtualization.grid import (
-    GUEST_HOST_PAGE_PAIRS,
-    GUEST_PAGE_KINDS,
-    INNER_GUEST_PAGES,
-    NUMA_PLACEMENTS,
-)
+from experiments.virtualization.grid import GUEST_HOST_PAGE_PAIRS, GUEST_PAGE_KINDS, NUMA_PLACEMENTS
 from tlb.measure.namespaces import FRESH_NAMESPACES_MODE
 from tlb.report import analysis, quantities
 from tlb.report.quantities import QuantityDeclaration
@@ -26,6 +21,7 @@ from tlb.stats import splinter
 from tlb.stats.curves import Curve, select_rows
 from tlb.stats.intervals import UNKNOWN_INTERVAL, Interval, median_interval, summarise
 from tlb.system.page_sizes import BASE_PAGES, mapped_page_size, page_labels
+from tlb.system.page_sizes import MAPPED_PAGE_SIZES as INNER_GUEST_PAGES
 from tlb.system.reasons import Unavailable, none_if_unavailable, require_nonempty
 
 

@@ -12,11 +12,7 @@ from experiments.virtualization.analysis import (
     Analysis,
     guest_and_host_pages_in_words,
 )
-from experiments.virtualization.grid import (
-    INNER_GUEST_PAGES,
-    MAX_QUICK_GUEST_BYTES,
-    coarse_line_counts,
-)
+from experiments.virtualization.grid import MAX_QUICK_GUEST_BYTES, coarse_line_counts
 from tlb.measure.grid import Scope
 from tlb.measure.namespaces import FRESH_NAMESPACES_MODE as NAMESPACES
 from tlb.measure.record import Point
@@ -74,7 +70,7 @@ def _guest_and_process(point: Point, scope: Scope) -> bool:
 
 @claim("references-of-a-nested-walk")
 def references_of_a_nested_walk(a: Analysis, most: int = MOST_REFERENCES) -> Answer:
-    pairs = list(product(INNER_GUEST_PAGES, INNER_GUEST_PAGES))
+    pairs = list(product(MAPPED_PAGE_SIZES, repeat=2))
     counts = {(guest, host): cold_references(guest, host) for guest, host in pairs}
     agree = all(counts[guest, host] == references_at_most(guest, host) for guest, host in pairs)
     return Fact(

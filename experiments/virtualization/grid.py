@@ -6,7 +6,6 @@ from __future__ import annotations
 from tlb.measure.grid import DENSELY_SAMPLED_BELOW_BYTES, SMALLEST_LINE_COUNT, Scope, octaves
 from tlb.measure.namespaces import FRESH_NAMESPACES_MODE
 from tlb.measure.record import Point
-from tlb.system.page_sizes import MAPPED_PAGE_SIZES as INNER_GUEST_PAGES
 
 # Of the guest, under each of the inner guest's; a plain process has them too.
 GUEST_PAGE_KINDS = ("4k", "thp", "2m", "1g")
@@ -37,13 +36,16 @@ def points(scope: Scope) -> list[Point]:
 
 
 def pairs(scope: Scope) -> list[Point]:
-    """Return each page size of the inner guest on each of the guest, and of a plain process of the
-    guest, at a few sizes from inside the TLB on."""
-    wanted = [
-        ("guest_chase", guest, inner) for inner in INNER_GUEST_PAGES for guest in GUEST_PAGE_KINDS
+    """Return the chase on each page size of the inner guest and of the guest, and in a plain process
+    of the guest, from inside the TLB on; each with its packed control."""
+    chases = [("page_chase", ""), *(("guest_chase", inner) for inner in ("4k", "2m", "1g"))]
+    return [
+        point
+        for guest in ("4k", "thp", "2m", "1g")  # thp and 2m, of the pool, are both of 2 MiB
+        for kernel, inner in chases
+        for lines in coarse_line_counts(scope)
+        for point in scope.chase(kernel, guest, lines, inner)
     ]
-    wanted += [("page_chase", guest, "") for guest in GUEST_PAGE_KINDS]
-    return _chases(scope, [(*chase, coarse_line_counts(scope)) for chase in wanted])
 
 
 def steps(scope: Scope) -> list[Point]:

@@ -14,14 +14,6 @@ def test_a_price_is_spread_minus_packed_on_the_same_pages():
     assert 4096 not in a.price["2m"].xs and 4096 in a.price["4k"].xs and 4096 in a.spread["2m"].xs
 
 
-def test_the_prices_near_the_levels_are_those_of_each_page_size():
-    a = analysis()
-    near = a.near_prices(["4k", "2m"])
-    assert set(near["pages"]) == {a.page_labels["4k"], a.page_labels["2m"]}
-    assert near["lines"].max() <= a.most_lines
-    assert analysis(rows()[:0]).near_prices(["4k", "thp"]).empty
-
-
 @pytest.mark.parametrize(
     ("there", "best"), [(PAGES, "2m"), (("4k", "thp", "1g"), "thp"), (("4k", "2m"), "2m")]
 )
