@@ -211,6 +211,7 @@ def calculator_chart(rows: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
 # Machines by whether a TLB entry covers a huge page, as the figure calls them
 HOSTS = {"zen-4-b312e3a0": "Zen 4", "emerald-rapids-64b9489c": "Emerald Rapids"}
 _SHOWN_BYTES = (64 << 20, 4 << 30)
+_BASE_PAGE_BYTES = 4096  # of both machines
 _DATA = "data (packed lines)"
 _ON_BASE, _ON_HUGE = "translation on 4 KiB pages", "translation on 2 MiB pages"
 LOAD_PART_COLOURS = {
@@ -238,7 +239,7 @@ def load_parts(unequal: Mapping[str, tuple[float, float]]) -> pd.DataFrame:
 def _parts_on(machine: str, unequal_from: float, unequal_to: float) -> pd.DataFrame:
     rows = chapter_of_published_machine("hugepages", machine).kept("hugepages")
     chase = rows.query("kernel == 'page_chase' and pages in ('4k', '2m')")
-    chase = chase.assign(bytes=chase["lines"] * 4096)  # on both, a line on each 4 KiB
+    chase = chase.assign(bytes=chase["lines"] * _BASE_PAGE_BYTES)  # a line on each
     chase = chase[chase["bytes"].isin(_SHOWN_BYTES)]
     times = chase.pivot_table("ns_per_access", ["bytes", "pages", "repeat"], "layout").dropna()
     times["translation"] = times["spread"] - times["packed"]
@@ -250,13 +251,13 @@ def _parts_on(machine: str, unequal_from: float, unequal_to: float) -> pd.DataFr
         name = f"{HOSTS[machine]}, {'4 KiB' if pages == '4k' else '2 MiB'} pages"
         few = "" if row["n"] >= FEWEST_MAPPINGS_WITH_INTERVAL else f" ({row['n']:.0f} mappings)"
         is_upper_bound = pages == "4k" and unequal_from <= size <= unequal_to
-        translation = f"{'≤ ' if is_upper_bound else ''}{row['translation']:.0f}"
+        translation = f"{'at most ' if is_upper_bound else ''}{row['translation']:.0f}"
         label = f"{name}: {row['packed']:.0f} + {translation} ns{few}"
         ends = (0.0, row["packed"], row["packed"] + row["translation"])
         kinds = (_DATA, _ON_BASE if pages == "4k" else _ON_HUGE)
         parts += [
             (
-                f"{format_size(size)}: {size // 4096:,} lines, one a page",
+                f"{format_size(size)}: {size // _BASE_PAGE_BYTES:,} lines, one a page",
                 name,
                 part,
                 begin,

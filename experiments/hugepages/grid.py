@@ -40,9 +40,8 @@ def line_counts(scope: Scope) -> dict[str, list[int]]:
     sizes = octaves(SMALLEST_LINE_COUNT, scope.most_lines, 1)
     if scope.is_fine:
         fine = scope.dense(None if scope.engine == "c" else 1)
-        compared = (BASE_PAGES, "2m")
         return {
-            pages: sorted({*sizes, *(fine if pages in compared else ())})
+            pages: sorted({*sizes, *(fine if pages in (BASE_PAGES, "2m") else ())})
             for pages in FULLY_SWEPT_PAGES
         }
     # Every fourth octave, and the two largest sizes because 4 GiB of some page sizes may not be
