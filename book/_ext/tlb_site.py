@@ -262,6 +262,8 @@ def count_verdicts(app: Sphinx, doctree: nodes.document) -> None:
             if own:
                 decided = found["holds"] + found["fails"]
                 counted = f": {found['holds']} hold, {found['fails']} fail" if decided else ""
+                if found["recomputed"]:
+                    counted += f"; {found['recomputed']} are recomputed from published numbers"
                 words = f"{own[1]} decides {decided} of {own[2]} claims{counted}."
             cell.parent.insert(cell.parent.index(cell), nodes.paragraph("", words))
 

@@ -25,7 +25,7 @@ import pandas as pd
 from experiments.hugepages.analysis import Analysis
 from tlb.report import charts
 from tlb.report.chapter import chapter_of_published_machine
-from tlb.report.quantities import FEWEST_MAPPINGS_WITH_INTERVAL
+from tlb.report.quantities import FEW_MAPPINGS_MARK, FEWEST_MAPPINGS_WITH_INTERVAL
 from tlb.stats.curves import Curve, last_level_plateau
 from tlb.system.page_sizes import BASE_PAGES, HUGE_PAGE_KINDS, ordered_page_sizes, page_bytes
 from tlb.system.reasons import none_if_unavailable, require_nonempty
@@ -132,8 +132,10 @@ def _named_load_times(a: Analysis, host: str) -> pd.DataFrame:
     follows another's; else empty."""
     rows = expected_load_times(a, modelled_tlb(a)).astype({"log2_bytes": int})
     sizes, labels = 2.0 ** rows["log2_bytes"], rows["pages"].map(a.page_labels)
+    mark = FEW_MAPPINGS_MARK if a.about.is_this and a.about.few_mappings else ""
     answers = [
         calculator_answer(row, f"On {host}" if host else f"{format_size(size)} on {label} pages")
+        + mark
         for (_, row), size, label in zip(rows.iterrows(), sizes.astype(int), labels, strict=True)
     ]
     return rows.assign(working_set_bytes=sizes, label=labels, answer=answers)

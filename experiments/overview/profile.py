@@ -149,11 +149,10 @@ def _far_walk(of: Of) -> Interval:
 def _entries(level: int, of: Of) -> Interval:
     geometry = of(stlb_cliff).survey
     levels = [found for found in geometry.levels if found.level == level and not found.is_alone]
-    found = require_nonempty(levels, f"our chases found no level {level}", "no-geometry")[
-        0
-    ].entries.interval
+    found = require_nonempty(levels, f"our chases found no level {level}", "no-geometry")
+    entries = found[0].known_entries
     mappings = of(stlb_cliff).about.kept(survey.NAME)["repeat"].nunique()
-    return found if mappings >= FEWEST_MAPPINGS_WITH_INTERVAL else replace(found, coverage=0.0)
+    return entries if mappings >= FEWEST_MAPPINGS_WITH_INTERVAL else replace(entries, coverage=0.0)
 
 
 def _stated(level: int, of: Of) -> Interval:

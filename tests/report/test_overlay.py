@@ -71,6 +71,33 @@ def test_a_line_is_dotted_where_only_the_reference_has_points():
     assert not has_dotted_gaps(shown().spec())
 
 
+def test_a_line_by_threads_is_dotted_over_a_number_that_only_the_reference_has():
+    def draw_threads(data: pd.DataFrame) -> alt.Chart:
+        return alt.Chart(data).mark_line().encode(x="threads:Q", y="gain:Q")
+
+    theirs = pd.DataFrame({"threads": [1, 2, 3, 4], "gain": [1.0, 1.9, 2.0, 2.0]})
+    own = theirs.query("threads != 2")
+    reference = Figure(draw_threads(theirs), "Gains.", theirs, "threads")
+    made = OverlaidFigure(draw_threads(own), "Gains.", own, "threads", reference).spec()
+    gaps = [rows for name, rows in made["datasets"].items() if name.endswith("-gaps")]
+    assert [[row["threads"] for row in rows] for rows in gaps] == [[1, 3]]
+
+
+def test_a_grey_curve_has_no_name_that_differs_from_the_own_only_in_brackets():
+    def named(kind: str) -> pd.DataFrame:
+        return OWN.query("layout == 'spread'").assign(layout=kind)
+
+    def draw_pages(data: pd.DataFrame) -> alt.LayerChart:
+        x, colours = charts.working_set(4096), charts.colours([*data["layout"].unique()])
+        return charts.series_chart(data, x, "ns per load", colours, "layout")
+
+    own, pool, base = named("2 MiB (THP)"), named("2 MiB (hugetlb)"), named("4 KiB")
+    theirs = pd.concat([pool, base])
+    reference = Figure(draw_pages(theirs), "A cliff.", theirs, "pages")
+    drawn = OverlaidFigure(draw_pages(own), "A cliff.", own, "pages", reference).svg()
+    assert ">4 KiB<" in drawn and "(hugetlb)" not in drawn and "2 MiB" in drawn
+
+
 def test_points_of_too_few_mappings_are_hollow():
     def points(n: int) -> set[bool]:
         """Whether points are filled, of those that a chart draws of n mappings."""

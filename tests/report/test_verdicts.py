@@ -240,7 +240,7 @@ def test_of_a_machine_of_which_little_was_measured_only_what_it_answers_is_shown
         verdict_of("not testable here", "no counters"),
     ]
     text = table_of_answered_verdicts([*answered, *others]).text
-    assert text.startswith("3 other claims")
+    assert text.startswith("3 claims")
     assert all(one.evidence in text for one in answered)
     assert not any(one.evidence in text for one in others)
     assert "chance" in text and "chance" not in table_of_answered_verdicts(answered[2:]).text

@@ -155,7 +155,8 @@ def test_a_ratio_times_the_ratio_turned_over_is_one(x, y):
         ((52.0, 52.0, 52.0, 0.75), ".0f", "52 (3 repeats)"),
         ((5.0, 4.0, math.inf), ".1f", "at least 4.0"),
         ((-0.004, -0.2, 0.001), ".1f", "0.0 (-0.2 to 0.0)"),
-        ((math.nan, math.nan, math.nan), ".1f", "nan (nan to nan)"),
+        ((1.52, 1.519, 1.521), ".2f", "1.52"),
+        ((math.nan, math.nan, math.nan), ".1f", "nan"),
     ],
 )
 def test_an_interval_prints_itself_by_a_number_s_format_and_no_zero_has_a_sign(bounds, spec, text):

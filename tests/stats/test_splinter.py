@@ -87,6 +87,13 @@ def test_transparent_pages_serve_where_the_pool_has_none(splintered):
     )
 
 
+def test_two_mappings_decide_nothing():
+    every = rows(Paged(splintered=True))
+    for mappings, verdict in ((2, OPEN), (3, HOST)):
+        few = every[every["repeat"] < mappings]
+        assert splinter.judge_splintering(few, "kvm").verdict == verdict
+
+
 @pytest.mark.parametrize("above", [0, Paged().entries[1]])
 def test_mappings_that_disagree_about_either_level_leave_the_verdict_open(above):
     """Small pages back every other mapping, or its part past the second level's entries."""

@@ -72,7 +72,7 @@ def show_source(source: Callable[..., Any] | str, part: str = "") -> Html:
 # --- charts
 
 # Whose a chart is on the page of another machine than the reference, below it and in its text.
-_IN_GREY = "Grey: {}."
+_IN_GREY = "Grey: {1}. All else, dashed lines and shades too: {0}."
 _BELOW = "Below: {}."
 _PUBLISHED = "Published machines; none of this computer's points."
 _WITHOUT_GREY = "Numbers of {}."
@@ -166,7 +166,7 @@ def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
     other = shown.beside.machine if shown.beside else "the reference"
     if made.reference:
         other += _other_pages(made.data, made.reference.data)
-    label = _IN_GREY.format(other) if is_grey else _WITHOUT_GREY.format(shown.machine)
+    label = (_IN_GREY if is_grey else _WITHOUT_GREY).format(shown.machine, other)
     label += made.label
     if shown.beside and not is_grey:
         label = _BELOW.format(other) + made.label
@@ -277,19 +277,22 @@ def on_this_computer(own: _Quantities, reference: _Quantities) -> QuantitiesTabl
         beside = shown.beside.quantities or type(own)()
     if own.missing:
         raise page.PageError(f"{shown.place}: no cell recorded {', '.join(own.missing)}")
-    if shown.head and not any(one.interval for _, one in own):
+    is_measured = any(one.interval for _, one in own)
+    if shown.head and not is_measured:
         shown.head.say_nothing_is_measured()
-    sides: list[Quantities] = [own] if own is beside else [beside, own]
+    sides: list[Quantities] = [beside]
+    if own is not beside and is_measured:
+        sides.append(own)
     heads = [
         "Quantity",
         shown.beside.machine if shown.beside else "Reference machine",
-        *([] if own is beside else [_head_of(shown)]),
+        *([_head_of(shown)] if len(sides) > 1 else []),
         "Mappings",
     ]
     found = {name: [side.of(side.declared[name]) for side in sides] for name, _ in own}
     rows = [row for row in found.values() if any(one.interval for one in row)]
     table = _table(heads, rows)
-    is_folded = shown.is_reference or not any(row[-1].interval for row in rows)
+    is_folded = shown.is_reference or not is_measured
     if is_folded and len(rows) > _MOST_UNFOLDED:
         summary = f"{len(rows)} quantities"
         folded = f"<details><summary>{summary}</summary>{table.markup}</details>"

@@ -45,8 +45,7 @@ class OverlaidFigure(Figure):
         theirs = self.reference.spec() if self.reference else {}
         own = _with_dotted_gaps(super().spec(), theirs)
         has_bars = any(_mark(part)["type"] == "bar" for part in _parts(theirs))
-        named = {name for rows in own["datasets"].values() for row in rows for name in row.values()}
-        layers = list(_grey(theirs, has_bars, sorted(filter(_is_text, named))))
+        layers = list(_grey(theirs, has_bars, _named_by_both(own, theirs)))
         used = {param["name"] for spec in (own, theirs) for param in spec.get("params", ())}
         if not layers or used - {charts.PUBLISHED} or "resolve" in own.keys() | theirs.keys():
             return own
@@ -87,23 +86,28 @@ def has_dotted_gaps(spec: dict[str, Any]) -> bool:
 
 
 def _with_dotted_gaps(own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
-    """Return a chart whose lines are dotted between neighbours more than an octave apart, if the
-    other chart has points between them, or there is no other chart."""
-    if not any(how.get("scale", {}).get("type") == "log" for how in _encodings(own, "x")):
+    """Return a chart whose lines are dotted between neighbours if the other chart has points between
+    them, and they are more than an octave apart on a logarithmic axis; without another chart, on a
+    logarithmic axis alone."""
+    is_log = any(how.get("scale", {}).get("type") == "log" for how in _encodings(own, "x"))
+    if not is_log and not theirs:
         return own
     datasets = dict(own["datasets"])
-    drawn = _dotted(own, "", datasets, theirs.get("datasets", {}))
+    factor = _OCTAVE if is_log else 1.0
+    drawn = _dotted(own, "", datasets, theirs.get("datasets", {}), factor)
     return {**drawn, "datasets": datasets}
 
 
 def _dotted(
-    part: dict[str, Any], name: str, datasets: dict[str, Any], theirs: dict[str, Any]
+    part: dict[str, Any], name: str, datasets: dict[str, Any], theirs: dict[str, Any], factor: float
 ) -> dict[str, Any]:
     """Return a part in which each line is divided into its solid and its dotted stretches, whose
-    rows are added to `datasets`. name: of the data set around it."""
+    rows are added to `datasets`. name: of the data set around it. factor: by which neighbours'
+    places have to differ for a gap."""
     name = part.get("data", {}).get("name", name)
     if "layer" in part:
-        return part | {"layer": [_dotted(one, name, datasets, theirs) for one in part["layer"]]}
+        layers = [_dotted(one, name, datasets, theirs, factor) for one in part["layer"]]
+        return part | {"layer": layers}
     channels = part.get("encoding", {})
     ends = [channels.get(channel, {}) for channel in ("x", "y")]
     if _mark(part)["type"] != "line" or any(how.get("type") != "quantitative" for how in ends):
@@ -111,7 +115,8 @@ def _dotted(
     x, y = (how.get("field", "") for how in ends)
     fields = _series_fields(part)
     between = [row for rows in theirs.values() for row in rows if row.get(x) and row.get(y)]
-    solid, gaps = _stretches(datasets.get(name, []), x, fields, between if theirs else None)
+    rows = datasets.get(name, [])
+    solid, gaps = _stretches(rows, x, fields, between if theirs else None, factor)
     if not gaps:
         return part
     stretch = {"field": _STRETCH, "type": "nominal"}
@@ -140,7 +145,11 @@ def _series_fields(part: dict[str, Any]) -> list[str]:
 
 
 def _stretches(
-    rows: list[dict[str, Any]], x: str, fields: list[str], between: list[dict[str, Any]] | None
+    rows: list[dict[str, Any]],
+    x: str,
+    fields: list[str],
+    between: list[dict[str, Any]] | None,
+    factor: float,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return rows with the number of their solid stretch, and the ends of each dotted one. between:
     rows of which one lies in a gap; None if every octave without a row is one."""
@@ -154,7 +163,7 @@ def _stretches(
         others = [row for row in between or () if tuple(row.get(name) for name in fields) == key]
         xs = [row[x] for row in others or between or ()]
         for before, row in zip([None, *points], points, strict=False):
-            is_far = before is not None and row[x] > _OCTAVE * before[x]
+            is_far = before is not None and row[x] > factor * before[x]
             if before and is_far and (between is None or any(before[x] < at < row[x] for at in xs)):
                 gaps += [{**end, _STRETCH: len(gaps)} for end in (before, row)]
                 stretch += 1
@@ -291,8 +300,21 @@ def _grey(spec: dict[str, Any], has_bars: bool, named: list[str]) -> Iterator[di
         yield {**kept, "mark": {**mark, **grey, "tooltip": None}}
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
+def _named_by_both(own: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
+    """Return the texts of another chart's rows that the own ones have too, up to what stands in
+    brackets: 2 MiB (hugetlb) where the own curve is 2 MiB (THP)."""
+    here, there = (
+        {
+            value
+            for rows in spec.get("datasets", {}).values()
+            for row in rows
+            for value in row.values()
+            if isinstance(value, str)
+        }
+        for spec in (own, theirs)
+    )
+    stems = {name.partition(" (")[0] for name in here}
+    return sorted(name for name in there if name.partition(" (")[0] in stems)
 
 
 def _without_colour(encoding: dict[str, Any]) -> dict[str, Any]:
@@ -338,6 +360,6 @@ class DimmedFigure(Figure):
     whose: str = "the reference"
 
     def html(self) -> str:
-        words = f"This is {self.whose}: what was measured here does not give this figure."
+        words = f"This is {self.whose}: too little was measured here for this figure, or nothing."
         note = Markup('<p class="tlb-borrowed-note" role="note">{}</p>').format(words)
         return f'<div class="tlb-borrowed">{note}{super().html()}</div>'

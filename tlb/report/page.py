@@ -263,11 +263,11 @@ class CompletenessLine:
         ]
         source = "\n".join(shown)
         if "on_this_computer(" not in source:
-            return f"Text: the published machines. Where noted: {self._shown}"
+            return f"Text and captions: the published machines. Where noted: {self._shown}"
         published = Store(ROOT / "data")  # beside the committed text
         reference = machine_display_name(published, published.reference(self._chapter))
         if self._is_empty:
-            return f"Text: the reference ({reference}). No quantity is known yet of {self._shown}"
+            return f"Text and captions: the reference ({reference}). No quantity is known yet of {self._shown}"
         beside = f" beside {self._beside}" if self._beside else ""
         where = "Where noted" if "show_chart(" in source else "Table"
-        return f"Text: the reference ({reference}). {where}: {self._shown}{beside}"
+        return f"Text and captions: the reference ({reference}). {where}: {self._shown}{beside}"

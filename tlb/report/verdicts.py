@@ -477,8 +477,8 @@ def table_of_answered_verdicts(
         return table
     claims = "claim is" if len(open_ones) == 1 else "claims are"
     words = (
-        f"{len(open_ones)} other {claims} not decided on this machine: it lacks what they need, or too little of it "
-        "was measured."
+        f"{len(open_ones)} {claims} not decided on this machine: it lacks what they need, or too little of it was "
+        "measured."
     )
     # The page of all claims links to these too.
     anchors = format_each_as_html(

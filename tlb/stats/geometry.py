@@ -30,7 +30,7 @@ from tlb.stats.geometry_curves import (
     price_curve,
     walk_prices,
 )
-from tlb.stats.intervals import median_interval
+from tlb.stats.intervals import Interval, median_interval
 from tlb.system.page_sizes import TABLE_ENTRY_BYTES
 from tlb.system.reasons import Unavailable, explain_reason
 
@@ -58,6 +58,9 @@ SUM_OF_LEVELS = (
 # joins four pages and more whose frames lie in a row, an arm64 core up to sixteen. The pages of the
 # alias layout share a few frames, so theirs are never joined.
 JOINED_LEVELS = (1.5, 20.0)
+MAX_ENTRIES_RATIO = (
+    2.0  # processors of one vendor differ by as much from one generation to the next
+)
 
 
 class TlbLevel(GeometryModel):
@@ -80,6 +83,15 @@ class TlbLevel(GeometryModel):
     rise: tuple[float, float]
     is_alone: bool = False
     verdict: str
+
+    @property
+    def known_entries(self) -> Interval:
+        """Return the interval of `entries`. Raises Unavailable("unstable") for one so wide that any
+        statement agrees with it."""
+        found = self.entries.interval
+        if found.high > MAX_ENTRIES_RATIO * found.low:
+            raise Unavailable("unstable", f"the chases find {found:,.0f} entries")
+        return found
 
 
 class EntryPageBacking(GeometryModel):

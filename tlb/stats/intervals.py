@@ -111,7 +111,8 @@ class Interval:
         text.
 
         "0.54 to 1.80" if the bounds lie more than JUMP apart, so that the median says little; "1.52
-        (3 repeats)" if they are too few for bounds; "at least 1.40" if it is open above.
+        (3 repeats)" if they are too few for bounds; "at least 1.40" if it is open above; "1.52" if
+        both bounds round to it.
         """
         if not spec:
             return str(self)
@@ -127,6 +128,8 @@ class Interval:
             return f"at most {high}"
         if self.high > MIN_MODE_RATIO * self.low > 0:
             return f"{low} to {high}"
+        if low == value == high:
+            return value
         return f"{value} ({low} to {high}{', two modes' if self.modes > 1 else ''})"
 
     def __sub__(self, other: Interval) -> Interval:

@@ -23,6 +23,7 @@ from tlb.system.reasons import Unavailable, explain_reason
 
 # Half of what base pages pay: a splintered page pays all of it, a whole one nothing.
 UNSPLINTERED_MAX_PRICE_RATIO = 0.5
+_RANGE_OF_THREE = 0.75  # how often the range of three mappings holds the median
 # 128 MiB are 64 pages of 2 MiB: what a published first level cannot hold of them (Haswell to Golden
 # Cove: 32), any second level does.
 MAX_SPLINTERING_TEST_LINES = 1 << 15
@@ -148,6 +149,8 @@ def _above_hits(points: pd.DataFrame, lines: list[int]) -> Interval:
 
 
 def _decide(first: Interval, walk: Interval | None, hypervisor: str) -> tuple[SplinterVerdict, str]:
+    if first.coverage < _RANGE_OF_THREE:
+        return "cannot tell", "Fewer than three mappings were measured."
     if first.low > UNSPLINTERED_MAX_PRICE_RATIO:
         if hypervisor == "none":
             return "cannot tell", (
