@@ -6,8 +6,9 @@
   const times = (n, make) => Array.from({ length: n }, (_, k) => make(k)).join("");
   const text = (x, y, words, how = "") => `<text x="${x}" y="${y}" ${how}>${words}</text>`;
   const box = (x, y, w, h, how) => `<rect x="${x}" y="${y}" width="${w}" height="${h}" rx="3" ${how}/>`;
-  const drawing = (height, label, body) =>
-    `<svg viewBox="0 0 640 ${height}" role="img" aria-label="${label}" font-size="14">${body}</svg>`;
+  const drawing = (height, label, body, width = 640) =>
+    `<svg viewBox="0 0 ${width} ${height}" ${width < 640 ? 'style="min-width: 0" ' : ""}role="img" aria-label="${label}" font-size="14">${body}</svg>`;
+  const NARROW = window.matchMedia("(max-width: 600px)"); // a telephone
   const DONE = 'class="tlb-hit"', MISS = 'class="tlb-miss"', EMPTY = 'class="tlb-empty"', SKIPPED = 'class="tlb-skipped"';
 
   // The same numbers in each browser and each time (mulberry32), so that a drawing can be compared with the one in the page.
@@ -77,8 +78,12 @@
         + text(510, 276, "pages visited", 'text-anchor="middle"') + text(400, 258, "0", 'text-anchor="middle"') + text(620, 258, "48", 'text-anchor="middle"');
       const recent = missed.slice(-16).map((miss, k) => box(66 + k * 17, 262, 14, 14, miss ? MISS : DONE)).join("");
       const label = `A TLB of ${sets} sets and ${ways} ways and the share of visits that miss by the number of pages`;
+      const entriesAndVisits = text(66, 34, `${sets} × ${ways} = ${entries} entries`) + cells + text(8, 274, "last 16", 'font-size="13"') + recent;
+      const colour = (x, y) => text(x, y, "orange: a miss", 'font-size="13"');
       return {
-        svg: drawing(290, label, text(66, 34, `${sets} × ${ways} = ${entries} entries`) + cells + plot + text(8, 274, "last 16", 'font-size="13"') + recent + text(344, 274, "orange: a miss", 'font-size="13"')),
+        svg: NARROW.matches
+          ? drawing(590, label, entriesAndVisits + colour(66, 296) + `<g transform="translate(-350 300)">${plot}</g>`, 360)
+          : drawing(290, label, entriesAndVisits + plot + colour(344, 274)),
         says: `${pages} pages in ${entries} entries: ${Math.round(100 * share)}% of visits miss once the loop has settled.`,
       };
     },
