@@ -16,25 +16,25 @@ RANDOM_UP_TO_BYTES = 256 << 20  # 1 - C/M is within 5 % of 1 long before
 
 
 def points(scope: Scope) -> list[Point]:
-    """The chase in three orders and the gather. The engine numba gets a coarser grid."""
+    """The chase in a random cycle, spread and packed, and `other_points`."""
+    return _chases(scope, "cycle", cycle(scope)) + other_points(scope)
+
+
+def other_points(scope: Scope) -> list[Point]:
+    """The chase in two other orders, the gather and the stores."""
     random_most = min(scope.most_lines, scope.lines(RANDOM_UP_TO_BYTES))
-    orders = {
-        "cycle": cycle(scope),
-        "random": drawn(scope, random_most),
-        "sequential": in_order(scope, random_most),
-    }
-    chases = [
-        point
-        for order, sizes in orders.items()
-        for n in sizes
-        for point in scope.chase("page_chase", BASE_PAGES, n, order=order)
-    ]
+    chases = _chases(scope, "random", drawn(scope, random_most))
+    chases += _chases(scope, "sequential", in_order(scope, random_most))
     return chases + gathers(scope) + published(scope) + stores(scope)
 
 
+def _chases(scope: Scope, order: str, sizes: list[int]) -> list[Point]:
+    return [point for n in sizes for point in scope.chase("page_chase", BASE_PAGES, n, order=order)]
+
+
 def cycle(scope: Scope) -> list[int]:
-    """Lines of the chase in a cycle: finer where points are quick, and
-    finest around the knees."""
+    """Lines of the chase in a cycle: finer where points are quick, and finest around the knees. The
+    engine numba gets a coarser grid."""
     per_octave = 1 if scope.engine == "numba" else scope.per_octave
     dense = scope.lines(DENSELY_SAMPLED_BELOW_BYTES)
     far = [n for n in octaves(dense, scope.most_lines, max(per_octave // 2, 1)) if n > dense]

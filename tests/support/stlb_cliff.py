@@ -1,14 +1,16 @@
 """Machines that never were, for the chapter about the cliff: what each is, and its Analysis."""
 
 from functools import cache
+from typing import Any
 
+import nbformat
 import numpy as np
 import pandas as pd
 from scipy.special import lambertw
 from scipy.stats import binom
 
 from experiments.stlb_cliff import Analysis
-from support.common import About
+from support.common import ROOT, About
 from support.synthetic import GIB, MIB, Stated, Truth, frame, grid, lru, tlbs
 from tlb.measure.record import Point
 
@@ -87,3 +89,16 @@ def counted(truth: Truth = DEARER) -> Analysis:
     return analysis(
         rows.assign(walk_per_access=np.where(rows["layout"] == "spread", past, 0.0)), COUNTING
     )
+
+
+# --- the page
+
+
+def after_cells(*ids: str, **names: Any) -> dict[str, Any]:
+    """Run the page's cells that have these ids, and its imports. Return all names that there are
+    then; names: those that the cells read."""
+    cells = nbformat.read(ROOT / "book/stlb_cliff.ipynb", as_version=4).cells
+    sources = {cell.id: cell.source for cell in cells}
+    for one in ("cliff-01", *ids):
+        exec(sources[one], names)
+    return names

@@ -1,4 +1,9 @@
-"""The points of the chapter about the cliff: where the published program runs."""
+"""The points of the chapter about the cliff: those of its page, and where the published program
+runs."""
+
+from types import SimpleNamespace
+
+from support.stlb_cliff import after_cells
 
 from experiments.stlb_cliff import grid
 from tlb.measure.grid import MeasuringProfile, Scope
@@ -29,3 +34,13 @@ def test_the_published_program_runs_at_its_sizes_and_around_this_computers_reach
         3072,
     }
     assert published(2**20, [64, 1536]) == {64, 256}
+
+
+def test_the_page_measures_the_points_of_the_grid():
+    profile = MeasuringProfile(
+        max_working_set=2**30, repeats=1, shape_repeats=1, region_ms=1, points_per_octave=4
+    )
+    for engine in ("c", "numba"):
+        scope = Scope(profile, engine, (64, 1536), base_page_bytes=4096)
+        chapter = SimpleNamespace(scope=scope, measure=list)
+        assert after_cells("cliff-04", chapter=chapter)["rows"] == grid.points(scope)
