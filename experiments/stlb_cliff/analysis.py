@@ -60,6 +60,7 @@ class Quantities(quantities.Quantities):
         "cached lines that most mappings keep", "bytes", is_found=True
     )
     gather_2_gib_ns = QuantityDeclaration("an independent load in 2 GiB", "ns")
+    gather_4_gib_ns = QuantityDeclaration("an independent load in 4 GiB", "ns")
     gather_far_ns = QuantityDeclaration("an independent load in the largest working set", "ns")
     overlap = QuantityDeclaration(
         "independent loads in the time of a dependent one, largest working set", "times"

@@ -162,6 +162,13 @@ class Analysis(analysis.Analysis):
         largest = inside[inside["block_pages"] == inside["block_pages"].max()]
         return require_nonempty(largest, "no block is inside the reach").sort_values("block_steps")
 
+    def gain_of_stay(self, hops: int) -> Interval:
+        """Return how many times as fast a hop is in the largest blocks inside the reach, if the walk
+        stays for so many hops. Raises Unavailable("too-few-points")."""
+        rows = select_rows(self.largest_inside, block_steps=hops)
+        require_nonempty(rows, f"no stay of {hops:,} hops in blocks inside the reach")
+        return Interval.of(rows.iloc[0], "gain")
+
     @property
     def longest_stays(self) -> str:
         """The graph that was walked in blocks and the most hops in one, as conditions of a
