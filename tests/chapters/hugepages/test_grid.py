@@ -1,8 +1,12 @@
 """Which points the chapter about page sizes asks for."""
 
+from types import SimpleNamespace
+
 from support.synthetic import scope
 
+from experiments import hugepages
 from experiments.hugepages import grid
+from tlb.report.page import notebook_cells
 
 
 def test_a_coarse_grid_can_show_whether_an_entry_spans_a_large_page():
@@ -18,3 +22,17 @@ def test_a_coarse_grid_can_show_whether_an_entry_spans_a_large_page():
             and len([n for n in base if n <= first]) >= 3
         )  # stats/fits.py
         assert len([n for n in base & large if 1.3 * first < n < 0.6 * last]) >= 3
+
+
+def test_the_page_measures_the_points_of_the_grid():
+    source, *others = (
+        cell.source
+        for cell in notebook_cells("hugepages")
+        if "chapter.measure(points)" in cell.source
+    )
+    assert not others
+    for per_octave in (2, 4):
+        asked, wanted = [], scope(per_octave=per_octave)
+        chapter = SimpleNamespace(scope=wanted, measure=asked.extend)
+        exec(source, {"chapter": chapter, "hugepages": hugepages})
+        assert asked == grid.points(wanted)
