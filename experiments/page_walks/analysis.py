@@ -43,6 +43,10 @@ class Quantities(quantities.Quantities):
     far_bytes = QuantityDeclaration("largest graph walked on base pages", "bytes")
     far_ns = QuantityDeclaration("a hop in the largest graph, on base pages", "ns")
     far_thp_ns = QuantityDeclaration("a hop in the largest graph, on transparent huge pages", "ns")
+    far_thp_gain = QuantityDeclaration(
+        "that hop on transparent huge pages: times as fast", "times", 2
+    )
+    far_batch_thp_gain = QuantityDeclaration("the same, timed per batch", "times", 2)
     data_ns = QuantityDeclaration("a hop that waits for its data and a short walk", "ns")
     entry_ns = QuantityDeclaration("what a page-table entry from memory adds", "ns")
     rest_ns = QuantityDeclaration("what remains of a hop beside its data and two entries", "ns")
