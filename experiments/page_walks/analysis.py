@@ -345,6 +345,13 @@ class Analysis(PageTableAnalysis):
         """ns per hop of one walker, timed per batch, by page size."""
         return Curve.by(self.walks(0, walkers=1), PAGE_KINDS, x=WORKING_SET_COLUMN)
 
+    def mean_hop(self, pages: str) -> Curve:
+        """Return the hop on a page size as timed per batch, ns. Raises
+        Unavailable("too-few-points")."""
+        return require_nonempty(
+            self.means.get(pages), f"no walk on {page_words(pages)} was timed per batch"
+        )
+
     @cached_property
     def touched(self) -> dict[str, Curve]:
         """ns per load of the chase over pages that were first touched in three orders, by order,
