@@ -52,6 +52,7 @@ class Quantities(quantities.Quantities):
     )
     load_4_gib_ns = QuantityDeclaration("a random load in 4 GiB", "ns")
     walk_4_gib_ns = QuantityDeclaration("translation, at least, of that load", "ns")
+    walk_4_gib_share = QuantityDeclaration("translation's share of it, at least", "share")
     gain_4_gib = QuantityDeclaration(
         "random loads in 4 GiB on transparent huge pages: times as fast", "times", 2
     )

@@ -219,9 +219,9 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
         "last_entries": "Entries of the TLB's last level (Emerald Rapids: of both levels, found by a chase)",
         "near_ns": "A load that hits the L1 cache and the TLB's first level",
         "hit_ns": "A hit in the TLB's second level adds",
-        "walk_ns": "Translation adds to a random load just past the TLB's reach",
+        "walk_ns": "Translation adds to a random load in 2 to 4 times the TLB's reach",
         "price_2_gib_ns": "Translation adds to a random load in 2 GiB, at least",
-        "far_price_ns": "The same in the largest working set, at least",
+        "far_price_ns": "Translation adds to a random load in the largest working set, at least",
     },
     page_walks: {
         "walk_l2_ns": "A walk by itself (data in the L1 cache), its entries in the L2 cache",
@@ -231,7 +231,7 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
     },
     hugepages: {
         "far_thp_gain": "A random load on transparent huge pages: times as fast",
-        "walk_huge_share": "Cost of a TLB miss just past the reach, 2 MiB pages over 4 KiB pages",
+        "walk_huge_share": "Share of translation past the TLB's reach that huge pages leave",
     },
     page_faults: {
         "buffer_page_ns": "Touch and unmap a fresh 4 KiB page",
@@ -241,7 +241,7 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
     tlb_blocking: {
         "prefetch_gain": "Hops that wait for each other, prefetched: times as fast",
         "join_gain": "A hash join, partitioned first: times as fast",
-        "padding_saves_ns": "64 bytes of padding at a stride of 4 KiB save, per load",
+        "padding_saves_ns": "64 bytes of padding at a stride of 4 KiB save, per load (below 0: they cost)",
     },
     flushes: {
         "unmap_alone_us": "munmap of a page, all threads on one CPU",
@@ -297,11 +297,16 @@ def _shown(words: str, row: Sequence[Quantity]) -> list[str]:
     conditions = {one.conditions for one in row if one.interval} - {""}
     cells = [_without_interval(one) for one in row]
     if len(conditions) == 1:
-        words += f" ({conditions.pop()})"
+        words += _after(conditions.pop())
     for place, one in enumerate(row if conditions else ()):
         if one.interval and one.conditions:
-            cells[place] += f" ({one.conditions})"
+            cells[place] += _after(one.conditions)
     return [words, *cells]
+
+
+def _after(conditions: str) -> str:
+    """Return conditions in one pair of brackets: 2 MiB (hugetlb) as (2 MiB, hugetlb)."""
+    return f" ({conditions.replace(' (', ', ').replace(')', '')})"
 
 
 def _without_interval(quantity: Quantity) -> str:

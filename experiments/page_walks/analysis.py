@@ -43,6 +43,10 @@ class Quantities(quantities.Quantities):
     far_bytes = QuantityDeclaration("largest graph walked on base pages", "bytes")
     far_ns = QuantityDeclaration("a hop in the largest graph, on base pages", "ns")
     far_thp_ns = QuantityDeclaration("a hop in the largest graph, on transparent huge pages", "ns")
+    far_thp_gain = QuantityDeclaration(
+        "that hop on transparent huge pages: times as fast", "times", 2
+    )
+    far_batch_thp_gain = QuantityDeclaration("the same, timed per batch", "times", 2)
     data_ns = QuantityDeclaration("a hop that waits for its data and a short walk", "ns")
     entry_ns = QuantityDeclaration("what a page-table entry from memory adds", "ns")
     rest_ns = QuantityDeclaration("what remains of a hop beside its data and two entries", "ns")
@@ -340,6 +344,13 @@ class Analysis(PageTableAnalysis):
     def means(self) -> dict[str, Curve]:
         """ns per hop of one walker, timed per batch, by page size."""
         return Curve.by(self.walks(0, walkers=1), PAGE_KINDS, x=WORKING_SET_COLUMN)
+
+    def mean_hop(self, pages: str) -> Curve:
+        """Return the hop on a page size as timed per batch, ns. Raises
+        Unavailable("too-few-points")."""
+        return require_nonempty(
+            self.means.get(pages), f"no walk on {page_words(pages)} was timed per batch"
+        )
 
     @cached_property
     def touched(self) -> dict[str, Curve]:

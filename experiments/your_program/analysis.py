@@ -34,9 +34,14 @@ class Quantities(quantities.Quantities):
     helped_others = QuantityDeclaration("programs that huge pages make faster", "")
     hurt_others = QuantityDeclaration("programs that huge pages make slower", "")
     undecided_others = QuantityDeclaration("programs for which the pairs cannot tell", "")
+    helped_alone = QuantityDeclaration("of these, faster if tried alone", "")
+    hurt_alone = QuantityDeclaration("of these, slower if tried alone", "")
     least_pairs = QuantityDeclaration("fewest pairs of runs of a program", "")
     most_pairs = QuantityDeclaration("most pairs of runs of a program", "")
-    jvm_gain = QuantityDeclaration("gain of a JVM that touches 1 GiB and exits", "times", 1)
+    jvm_gain = QuantityDeclaration(
+        "gain of a JVM that touches 1 GiB and exits, widened for all programs", "times", 1
+    )
+    jvm_2_gib_gain = QuantityDeclaration("gain of a JVM that touches 2 GiB and exits", "times", 1)
     jvm_8_gib_gain = QuantityDeclaration("gain of a JVM that touches 8 GiB and exits", "times", 1)
     larger_others = QuantityDeclaration("programs with over 5% more memory at their peak", "")
     most_growth = QuantityDeclaration("largest growth of a program's memory", "times", 2)

@@ -42,19 +42,19 @@ def large_pages_boost(a: Analysis, band: Band, much_bytes: float = MUCH_BYTES) -
     ], (
         f"Of {number_in_words(len(rows))} programs of others with {format_size(int(much_bytes))} and "
         f"more, large pages make {count_in_words(int(rows['faster'].sum()))} faster and "
-        f"{count_in_words(int(rows['slower'].sum()))} slower."
+        f"{count_in_words(int(rows['slower'].sum()))} slower, each judged as if tried alone."
     )
 
 
 @claim("some-applications-suffer", points=None)
 def some_suffer(a: Analysis, band: Band) -> Answer:
-    """By the program of others that loses most, its interval widened for how many were tried."""
+    """By the program of others that is the likeliest to lose, its interval widened for how many were tried."""
     rows = a.of_pages(ours=False)
     worst = rows.sort_values("high").iloc[0]
     slower = NO_SPEEDUP_INTERVAL / worst["gain"]
     return effect_inside_band(slower, *band, among=len(rows), what=worst["title"]), (
-        f"Of {number_in_words(len(rows))} programs of others {worst['title']} loses most: it takes "
-        f"{slower:.2f} times as long on large pages."
+        f"Of {number_in_words(len(rows))} programs of others {worst['title']} is the likeliest to "
+        f"lose: it takes {slower:.2f} times as long on large pages."
     )
 
 
