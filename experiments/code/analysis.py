@@ -76,6 +76,11 @@ class Quantities(quantities.Quantities):
     hot_ns = QuantityDeclaration("a jump among hot lines in every page", "ns")
     hot_huge_ns = QuantityDeclaration("a jump among them on huge pages", "ns")
     hot_packed_ns = QuantityDeclaration("a jump among as many hot lines side by side", "ns")
+    half_share = QuantityDeclaration(
+        "largest part of it that was placed side by side", "share", is_counted=True
+    )
+    half_huge_ns = QuantityDeclaration("a jump among so many scattered lines on huge pages", "ns")
+    half_packed_ns = QuantityDeclaration("a jump among as many side by side", "ns")
     file_huge_share = QuantityDeclaration(
         "code of a mapped file that is on huge pages", "share", is_counted=True
     )
@@ -232,8 +237,17 @@ class Analysis(analysis.Analysis):
     @property
     def least_hot(self) -> pd.Series:
         """The row of `hot` with the smallest share."""
+        return self._partly_hot[-1]
+
+    @property
+    def most_hot(self) -> pd.Series:
+        """The row with the largest share of which the hot lines lie side by side too."""
+        return self._partly_hot[0]
+
+    @property
+    def _partly_hot(self) -> list[pd.Series]:
         rows = [row for _, row in self.hot.iterrows() if row["packed"].is_known]
-        return require_nonempty(rows, "no text was measured of which a part is hot")[-1]
+        return require_nonempty(rows, "no text was measured of which a part is hot")
 
     @cached_property
     def ways(self) -> CodeLoadingSurvey:

@@ -47,6 +47,7 @@ class Quantities(quantities.Quantities):
         "munmap of one page, threads on the other CPUs too", "us", 1
     )
     unmap_added_us = QuantityDeclaration("what those threads add", "us", 1)
+    unmap_32_added_us = QuantityDeclaration("what they add to a munmap of 32 pages", "us", 1)
     unmap_processes_us = QuantityDeclaration(
         "munmap of one page, separate processes there", "us", 1
     )

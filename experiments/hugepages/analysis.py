@@ -107,6 +107,11 @@ class Analysis(analysis.Analysis):
             for pages in FULLY_SWEPT_PAGES
         }
 
+    @property
+    def judged_base_price(self) -> Curve:
+        """The price on base pages by which claims are judged."""
+        return self.judged_price_of(self.spread[BASE_PAGES], self.packed[BASE_PAGES])
+
     def speedup(self, pages: str, over: str = BASE_PAGES) -> Curve:
         """Return how many times as fast the chase is on a page size, at each size that both have."""
         return self.spread[over] / self.spread[pages]

@@ -126,7 +126,7 @@ def the_speedup_is_translation(a: Analysis, band: Band) -> Answer:
     """Of the published loop, whose packed control is among the cliff's rows."""
     lines = FOUR_GIB // a.base_page_bytes
     loops = a.about.kept("stlb_cliff", "numpy")
-    price = a.price_of(
+    price = a.judged_price_of(
         *(
             side(loops, kernel="page_gather", pages=BASE_PAGES)
             for side in (spread_curve, packed_curve)
@@ -157,7 +157,7 @@ def layout_and_large_pages_help(a: Analysis, band: Band) -> Answer:
 @claim("misses-can-dominate", points=chases_on(BASE_PAGES, **_LARGEST))
 def misses_dominate(a: Analysis, band: Band) -> Answer:
     most, _ = a.largest(BASE_PAGES)
-    price, whole = a.price[BASE_PAGES].at(most), a.spread[BASE_PAGES].at(most)
+    price, whole = a.judged_base_price.at(most), a.spread[BASE_PAGES].at(most)
     return effect_inside_band(price * (1 / whole.value), *band), (
         f"Over {format_size(most * a.base_page_bytes)} a load on base pages takes "
         f"{whole.value:.0f} ns, of which translation is {price:.0f}."
@@ -179,12 +179,14 @@ def an_entry_spans_a_large_page(a: Analysis, band: Band) -> Answer:
     """By how many times the entries' reach on base pages, at the least, large pages cover: the
     largest working set at which they cost at most half of what base pages do."""
     entries, large = a.known_entries[-1], a.large
-    prices = {pages: a.price[pages].between(2 * entries, inf) for pages in (BASE_PAGES, large)}
-    both = set(prices[BASE_PAGES].xs) & set(prices[large].xs)
+    on_base, on_large = (
+        price.between(2 * entries, inf) for price in (a.judged_base_price, a.price[large])
+    )
+    both = set(on_base.xs) & set(on_large.xs)
     require_nonempty(both, f"nothing was measured on both from {2 * entries:,} lines")
     base_reach = format_size(entries * a.base_page_bytes)
     for lines in sorted(both, reverse=True):
-        base, left = prices[BASE_PAGES].get(lines), prices[large].get(lines)
+        base, left = on_base.get(lines), on_large.get(lines)
         share = left.share_of(base)
         covers = effect_inside_band(share, most=UNSPLINTERED_MAX_PRICE_RATIO, among=len(both))
         # Measured entries can be fewer than the TLB's: an entry covers its page at the most.

@@ -60,6 +60,8 @@ class MethodPageQuantities(quantities.Quantities):
     decided_beyond = QuantityDeclaration("verdicts on a ratio a fifth beyond it", "share", 1)
     measurements = QuantityDeclaration("measurements behind the chapters", "")
     minutes = QuantityDeclaration("time that they took, in minutes", "")
+    kept_rows = QuantityDeclaration("measurements in the machine's file", "")
+    replaced_rows = QuantityDeclaration("of these, by earlier versions of a program", "")
     second_times = QuantityDeclaration("times that were measured in a second run", "")
     second_half = QuantityDeclaration(
         "difference of a median between the runs, typically", "share", 1
@@ -272,7 +274,13 @@ class Analysis(analysis.Analysis):
 
     def totals(self) -> dict[str, float]:
         """Return how much was measured, by name of MethodPageQuantities."""
-        return {"measurements": len(self.rows), "minutes": self.rows["wall_ns"].sum() / 6e10}
+        rows, kept = self.rows, len(self.about.store.load(self.about.machine))
+        return {
+            "measurements": len(rows),
+            "minutes": rows["wall_ns"].sum() / 6e10,
+            "kept_rows": kept,
+            "replaced_rows": kept - len(rows),
+        }
 
     def own_total(self) -> str:
         """Say how much was measured on another machine than the text is about, and which rows are

@@ -101,6 +101,9 @@ class Analysis(analysis.Analysis):
     spread = cached_property(lambda a: curves.spread_curve(a.frame))
     packed = cached_property(lambda a: curves.packed_curve(a.frame))
     price = cached_property(lambda a: a.price_of(a.spread, a.packed))
+    # The same two for claims: bounds that allow for page walks of the packed lines.
+    judged_price = cached_property(lambda a: a.judged_price_of(a.spread, a.packed))
+    memory = cached_property(lambda a: a.judged_packed(a.spread, a.packed))
     random = cached_property(lambda a: a.priced(order="random"))
     sequential = cached_property(lambda a: a.priced(order="sequential"))
 
@@ -118,7 +121,11 @@ class Analysis(analysis.Analysis):
     numpy_gather = cached_property(
         lambda a: curves.spread_curve(a.frame, kernel="page_gather", engine="numpy")
     )
-    numpy_price = cached_property(lambda a: a.priced(kernel="page_gather", engine="numpy"))
+    numpy_price = cached_property(
+        lambda a: a.judged_price_of(
+            a.numpy_gather, curves.packed_curve(a.frame, kernel="page_gather", engine="numpy")
+        )
+    )
 
     def priced(self, **where: Any) -> Curve:
         """Return spread minus packed of the rows that `where` selects."""

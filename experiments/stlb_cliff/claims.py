@@ -27,6 +27,7 @@ from tlb.stats.curves import (
     counter_curve,
     last_level_plateau,
     missing_counter_reason,
+    packed_walk_bound,
     select_rows,
 )
 from tlb.stats.effects import Effect, effect_inside_band
@@ -99,6 +100,12 @@ chases_near_first_level = points_where(
 
 def _in(size_bytes: float) -> str:
     return f"in {format_size(int(size_bytes))}"
+
+
+def _packed_walks(a: Analysis, lines: int) -> str:
+    """Return the sentence that says how far this moves an interval's end; "" if nowhere."""
+    bound = packed_walk_bound(a.spread, lines, a.known_entries[-1])
+    return f" Its interval allows {bound:.0f} ns for page walks of the packed lines." * (bound > 0)
 
 
 def _far(a: Analysis) -> int:
@@ -322,7 +329,7 @@ def the_knee_is_at_the_capacity(a: Analysis, band: Band) -> Answer:
 @claim("walk-60-to-250-cycles", points=selected_chase("spread", "packed", low=2))
 def a_walk_takes_60_to_250_cycles(a: Analysis, band: Band) -> Answer:
     size = _far(a) * a.base_page_bytes
-    near, far = a.walked * a.ghz, a.price.at(_far(a)) * a.ghz
+    near, far = a.walked * a.ghz, a.judged_price.at(_far(a)) * a.ghz
     return [
         effect_inside_band(near, *band, what="at 2 to 4 times the entries"),
         effect_inside_band(far, *band, what=_in(size)),
@@ -334,9 +341,10 @@ def a_walk_takes_60_to_250_cycles(a: Analysis, band: Band) -> Answer:
 
 @claim("walk-of-several-hundred-ns", points=largest_chases)
 def a_walk_takes_several_hundred_ns(a: Analysis, band: Band) -> Answer:
-    past = a.price.between(2**30 // a.base_page_bytes, inf)
+    past = a.judged_price.between(2**30 // a.base_page_bytes, inf)
     price = require_nonempty(past, "nothing was measured over 1 GiB and more").last
-    evidence = f"Over {format_size(a.largest_bytes)} translation costs {price:.0f} ns."
+    evidence = f"Over {format_size(a.largest_bytes)} translation costs {price.value:z.0f} ns."
+    evidence += _packed_walks(a, a.largest)
     return effects_judgeable_in_guest(
         a, effect_inside_band(price, *band, what=_in(a.largest_bytes))
     ), evidence
@@ -346,7 +354,7 @@ def a_walk_takes_several_hundred_ns(a: Analysis, band: Band) -> Answer:
 def climbs_past_the_second_cache(a: Analysis, band: Band) -> Answer:
     """From where the second-level cache holds the page table to where it cannot."""
     l2_bytes = require_nonempty(a.cache_bytes(2), "the second-level cache is unknown")
-    outgrown = a.price.between(2 * l2_bytes / TABLE_ENTRY_BYTES, _far(a))
+    outgrown = a.judged_price.between(2 * l2_bytes / TABLE_ENTRY_BYTES, _far(a))
     ratio = (
         require_nonempty(outgrown, "no page table was twice as large as that cache").last / a.walked
     )
@@ -363,7 +371,8 @@ def a_miss_is_dearer_than_memory(a: Analysis, band: Band) -> Answer:
     memory, size = a.packed.at(_far(a)), _far(a) * a.base_page_bytes
     # (spread - packed) / packed is spread / packed less one, whose two sides are independent.
     whole = a.spread.at(_far(a)) / memory
-    bounds = whole.value - 1, whole.low - 1, whole.high - 1
+    most = max(whole.high, (a.spread.at(_far(a)) / a.memory.at(_far(a))).high)
+    bounds = whole.value - 1, whole.low - 1, most - 1
     ratio = Interval(*bounds, whole.coverage, whole.modes)
     return effect_inside_band(ratio, *band, what=_in(size)), (
         f"Over {format_size(size)} translation costs {ratio:.2f} times what the same "
@@ -376,10 +385,11 @@ def a_miss_is_dearer_than_memory(a: Analysis, band: Band) -> Answer:
     points=lambda *point: largest_chases(*point) or chase_of_one_gib(*point),
 )
 def every_walk_is_from_memory(a: Analysis, band: Band) -> Answer:
-    ratio = a.price.at(2**30 // a.base_page_bytes) / a.packed.last
+    lines = 2**30 // a.base_page_bytes
+    ratio = a.judged_price.at(lines) / a.memory.last
     return effect_inside_band(ratio, *band), (
-        f"At 1 GiB translation costs {ratio:.2f} times what a load from memory takes, "
-        f"{a.packed.last.value:.0f} ns."
+        f"At 1 GiB translation costs {ratio.value:.2f} times what a load from memory takes, "
+        f"{a.packed.last.value:.0f} ns.{_packed_walks(a, lines)}"
     )
 
 
@@ -394,7 +404,7 @@ def a_dense_layout_lowers_the_tax(a: Analysis, band: Band) -> Answer:
 
 @claim("miss-latency-is-not-constant", points=selected_chase("spread", "packed", low=2))
 def miss_latency_is_not_constant(a: Analysis, band: Band) -> Answer:
-    ratio, size = a.price.at(_far(a)) / a.walked, _far(a) * a.base_page_bytes
+    ratio, size = a.judged_price.at(_far(a)) / a.walked, _far(a) * a.base_page_bytes
     return effect_inside_band(ratio, *band, what=_in(size)), (
         f"Over {format_size(size)} translation costs {ratio:.1f} times what it costs just "
         "past the second level."
@@ -403,8 +413,9 @@ def miss_latency_is_not_constant(a: Analysis, band: Band) -> Answer:
 
 @claim("four-reads-cost-400-ns", points=largest_chases)
 def four_reads_cost_400_ns(a: Analysis, band: Band) -> Answer:
-    four = a.packed.last * 4
-    evidence = f"Four times a load from memory (of the packed chase, walks included) is {four:.0f} ns here."
+    four = a.memory.last * 4
+    evidence = f"Four times a load from memory (of the packed chase) is {four.value:.0f} ns here."
+    evidence += _packed_walks(a, a.packed.xs[-1])
     return effect_inside_band(four, *band), evidence
 
 
@@ -416,7 +427,7 @@ def sequential_order_warms(a: Analysis, band: Band) -> Answer:
     _, entries = a.two_levels()
     shared = [n for n in a.sequential.xs if n >= 2 * entries and n in set(a.price.xs)]
     most = max(require_nonempty(shared, "no size past the second level was visited in both orders"))
-    ratio = a.sequential.at(most).share_of(a.price.at(most))
+    ratio = a.sequential.at(most).share_of(a.judged_price.at(most))
     return effect_inside_band(ratio, *band, what=_in(most * a.base_page_bytes)), (
         f"Over {format_size(most * a.base_page_bytes)} translation costs {ratio:.2f} times as much "
         "in sequential order as in a random cycle."

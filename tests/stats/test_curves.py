@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 from scipy import stats
 from support.common import make_record, refusal
 
-from tlb.stats.curves import Curve, medians_at_largest_common_x, packed_curve, price, spread_curve
+from tlb.stats.curves import (
+    Curve,
+    medians_at_largest_common_x,
+    packed_curve,
+    packed_without_walks,
+    price,
+    price_with_packed_walks,
+    spread_curve,
+)
 from tlb.stats.intervals import Interval, median_interval
 
 values = st.floats(0.1, 1e6)
@@ -231,6 +239,44 @@ def cached_ns(lines: float) -> float:
 
 def walk_ns(lines: int) -> float:
     return 2.0 * (lines > 64) + (cached_ns(lines / 8) if lines > ENTRIES else 0.0)
+
+
+def test_a_price_for_verdicts_allows_for_page_walks_of_the_packed_lines():
+    """Lines in memory, and a walk of 20 ns whose table is cached, of 120 ns whose table is not."""
+    noise, grid = np.random.default_rng(2), [2**k for k in range(8, 21)]
+
+    def translation_ns(pages: float) -> float:
+        return 0.0 if pages <= ENTRIES else 20.0 if pages <= 2**15 else 120.0
+
+    def data_ns(lines: int) -> float:
+        return 4.0 if lines <= 2**14 else 100.0
+
+    taken = {
+        "spread": lambda n: data_ns(n) + translation_ns(n),
+        "packed": lambda n: data_ns(n) + translation_ns(n / 64),
+    }
+    frame = pd.DataFrame(
+        [
+            row
+            for n in grid
+            for layout, ns in taken.items()
+            for row in rows(n, layout, (ns(n) * np.exp(0.005 * noise.normal(size=9))).tolist())
+        ]
+    )
+    spread, packed = spread_curve(frame), packed_curve(frame)
+    plain, judged = price(frame, ENTRIES), price_with_packed_walks(spread, packed, ENTRIES)
+    memory = packed_without_walks(spread, packed, ENTRIES)
+    assert judged.xs == plain.xs and memory.xs == packed.xs
+    for n in judged.xs:
+        found, before = judged.get(n), plain.get(n)
+        if n <= 64 * ENTRIES:  # the packed lines do not walk, and nothing is allowed for
+            assert found == before and memory.get(n) == packed.get(n)
+            continue
+        assert before.high < translation_ns(n) < found.high  # the price alone is a lower bound
+        assert (found.value, found.low) == (before.value, before.low)
+        assert memory.get(n).low < data_ns(n) < packed.get(n).low
+        assert memory.get(n).high == packed.get(n).high
+    assert max(judged.xs) > 64 * ENTRIES
 
 
 def test_a_price_is_the_machines_or_it_is_a_gap():

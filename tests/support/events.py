@@ -30,6 +30,7 @@ class Events:
     near_ns: float = 1.0  # a hop over lines side by side
     held_ns: float = 2.0  # a page that the TLB holds more than that
     cold_ns: float = 15.0  # a page that it does not
+    exec_ns: float = 7e5  # the start of a program
     kept: float = 1.0  # of a TLB, over a switch of processes
     walks_kept: float = 1.0  # of what the walker holds
     copies_whole: bool = False  # a write after a fork copies a large page
@@ -84,7 +85,7 @@ class Events:
             return {"switch_ns": 5000.0}
         if point.kernel == "cold_chase":
             later = self.near_ns + (self.held_ns if point.layout == "spread" else 0.0)
-            return {"spawn_ns": 1e5, "exec_ns": 7e5, "faults_in_passes": 0.0} | {
+            return {"spawn_ns": 1e5, "exec_ns": self.exec_ns, "faults_in_passes": 0.0} | {
                 f"pass_{n}_ns": ns if n == 1 else later for n in NEW_PROCESS_ROUNDS
             }
         if point.kernel == "fork_write":

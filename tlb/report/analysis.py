@@ -119,7 +119,20 @@ class Analysis:
 
     def price_of(self, spread: Curve, packed: Curve) -> Curve:
         """Return the price of translation of a chase on this machine (`curves.price_of`)."""
-        return curves.price_of(spread, packed, max(self.entries, default=curves.LEAST_ENTRIES))
+        return curves.price_of(spread, packed, self._most_entries)
+
+    def judged_price_of(self, spread: Curve, packed: Curve) -> Curve:
+        """Return the price by which a claim is judged (`curves.price_with_packed_walks`)."""
+        return curves.price_with_packed_walks(spread, packed, self._most_entries)
+
+    def judged_packed(self, spread: Curve, packed: Curve) -> Curve:
+        """Return the packed chase by which a claim about a load without a walk is judged
+        (`curves.packed_without_walks`)."""
+        return curves.packed_without_walks(spread, packed, self._most_entries)
+
+    @property
+    def _most_entries(self) -> int:
+        return max(self.entries, default=curves.LEAST_ENTRIES)
 
     # --- what else is known of the machine
 

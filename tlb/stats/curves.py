@@ -38,6 +38,7 @@ CACHED_LINES = 2 + 1 / 8
 # times the entries (1.5, interpolated, on the one with two points an octave), and a tenth of the
 # second at 0.70 to 0.93 of them.
 _LAST_LEVEL_PLATEAU = (1.4, 0.6)
+PACKED_LINES_PER_PAGE = 64  # of 4 KiB; larger base pages hold more
 # What the data of spread lines may cost more than packed ones, as a share of a price.
 _MOST_AHEAD, _MOST_AHEAD_OF_FEW = 1 / 2, 1 / 4
 LEAST_ENTRIES = 512  # of a second-level TLB of any CPU of the last ten years
@@ -330,7 +331,7 @@ def price_of(spread: Curve, packed: Curve, entries: float = LEAST_ENTRIES) -> Cu
     too few mappings give no interval that could show it, has no price and is one of `gaps`.
 
     Past 64 times the entries the packed lines have too many pages as well: there the price is a
-    lower bound.
+    lower bound, and a verdict takes `price_with_packed_walks`.
     """
     price, rows, gaps = spread - packed, [], []
     control = packed.table.set_index(packed.x)
@@ -346,6 +347,45 @@ def price_of(spread: Curve, packed: Curve, entries: float = LEAST_ENTRIES) -> Cu
         else:
             rows.append(row | {"low": row["low"] - ahead, BY_REPEAT_COLUMN: None} if ahead else row)
     return Curve(pd.DataFrame(rows, columns=price.table.columns), price.x, gaps=tuple(gaps))
+
+
+def packed_walk_bound(spread: Curve, lines: float, entries: float) -> float:
+    """Return the most that translation may add to a load of so many packed lines, ns; 0 up to 64
+    times the entries.
+
+    N packed lines lie on N/64 pages. Between two visits of a page they load as many lines, and as
+    many page-table entries, as N/64 spread lines do, so the caches keep as much of the page table
+    for both. A whole load of these spread lines, at its upper bound, therefore takes as long as
+    the translation alone, or longer.
+    """
+    if lines <= PACKED_LINES_PER_PAGE * entries:
+        return 0.0
+    as_many_pages = spread.table[spread.table[spread.x] >= lines / PACKED_LINES_PER_PAGE]
+    return float(require_nonempty(as_many_pages, "nothing was measured").iloc[0]["high"])
+
+
+def price_with_packed_walks(spread: Curve, packed: Curve, entries: float = LEAST_ENTRIES) -> Curve:
+    """Return `price_of` for a verdict: no lower bound, because its upper ends are raised by
+    `packed_walk_bound`."""
+    price = price_of(spread, packed, entries)
+    return replace(price, table=_moved(price, "high", 1, spread, entries))
+
+
+def packed_without_walks(spread: Curve, packed: Curve, entries: float = LEAST_ENTRIES) -> Curve:
+    """Return the packed chase for a verdict on a load without a walk: its lower ends are lowered
+    by `packed_walk_bound`."""
+    return replace(packed, table=_moved(packed, "low", -1, spread, entries))
+
+
+def _moved(curve: Curve, end: str, sign: int, spread: Curve, entries: float) -> pd.DataFrame:
+    """Return the table of a curve with one end moved by `packed_walk_bound`. A point whose end
+    moves keeps no values by mapping, which would give its differences the old ends."""
+    rows = []
+    for row in curve.table.to_dict("records"):
+        if bound := packed_walk_bound(spread, row[curve.x], entries):
+            row |= {end: row[end] + sign * bound, BY_REPEAT_COLUMN: None}
+        rows.append(row)
+    return pd.DataFrame(rows, columns=curve.table.columns)
 
 
 # --- counters: columns `<quantity>_per_access` and `<quantity>_reason`
