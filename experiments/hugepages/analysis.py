@@ -126,7 +126,7 @@ class Analysis(analysis.Analysis):
         """Return the price of translation on one page size. The table of whole large pages is too
         small to matter beside the data, so theirs is the plain difference."""
         found = self.splintering() if pages in (*HUGE_PAGE_KINDS, "1g") else None
-        is_whole = found and not found.is_splintered
+        is_whole = found is not None and found.verdict == "not splintered"
         return spread - packed if is_whole else self.price_of(spread, packed)
 
     @cached_property

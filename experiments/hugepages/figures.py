@@ -43,13 +43,14 @@ PAST_REACH_TIMES = (
 
 class ModelledTlb(NamedTuple):
     """Entries of the first and of the last level and their source; what a hit in the last adds, ns;
-    whether an entry spans a base page at most."""
+    whether an entry spans a base page at most, None if that is not known: then nothing is expected of
+    huge pages."""
 
     first: float
     last: float
     source: str
     hit_ns: float
-    is_splintered: bool
+    is_splintered: bool | None
 
 
 def modelled_tlb(a: Analysis) -> ModelledTlb:
@@ -61,7 +62,9 @@ def modelled_tlb(a: Analysis) -> ModelledTlb:
     if len(entries) < 2:
         entries, source = [float(n) for n in a.two_levels()], "by CPUID"
     first, last = entries[0], entries[-1]
-    is_splintered = none_if_unavailable(lambda: a.pieces.is_splintered) or False
+    found_pages = none_if_unavailable(lambda: a.pieces)
+    is_known = found_pages is not None and found_pages.verdict != "cannot tell"
+    is_splintered = found_pages.is_splintered if found_pages and is_known else None
     hit_ns = a.price[BASE_PAGES].level(*last_level_plateau(first, last))
     return ModelledTlb(first, last, source, hit_ns, is_splintered)
 
@@ -79,7 +82,7 @@ def expected_load_times(a: Analysis, known: ModelledTlb) -> pd.DataFrame:
     for pages, spread in a.spread.items():
         price = spread - a.packed[pages]
         far = price.between(PAST_REACH_TIMES * known.last, inf)
-        if not len(far):
+        if not len(far) or (known.is_splintered is None and pages != BASE_PAGES):
             continue
         span = base if known.is_splintered else page_bytes(pages, base)
         least, most = np.log2(base * price.xs[0]), np.log2(base * price.xs[-1])
@@ -253,7 +256,8 @@ def _parts_on(machine: str, unequal_from: float, unequal_to: float) -> pd.DataFr
         name = f"{HOSTS[machine]}, {'4 KiB' if pages == '4k' else '2 MiB'} pages"
         few = "" if row["n"] >= FEWEST_MAPPINGS_WITH_INTERVAL else f" ({row['n']:.0f} mappings)"
         is_upper_bound = pages == "4k" and unequal_from <= size <= unequal_to
-        translation = f"{'at most ' if is_upper_bound else ''}{row['translation']:.0f}"
+        digits = 0 if row["translation"] >= 1 else 1
+        translation = f"{'at most ' if is_upper_bound else ''}{row['translation']:.{digits}f}"
         label = f"{name}: {row['packed']:.0f} + {translation} ns{few}"
         ends = (0.0, row["packed"], row["packed"] + row["translation"])
         kinds = (_DATA, _ON_BASE if pages == "4k" else _ON_HUGE)

@@ -36,12 +36,13 @@ def points(scope: Scope) -> list[Point]:
 
 
 def pairs(scope: Scope) -> list[Point]:
-    """Return the chase on each page size of the inner guest and of the guest, and in a plain process
-    of the guest, from inside the TLB on; each with its packed control."""
-    chases = [("page_chase", ""), *(("guest_chase", inner) for inner in ("4k", "2m", "1g"))]
+    """Return the chase on each page size of the inner guest and of the guest,
+    and in a plain process of the guest; each with its packed control."""
+    inner_guests = [("guest_chase", inner) for inner in ("4k", "2m", "1g")]
+    chases = [("page_chase", ""), *inner_guests]
     return [
         point
-        for guest in ("4k", "thp", "2m", "1g")  # thp and 2m, of the pool, are both of 2 MiB
+        for guest in ("4k", "thp", "2m", "1g")  # thp and 2m: both 2 MiB
         for kernel, inner in chases
         for lines in coarse_line_counts(scope)
         for point in scope.chase(kernel, guest, lines, inner)

@@ -199,7 +199,7 @@ PROGRAM_CASES = {
         "NumPy, random indices",
         _others("Python", _NUMPY_VERSION, f"{_PYTHON} -c", "python3-numpy", _TAKE),
         "numpy-off",
-        "NumPy's own advice switched off",
+        "NumPy's own advice, over its switch off",
         takes=True,
     ),
     "jvm-start": _heap(1),

@@ -72,7 +72,7 @@ def show_source(source: Callable[..., Any] | str, part: str = "") -> Html:
 # --- charts
 
 # Whose a chart is on the page of another machine than the reference, below it and in its text.
-_IN_GREY = "Grey: {1}. All else, dashed lines and shades too: {0}."
+_IN_GREY = "Grey: {1}."
 _BELOW = "Below: {}."
 _PUBLISHED = "Published machines; none of this computer's points."
 _WITHOUT_GREY = "Numbers of {}."

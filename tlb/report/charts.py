@@ -425,10 +425,12 @@ def unpriced(gaps: Sequence[float], base_page_bytes: int) -> alt.LayerChart | No
     if not gaps:
         return None
     least, most = (size * base_page_bytes for size in (min(gaps), max(gaps)))
-    frame = pd.DataFrame([{"least": least / 2**0.25, "most": most * 2**0.25, "label": "no price"}])
+    frame = pd.DataFrame(
+        [{"least": least / 2**0.25, "most": most * 2**0.25, "label": "not comparable"}]
+    )
     base = alt.Chart(frame)
     shade = base.mark_rect(color=MUTED_COLOUR, opacity=0.12).encode(x="least:Q", x2="most:Q")
-    label = base.mark_text(align="left", baseline="bottom", dx=5, dy=-4, color=MUTED_COLOUR)
+    label = base.mark_text(align="right", baseline="bottom", dx=-2, dy=-4, color=MUTED_COLOUR)
     return shade + label.encode(x="most:Q", y=alt.value("height"), text="label:N")
 
 

@@ -86,11 +86,11 @@ class TlbLevel(GeometryModel):
 
     @property
     def known_entries(self) -> Interval:
-        """Return the interval of `entries`. Raises Unavailable("unstable") for one so wide that any
-        statement agrees with it."""
+        """Return the interval of `entries`. Raises Unavailable("too-few-points") for one so wide
+        that any statement agrees with it."""
         found = self.entries.interval
         if found.high > MAX_ENTRIES_RATIO * found.low:
-            raise Unavailable("unstable", f"the chases find {found:,.0f} entries")
+            raise Unavailable("too-few-points", f"the chases find {found:,.0f} entries")
         return found
 
 
