@@ -78,12 +78,12 @@
         + text(510, 276, "pages visited", 'text-anchor="middle"') + text(400, 258, "0", 'text-anchor="middle"') + text(620, 258, "48", 'text-anchor="middle"');
       const recent = missed.slice(-16).map((miss, k) => box(66 + k * 17, 262, 14, 14, miss ? MISS : DONE)).join("");
       const label = `A TLB of ${sets} sets and ${ways} ways and the share of visits that miss by the number of pages`;
-      const entriesAndVisits = text(66, 34, `${sets} × ${ways} = ${entries} entries`) + cells + text(8, 274, "last 16", 'font-size="13"') + recent;
+      const kept = text(66, 34, `${sets} × ${ways} = ${entries} entries`) + cells, visited = text(8, 274, "last 16", 'font-size="13"') + recent;
       const colour = (x, y) => text(x, y, "orange: a miss", 'font-size="13"');
       return {
         svg: NARROW.matches
-          ? drawing(590, label, entriesAndVisits + colour(66, 296) + `<g transform="translate(-350 300)">${plot}</g>`, 360)
-          : drawing(290, label, entriesAndVisits + plot + colour(344, 274)),
+          ? drawing(590, label, `${kept}${visited}${colour(66, 296)}<g transform="translate(-350 300)">${plot}</g>`, 360)
+          : drawing(290, label, kept + plot + visited + colour(344, 274)),
         says: `${pages} pages in ${entries} entries: ${Math.round(100 * share)}% of visits miss once the loop has settled.`,
       };
     },

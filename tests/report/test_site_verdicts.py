@@ -23,7 +23,7 @@ capacity-alone | fails | a gap between them is address translation
 step-not-slow-degradation | no-step | the price of translation leaves its plateau at about [\d,]+ pages
 sequential-order-warms-the-walker | fails | Eight entries of 8 bytes share a cache line, so in sequential order
 every-page-stride-misses | fails | show 1\.00 walks per load at 4,096 bytes
-stride-miss-penalty-10-ns | holds, not testable here | The published penalty of about 10 ns is not here on each of our four machines
+stride-miss-penalty-10-ns | holds, not testable here | Not one of our four machines shows the published penalty of about 10 ns
 thp-an-eighth-faster | holds | so no gain is shown
 prefetch-walks | fails | prefetched 8 hops ahead, a hop takes [\d.]+ ns, [\d.]+ \([\d.]+ to [\d.]+\) times as fast
 prefetch-walks | fails | This one makes the page walk
