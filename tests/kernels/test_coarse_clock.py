@@ -77,13 +77,16 @@ def test_small_points_are_records_by_a_coarse_clock(step_ns, case):
     "case",
     [
         "page_store --lines 16 --mode load",
-        "prefault --lines 4",
+        "prefault --lines 1",
         "cold_chase --lines 4",
         "switch_chase --lines 4 --mode alone",
     ],
 )
 def test_what_ends_before_the_clock_steps_often_enough_has_a_reason(case):
-    done = with_step(COARSEST_NS, *case.split())
+    for _ in range(100):  # one that was interrupted has taken long enough
+        done = with_step(COARSEST_NS, *case.split())
+        if done.returncode:
+            break
     assert reason_of(done)[0] == "linux-lacks"
 
 
