@@ -150,7 +150,7 @@ def _entries(level: int, of: Of) -> Interval:
     geometry = of(stlb_cliff).survey
     levels = [found for found in geometry.levels if found.level == level and not found.is_alone]
     found = require_nonempty(levels, f"our chases found no level {level}", "no-geometry")
-    entries = found[0].known_entries
+    entries = found[0].narrow_entries
     mappings = of(stlb_cliff).about.kept(survey.NAME)["repeat"].nunique()
     return entries if mappings >= FEWEST_MAPPINGS_WITH_INTERVAL else replace(entries, coverage=0.0)
 

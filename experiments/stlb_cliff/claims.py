@@ -516,7 +516,7 @@ def _second_level(a: Analysis) -> tuple[Interval, str]:
     levels = a.survey.levels
     if len(levels) < 2:
         raise Unavailable("no-step", "our chases show one level")
-    found, own = levels[-1].known_entries, levels[-1].stated
+    found, own = levels[-1].narrow_entries, levels[-1].stated
     each = f"{'both' if len(levels) == 2 else 'all'} levels together"
     evidence = f"Our chases find {found:,.0f} entries in {each}; CPUID states "
     if own is None:

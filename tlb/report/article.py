@@ -72,7 +72,7 @@ def show_source(source: Callable[..., Any] | str, part: str = "") -> Html:
 # --- charts
 
 # Whose a chart is on the page of another machine than the reference, below it and in its text.
-_IN_GREY = "Grey: {1}."
+_IN_GREY = "Grey: {}."
 _BELOW = "Below: {}."
 _PUBLISHED = "Published machines; none of this computer's points."
 _WITHOUT_GREY = "Numbers of {}."
@@ -166,7 +166,7 @@ def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
     other = shown.beside.machine if shown.beside else "the reference"
     if made.reference:
         other += _other_pages(made.data, made.reference.data)
-    label = (_IN_GREY if is_grey else _WITHOUT_GREY).format(shown.machine, other)
+    label = _IN_GREY.format(other) if is_grey else _WITHOUT_GREY.format(shown.machine)
     label += made.label
     if shown.beside and not is_grey:
         label = _BELOW.format(other) + made.label

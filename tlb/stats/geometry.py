@@ -58,9 +58,7 @@ SUM_OF_LEVELS = (
 # joins four pages and more whose frames lie in a row, an arm64 core up to sixteen. The pages of the
 # alias layout share a few frames, so theirs are never joined.
 JOINED_LEVELS = (1.5, 20.0)
-MAX_ENTRIES_RATIO = (
-    2.0  # processors of one vendor differ by as much from one generation to the next
-)
+MAX_ENTRIES_RATIO = 2.0  # one generation of processors to the next differs by less
 
 
 class TlbLevel(GeometryModel):
@@ -85,7 +83,7 @@ class TlbLevel(GeometryModel):
     verdict: str
 
     @property
-    def known_entries(self) -> Interval:
+    def narrow_entries(self) -> Interval:
         """Return the interval of `entries`. Raises Unavailable("too-few-points") for one so wide
         that any statement agrees with it."""
         found = self.entries.interval
