@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import html
 import re
+import shutil
+import subprocess
 from collections import Counter
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -22,6 +24,7 @@ from sphinx.highlighting import PygmentsBridge
 from sphinx.util.docutils import SphinxRole
 
 from tlb.report.render import CHART_THEME, CompactCodeFormatter, escape_json
+from tlb.system.files import ROOT
 from tlb.system.units import list_in_words
 
 FOLDER = Path(__file__).parent
@@ -324,15 +327,44 @@ def link_repository(app: Sphinx) -> None:
         options["extra_footer"] = f"{html.escape(about)} {options.get('extra_footer', '')}"
 
 
+def source_archive(app: Sphinx) -> Path:
+    """Return where the site keeps the archive of its sources, if it has one."""
+    return Path(app.outdir) / "_static" / f"{PACKAGE}-source.tar.gz"
+
+
+def add_source_archive(app: Sphinx) -> None:
+    """Put the last commit's files into the site while no `repository: url:` says where they are: a
+    reader who has only the site can then build the book and measure. Not outside a clone."""
+    archive = source_archive(app)
+    archive.unlink(missing_ok=True)
+    if app.config.html_theme_options.get("repository_url") or app.builder.format != "html":
+        return
+    if not (ROOT / ".git").exists() or shutil.which("git") is None:
+        return
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    git = ["git", "-c", f"safe.directory={ROOT}", "-C", str(ROOT)]  # another user's clone too
+    files = ["archive", "--format=tar.gz", f"--prefix={PACKAGE}/", f"--output={archive}", "HEAD"]
+    subprocess.run([*git, *files], check=True)
+
+
 class Repository(SphinxRole):
-    """{repository}`words`: a link to the book's repository, or the words alone while
-    `repository: url:` of _config.yml is empty."""
+    """{repository}`words`: a link to the book's repository, to the archive of its sources that the
+    site carries, or the words alone."""
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
-        url = self.config.html_theme_options.get("repository_url")
-        if url:
-            return [nodes.reference(self.rawtext, self.text, refuri=url)], []
+        uri = self.config.html_theme_options.get("repository_url")
+        if (archive := source_archive(self.env.app)).exists():
+            uri = f"{'../' * self.env.docname.count('/')}_static/{archive.name}"
+        if uri:
+            return [nodes.reference(self.rawtext, self.text, refuri=uri)], []
         return [nodes.Text(self.text)], []
+
+
+def remove_source_maps(app: Sphinx, exception: Exception | None) -> None:
+    """Remove what only a developer of the theme's scripts and styles would load, a quarter of the
+    site."""
+    for source_map in Path(app.outdir).glob("_static/**/*.map"):
+        source_map.unlink()
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
@@ -341,6 +373,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     # before the theme reads its options
     app.connect("builder-inited", link_repository, priority=100)
     app.connect("builder-inited", make_bundle)
+    app.connect("builder-inited", add_source_archive)
     app.connect("builder-inited", index_text_alone)
     app.add_config_value("tlb_moved", {}, "html", dict)
     app.connect("doctree-read", put_figure_first)
@@ -355,4 +388,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     # index.html.
     app.connect("build-finished", write_entrances, priority=400)
     app.connect("build-finished", write_moved)
+    app.connect("build-finished", remove_source_maps)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,5 +1,6 @@
 """What stands first on a page, what the search finds, and where old addresses of pages lead."""
 
+import tarfile
 import urllib.request
 
 import pytest
@@ -73,6 +74,15 @@ def test_a_figure_whose_code_is_folded_stays_where_it_is():
     rows, figure = cell(SOURCE), cell(SOURCE, OUTPUT, figure=True)
     figure["hide_mode"] = "input"
     assert first_screen(rows, figure)[1:3] == [rows, figure]
+
+
+def test_a_site_without_an_address_of_its_sources_carries_them(site):
+    (archive,) = site.glob("_static/*-source.tar.gz")
+    page = (site / "book/index.html").read_text(encoding="utf-8")
+    assert f'href="../_static/{archive.name}"' in page
+    with tarfile.open(archive) as files:
+        names = {name.partition("/")[2] for name in files.getnames()}
+    assert names >= {"Makefile", "kernels/page_chase.c", "book/index.ipynb", "data/reference"}
 
 
 def test_no_address_is_moved_twice():
