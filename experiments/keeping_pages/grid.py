@@ -20,9 +20,10 @@ def points(scope: Scope) -> list[Point]:
 
 
 def prefaults(scope: Scope) -> list[Point]:
-    """Each way of making memory ready, by one thread and by one a CPU; a
-    page cannot be shared out. Of the sizes between, one way; of a coarse
-    grid none, and one of all sizes but the base page and 2 MiB."""
+    """Return the fillings of fresh memory: by writes (touch), by Linux
+    (populate) and by memset, from one thread and from one on each CPU if each
+    has whole pages. Other sizes of mTHP than 64 KiB are only touched; a coarse
+    grid omits them, and only touches pages of 64 KiB and 1 GiB."""
     lines = min(scope.lines(PREFAULT_BYTES if scope.is_fine else COARSE_BYTES), scope.most_lines)
     ways = [("touch", 1), ("populate", 1), ("memset", 1)]
     if scope.cpus > 1:

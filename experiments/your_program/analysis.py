@@ -18,8 +18,9 @@ from experiments.your_program.programs import (
     is_document_complete,
     make_programs_document,
 )
+from tlb.programs.trial import TrialVerdict
 from tlb.report import analysis, quantities
-from tlb.report.chapter import Chapter
+from tlb.report.chapter import Chapter, chapter_of_published_machine
 from tlb.report.quantities import QuantityDeclaration
 from tlb.stats.intervals import Interval
 from tlb.system.reasons import Unavailable, none_if_unavailable, require_nonempty
@@ -42,7 +43,17 @@ class Quantities(quantities.Quantities):
         "gain of a JVM that touches 1 GiB and exits, widened for all programs", "times", 1
     )
     jvm_2_gib_gain = QuantityDeclaration("gain of a JVM that touches 2 GiB and exits", "times", 1)
+    jvm_4_gib_gain = QuantityDeclaration("gain of a JVM that touches 4 GiB and exits", "times", 1)
     jvm_8_gib_gain = QuantityDeclaration("gain of a JVM that touches 8 GiB and exits", "times", 1)
+    jvm_faults_left = QuantityDeclaration(
+        "page faults of a JVM that touches 1 GiB, on huge pages over base pages", "share", 1
+    )
+    least_look_up_gain = QuantityDeclaration(
+        "least gain of a program of others that looks up keys", "times", 2
+    )
+    most_look_up_gain = QuantityDeclaration(
+        "most gain of a program of others that looks up keys", "times", 2
+    )
     larger_others = QuantityDeclaration("programs with over 5% more memory at their peak", "")
     most_growth = QuantityDeclaration("largest growth of a program's memory", "times", 2)
     most_growth_1_gb = QuantityDeclaration("largest growth of a run of 1 GB and more", "times", 2)
@@ -65,6 +76,7 @@ COLUMNS = ["case", "title", "ours", "again", "does", "changes_pages", "verdict",
 COLUMNS += ["gain", "median", "low", "high", "resident_bytes", "memory", "large", "faults", "alike"]
 NO_SPEEDUP_INTERVAL = Interval(1.0, 1.0, 1.0)
 COVERAGE = 0.95  # of the interval of a share
+OPPOSITE_VERDICTS: dict[TrialVerdict, TrialVerdict] = {"helps": "hurts", "hurts": "helps"}
 REACHED = 0.1  # of a program's memory on large pages, from which a lever that changes pages counts
 
 
@@ -83,6 +95,11 @@ class Analysis(analysis.Analysis):
         0 measures nothing. wanted: the programs to measure."""
         super().__init__(frame, about)
         self.minutes, self.wanted = minutes, wanted
+
+    @staticmethod
+    def published(machine: str) -> Analysis:
+        """Return the chapter's Analysis of a published machine."""
+        return Analysis(pd.DataFrame(), chapter_of_published_machine("your_program", machine))
 
     @cached_property
     def programs(self) -> ProgramsDocument:
@@ -104,8 +121,9 @@ class Analysis(analysis.Analysis):
         """A row a program, in the order of measuring, with COLUMNS; empty without a document.
 
         gain: time without large pages (or before the change of layout) over time with, and its
-        median, low and high; memory and faults: with large pages over without; large: their share
-        of resident memory then; again: whether an earlier one is of the same program."""
+        median, low and high; verdict: what large pages do, if the program is tried alone; memory
+        and faults: with large pages over without; large: their share of resident memory then;
+        again: whether an earlier one is of the same program."""
         document = none_if_unavailable(lambda: self.programs)
         rows = [
             _row(each) for each in (document.told if document else ()) if each.case in PROGRAM_CASES
@@ -185,9 +203,12 @@ def _ratio(part: float, whole: float) -> float:
 def _row(result: ProgramResult) -> dict[str, Any]:
     case, base, large = PROGRAM_CASES[result.case], result.without, result.with_lever
     gain = result.interval if case.takes else NO_SPEEDUP_INTERVAL / result.interval
+    verdict = result.verdict
     if case.takes:
         base, large = large, base
-    return result.model_dump(include={"case", "verdict", "version", "pairs", "alike"}) | {
+        verdict = OPPOSITE_VERDICTS.get(verdict, verdict)
+    return result.model_dump(include={"case", "version", "pairs", "alike"}) | {
+        "verdict": verdict,
         "title": case.title,
         "ours": case.ours,
         "again": case.again,

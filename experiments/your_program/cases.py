@@ -21,7 +21,9 @@ class ProgramCase(NamedTuple):
     title: str
     tool: Toolchain
     lever: str  # a name of `tlb try`, or a variable with its value
-    does: str  # the lever, in a table
+    does: (
+        str  # in a table, what is compared: the lever; for one that takes large pages, them over it
+    )
     metric: str = ""  # a number that it prints, compared in place of its time
     takes: bool = False  # whether the lever takes large pages away
     driver: tuple[str, ...] = ()  # of a server: the client, which is what is measured
@@ -199,7 +201,7 @@ PROGRAM_CASES = {
         "NumPy, random indices",
         _others("Python", _NUMPY_VERSION, f"{_PYTHON} -c", "python3-numpy", _TAKE),
         "numpy-off",
-        "NumPy's own advice, over its switch off",
+        "NumPy's default, over NUMPY_MADVISE_HUGEPAGE=0",
         takes=True,
     ),
     "jvm-start": _heap(1),

@@ -3,7 +3,7 @@ is no different, what was not there."""
 
 import pytest
 from support.common import refusal
-from support.your_program import HELPS, HURTS, OPEN, analysis, document
+from support.your_program import HELPS, HURTS, OPEN, WORDS, analysis, document
 
 from experiments.your_program.cases import PROGRAM_CASES
 from experiments.your_program.programs import is_document_complete
@@ -27,6 +27,7 @@ def test_a_gain_is_of_huge_pages_over_base_pages_whichever_of_them_the_lever_giv
             and found.gain(case).low < gain < found.gain(case).high
         )
         assert (row["memory"], row["large"], row["faults"]) == pytest.approx((1.25, 0.5, 0.1))
+        assert row["verdict"] == WORDS[gain]
 
 
 def test_page_tables_are_those_of_others_programs_on_base_pages():
