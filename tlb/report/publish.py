@@ -218,13 +218,16 @@ def refresh(chapter: str) -> Path:
     With the first page, the README's figure is updated too.
     """
     path, data = BOOK_FOLDER / f"{chapter}.ipynb", Store(data_root())
+    reference = data.resolve("reference", experiment=chapter)
+    # The reference first: each page's text is about its quantities, some of which may be new
+    machines = sorted(data.machines(), key=lambda machine: machine != reference)
     with tempfile.TemporaryDirectory() as folder, kernel() as within:
-        for machine in data.machines() if records_quantities(chapter) else ():
+        for machine in machines if records_quantities(chapter) else ():
             done = Path(folder) / f"{machine}.ipynb"
             execute(chapter, done, {"machine": machine}, within)
             keep_quantities(data, machine, done)
         execute(chapter, done := Path(folder) / path.name, {}, within)
-        keep_quantities(data, data.resolve("reference", experiment=chapter), done)
+        keep_quantities(data, reference, done)
         notebook = nbformat.read(done, as_version=4)
     for part in (notebook, *notebook.cells):  # when and for how long it ran
         part.metadata.pop("papermill", None)
