@@ -117,8 +117,11 @@ TOUCH_NAMES = {
 }
 HEAP_NAMES = {BASE_PAGES: "heap on base pages", HUGE_PAGE_KIND: "heap on huge pages"}
 # Those whose pages are touched, in the order of the chapter's figure.
-TOUCHED_MEMORY_KINDS = [name for way, name in TOUCH_NAMES.items() if not way.populate]
-TOUCHED_MEMORY_KINDS += HEAP_NAMES.values()
+TOUCHED_MEMORY_KINDS = [
+    *HEAP_NAMES.values(),
+    *(TOUCH_NAMES[way] for way in (FIRST_TOUCH_OF_BASE_PAGES, FIRST_TOUCH_OF_HUGE_PAGES)),
+    *(TOUCH_NAMES[way] for way in (FIRST_TOUCH_OF_CACHED_FILE, FIRST_TOUCH_OF_LARGE_FOLIO_FILE)),
+]
 
 
 class Analysis(analysis.Analysis):
