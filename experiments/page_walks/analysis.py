@@ -49,18 +49,21 @@ class Quantities(quantities.Quantities):
     far_batch_thp_gain = QuantityDeclaration("the same, timed per batch", "times", 2)
     data_ns = QuantityDeclaration("a hop that waits for its data and a short walk", "ns")
     entry_ns = QuantityDeclaration("what a page-table entry from memory adds", "ns")
-    rest_ns = QuantityDeclaration("what remains of a hop beside its data and two entries", "ns")
     walk_share = QuantityDeclaration("share of a hop that is its page walk", "share")
     first_peak_ns = QuantityDeclaration("first peak, on base pages", "ns")
     second_peak_ns = QuantityDeclaration("second peak, on base pages", "ns")
     third_peak_ns = QuantityDeclaration("third peak, on base pages", "ns")
     large_first_peak_ns = QuantityDeclaration("first peak, on large pages", "ns")
     large_second_peak_ns = QuantityDeclaration("second peak, on large pages", "ns")
+    peaks_bytes = QuantityDeclaration("graph whose peaks these are", "bytes")
+    three_from_ns = QuantityDeclaration("a hop that takes longer waits for three accesses", "ns")
+    peaks_three_share = QuantityDeclaration("hops that take longer, on base pages", "share")
+    large_peaks_three_share = QuantityDeclaration("hops that take longer, on large pages", "share")
     three_share = QuantityDeclaration(
-        "hops that take as long as three accesses, on base pages", "share"
+        "hops in the largest graph that take longer, on base pages", "share"
     )
     large_three_share = QuantityDeclaration(
-        "hops that take as long as three accesses, on large pages", "share"
+        "hops in the largest graph that take longer, on large pages", "share"
     )
     touch_address_ns = QuantityDeclaration("a load of pages first touched by address", "ns")
     touch_visit_ns = QuantityDeclaration(
@@ -293,6 +296,10 @@ class Analysis(PageTableAnalysis):
         can tell no more. Raises Unavailable, as `regimes` does."""
         return [round(peak.value, -1) for peak in self.peaks[pages].peaks_ns]
 
+    def has_peaks(self, pages: str) -> bool:
+        """Return whether two peaks or more are known on a page size."""
+        return none_if_unavailable(lambda: self.peak(pages, 1)) is not None
+
     def peak(self, pages: str, place: int) -> Interval:
         """Return one of `peak_ns`, from 0, within a peak's error. Raises Unavailable("no-step")."""
         peaks = require_nonempty(self.peak_ns(pages)[place:], f"no peak {place + 1}", "no-step")
@@ -309,10 +316,18 @@ class Analysis(PageTableAnalysis):
     def _within_error(ns: float, error_ns: float) -> Interval:
         return Interval(ns, round(ns - error_ns, -1), round(ns + error_ns, -1))
 
-    def waiting_share(self, pages: str, accesses: int) -> float:
-        """Return the share of hops in the largest graph that take as long as so many accesses to
-        memory. Raises Unavailable."""
+    def accesses_from_ns(self, accesses: int) -> float:
+        """Return how long a hop takes at least that counts as so many accesses to memory: half way
+        between two peaks on base pages, to 10 ns. Raises Unavailable("no-step")."""
+        cuts_ns = self.peaks[BASE_PAGES].cuts_ns[accesses - 1 :]
+        return round(require_nonempty(cuts_ns, f"no peak {accesses}", "no-step")[0], -1)
+
+    def waiting_share(self, pages: str, accesses: int, *, of_peaks: bool = False) -> float:
+        """Return the share of hops in the largest graph, or in that of `peaks` on base pages, that
+        take as long as so many accesses to memory. Raises Unavailable."""
         shares = select_rows(self.access_shares, pages=pages, accesses=accesses)
+        if of_peaks:
+            shares = select_rows(shares, working_set_bytes=int(self.peaks_graph_bytes))
         shares = require_nonempty(shares, f"no hop on {page_words(pages)} took {accesses} accesses")
         return float(shares.sort_values(WORKING_SET_COLUMN)["share"].iloc[-1])
 

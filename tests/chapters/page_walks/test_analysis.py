@@ -122,12 +122,22 @@ def test_an_entry_from_memory_adds_what_lies_between_the_first_two_peaks():
     assert a.entry_ns.value == pytest.approx(75, abs=15)
     assert a.entry_ns.low < 75 < a.entry_ns.high
     assert refusal(lambda: a.peak("4k", 2)) == "no-step"
+    assert a.has_peaks("4k") and not analysis(rows()[:0]).has_peaks("4k")
 
 
 def test_hops_that_wait_twice_are_those_whose_table_has_left_the_caches():
     a = plain()
     assert a.waiting_share("4k", 2) == pytest.approx(1 - 1 / 32, abs=0.02)
     assert refusal(lambda: a.waiting_share("4k", 5)) == "too-few-points"
+
+
+def test_a_hop_counts_as_two_accesses_from_half_way_between_the_peaks():
+    a = plain()
+    assert a.accesses_from_ns(2) == pytest.approx(110, abs=10)
+    of_graph = a.distributions("4k")[int(a.peaks_graph_bytes)]
+    beyond = 1 - share_below(of_graph, [a.accesses_from_ns(2)])[0]
+    assert a.waiting_share("4k", 2, of_peaks=True) == pytest.approx(beyond, abs=0.02)
+    assert refusal(lambda: a.accesses_from_ns(3)) == "no-step"
 
 
 def test_walks_per_hop_are_those_counted_in_the_largest_graph():
