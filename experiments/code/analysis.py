@@ -76,17 +76,22 @@ class Quantities(quantities.Quantities):
     hot_ns = QuantityDeclaration("a jump among hot lines in every page", "ns")
     hot_huge_ns = QuantityDeclaration("a jump among them on huge pages", "ns")
     hot_packed_ns = QuantityDeclaration("a jump among as many hot lines side by side", "ns")
+    hot_both_ns = QuantityDeclaration("a jump among those on huge pages", "ns")
     half_share = QuantityDeclaration(
         "largest part of it that was placed side by side", "share", is_counted=True
     )
-    half_huge_ns = QuantityDeclaration("a jump among so many scattered lines on huge pages", "ns")
-    half_packed_ns = QuantityDeclaration("a jump among as many side by side", "ns")
+    half_huge_ns = QuantityDeclaration("a jump if that part is scattered, on huge pages", "ns")
+    half_packed_ns = QuantityDeclaration("a jump if it lies side by side", "ns")
+    half_both_ns = QuantityDeclaration("a jump if it lies side by side, on huge pages", "ns")
     file_huge_share = QuantityDeclaration(
         "code of a mapped file that is on huge pages", "share", is_counted=True
     )
     advised_huge_share = QuantityDeclaration(
         "code copied to advised memory that is on huge pages", "share", is_counted=True
     )
+
+
+CODE_PAGE_KINDS = (BASE_PAGES, HUGE_CODE_PAGE_KIND)
 
 
 class Analysis(analysis.Analysis):
@@ -194,24 +199,21 @@ class Analysis(analysis.Analysis):
 
     def times_by_hot_share(self) -> pd.DataFrame:
         """Return a row a share of the largest text that is hot: share; mib, of the text; spread, a
-        jump where the hot lines lie in every page, large, the same on large pages, and packed,
-        where the same number of hot lines lie side by side; ns, each an Interval, UNKNOWN_INTERVAL where not
-        measured."""
-        columns = ["share", "mib", "spread", "large", "packed"]
+        jump where the hot lines lie in every page, large, the same on large pages, packed, where the
+        same number of hot lines lie side by side, and both, these on large pages; ns, each an Interval,
+        UNKNOWN_INTERVAL where not measured."""
+        columns = ["share", "mib", "spread", "large", "packed", "both"]
         most = int(self.texts["mib"].max()) if len(self.texts) else 0
         lines = (most << 20) // CACHE_LINE_BYTES
-        rows = [
-            # all of it is side by side
-            (
-                1 / every,
-                most,
-                self._text(BASE_PAGES, lines, every),
-                self._text(HUGE_CODE_PAGE_KIND, lines, every),
-                self._text(BASE_PAGES, lines // every) if every > 1 else UNKNOWN_INTERVAL,
-            )
-            for every in (1, *CODE_LINES_PER_EXECUTED_LINE)
-        ]
-        return pd.DataFrame([row for row in rows if row[2].is_known], columns=columns)
+        rows = []
+        for every in (1, *CODE_LINES_PER_EXECUTED_LINE):
+            base, large = (self._text(pages, lines, every) for pages in CODE_PAGE_KINDS)
+            packed, both = (self._text(pages, lines // every) for pages in CODE_PAGE_KINDS)
+            if every == 1:  # all of it is side by side
+                packed = both = UNKNOWN_INTERVAL
+            if base.is_known:
+                rows.append((1 / every, most, base, large, packed, both))
+        return pd.DataFrame(rows, columns=columns)
 
     def _text(self, pages: str, lines: int, every: int = 1) -> Interval:
         """A random jump in so many lines of code, side by side, of which one in so many is hot;

@@ -51,6 +51,7 @@ def test_hot_lines_cost_by_the_pages_they_are_strewn_over():
         apart - together, rel=1e-3
     )
     assert least["spread"].value - least["large"].value == pytest.approx(apart, rel=1e-3)
+    assert least["packed"].value - least["both"].value == pytest.approx(together, rel=1e-3)
     assert analysis(rows(machine, most=20 << 20)).hot["mib"].tolist() == [10] * 4
 
 
