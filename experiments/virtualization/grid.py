@@ -6,6 +6,7 @@ from __future__ import annotations
 from tlb.measure.grid import DENSELY_SAMPLED_BELOW_BYTES, SMALLEST_LINE_COUNT, Scope, octaves
 from tlb.measure.namespaces import FRESH_NAMESPACES_MODE
 from tlb.measure.record import Point
+from tlb.system.page_sizes import MAPPED_PAGE_SIZES
 
 # Of the guest, under each of the inner guest's; a plain process has them too.
 GUEST_PAGE_KINDS = ("4k", "thp", "2m", "1g")
@@ -24,29 +25,32 @@ NUMA_PLACEMENTS = (
 
 
 def points(scope: Scope) -> list[Point]:
-    """Return all chases: on pairs of page sizes, where the TLB's levels show, in fresh namespaces, on
-    near and far memory, and in a guest whose page table has five levels."""
+    """Return all chases: on pairs of page sizes, as in the loop that the page shows, and `others`."""
+    return list(dict.fromkeys([*pairs(scope), *others(scope)]))
+
+
+def others(scope: Scope) -> list[Point]:
+    """Return the chases where the TLB's levels show, in fresh namespaces, on near and far memory, and
+    in a guest whose page table has five levels."""
     sizes = coarse_line_counts(scope)
     wanted = [("page_chase", "4k", FRESH_NAMESPACES_MODE, sizes)]
     nodes = [min(sizes[-1], scope.lines(NUMA_BYTES))]
     wanted += [("numa_chase", "4k", mode, nodes) for mode in NUMA_PLACEMENTS]
-    others = _chases(scope, wanted)
     five = scope.chase("guest_chase", "4k", sizes[-1], "4k", levels=5)
-    return list(dict.fromkeys([*pairs(scope), *steps(scope), *others, *five]))
+    return [*steps(scope), *_chases(scope, wanted), *five]
 
 
 def pairs(scope: Scope) -> list[Point]:
-    """Return the chase on each page size of the inner guest and of the guest,
-    and in a plain process of the guest; each with its packed control."""
-    inner_guests = [("guest_chase", inner) for inner in ("4k", "2m", "1g")]
+    """Return the chase on each page size of the guest, in a plain process and in an inner guest on
+    each of its page sizes."""
+    inner_guests = [("guest_chase", inner) for inner in MAPPED_PAGE_SIZES]
     chases = [("page_chase", ""), *inner_guests]
-    return [
-        point
-        for guest in ("4k", "thp", "2m", "1g")  # thp and 2m: both 2 MiB
+    wanted = [
+        (kernel, pages, inner, coarse_line_counts(scope))
+        for pages in GUEST_PAGE_KINDS
         for kernel, inner in chases
-        for lines in coarse_line_counts(scope)
-        for point in scope.chase(kernel, guest, lines, inner)
     ]
+    return _chases(scope, wanted)
 
 
 def steps(scope: Scope) -> list[Point]:
