@@ -53,6 +53,9 @@ class Quantities(quantities.Quantities):
     block_gain_few = QuantityDeclaration(
         "gain in the largest blocks inside the reach, stays of 1,024 hops", "times", 1
     )
+    block_gain_some = QuantityDeclaration(
+        "gain in the largest blocks inside the reach, stays of 16,384 hops", "times", 1
+    )
     block_gain = QuantityDeclaration(
         "gain in the largest blocks inside the reach, the longest stays", "times", 1
     )
