@@ -25,8 +25,8 @@ from tlb.system.units import list_in_words
 
 
 class Quantities(quantities.Quantities):
-    """Times are of a dependent load from one line in every base page; prices are spread minus
-    packed."""
+    """Times are of a dependent load from one line in every base page; costs of translation
+    are spread minus packed."""
 
     last_entries = QuantityDeclaration(
         "pages that the last level holds, by CPUID or else as found", "pages"
@@ -48,14 +48,22 @@ class Quantities(quantities.Quantities):
     base_64_mib_ns = QuantityDeclaration("a load in 64 MiB, on base pages", "ns", 1)
     huge_64_mib_ns = QuantityDeclaration("a load in 64 MiB, on 2 MiB pages", "ns", 1)
     packed_64_mib_ns = QuantityDeclaration("a packed load in 64 MiB", "ns", 1)
-    near_base_ns = QuantityDeclaration("price between the TLB's levels, on base pages", "ns", 1)
-    near_huge_ns = QuantityDeclaration("price between the TLB's levels, on 2 MiB pages", "ns", 1)
-    walk_base_ns = QuantityDeclaration("price past the last level, on base pages", "ns")
-    walk_huge_ns = QuantityDeclaration("price past the last level, on 2 MiB pages", "ns")
-    walk_huge_share = QuantityDeclaration(
-        "price past the last level on 2 MiB pages, over that on base pages", "share"
+    near_base_ns = QuantityDeclaration(
+        "cost of translation between the TLB's levels, on base pages", "ns", 1
     )
-    walk_most_bytes = QuantityDeclaration("largest working set of these prices", "bytes")
+    near_huge_ns = QuantityDeclaration(
+        "cost of translation between the TLB's levels, on 2 MiB pages", "ns", 1
+    )
+    walk_base_ns = QuantityDeclaration(
+        "cost of translation past the last level, on base pages", "ns"
+    )
+    walk_huge_ns = QuantityDeclaration(
+        "cost of translation past the last level, on 2 MiB pages", "ns"
+    )
+    walk_huge_share = QuantityDeclaration(
+        "cost past the last level on 2 MiB pages, over that on base pages", "share"
+    )
+    walk_most_bytes = QuantityDeclaration("largest working set of these costs", "bytes")
     gather_gain_256_mib = QuantityDeclaration(
         "speedup of the published loop by 2 MiB pages, 256 MiB", "times", 2
     )

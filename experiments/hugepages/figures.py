@@ -36,6 +36,7 @@ from tlb.system.units import format_significant_digits, format_size
 ASKED_LOG2, ASKED_PAGES = 30, "2m"  # the static figure answers 1 GiB on 2 MiB pages
 _UNMEASURED = "This size was not measured on these pages."
 _WIDE_PX = 450  # a plot that has room for the hosts' names beside its curves
+_LEADER_PX = 16  # from the end of a curve to its name, which may stand higher
 PAST_REACH_TIMES = (
     2  # times the last level's entries: from there on nearly every access of a cycle walks
 )
@@ -103,11 +104,15 @@ def _at(curve: Curve, lines: float) -> float:
     return float(np.interp(np.log2(lines), np.log2(np.array(curve.xs, dtype=float)), curve.medians))
 
 
-def calculator_answer(row: pd.Series, where: str) -> str:
-    """Return a row of `expected_load_times` in words. where: the size and the pages, or the host."""
+def calculator_answer(row: pd.Series, where: str, base_page_bytes: int) -> str:
+    """Return a row of `expected_load_times` in words. where: the size and the pages, or the host.
+    Entries were found on base pages and fewer may hold larger ones: a bound of what they reach."""
+    is_bound = row["span_bytes"] > base_page_bytes
+    most, least = ("at most ", "at least ") if is_bound else ("", "")
     return (
-        f"{where}: reach {format_size(int(row['reach_bytes']))}, "
-        f"{row['walks_per_access']:.2f} walks per load, about {format_significant_digits(row['ns'], 2)} ns."
+        f"{where}: reach {most}{format_size(int(row['reach_bytes']))}, "
+        f"{least}{row['walks_per_access']:.2f} walks per load, "
+        f"about {format_significant_digits(row['ns'], 2)} ns."
     )
 
 
@@ -137,7 +142,11 @@ def _named_load_times(a: Analysis, host: str) -> pd.DataFrame:
     sizes, labels = 2.0 ** rows["log2_bytes"], rows["pages"].map(a.page_labels)
     mark = FEW_MAPPINGS_MARK if a.about.is_this and a.about.few_mappings else ""
     answers = [
-        calculator_answer(row, f"On {host}" if host else f"{format_size(size)} on {label} pages")
+        calculator_answer(
+            row,
+            f"On {host}" if host else f"{format_size(size)} on {label} pages",
+            a.base_page_bytes,
+        )
         + mark
         for (_, row), size, label in zip(rows.iterrows(), sizes.astype(int), labels, strict=True)
     ]
@@ -180,7 +189,8 @@ def calculator_chart(rows: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
     scale = charts.with_room_for_names(charts.log_scale())
     has_hosts = rows["host"].nunique() > 1
     if has_hosts:  # a narrow page has room for the page sizes alone
-        scale["range"] = [0, {"expr": f"width - (width < {_WIDE_PX} ? 50 : 150)"}]
+        names_px = f"(width < {_WIDE_PX} ? 50 : 150)"
+        scale["range"] = [0, {"expr": f"width - {names_px} - {_LEADER_PX}"}]
     x = alt.X("working_set_bytes:Q", axis=axis, scale=scale)
     ns = rows["ns"]
     ticks = charts.within(charts.TIMES, ns.min() * 0.5, ns.max() * 1.3)
@@ -204,10 +214,13 @@ def calculator_chart(rows: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
     ends = rows[rows["pages"].isin(drawn)].assign(curve=rows["host"] + rows["pages"])
     ends = charts.ends_of_curves(ends, "curve", "working_set_bytes", "ns", 2.2)
     ends["host"] = ", " + ends["host"].str.partition(",")[0] if has_hosts else ""
-    names = alt.Chart(ends).mark_text(align="left", dx=8, fontWeight="bold")
+    at_ends = alt.Chart(ends).encode(x=x, y="name_y:Q", color=colour)
+    names = at_ends.mark_text(align="left", dx=4 + _LEADER_PX, fontWeight="bold")
     names = names.transform_calculate(end=f"datum.name + (width < {_WIDE_PX} ? '' : datum.host)")
-    names = names.encode(x=x, y="name_y:Q", text="end:N", color=colour)
-    layers = alt.layer(curves.mark_line(), dots.mark_point(size=140), names)
+    names = names.encode(text="end:N")
+    leaders = at_ends.mark_rule(x2Offset=_LEADER_PX, opacity=0.5)
+    leaders = leaders.encode(y="ns:Q", x2="working_set_bytes:Q", y2="name_y:Q")
+    layers = alt.layer(curves.mark_line(), dots.mark_point(size=140), leaders, names)
     return layers.add_params(*menus).properties(height=220)
 
 

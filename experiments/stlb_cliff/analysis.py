@@ -16,7 +16,7 @@ from tlb.system.reasons import Unavailable, require_nonempty
 
 
 class Quantities(quantities.Quantities):
-    """Prices are what translation adds to a dependent load: spread minus packed."""
+    """Costs are what translation adds to a dependent load: spread minus packed."""
 
     first_entries = QuantityDeclaration(
         "pages that the first level holds, by CPUID or else as found", "pages"
@@ -34,28 +34,28 @@ class Quantities(quantities.Quantities):
         "the same, as a share of the last level's entries", "share"
     )
     near_ns = QuantityDeclaration("a load that hits the L1 cache and the first level", "ns", 1)
-    hit_ns = QuantityDeclaration("price of a hit in the last level", "ns", 1)
+    hit_ns = QuantityDeclaration("cost of a hit in the last level", "ns", 1)
     walk_ns = QuantityDeclaration(
-        "price of a walk at two to four times the last level's reach", "ns"
+        "cost of a walk at two to four times the last level's reach", "ns"
     )
     unpriced_from_bytes = QuantityDeclaration(
-        "smallest working set without a price, as only the packed lines fit a cache",
-        "bytes",
-        is_found=True,
+        "smallest working set in which only the packed lines fit a cache", "bytes", is_found=True
     )
-    unpriced_to_bytes = QuantityDeclaration(
-        "largest working set without a price", "bytes", is_found=True
+    unpriced_to_bytes = QuantityDeclaration("largest such working set", "bytes", is_found=True)
+    far_bytes = QuantityDeclaration(
+        "largest working set whose cost of translation is known", "bytes"
     )
-    far_bytes = QuantityDeclaration("largest working set with a price", "bytes")
     far_ns = QuantityDeclaration("a spread load in the largest working set", "ns")
     far_packed_ns = QuantityDeclaration("a packed load in the largest working set", "ns")
-    far_price_ns = QuantityDeclaration("price of translation in the largest working set", "ns")
+    far_price_ns = QuantityDeclaration("cost of translation in the largest working set", "ns")
     far_share = QuantityDeclaration(
         "translation's share of a load in the largest working set", "share"
     )
-    price_2_gib_ns = QuantityDeclaration("price of translation in 2 GiB", "ns")
-    sequential_64_mib_ns = QuantityDeclaration("price in sequential order, 64 MiB", "ns")
-    cycle_64_mib_ns = QuantityDeclaration("price in a random cycle, 64 MiB", "ns")
+    price_2_gib_ns = QuantityDeclaration("cost of translation in 2 GiB", "ns")
+    sequential_64_mib_ns = QuantityDeclaration(
+        "cost of translation in sequential order, 64 MiB", "ns"
+    )
+    cycle_64_mib_ns = QuantityDeclaration("cost of translation in a random cycle, 64 MiB", "ns")
     cache_bytes = QuantityDeclaration(
         "cached lines that most mappings keep", "bytes", is_found=True
     )
@@ -209,7 +209,7 @@ class Analysis(analysis.Analysis):
                 "time alone does not tell more misses from dearer walks: from twice to four times "
                 f"the entries the price varies by a factor of {factor:.2f}",
             )
-        return "The price has"
+        return "The cost of translation has"
 
     @property
     def walked(self) -> Interval:

@@ -290,9 +290,9 @@ def every_access_misses(a: Analysis, band: Band) -> Answer:
         return effect_inside_band(walks, *band), evidence
     a.what_rises()
     share = _of_a_walk(a, lines)
-    return effect_inside_band(share, *band, what="of the price on the plateau"), (
-        f"At one and a half times the entries the price is {share:.2f} of what it is at twice to "
-        "four times."
+    return effect_inside_band(share, *band, what="of the cost on the plateau"), (
+        f"At one and a half times the entries translation costs {share:.2f} of what it costs at "
+        "twice to four times."
     )
 
 

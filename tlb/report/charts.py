@@ -418,20 +418,18 @@ def marks(
     return alt.LayerChart(layer=[rules, *labels])
 
 
-def unpriced(gaps: Sequence[float], base_page_bytes: int) -> alt.LayerChart | None:
+def shaded_sizes(sizes: Sequence[float], base_page_bytes: int) -> alt.LayerChart | None:
     """Shade the working sets at which only the packed lines fit a cache, so that the distance between
-    the curves is not translation alone; None without such sizes. gaps: in lines. Grey is the
+    the curves is not translation alone; None without such sizes. sizes: in lines. Grey is the
     reference machine's, on the page of another."""
-    if not gaps:
+    if not sizes:
         return None
-    least, most = (size * base_page_bytes for size in (min(gaps), max(gaps)))
-    frame = pd.DataFrame(
-        [{"least": least / 2**0.25, "most": most * 2**0.25, "label": "not comparable"}]
-    )
-    base = alt.Chart(frame)
+    least, most = (size * base_page_bytes for size in (min(sizes), max(sizes)))
+    place = {"least": least / 2**0.25, "most": most * 2**0.25, "middle": (least * most) ** 0.5}
+    base = alt.Chart(pd.DataFrame([place | {"label": "not\ncomparable"}]))
     shade = base.mark_rect(color=MUTED_COLOUR, opacity=0.12).encode(x="least:Q", x2="most:Q")
-    label = base.mark_text(align="right", baseline="bottom", dx=-2, dy=-4, color=MUTED_COLOUR)
-    return shade + label.encode(x="most:Q", y=alt.value("height"), text="label:N")
+    label = base.mark_text(baseline="line-bottom", dy=-18, lineBreak="\n", color=MUTED_COLOUR)
+    return shade + label.encode(x="middle:Q", y=alt.value("height"), text="label:N")
 
 
 def ends_of_curves(data: pd.DataFrame, series: str, x: str, y: str, times: float) -> pd.DataFrame:

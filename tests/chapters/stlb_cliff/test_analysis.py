@@ -71,12 +71,20 @@ def test_the_share_of_walks_is_read_at_a_multiple_of_the_entries():
 
 
 @pytest.mark.parametrize("machine", Store(ROOT / "data").machines_in_order())
-def test_the_page_finds_no_price_where_the_analysis_finds_none(machine):
+def test_the_page_compares_the_curves_where_the_analysis_does(machine):
     chapter = chapter_of_published_machine("stlb_cliff", machine)
     page = after_cells(
-        *("cliff-rows", "cliff-041", "cliff-medians", "cliff-042"),
+        *(
+            "cliff-rows",
+            "cliff-041",
+            "cliff-medians",
+            "cliff-labels",
+            "cliff-slowest",
+            "cliff-rule",
+        ),
         chapter=chapter,
         rows=chapter.kept("stlb_cliff"),
         base_page=chapter.host.base_page_bytes,
     )
-    assert page["no_price"] and tuple(page["no_price"]) == page["analysis"].price.gaps
+    found = page["not_comparable"]
+    assert found and tuple(found) == page["analysis"].price.gaps
