@@ -108,10 +108,10 @@ def calculator_answer(row: pd.Series, where: str, base_page_bytes: int) -> str:
     """Return a row of `expected_load_times` in words. where: the size and the pages, or the host.
     Entries were found on base pages and fewer may hold larger ones: a bound of what they reach."""
     is_bound = row["span_bytes"] > base_page_bytes
-    most, least = ("at most ", "at least ") if is_bound else ("", "")
+    at_most, or_more = ("at most ", " or more") if is_bound else ("", "")
     return (
-        f"{where}: reach {most}{format_size(int(row['reach_bytes']))}, "
-        f"{least}{row['walks_per_access']:.2f} walks per load, "
+        f"{where}: reach {at_most}{format_size(int(row['reach_bytes']))}, "
+        f"{row['walks_per_access']:.2f} walks per load{or_more}, "
         f"about {format_significant_digits(row['ns'], 2)} ns."
     )
 
@@ -212,16 +212,22 @@ def calculator_chart(rows: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
     curves = curves.transform_filter(alt.FieldOneOfPredicate(field="pages", oneOf=drawn))
     dots = base.transform_filter("datum.pages == pages && datum.log2_bytes == size")
     ends = rows[rows["pages"].isin(drawn)].assign(curve=rows["host"] + rows["pages"])
-    ends = charts.ends_of_curves(ends, "curve", "working_set_bytes", "ns", 2.2)
     ends["host"] = ", " + ends["host"].str.partition(",")[0] if has_hosts else ""
-    at_ends = alt.Chart(ends).encode(x=x, y="name_y:Q", color=colour)
-    names = at_ends.mark_text(align="left", dx=4 + _LEADER_PX, fontWeight="bold")
-    names = names.transform_calculate(end=f"datum.name + (width < {_WIDE_PX} ? '' : datum.host)")
-    names = names.encode(text="end:N")
-    leaders = at_ends.mark_rule(x2Offset=_LEADER_PX, opacity=0.5)
-    leaders = leaders.encode(y="ns:Q", x2="working_set_bytes:Q", y2="name_y:Q")
-    layers = alt.layer(curves.mark_line(), dots.mark_point(size=140), leaders, names)
+    names = _names_at_ends(ends, x, colour)
+    layers = alt.layer(curves.mark_line(), dots.mark_point(size=140), names)
     return layers.add_params(*menus).properties(height=220)
+
+
+def _names_at_ends(rows: pd.DataFrame, x: alt.X, colour: alt.Color) -> alt.LayerChart:
+    """Return the name of each curve, with its host on a wide page, and a line to it from the curve's
+    end, since names that would touch stand higher."""
+    ends = charts.ends_of_curves(rows, "curve", "working_set_bytes", "ns", 2.2)
+    base = alt.Chart(ends).encode(x=x, color=colour)
+    names = base.mark_text(align="left", dx=4 + _LEADER_PX, fontWeight="bold")
+    names = names.transform_calculate(end=f"datum.name + (width < {_WIDE_PX} ? '' : datum.host)")
+    leaders = base.mark_rule(x2Offset=_LEADER_PX, opacity=0.5)
+    leaders = leaders.encode(y="ns:Q", x2="working_set_bytes:Q", y2="name_y:Q")
+    return charts.layered(leaders, names.encode(y="name_y:Q", text="end:N"))
 
 
 # --- what a load waits for in two guests
