@@ -189,7 +189,7 @@ def calculator_chart(rows: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
     scale = charts.with_room_for_names(charts.log_scale())
     has_hosts = rows["host"].nunique() > 1
     if has_hosts:  # a narrow page has room for the page sizes alone
-        names_px = f"(width < {_WIDE_PX} ? 50 : 150)"
+        names_px = f"(width < {_WIDE_PX} ? 50 : 162)"
         scale["range"] = [0, {"expr": f"width - {names_px} - {_LEADER_PX}"}]
     x = alt.X("working_set_bytes:Q", axis=axis, scale=scale)
     ns = rows["ns"]
