@@ -242,6 +242,7 @@ def put_head_line_first(app: Sphinx, doctree: nodes.document) -> None:
 _VERDICT_WORDS = {
     "holds": "holds",
     "fails": "fails",
+    "elsewhere": "fails here",
     "unknown": "undecided",
     "untestable": "not testable on this machine",
     "recomputed": "recomputed",
@@ -263,8 +264,9 @@ def count_verdicts(app: Sphinx, doctree: nodes.document) -> None:
             ]
             words = f"Verdicts on these {found.total()} claims: {list_in_words(counts)}."
             if own:
-                decided = found["holds"] + found["fails"]
-                counted = f": {found['holds']} hold, {found['fails']} fail" if decided else ""
+                fail = found["fails"] + found["elsewhere"]
+                decided = found["holds"] + fail
+                counted = f": {found['holds']} hold, {fail} fail" if decided else ""
                 if found["recomputed"]:
                     counted += f"; {found['recomputed']} are recomputed from published numbers"
                 words = f"{own[1]} decides {decided} of {own[2]} claims{counted}."

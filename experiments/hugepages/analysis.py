@@ -49,10 +49,12 @@ class Quantities(quantities.Quantities):
     huge_64_mib_ns = QuantityDeclaration("a load in 64 MiB, on 2 MiB pages", "ns", 1)
     packed_64_mib_ns = QuantityDeclaration("a packed load in 64 MiB", "ns", 1)
     near_base_ns = QuantityDeclaration(
-        "cost of translation between the TLB's levels, on base pages", "ns", 1
+        "cost of translation between the TLB's levels at sizes measured on both, on base pages",
+        "ns",
+        1,
     )
     near_huge_ns = QuantityDeclaration(
-        "cost of translation between the TLB's levels, on 2 MiB pages", "ns", 1
+        "cost of translation between the TLB's levels at these sizes, on 2 MiB pages", "ns", 1
     )
     walk_base_ns = QuantityDeclaration(
         "cost of translation past the last level, on base pages", "ns"

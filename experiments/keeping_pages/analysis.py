@@ -155,7 +155,8 @@ class Analysis(analysis.Analysis):
         lacking = f"memory on {page_words(pages)} was not touched"
         rows = require_nonempty(select_rows(self.faults, mode="touch", pages=pages), lacking)
         by_threads = rows[(rows["threads"] > 1) == by_all]
-        found = require_nonempty(by_threads, lacking, "one-cpu" if by_all else "too-few-points")
+        has_one_cpu = by_all and len(self.host.usable_cpus) < 2
+        found = require_nonempty(by_threads, lacking, "one-cpu" if has_one_cpu else "no-data")
         ns = Interval.of(found.iloc[-1])
         return _exactly(self.base_page_bytes) / ns
 

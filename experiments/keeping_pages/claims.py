@@ -4,7 +4,7 @@ Analysis."""
 from __future__ import annotations
 
 from experiments.keeping_pages.analysis import Analysis
-from experiments.keeping_pages.documents import RuntimeReport
+from experiments.keeping_pages.documents import RuntimeReport, RuntimesDocument
 from tlb.measure.toolchains import TOOLCHAINS
 from tlb.report.claims import Answer, Band, Fact, claim, count_inside_band, points_where
 from tlb.stats.curves import select_rows
@@ -167,14 +167,25 @@ def a_mapped_file_has_large_pages(a: Analysis, band: Band) -> Answer:
 # --- what runtimes ask for
 
 
+def _programs_of(a: Analysis, variant: str) -> RuntimesDocument:
+    """Return what the programs got. Raises Unavailable: "pool-empty" before any lack of results if
+    the variant needs a pool and this machine has none."""
+    try:
+        return a.programs
+    except Unavailable as why:
+        has_pool = any(pool.total for pool in a.host.pools)
+        raise why if variant != "pool" or has_pool else Unavailable("pool-empty") from None
+
+
 def _reports(a: Analysis, language: str, variant: str) -> list[RuntimeReport]:
     """The runs of a program in one variant. Raises Unavailable with the reason why there is
     none."""
-    lack = a.programs.lacking
+    programs = _programs_of(a, variant)
+    lack = programs.lacking
     return require_nonempty(
         [
             report
-            for report in a.programs.reports
+            for report in programs.reports
             if (report.language, report.variant) == (language, variant)
         ],
         f"in the run of the {TOOLCHAINS[language].title} program",
@@ -203,13 +214,14 @@ def plain_go(a: Analysis, band: Band, on_base_pages: bool = False) -> Answer:
 
 @claim("recipes-work-in-five-languages", points=None)
 def the_pool_in_five_languages(a: Analysis, band: Band) -> Answer:
+    programs = _programs_of(a, "pool")
     shares = {
         report.language: report.huge_share
-        for report in a.programs.reports
+        for report in programs.reports
         if report.variant == "pool"
     }
     if not shares:
-        lack = {name: code for name, code in a.programs.lacking.items() if name.endswith(" pool")}
+        lack = {name: code for name, code in programs.lacking.items() if name.endswith(" pool")}
         raise Unavailable(next(iter(lack.values()), "no-data"), "in the run of these programs")
     told = ", ".join(
         f"{TOOLCHAINS[language].title} {share:.0%}" for language, share in shares.items()

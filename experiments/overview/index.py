@@ -302,8 +302,9 @@ def median_at(curve: Curve, lines: float) -> float | None:
 
 
 def _range(curve: Curve, lines: float) -> str:
-    """Return the time as a text, to two digits: from the smallest to the largest where the mappings
-    of the nearest points, or these points, differ much; marked if there are too few mappings."""
+    """Return the time as a text, rounded as in tables; to two digits, from the smallest to the largest,
+    where the mappings of the nearest points, or these points, differ much. It is marked if there
+    are too few mappings."""
     below = max(x for x in curve.xs if x <= lines)
     above = min(x for x in curve.xs if x >= lines)
     values = [float(curve.medians[x]) for x in (below, above)]
@@ -313,7 +314,8 @@ def _range(curve: Curve, lines: float) -> str:
     mark = FEW_MAPPINGS_MARK if fewest < FEWEST_MAPPINGS_WITH_INTERVAL else ""
     if max(values) > MIN_MODE_RATIO * min(values):
         return f"{_two_digits(min(values))} to {_two_digits(max(values))} ns{mark}"
-    return f"{_two_digits(median_at(curve, lines) or 0.0)} ns{mark}"
+    ns = median_at(curve, lines) or 0.0
+    return f"{ns:,.{1 if ns < 10 else 0}f} ns{mark}"
 
 
 def _two_digits(ns: float) -> str:

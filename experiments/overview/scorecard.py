@@ -24,6 +24,7 @@ from tlb.report.verdicts import (
     RECOMPUTED_CLAIM_STATUS,
     WRONG_VERDICT_PROBABILITY,
     claim_anchor,
+    shown_verdict,
 )
 from tlb.system.files import ROOT
 from tlb.system.units import with_thousands
@@ -187,7 +188,9 @@ def verdict_counts(card: Scorecard) -> Html:
     body, lines = Markup(""), ["\t".join(["machine", *words])]
     for name in card.machines:
         found = Counter(
-            claim.decisions[name].verdict if name in claim.answers else NOT_MEASURED_CELL
+            shown_verdict(claim.decisions[name], claim.statement)
+            if name in claim.answers
+            else NOT_MEASURED_CELL
             for claim in card.judged
         )
         numbers = [found[word] for word in words]
@@ -274,7 +277,8 @@ def _cell(claim: JudgedClaim, machine: str, *, is_summary: bool = False) -> tupl
 def _css(claim: JudgedClaim, machine: str) -> str:
     """Return the classes of a claim by a machine's verdict, by which it is coloured and chosen."""
     decision = claim.decisions.get(machine)
-    css = CSS_CLASS_BY_VERDICT[decision.verdict] if decision else UNMEASURED
+    word = shown_verdict(decision, claim.statement) if decision else ""
+    css = CSS_CLASS_BY_VERDICT.get(word, UNMEASURED)
     css = RECOMPUTED_CLAIM_STATUS if claim.is_recomputed else css
     return f"{css} {DISAGREE}" if claim.machines_disagree else css
 

@@ -4,6 +4,7 @@ chapter's Analysis."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -264,6 +265,7 @@ def two_terms_fit(a: Analysis, band: Band) -> Answer:
     differently often (see `predicted_by_two_terms`)."""
     points = predicted_by_two_terms(a)
     errors = median_interval((points["predicted_ns"] / points["measured_ns"] - 1).abs())
+    errors = replace(errors, coverage=min(errors.coverage, points["coverage"].min()))
     return effect_inside_band(errors, *band), (
         f"At {len(points)} sizes a chase in random order misses less often than one in a cycle "
         "over the same pages. With the cycle's time "
@@ -347,7 +349,7 @@ LEAST = 5  # sizes that a median of errors takes
 
 def predicted_by_two_terms(a: Analysis) -> pd.DataFrame:
     """Return by lines misses (counted, a load), measured_ns and predicted_ns of the chase in random
-    order.
+    order, and the least coverage of the times' intervals.
 
     T_hit is the time of as many lines side by side in the same order. T_walk is what a miss costs a
     cycle over the same pages, whose tables lie in the same caches: the cycle's time less that of
@@ -363,20 +365,22 @@ def predicted_by_two_terms(a: Analysis) -> pd.DataFrame:
         why = f"{len(both)} sizes were counted at which the two orders differ; it takes {LEAST}"
         raise Unavailable("too-few-points", why)
     predicted_ns = both["hit_ns"] + both["misses"] * walk_ns
-    return both.assign(measured_ns=both["ns"], predicted_ns=predicted_ns)
+    coverage = both[["coverage", "coverage_cycle"]].min(axis=1)
+    return both.assign(measured_ns=both["ns"], predicted_ns=predicted_ns, coverage=coverage)
 
 
 def _sides(chases: pd.DataFrame, order: str) -> pd.DataFrame:
-    """Return ns, hit_ns (of as many lines side by side) and misses of an order, indexed by lines.
-    Raises Unavailable("no-pmu")."""
+    """Return ns, hit_ns (of as many lines side by side), misses of an order, and the coverage of
+    ns, indexed by lines. Raises Unavailable("no-pmu")."""
     spread, packed = (
         select_rows(chases, order=order, layout=kind) for kind in ("spread", "packed")
     )
     walks = Curve.of(spread, value="walk_per_access")
     require_nonempty(walks, "no walks of the chase were counted", "no-pmu")
     sides = {"ns": Curve.of(spread), "hit_ns": Curve.of(packed), "misses": walks}
-    medians = {name: curve.medians for name, curve in sides.items()}
-    return pd.concat(medians, axis=1, join="inner").rename_axis("lines")
+    columns = {name: curve.medians for name, curve in sides.items()}
+    columns["coverage"] = sides["ns"].table.set_index("lines")["coverage"]
+    return pd.concat(columns, axis=1, join="inner").rename_axis("lines")
 
 
 # --- chases through more and more page tables
@@ -513,15 +517,25 @@ def only_pages_raise_reach(a: Analysis, band: Band) -> Answer:
 # --- what is smaller on larger pages
 
 
+def _largest(curve: Curve) -> float:
+    return float(curve.xs[-1])
+
+
 @claim("large-pages-keep-tables-cached", points=largest_in_batches)
 def large_pages_keep_tables(a: Analysis, band: Band) -> Answer:
     """By what the second-level cache can hold of the lowest page table of the largest graph."""
     cache = require_nonempty(a.cache_bytes(2), "the second-level cache is unknown")
     large = largest_measured_page_kind(a.means)
-    graph = require_nonempty(a.means.get(BASE_PAGES), "no walk on base pages was timed").xs[-1]
+    walked = [curves[BASE_PAGES] for curves in (a.means, a.p50) if BASE_PAGES in curves]
+    graph = max(require_nonempty(walked, "no walk on base pages was timed"), key=_largest).xs[-1]
     sizes = [a.base_page_bytes, page_bytes(large, a.base_page_bytes)]
     tables = [TABLE_ENTRY_BYTES * graph / size for size in sizes]
     base_share, large_share = (min(1.0, cache / table) for table in tables)
+    if base_share == 1:
+        return Undecided("conditions", "graph too small"), (
+            f"The second-level cache, {format_size(cache)}, can hold the whole page table of the "
+            f"largest graph, {format_size(graph)}, on base pages too."
+        )
     return count_inside_band(
         large_share / base_share,
         band,

@@ -11,7 +11,7 @@ from tlb.report import analysis, quantities
 from tlb.report.quantities import QuantityDeclaration
 from tlb.stats import curves
 from tlb.stats.curves import HALF_OCTAVE_TOLERANCE, Curve, last_level_plateau
-from tlb.stats.intervals import Interval
+from tlb.stats.intervals import LEAST_COVERAGE, Interval
 from tlb.system.reasons import Unavailable, require_nonempty
 
 
@@ -202,13 +202,18 @@ class Analysis(analysis.Analysis):
         if self.is_counted:
             return "The walks, as counted, have"
         _, entries = self.two_levels()
-        factor = self.price.flatness(2 * entries, 4 * entries)
-        if factor.high > FLAT_RATIO:
-            raise Unavailable(
-                curves.missing_counter_reason(self.counted_rows, "walk", self.host.pmu.reason),
-                "time alone does not tell more misses from dearer walks: from twice to four times "
-                f"the entries the price varies by a factor of {factor:.2f}",
-            )
+        lacking = curves.missing_counter_reason(self.counted_rows, "walk", self.host.pmu.reason)
+        alone = "time alone does not tell more misses from dearer walks"
+        try:
+            factor = self.price.flatness(2 * entries, 4 * entries)
+        except Unavailable:
+            if lacking == "no-data":
+                raise
+            raise Unavailable(lacking, alone) from None
+        is_few = not factor.coverage >= LEAST_COVERAGE and lacking != "no-data"
+        if is_few or factor.high > FLAT_RATIO:
+            varies = f"from twice to four times the entries the cost varies by a factor of {factor:.2f}"
+            raise Unavailable(lacking, alone if is_few else f"{alone}: {varies}")
         return "The cost of translation has"
 
     @property

@@ -21,7 +21,7 @@ from tlb.report.claims import (
     count_inside_band,
     points_where,
 )
-from tlb.report.verdicts import effects_judgeable_in_guest
+from tlb.report.verdicts import effects_judgeable_in_guest, measured_outside_guest
 from tlb.stats.curves import (
     HALF_OCTAVE_TOLERANCE,
     counter_curve,
@@ -217,9 +217,9 @@ def the_first_ceiling_is_where_it_is_stated(a: Analysis, band: Band) -> Answer:
 @claim("cliff-at-stated-entries", points=selected_chase("spread", "packed", low=0.5, high=4))
 def the_step_is_where_it_is_stated(a: Analysis, band: Band) -> Answer:
     _, entries = a.two_stated_levels()
-    place = a.second_step(0.5)
+    what, place = a.what_rises(), a.second_step(0.5)
     return effect_inside_band(place * (1 / entries), *band), (
-        f"{a.what_rises()} done half of the second rise at a working set of {place:,.0f} pages; "
+        f"{what} done half of the second rise at a working set of {place:,.0f} pages; "
         f"CPUID states {entries:,} entries."
     )
 
@@ -243,17 +243,12 @@ def capacity_alone(a: Analysis, most: float = SHARED_RISE) -> Answer:
 
 @claim("sharp-so-associative", points=selected_chase("spread", "packed", low=0.5, high=4))
 def is_fully_associative(a: Analysis, most: float = STEP_WIDTH) -> Answer:
-    """By the width of the step, or by CPUID where only counters could tell its misses."""
-    begins, ends = a.second_step(0.1), a.second_step(0.9)
-    try:
-        rises = a.what_rises()
-    except Unavailable:
-        tlbs = data_tlbs(a.host)
-        if not tlbs or (ways := ways_text(tlbs[-1])) in (None, "full"):
-            raise
+    """By CPUID where it states ways, else by the width of the step."""
+    if (tlbs := data_tlbs(a.host)) and (ways := ways_text(tlbs[-1])) not in (None, "full"):
         return Fact(
             False, f"By CPUID, level {tlbs[-1].level} has {ways} ways.", f"by CPUID: {ways} ways"
         )
+    rises, begins, ends = a.what_rises(), a.second_step(0.1), a.second_step(0.9)
     width = ends / begins
     return effect_inside_band(width, most=most), (
         f"A fully associative LRU TLB would step at {with_thousands(a.entries[-1])} pages and nowhere else. "
@@ -264,9 +259,9 @@ def is_fully_associative(a: Analysis, most: float = STEP_WIDTH) -> Answer:
 
 @claim("step-not-slow-degradation", points=selected_chase("spread", "packed", low=0.5, high=4))
 def it_is_a_step(a: Analysis, band: Band) -> Answer:
-    width = a.second_step(0.9) / a.second_step(0.1)
+    what, width = a.what_rises(), a.second_step(0.9) / a.second_step(0.1)
     return effect_inside_band(width, *band), (
-        f"{a.what_rises()} done a tenth of the second rise at one size and nine tenths at another "
+        f"{what} done a tenth of the second rise at one size and nine tenths at another "
         f"that is larger by a factor of {width:.2f}."
     )
 
@@ -510,13 +505,20 @@ def entries_are_typical(a: Analysis, band: Band, only_x86: bool = False) -> Answ
 
 
 def _second_level(a: Analysis) -> tuple[Interval, str]:
-    """Return the second level's own entries where CPUID gives them and the chases agree, with the
-    evidence. The chases find where walks begin: somewhere between its entries and the sum of all
-    levels, since a level need not hold what another one holds."""
-    levels = a.survey.levels
-    if len(levels) < 2:
-        raise Unavailable("no-step", "our chases show one level")
-    found, own = levels[-1].narrow_entries, levels[-1].stated
+    """Return the second level's own entries where CPUID gives them, unless the chases contradict it,
+    with the evidence. The chases find where walks begin: somewhere between its entries and the sum
+    of all levels, since a level need not hold what another one holds."""
+    try:
+        levels = a.survey.levels
+        if len(levels) < 2:
+            raise Unavailable("no-step", "our chases show one level")
+        found = levels[-1].narrow_entries
+    except Unavailable:
+        if len(a.stated_entries) < 2:
+            raise
+        entries = a.stated_entries[-1]
+        return Interval(entries, entries, entries), f"CPUID states {entries:,} entries."
+    own = levels[-1].stated
     each = f"{'both' if len(levels) == 2 else 'all'} levels together"
     evidence = f"Our chases find {found:,.0f} entries in {each}; CPUID states "
     if own is None:
@@ -580,7 +582,7 @@ claim("walk-250-cycles-in-memory", place="memory")(a_walk_costs)
 
 @claim("upper-entries-cost-20-to-30-ns")
 def a_walk_takes_ns(a: Analysis, band: Band) -> Answer:
-    walk = _walk(a, "L3")
+    walk = measured_outside_guest(a, lambda: _walk(a, "L3"))
     if not a.survey.core_ghz:
         raise Unavailable("no-clock")
     ns = _cycles(walk) * (1 / a.survey.core_ghz)

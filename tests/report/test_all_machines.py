@@ -42,7 +42,7 @@ def test_what_is_the_same_on_all_machines_has_one_cell():
 def test_a_summary_has_the_number_of_each_machine():
     rows = [("first", IDS[1]), ("second", IDS[0])]
     read = BeautifulSoup(all_machines.summary_of_article(*rows).markup, "html.parser")
-    counts, *cells = (
+    *cells, counts = (
         [cell.text for cell in row.select("td")[1:]] for row in read.select("tbody tr")
     )
     assert [words.partition(",")[0] for words in counts] == ["2 hold", "1 hold"]
@@ -59,7 +59,7 @@ def test_a_summary_gives_the_condition_farthest_outside_its_band(monkeypatch):
     answers = {"Zen 3": {UNIT.id: StoredAnswer(effects=tuple(conditions))}}
     monkeypatch.setattr(all_machines, "answers_by_machine", lambda: answers)
     text = all_machines.summary_of_article(("so", UNIT.id)).text.splitlines()[-1]
-    assert text == "so\tnot here: size 0.5 0.500 times, predicted 1 times or more"
+    assert text == "so\tfails here: size 0.5 0.500 times, predicted 1 times or more"
 
 
 def test_a_claim_that_repeats_another_is_not_shown_with_its_number():

@@ -5,6 +5,7 @@ from math import inf
 
 from bs4 import BeautifulSoup, Tag
 
+from tlb.report.verdicts import FAILS_HERE
 from tlb.system.reasons import REASON_TEXTS, UNDECIDED_TEXTS
 
 
@@ -67,5 +68,5 @@ def _row(id: str, row: Tag) -> Row:
         effects.append(
             (float(low or -inf), float(high or inf), float(least or -inf), float(most or inf))
         )
-    verdict = "fails" if mark.text == "not here" else mark.text
+    verdict = "fails" if mark.text == FAILS_HERE else mark.text
     return Row(id, verdict, str(mark.get("data-reason", "")), row.text, effects)

@@ -20,14 +20,14 @@ from tlb.report.claims import PublishedStatement, statements
 from tlb.report.quantities import FEW_MAPPINGS_MARK, QUANTITIES_DOCUMENT
 from tlb.report.render import Html, format_each_as_html, inline_html
 from tlb.report.verdicts import (
-    CSS_CLASS_BY_VERDICT,
+    FAILS_HERE,
     RECOMPUTED_CLAIM_STATUS,
     claim_anchor,
     format_band_in_unit,
     format_effect_in_unit,
     format_exact_in_unit,
     format_number_in_unit,
-    verdict_html,
+    shown_verdict,
     verdict_in_words,
 )
 from tlb.stats.effects import Effect
@@ -84,14 +84,12 @@ _FOLDED = '<details class="tlb-beyond"><summary>{}</summary>{}</details>'
 _HOW_TO_READ = (
     '<p class="tlb-chance">In brackets is what a claim predicts. A cell gives the verdict and the measured '
     "number that decides it, as an interval where "
-    "that is wide. <em>Not here</em>: a time or a number of cycles that fails on this machine; on its "
+    "that is wide. <em>Fails here</em>: a time or a number of cycles that fails on this machine; on its "
     "source's it may be right. An asterisk marks fewer than five mappings. See "
     '<a href="method.html#how-a-claim-is-judged">what <em>cannot tell</em> and <em>not testable</em> mean</a>.</p>'
 )
 DIRECTION_ONLY = "direction only"  # of a claim that any difference to one side supports
 NOT_MEASURED_CELL, NOT_TESTABLE = "not measured", "not testable"
-NOT_HERE = "not here"  # of a time that fails: it was measured on another processor
-_TIME_UNITS = ("ns", "cycles", "ms")
 # Why a claim is not decided, in the few words that a cell has room for.
 _REASON_WORDS = {
     "few": "too few mappings",
@@ -110,6 +108,7 @@ _REASON_WORDS = {
     "splintered": "splintered pages",
     "two-dimensions": "in a guest",
     "no-pmu": "no counters",
+    "no-perf": "perf not installed",
     "bare-metal": "needs bare metal",
     "pool-empty": "no pool of huge pages",
     "reach-in-cache": "cache exceeds reach",
@@ -203,22 +202,15 @@ def _cell_of_each_machine(
 
 
 def summary_of_article(*rows: tuple[str, str]) -> Html:
-    """Return the table that opens a re-run: how many of the article's judged claims get which verdict
-    on each machine, and for what the article says the verdict with the number that decides it.
+    """Return the table that opens a re-run: for what the article says the verdict with the number that
+    decides it, and last how many of the article's judged claims get which verdict on each machine.
 
     rows: what the article says, and the id of the claim. Raises KeyError for an id that claims.csv
     lacks.
     """
     answers = answers_by_machine()
-    cells, lines = [], [["The article says", *answers]]
-    source = statements()[rows[0][1]].source
-    judged = [
-        one for one in statements().values() if (one.source, one.status) == (source, "judged")
-    ]
-    counts = [_verdict_counts(judged, found) for found in answers.values()]
-    counted = _cell_of_each_machine([("", words) for words in counts], answers)
-    cells.append(("", f"all {len(judged)} claims judged", "", counted))
-    lines.append([f"all {len(judged)} claims judged", *counts])
+    cells = list[tuple[str, str | Markup, str, Markup]]()
+    lines = [["The article says", *answers]]
     for says, id in rows:
         one = statements()[id]
         found = _answers_to(one, answers)
@@ -229,27 +221,29 @@ def summary_of_article(*rows: tuple[str, str]) -> Html:
         cells.append(("", inline_html(says), small, by_machine))
         shown = (verdict_cell(one, answer, is_summary=True)[1].striptags() for answer in found)
         lines.append([says, *shown])
+    source = statements()[rows[0][1]].source
+    judged = [
+        one for one in statements().values() if (one.source, one.status) == (source, "judged")
+    ]
+    counts = [_verdict_counts(judged, found) for found in answers.values()]
+    counted = _cell_of_each_machine([("", words) for words in counts], answers)
+    cells.append(("", f"all {len(judged)} claims judged", "", counted))
+    lines.append([f"all {len(judged)} claims judged", *counts])
     table = _table("The article says", [*answers], cells)
     return Html(str(table + Markup(_HOW_TO_READ)), "\n".join("\t".join(line) for line in lines))
 
 
 def _verdict_counts(judged: Sequence[PublishedStatement], found: Mapping[str, StoredAnswer]) -> str:
-    """Return "12 hold, 6 fail, 3 not here, 8 cannot tell, 5 not testable", without those of 0."""
-    verdicts = {one: found[one.id].decide().verdict for one in judged if one.id in found}
-    words, not_here = Counter(verdicts.values()), sum(_is_not_here(*of) for of in verdicts.items())
+    """Return "12 hold, 6 fail, 3 fail here, 8 cannot tell, 5 not testable", without those of 0."""
+    words = Counter(shown_verdict(found[one.id].decide(), one) for one in judged if one.id in found)
     counts = {
         "hold": words["holds"],
-        "fail": words["fails"] - not_here,
-        NOT_HERE: not_here,
+        "fail": words["fails"],
+        "fail here": words[FAILS_HERE],
         "cannot tell": words["cannot tell"],
     }
     counts[NOT_TESTABLE] = len(judged) - sum(counts.values())
     return ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-
-
-def _is_not_here(statement: PublishedStatement, verdict: str) -> bool:
-    """Whether a time fails, which may be right on its source's processor."""
-    return verdict == "fails" and statement.unit in _TIME_UNITS and statement.status == "judged"
 
 
 def answers_by_machine() -> dict[str, dict[str, StoredAnswer]]:
@@ -289,8 +283,6 @@ def verdict_cell(
         return "", Markup(NOT_TESTABLE if is_untestable else NOT_MEASURED_CELL)
     found = answer.decide()
     word, number = verdict_in_words(found, statement), number_words(statement, found)
-    if _is_not_here(statement, found.verdict):
-        word = verdict_html(NOT_HERE, CSS_CLASS_BY_VERDICT["fails"])
     if is_summary and found.effects:
         number = _deciding_number(statement, found) if found.is_decided else ""
     if found.is_decided:

@@ -11,8 +11,9 @@ from pydantic import BaseModel, ValidationError
 
 from tlb.machine import stated_facts
 from tlb.machine.host import Host, data_caches, tlb_entries
-from tlb.measure import survey
+from tlb.measure import row_tables, survey
 from tlb.report.chapter import Chapter
+from tlb.report.quantities import FEWEST_MAPPINGS_WITH_INTERVAL
 from tlb.stats import curves, geometry, splinter
 from tlb.stats.curves import Curve, select_rows
 from tlb.stats.intervals import Interval, median_interval
@@ -60,6 +61,14 @@ class Analysis:
     def is_simulated(self) -> bool:
         """Whether the rows of this machine were computed, not measured."""
         return self.about.machine.startswith(SIMULATED)
+
+    @cached_property
+    def has_few_mappings(self) -> bool:
+        """Whether it has rows, and none of their points as many mappings as decide."""
+        if "repeat" not in self.frame or self.frame.empty:
+            return False
+        most = int(row_tables.processes_per_point(self.frame).max())
+        return most < FEWEST_MAPPINGS_WITH_INTERVAL
 
     @property
     def base_page_bytes(self) -> int:

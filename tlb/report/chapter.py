@@ -323,16 +323,18 @@ class Chapter(Subject):
 
     @property
     def few_mappings(self) -> str:
-        """How many mappings the points of this chapter have, in words, if half of the machine's
-        points or more have fewer than decide; else ""."""
-        rows = self.store.load(self.machine)
-        each = row_tables.processes_per_point(rows) if len(rows) else pd.Series([0])
+        """How many mappings the points of this chapter have, or of all chapters on a page of no
+        chapter, in words, if half of the machine's points in chapters or more have fewer than
+        decide; else ""."""
+        measured = {
+            name: row_tables.processes_per_point(rows)
+            for name in notebooks.chapter_names_in_order()
+            if len(rows := self.store.load(self.machine, name))
+        }
+        each = pd.concat(measured.values()) if measured else pd.Series([0])
         if each.median() >= FEWEST_MAPPINGS_WITH_INTERVAL:
             return ""
-        own = none_if_unavailable(lambda: self.store.load(self.machine, self.name))
-        if own is not None and len(own):
-            each = row_tables.processes_per_point(own)
-        most = int(each.max())
+        most = int(measured.get(self.name, each).max())
         few = most < len(_FEW_MAPPINGS)
         return _FEW_MAPPINGS[most] if few else "mostly fewer than five mappings each"
 

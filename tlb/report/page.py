@@ -82,6 +82,12 @@ class Page:
         """The machine at the beginning of a line."""
         return self.machine[:1].upper() + self.machine[1:]
 
+    @property
+    def output_heading(self) -> str:
+        """The line above what a cell prints or shows as a table."""
+        few = f", {self.few_mappings}: no intervals, compare nothing" if self.few_mappings else ""
+        return f"{self.heading}{few}:"
+
     def committed_cell(self) -> Cell | None:
         """Return the cell that runs as the committed notebook has it; None if that lacks it."""
         shell = get_ipython()
@@ -95,7 +101,7 @@ class Page:
         """Print as `print` does, in each cell below a line that says whose numbers these are."""
         if self._cell not in self.printed:
             self.printed.add(self._cell)
-            print(f"{self.heading}:")
+            print(self.output_heading)
         print(*values, **how)
 
     def show_committed_text(self) -> None:
@@ -142,13 +148,14 @@ def _named_frame(frame: pd.DataFrame) -> str:
     published machines, or names a machine in each row."""
     shown, names = current_page(), {*frame.columns, *frame.index.names}
     html = without_bounds_of_few(frame).to_html(na_rep="–", notebook=True)
-    if frame.empty:
-        html = "<p>none</p>"
     outputs = cell.outputs if (cell := shown.committed_cell()) else ()
     committed = ["".join(one.get("data", {}).get("text/html", "")) for one in outputs]
     if _MACHINE in names or frame.to_html(notebook=True) in committed:
         return html
-    return f'<p class="tlb-beside" role="note">{shown.heading}:</p>{html}'
+    heading = shown.output_heading
+    if frame.empty:
+        heading, html = f"{shown.heading}: nothing measured that this table shows.", ""
+    return f'<p class="tlb-beside" role="note">{heading}</p>{html}'
 
 
 def say(text: str) -> None:

@@ -3,7 +3,9 @@
 The claim holds if the interval of its effect lies inside the band, fails if it lies outside, and is
 undecided if it crosses an end or covers less than LEAST_COVERAGE, as that of fewer than five
 processes does. A claim that needs what this computer lacks (counters, a second node, bare metal) is
-not testable here. `make bench` prints how often the rule is wrong, and how often it decides.
+not testable here. An open verdict names the first thing that is in its way: what the machine lacks,
+then rows, then mappings; only where there are enough of these, what they show. `make bench` prints
+how often the rule is wrong, and how often it decides.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from math import inf, isfinite
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 from markupsafe import Markup, escape
@@ -41,8 +43,17 @@ from tlb.report.claims import (
 from tlb.report.render import Html, format_each_as_html, highlighted_code, inline_html
 from tlb.stats.curves import missing_counter_reason
 from tlb.stats.effects import Effect
-from tlb.system.reasons import Unavailable, Undecided, require_nonempty
+from tlb.stats.intervals import LEAST_COVERAGE
+from tlb.system.reasons import (
+    REASON_TEXTS,
+    UNDECIDED_TEXTS,
+    Unavailable,
+    Undecided,
+    require_nonempty,
+)
 from tlb.system.units import digits_preserving_order, format_significant_digits, format_size
+
+Measured = TypeVar("Measured")
 
 # --- obstacles: properties of a machine that keep it from testing a claim, whatever is measured there.
 # claims.csv names those of each claim; `judge` checks them before the predicate runs.
@@ -115,14 +126,39 @@ def effects_judgeable_in_guest(a: Analysis, *effects: Effect) -> list[Effect]:
     """
     if not (code := _two_dimensions(a)):
         return [*effects]
-    if all(effect.least == -inf and effect.decided(len(effects)) for effect in effects):
+    if all(_upper_bound_supports(effect, len(effects)) for effect in effects):
         return [*effects]
-    refuting = [
-        effect
-        for effect in effects
-        if effect.decided(len(effects)) is False and effect.interval.high < effect.least
-    ]
+    refuting = [effect for effect in effects if _upper_bound_refutes(effect, len(effects))]
     return require_nonempty(refuting, "", code)
+
+
+def _upper_bound_supports(effect: Effect, together: int) -> bool:
+    """Whether a cost that is at most this supports a claim that it is at most so much, or would with
+    more mappings."""
+    if effect.is_of_few:
+        return effect.least == -inf and effect.interval.value <= effect.most
+    return effect.least == -inf and bool(effect.decided(together))
+
+
+def _upper_bound_refutes(effect: Effect, together: int) -> bool:
+    """Whether a cost that is at most this refutes a claim that it is more, or would with more
+    mappings."""
+    if effect.is_of_few:
+        return effect.interval.value < effect.least
+    return effect.decided(together) is False and effect.interval.high < effect.least
+
+
+def measured_outside_guest(a: Analysis, measure: Callable[[], Measured]) -> Measured:
+    """Return what was measured of a walk's cost, for a claim that no cost in a guest supports.
+
+    Raises Unavailable: "two-dimensions" where nothing was measured in a guest, which more
+    measurements would not help; else why nothing was.
+    """
+    try:
+        return measure()
+    except Unavailable as why:
+        code = _two_dimensions(a)
+        raise Unavailable(code) if code else why from None
 
 
 def obstacle(a: Analysis, codes: str) -> Unavailable | None:
@@ -308,8 +344,44 @@ def answer_of(claim: Claim, a: Analysis, **bands: Any) -> StoredAnswer:
     """Return what a machine's rows say to a claim.
 
     An obstacle that claims.csv names and this machine has makes the claim not testable here before
-    its predicate runs.
+    its predicate runs. What few mappings leave open, or decide without the finding that an obstacle
+    needs, is open for that.
     """
+    answer = _answer_of_rows(claim, a, **bands)
+    if not a.has_few_mappings or _is_of_enough_runs(answer):
+        return answer
+    is_open = answer.decide().reason in OPEN_TO_MORE_MAPPINGS
+    if not is_open and not (answer.holds is not None and _may_be_splintered(claim, a)):
+        return answer
+    return StoredAnswer(
+        evidence="" if answer.reason in REASON_TEXTS else answer.evidence,
+        effects=tuple(one for one in answer.effects if one.effect.is_of_few),
+        reason="few",
+        detail=UNDECIDED_TEXTS["few"],
+    )
+
+
+# What few mappings leave open for these reasons, more of them may decide, or leave open for another.
+_CODES = "crosses widened bistable ambiguous unstable sweep-short no-step control-elsewhere"
+OPEN_TO_MORE_MAPPINGS = frozenset(_CODES.split())
+
+
+def _is_of_enough_runs(answer: StoredAnswer) -> bool:
+    """Whether it rests on runs of its own, such as those of a program, and there are enough."""
+    return any(LEAST_COVERAGE <= one.coverage < 1 for one in answer.effects)
+
+
+def _may_be_splintered(claim: Claim, a: Analysis) -> bool:
+    """Whether a claim is about whole large pages, and those of this guest are not known to be."""
+    statement = statements().get(claim.id)
+    if statement is None or "splintered" not in statement.obstacles.split():
+        return False
+    found = a.splintering()
+    return a.host.hypervisor != "none" and (found is None or found.verdict != "not splintered")
+
+
+def _answer_of_rows(claim: Claim, a: Analysis, **bands: Any) -> StoredAnswer:
+    """Return what rows say to a claim, whatever the number of their mappings."""
     statement = statements().get(claim.id)
     if statement and (found := obstacle(a, statement.obstacles)):
         return _unavailable(found, a)
@@ -329,11 +401,6 @@ def answer_of(claim: Claim, a: Analysis, **bands: Any) -> StoredAnswer:
         raise TypeError(f"The predicate of {claim.id!r} failed: {why}") from why
     if effects and a.host.is_emulated:  # sources speak of processors, and this timed a program
         return StoredAnswer(reason="emulated", detail=evidence.rstrip("."))
-    # more mappings may leave one explanation, or narrow an interval that is not over mappings
-    is_open = isinstance(truth, Undecided) and truth.code == "ambiguous"
-    decided = [one.decided(len(effects)) for one in effects if not one.interval.repeats.values]
-    if (is_open or (None in decided and False not in decided)) and _is_own_of_few(a):
-        return StoredAnswer(evidence=evidence, reason="few")
     if isinstance(truth, Undecided):
         return StoredAnswer(evidence=evidence, reason=truth.code, detail=truth.text)
     return StoredAnswer(evidence=evidence, effects=tuple(map(StoredEffect.of, effects)))
@@ -360,10 +427,6 @@ def _of_replaced_program(claim: Claim, a: Analysis, why: Unavailable) -> StoredA
     return None
 
 
-def _is_own_of_few(a: Analysis) -> bool:
-    return a.about.is_this and bool(a.about.few_mappings)
-
-
 LOOKS_SPLINTERED = "too few mappings; huge pages look splintered"
 
 
@@ -384,10 +447,14 @@ def chapter_verdicts(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -
 
 # --- the table
 
-# The style's class of each verdict.
+# A time that fails was measured on another processor than the source's, where it may be right.
+FAILS_HERE = "fails here"
+_TIME_UNITS = ("ns", "cycles", "ms")
+# The style's class of each verdict, as pages write it (`shown_verdict`).
 CSS_CLASS_BY_VERDICT: dict[str, str] = {
     "holds": "holds",
     "fails": "fails",
+    FAILS_HERE: "elsewhere",
     "cannot tell": "unknown",
     "not testable here": "untestable",
 }
@@ -420,6 +487,12 @@ def verdict_html(word: str, css: str, reason: str = "") -> Markup:
     return span.format(css, attribute, word)
 
 
+def shown_verdict(found: ClaimDecision, statement: PublishedStatement | None) -> str:
+    """Return a verdict as every page writes it: a key of CSS_CLASS_BY_VERDICT."""
+    is_judged_time = statement and statement.unit in _TIME_UNITS and statement.status == "judged"
+    return FAILS_HERE if found.verdict == "fails" and is_judged_time else found.verdict
+
+
 def verdict_in_words(found: ClaimDecision, statement: PublishedStatement | None) -> Markup:
     """Return a verdict in its colour; of a claim that no machine's rows decide "recomputed", and
     whether it holds."""
@@ -427,7 +500,8 @@ def verdict_in_words(found: ClaimDecision, statement: PublishedStatement | None)
         return verdict_html(RECOMPUTED_CLAIM_STATUS, RECOMPUTED_CLAIM_STATUS) + Markup(
             ": {}"
         ).format(found.verdict)
-    return verdict_html(found.verdict, CSS_CLASS_BY_VERDICT[found.verdict], found.reason)
+    word = shown_verdict(found, statement)
+    return verdict_html(word, CSS_CLASS_BY_VERDICT[word], found.reason)
 
 
 def bounds_html(bounds: Sequence[EffectBounds], why: str) -> Markup:
@@ -454,7 +528,8 @@ def verdict_table(found: Sequence[Verdict], beyond: Sequence[PublishedStatement]
         for verdict in found
     ]
     text = "\n".join(
-        f"{verdict.verdict.upper()}: {verdict.claim.says} [{verdict.evidence}]"
+        f"{shown_verdict(verdict, statements().get(verdict.claim.id)).upper()}: "
+        f"{verdict.claim.says} [{verdict.evidence}]"
         f"{bounds_html(verdict.bounds, verdict.why).striptags()}"
         for verdict in found
     )

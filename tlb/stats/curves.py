@@ -190,15 +190,21 @@ class Curve:
 
     def level(self, low: float, high: float) -> float:
         """Return the median over the points with low <= x <= high: the height of a plateau. Raises
-        Unavailable("too-few-points")."""
+        Unavailable: too-few-points, control-elsewhere."""
         return float(self._points(low, high, 1).table["median"].median())
 
     def _points(self, low: float, high: float, least: int) -> Curve:
         part = self.between(low, high)
         if len(part) < least:
             where = f"between {low:.0f} and {high:.0f} {self.x}"
-            raise Unavailable("too-few-points", f"nothing was measured {where}")
+            raise part._lacking(where, f"nothing was measured {where}")
         return part
+
+    def _lacking(self, where: str, otherwise: str) -> Unavailable:
+        """Return why an empty curve, or one of too few points, has no estimate."""
+        if self.gaps:
+            return Unavailable("control-elsewhere", where)
+        return Unavailable("too-few-points", otherwise)
 
     def crossing(self, height: float, low: float = 0, high: float = inf) -> float:
         """Return where the curve first passes a height for good, interpolated in log x.
@@ -230,8 +236,11 @@ class Curve:
 
     def typical(self) -> Interval:
         """Return the medians of the medians and of their bounds, over a range where one number
-        should hold for all x. Raises Unavailable("too-few-points") on an empty curve."""
-        table = require_nonempty(self.table, "nothing was measured there")
+        should hold for all x. Raises Unavailable on an empty curve: control-elsewhere where its
+        points have no estimate, else too-few-points."""
+        if self.table.empty:
+            raise self._lacking("", "nothing was measured there")
+        table = self.table
         value, low, high = (float(table[name].median()) for name in ("median", "low", "high"))
         return Interval(value, low, high, float(table["coverage"].min()), self.modes)
 
@@ -253,7 +262,8 @@ class Curve:
             sizes = f"{low:,.0f} and {high:,.0f} {self.x}"
             if self.x == "working_set_bytes":
                 sizes = f"{format_size(round(low))} and {format_size(round(high))}"
-            raise Unavailable("too-few-points", f"flatness takes two points between {sizes}")
+            why = f"flatness takes two points between {sizes}"
+            raise part._lacking(f"between {sizes}", why)
         first, *_, last = part.intervals
         ends, table = last / first, part.table
         lowest, floor = float(table["median"].min()), float(table["low"].min())
