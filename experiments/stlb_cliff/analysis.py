@@ -206,8 +206,8 @@ class Analysis(analysis.Analysis):
         alone = "time alone does not tell more misses from dearer walks"
         try:
             factor = self.price.flatness(2 * entries, 4 * entries)
-        except Unavailable:
-            if lacking == "no-data":
+        except Unavailable as why:
+            if lacking == "no-data" or why.code == "too-few-points":
                 raise
             raise Unavailable(lacking, alone) from None
         is_few = not factor.coverage >= LEAST_COVERAGE and lacking != "no-data"

@@ -243,11 +243,19 @@ def capacity_alone(a: Analysis, most: float = SHARED_RISE) -> Answer:
 
 @claim("sharp-so-associative", points=selected_chase("spread", "packed", low=0.5, high=4))
 def is_fully_associative(a: Analysis, most: float = STEP_WIDTH) -> Answer:
-    """By CPUID where it states ways, else by the width of the step."""
-    if (tlbs := data_tlbs(a.host)) and (ways := ways_text(tlbs[-1])) not in (None, "full"):
-        return Fact(
-            False, f"By CPUID, level {tlbs[-1].level} has {ways} ways.", f"by CPUID: {ways} ways"
-        )
+    """By the width of the step, or by the ways that CPUID states where that cannot tell."""
+    try:
+        effect, evidence = _width_of_step(a, most)
+        if effect.decided() is not None:
+            return effect, evidence
+    except Unavailable:
+        if (known := _by_stated_ways(a)) is None:
+            raise
+        return known
+    return _by_stated_ways(a) or (effect, evidence)
+
+
+def _width_of_step(a: Analysis, most: float) -> tuple[Effect, str]:
     rises, begins, ends = a.what_rises(), a.second_step(0.1), a.second_step(0.9)
     width = ends / begins
     return effect_inside_band(width, most=most), (
@@ -255,6 +263,16 @@ def is_fully_associative(a: Analysis, most: float = STEP_WIDTH) -> Answer:
         f"{rises} done a tenth of the rise at {with_thousands(begins.value)} pages and nine tenths "
         f"at {with_thousands(ends.value)}, a factor of {width:.2f}."
     )
+
+
+def _by_stated_ways(a: Analysis) -> Fact | None:
+    """Return the fact that the last level is no fully associative one; None if CPUID does not state
+    that."""
+    tlbs = data_tlbs(a.host)
+    if not tlbs or (ways := ways_text(tlbs[-1])) in (None, "full"):
+        return None
+    evidence = f"By CPUID, level {tlbs[-1].level} has {ways} ways."
+    return Fact(False, evidence, f"by CPUID: {ways} ways")
 
 
 @claim("step-not-slow-degradation", points=selected_chase("spread", "packed", low=0.5, high=4))
@@ -510,14 +528,14 @@ def _second_level(a: Analysis) -> tuple[Interval, str]:
     of all levels, since a level need not hold what another one holds."""
     try:
         levels = a.survey.levels
-        if len(levels) < 2:
-            raise Unavailable("no-step", "our chases show one level")
-        found = levels[-1].narrow_entries
+        found = require_nonempty(levels, "our chases show no level")[-1].narrow_entries
     except Unavailable:
         if len(a.stated_entries) < 2:
             raise
         entries = a.stated_entries[-1]
         return Interval(entries, entries, entries), f"CPUID states {entries:,} entries."
+    if len(levels) < 2:
+        raise Unavailable("no-step", "our chases show one level")
     own = levels[-1].stated
     each = f"{'both' if len(levels) == 2 else 'all'} levels together"
     evidence = f"Our chases find {found:,.0f} entries in {each}; CPUID states "

@@ -58,7 +58,7 @@ def test_a_summary_gives_the_condition_farthest_outside_its_band(monkeypatch):
     ]
     answers = {"Zen 3": {UNIT.id: StoredAnswer(effects=tuple(conditions))}}
     monkeypatch.setattr(all_machines, "answers_by_machine", lambda: answers)
-    text = all_machines.summary_of_article(("so", UNIT.id)).text.splitlines()[-1]
+    text = all_machines.summary_of_article(("so", UNIT.id)).text.splitlines()[-2]
     assert text == "so\tfails here: size 0.5 0.500 times, predicted 1 times or more"
 
 

@@ -202,4 +202,4 @@ def test_the_published_loop_is_numpys_and_without_it_nothing_replaces_it():
 
 def test_a_machine_without_a_cliff_has_no_step_to_explain():
     found = words(of(Truth(hit_ns=0.0, walk_ns=0.0)))
-    assert (found[CAPACITY], found[ASSOCIATIVE]) == (C, C)
+    assert found[CAPACITY] == C and found[ASSOCIATIVE] == F  # by the ways that CPUID states
