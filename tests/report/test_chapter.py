@@ -8,7 +8,7 @@ from support.common import make_record, refusal
 from support.synthetic import Stated, grid
 
 from tlb.machine import host as hosts
-from tlb.measure import campaign, machine_states
+from tlb.measure import campaign, machine_states, survey
 from tlb.report.chapter import begin
 from tlb.system.reasons import Unavailable
 
@@ -65,6 +65,15 @@ def test_a_chapter_is_about_the_machine_as_it_was_in_the_state_of_its_rows(commi
         machine_states.write_description(committed, "made-up", host)
     assert begin("flushes", DEFAULTS | {"machine": "made-up"}).host == before
     assert begin("code", DEFAULTS | {"machine": "made-up"}).host == now  # it has no rows
+
+
+def test_a_head_line_counts_the_mappings_of_chapters_and_not_those_of_the_survey(committed):
+    machine_states.write_description(committed, "small", Stated().host())
+    put(committed, "small", "flushes", make_record(kernel="cold_chase", repeat=0))
+    again = [make_record(kernel="page_chase", repeat=k) for k in range(2)]
+    put(committed, "small", survey.NAME, *again)
+    for name in ("flushes", "method"):
+        assert begin(name, DEFAULTS | {"machine": "small"}).few_mappings == "one mapping each"
 
 
 @pytest.mark.parametrize("machine", ["reference", "nobody"])

@@ -97,6 +97,17 @@ def test_a_time_below_zero_of_too_few_mappings_is_no_absent_one():
     assert made.load_ns.cell == "not above zero *" and made.share.cell == "–"
 
 
+def test_that_there_is_no_step_is_not_known_of_too_few_mappings():
+    def no_step() -> float:
+        raise Unavailable("no-step")
+
+    few, many = Quantities(), Quantities()
+    few.record(pd.DataFrame({"repeat": [0]}), load_ns=no_step, pages=no_pages)
+    many.record(pd.DataFrame({"repeat": range(5)}), load_ns=no_step)
+    assert (few.load_ns.kept.reason, few.pages.kept.reason) == ("too-few-points", "no-geometry")
+    assert many.load_ns.kept.reason == "no-step"
+
+
 def test_a_cell_names_the_size_that_another_of_its_row_is_not_of():
     own, other = Quantities(), Quantities()
     own.record(ROWS, conditions=4 << 30, load_ns=2.0)

@@ -14,10 +14,12 @@ from tlb.report.analysis import Analysis
 from tlb.report.claims import Answer, Band, Claim, Fact, claim, count_inside_band, points_where
 from tlb.report.render import Html
 from tlb.report.verdicts import (
+    FAILS_HERE,
     Verdict,
     chapter_verdicts,
     does_answer_hold,
     judge,
+    shown_verdict,
     statements,
     table_of_answered_verdicts,
     verdict_table,
@@ -136,6 +138,30 @@ def test_an_obstacle_makes_a_claim_untestable_before_its_predicate_runs(
     told = judge(found, Analysis(pd.DataFrame(), About(Stated(**stated).host())))
     assert told.verdict == ("not testable here" if applies else "holds")
     assert (REASON_TEXTS[code].sentence in told.evidence) is applies
+
+
+@pytest.mark.parametrize(("mappings", "reason"), [(1, "few"), (4, "few"), (5, "sweep-short")])
+def test_a_reason_that_more_mappings_may_remove_is_given_only_of_enough(claims, mappings, reason):
+    def is_far(a: Analysis) -> Answer:
+        raise Unavailable("sweep-short", "it ends at 12 ns")
+
+    claim("far", source="x", says="Far.")(is_far)
+    rows = pd.DataFrame({"kernel": "made_up", "lines": 1, "repeat": range(mappings)})
+    told = judge(claims_module.REGISTRY["far"], Analysis(rows, About(Stated().host())))
+    assert (told.verdict, told.reason) == ("cannot tell", reason)
+    assert ("12 ns" in told.evidence) is (reason != "few")
+
+
+def test_a_time_that_fails_fails_here_and_a_ratio_everywhere(claims, a):
+    time, ratio = statements()[QUOTED], statements()["miss-latency-is-not-constant"]
+    found = judge(of_a_sentence(claims, 300, 400), a)
+    assert [shown_verdict(found, one) for one in (time, ratio, None)] == [
+        FAILS_HERE,
+        "fails",
+        "fails",
+    ]
+    held = judge(of_a_sentence(claims, 100, 200), a)
+    assert shown_verdict(held, time) == "holds"
 
 
 # --- the table

@@ -85,7 +85,7 @@ class Page:
     @property
     def output_heading(self) -> str:
         """The line above what a cell prints or shows as a table."""
-        few = f", {self.few_mappings}: no intervals, compare nothing" if self.few_mappings else ""
+        few = f" ({self.few_mappings}: no intervals, compare nothing)" if self.few_mappings else ""
         return f"{self.heading}{few}:"
 
     def committed_cell(self) -> Cell | None:

@@ -39,6 +39,8 @@ _UNITS = {"us": " µs", "times": "", "share": "", "": ""}  # as a text writes th
 # The largest size that a chapter measured, and by convention `far` in the names of what is of it.
 _LARGEST = "far_bytes"
 _SHORT = Unavailable("sweep-short")
+_OF_FEW = Unavailable("too-few-points", "fewer than five mappings")
+_MAY_BE_OF_FEW = ("no-step", "unstable")  # reasons that are not known of fewer
 _BELOW_ZERO = Unavailable("too-few-points", "it came out below zero, so it is noise")
 _OF_TIMES = ("ns", "us", "ms", "cycles", "share", "times")
 
@@ -296,7 +298,9 @@ class Quantities:
         if self.is_short:
             return replace(read, interval=None, mappings=0, lacking=_SHORT)
         if read.interval is None:
-            return read
+            code = read.lacking.code if read.lacking else ""
+            is_of_few = 0 < mappings < FEWEST_MAPPINGS_WITH_INTERVAL and code in _MAY_BE_OF_FEW
+            return replace(read, lacking=_OF_FEW) if is_of_few else read
         if not read.mappings and mappings < FEWEST_MAPPINGS_WITH_INTERVAL:
             read = replace(read, mappings=mappings)  # so that it is marked
         if read.is_of_few and read.value < 0:
