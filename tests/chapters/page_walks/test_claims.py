@@ -28,7 +28,7 @@ THREE, TWICE, CAPACITY, BOTH, WALKERS = (
     "page-walkers-as-stated",
 )
 PLATEAU, MODEL = ("second-regime-plateaus", "cost-is-hit-plus-misses-times-walk")
-WORTH = "large-pages-worth-fewer-entries"
+WORTH, TABLES = "large-pages-worth-fewer-entries", "large-pages-keep-tables-cached"
 H, F, C, N = "holds", "fails", "cannot tell", "not testable here"
 SIX = Walk(walkers=6, in_flight=64, noise=0.002, far_ns=300.0)
 
@@ -134,6 +134,8 @@ JUDGED: dict[str, tuple[str, Callable[[], Analysis], str]] = {
     "two terms fit": (MODEL, chased, H),
     "two terms with half of the misses": (MODEL, lambda: chased(0.4), F),
     "two terms without chases": (MODEL, lambda: analysis(rows(Walk(counted=True))), C),
+    "a table that the cache cannot hold": (TABLES, plain, H),
+    "a table that it holds on base pages too": (TABLES, lambda: analysis(rows(most=64 * MIB)), C),
     "large pages are worth it": (WORTH, plain, H),
     "pieces have no fewer entries": (WORTH, lambda: beside(split("splintered by the host")), N),
     "large pages are not": (WORTH, lambda: slower(3.0, "pages != '4k'"), F),
