@@ -28,6 +28,7 @@ class Quantities(quantities.Quantities):
     """Times are of a dependent load from one line in every base page; costs of translation
     are spread minus packed."""
 
+    parts = {"packed_64_mib_ns": ("base_64_mib_ns",)}
     last_entries = QuantityDeclaration(
         "pages that the last level holds, by CPUID or else as found", "pages"
     )

@@ -31,6 +31,12 @@ from tlb.system.reasons import REASON_TEXTS, none_if_unavailable
 from tlb.system.units import format_significant_digits, list_in_words
 
 _UNMEASURED = "not measured"
+_WHY = {  # a price has none, in the few words that a cell has room for
+    "no-data": _UNMEASURED,
+    "no-geometry": "not stated",
+    "too-few-points": "not known",
+    "unstable": "mappings differ",
+}
 _PAGES = {"whole": "huge pages whole", "splintered": "huge pages splintered", "unknown": ""}
 
 
@@ -192,13 +198,13 @@ def _is_of_few(found: ProfileQuantity | None) -> bool:
 
 
 def _why(each: MeasuredMachine, name: str) -> str:
-    """Return the reason's sentence, or of what was not measured just that."""
+    """Return the reason in a few words, or its sentence; of what was not measured just that."""
     quantities = each.profile.quantities if each.profile else ()
     codes = {quantity.name: quantity.reason for quantity in quantities}
     code = codes.get(name) or "no-data"
-    return (
-        REASON_TEXTS[code].sentence if code in REASON_TEXTS and code != "no-data" else _UNMEASURED
-    )
+    if code in _WHY or code not in REASON_TEXTS:
+        return _WHY.get(code, _UNMEASURED)
+    return REASON_TEXTS[code].sentence
 
 
 def _pair(value: str, below: str) -> Markup:

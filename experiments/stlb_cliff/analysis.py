@@ -18,6 +18,7 @@ from tlb.system.reasons import Unavailable, require_nonempty
 class Quantities(quantities.Quantities):
     """Costs are what translation adds to a dependent load: spread minus packed."""
 
+    parts = {"far_packed_ns": ("far_ns",)}
     first_entries = QuantityDeclaration(
         "pages that the first level holds, by CPUID or else as found", "pages"
     )

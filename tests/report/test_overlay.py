@@ -7,7 +7,7 @@ import pandas as pd
 from support.synthetic import Truth, frame, grid
 
 from tlb.report import charts
-from tlb.report.overlay import OverlaidFigure, has_dotted_gaps, has_reference_underlay
+from tlb.report.overlay import OverlaidFigure, grey_marks, has_dotted_gaps
 from tlb.report.render import MUTED_COLOUR, Figure
 from tlb.stats.intervals import summarise
 
@@ -34,7 +34,12 @@ def draw(data: pd.DataFrame) -> alt.LayerChart:
 def shown(reference: pd.DataFrame = SLOW) -> OverlaidFigure:
     theirs = Figure(draw(reference), "A cliff.", reference, "cliff")
     return OverlaidFigure(
-        draw(OWN), "A cliff.", OWN, "cliff", theirs, "In grey: the reference machine."
+        draw(OWN),
+        "A cliff.",
+        OWN,
+        "cliff",
+        reference=theirs,
+        label="In grey: the reference machine.",
     )
 
 
@@ -49,7 +54,7 @@ def test_the_reference_s_medians_are_drawn_in_grey_under_the_own_ones():
     made = shown()
     spec = made.spec()
     theirs = [one for one in layers(spec) if one["data"]["name"].startswith("reference-")]
-    assert has_reference_underlay(spec) and theirs == layers(spec)[: len(theirs)]
+    assert grey_marks(spec) == {"curves", "points"} and theirs == layers(spec)[: len(theirs)]
     assert {one["mark"]["type"] for one in theirs} == {"area", "line", "point", "text"}
     assert {one["mark"]["color"] for one in theirs} == {MUTED_COLOUR}
     drawn = [row["median"] for one in theirs for row in spec["datasets"][one["data"]["name"]]]
@@ -61,7 +66,7 @@ def test_the_reference_s_medians_are_drawn_in_grey_under_the_own_ones():
 def test_a_line_is_dotted_where_only_the_reference_has_points():
     theirs = shown().reference
     sparse = OWN[~OWN["lines"].between(200, 2000)]
-    made = OverlaidFigure(draw(sparse), "A cliff.", sparse, "cliff", theirs).spec()
+    made = OverlaidFigure(draw(sparse), "A cliff.", sparse, "cliff", reference=theirs).spec()
     gaps = [rows for name, rows in made["datasets"].items() if name.endswith("-gaps")]
     ends = [
         (before["lines"], after["lines"])
@@ -78,7 +83,7 @@ def test_a_line_by_threads_is_dotted_over_a_number_that_only_the_reference_has()
     theirs = pd.DataFrame({"threads": [1, 2, 3, 4], "gain": [1.0, 1.9, 2.0, 2.0]})
     own = theirs.query("threads != 2")
     reference = Figure(draw_threads(theirs), "Gains.", theirs, "threads")
-    made = OverlaidFigure(draw_threads(own), "Gains.", own, "threads", reference).spec()
+    made = OverlaidFigure(draw_threads(own), "Gains.", own, "threads", reference=reference).spec()
     gaps = [rows for name, rows in made["datasets"].items() if name.endswith("-gaps")]
     assert [[row["threads"] for row in rows] for rows in gaps] == [[1, 3]]
 
@@ -94,7 +99,7 @@ def test_a_grey_curve_has_no_name_that_differs_from_the_own_only_in_brackets():
     own, pool, base = named("2 MiB (THP)"), named("2 MiB (hugetlb)"), named("4 KiB")
     theirs = pd.concat([pool, base])
     reference = Figure(draw_pages(theirs), "A cliff.", theirs, "pages")
-    drawn = OverlaidFigure(draw_pages(own), "A cliff.", own, "pages", reference).svg()
+    drawn = OverlaidFigure(draw_pages(own), "A cliff.", own, "pages", reference=reference).svg()
     assert ">4 KiB<" in drawn and "(hugetlb)" not in drawn and "2 MiB" in drawn
 
 
@@ -127,6 +132,58 @@ def test_a_figure_keeps_its_legend_over_the_grey_of_the_reference():
     own, theirs = (data[data["lines"] == data["lines"].max()] for data in (OWN, SLOW))
     reference = Figure(draw_rows(theirs), "Two points.", theirs, "points")
     alone = Figure(draw_rows(own), "Two points.", own, "points").svg()
-    made = OverlaidFigure(draw_rows(own), "Two points.", own, "points", reference).svg()
+    made = OverlaidFigure(draw_rows(own), "Two points.", own, "points", reference=reference).svg()
     for name in ("spread", "packed"):
         assert alone.count(f">{name}<") == made.count(f">{name}<") == 1
+
+
+def test_only_the_reference_is_grey_over_its_points():
+    def draw_with_a_rule(data: pd.DataFrame) -> alt.LayerChart:
+        return draw(data) + charts.marks([(1 << 20, "a capacity")], "working_set_bytes")
+
+    theirs = Figure(draw_with_a_rule(SLOW), "A cliff.", SLOW, "cliff")
+    spec = OverlaidFigure(draw_with_a_rule(OWN), "A.", OWN, "cliff", reference=theirs).spec()
+    grey = [one for one in layers(spec) if one["mark"].get("color") == MUTED_COLOUR]
+    assert grey and all(one["data"]["name"].startswith("reference-") for one in grey)
+
+
+def test_a_row_without_data_has_no_place():
+    def draw_rows(data: pd.DataFrame) -> alt.LayerChart:
+        base = alt.Chart(data).encode(y=charts.row("name", ["one", "two", "three"]))
+        return charts.rows("name", ["one", "two", "three"], base.mark_point().encode(x="ns:Q"))
+
+    own = pd.DataFrame({"name": ["three"], "ns": [1.0], "n": [1]})
+    theirs = pd.DataFrame({"name": ["one", "three"], "ns": [2.0, 3.0]})
+    alone = Figure(draw_rows(own), "Rows.", own)
+    reference = Figure(draw_rows(theirs), "Rows.", theirs)
+    both = OverlaidFigure(draw_rows(own), "Rows.", own, is_of_few=True, reference=reference)
+    for made, names in ((alone, ["three"]), (both, ["one", "three"])):
+        spec, svg = made.spec(), made.svg()
+        assert [name for name in ("one", "two", "three") if f">{name}<" in svg] == names
+        assert spec["height"] == charts.ROW_PX * len(names)
+
+
+def test_a_legend_names_only_what_is_drawn():
+    own = pd.DataFrame({"x": [1.0], "ns": [2.0], "pages": ["4 KiB"]})
+    colour = charts.colour("pages", ["4 KiB", "2 MiB"])
+    drawn = alt.Chart(own).mark_point().encode(x="x:Q", y="ns:Q", color=colour)
+    svg = OverlaidFigure(drawn, "A point.", own).svg()
+    assert ">4 KiB<" in svg and ">2 MiB<" not in svg
+
+
+def test_a_number_in_a_chart_is_marked_of_too_few_mappings():
+    data = pd.DataFrame({"x": [1.0, 2.0], "median": [3.25, 4.5], "n": [4, 5]})
+    text = alt.Chart(data).mark_text().encode(x="x:Q", text=alt.Text("median:Q", format=".1f"))
+    drawn = Figure(text, "Numbers.", data, is_of_few=True).svg()
+    assert ">3.3 *<" in drawn and ">4.5<" in drawn
+    unknown = Figure(text.properties(data=data[["x", "median"]]), "Numbers.", data, is_of_few=True)
+    assert ">4.5 *<" in unknown.svg()
+
+
+def test_words_that_end_in_a_time_are_marked_of_too_few_mappings():
+    data = pd.DataFrame({"x": [1.0, 2.0, 3.0], "words": ["a hop\n120 ns", "165", "9 ns *"]})
+    text = alt.Chart(data).mark_text(lineBreak="\n").encode(x="x:Q", text="words:N")
+    drawn = Figure(text, "Words.", data, is_of_few=True).svg()
+    assert all(f">{words} *<" in drawn for words in ("120 ns", "165", "9 ns"))
+    named = Figure(text.encode(color="words:N"), "Names.", data, is_of_few=True).svg()
+    assert ">165 *<" not in named

@@ -73,6 +73,28 @@ def test_a_page_shows_the_parameters_that_it_was_run_with(tmp_path):
     assert injected.source not in [other.source for other in cells]
 
 
+def test_only_a_caption_over_a_machine_s_own_marks_says_that_it_is_of_the_published_figure(
+    tmp_path,
+):
+    path = tmp_path / "flushes.ipynb"
+    notebook = nbformat.read(ROOT / "book" / "flushes.ipynb", 4)
+    figures = [
+        c for c in notebook.cells if "caption" in c.metadata.get("mystnb", {}).get("figure", {})
+    ]
+    captions = [cell.metadata["mystnb"]["figure"]["caption"] for cell in figures]
+    drawn = figures[0].outputs[0]["data"]
+    drawn["text/html"] = drawn["text/html"].replace("µs", "us")
+    figures[1].outputs[0]["data"]["text/html"] = '<div class="tlb-borrowed">'
+    nbformat.write(notebook, path)
+    publish.lead_captions(path, "flushes")
+    cells = nbformat.read(path, 4).cells
+    figures = [
+        c.metadata["mystnb"]["figure"] for c in cells if "figure" in c.metadata.get("mystnb", {})
+    ]
+    assert figures[0]["caption"].endswith(f" {captions[0]}")
+    assert [figure["caption"] for figure in figures[1:]] == captions[1:]
+
+
 def test_each_reason_for_which_a_kernel_refuses_a_page_size_is_on_the_page():
     source = "".join((ROOT / "kernels" / name).read_text() for name in ("arena.h", "backing.h"))
     refusals = " ".join(re.findall(r"unavailable\(([^;]*?),", source))

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import altair as alt
 import pandas as pd
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from pygments.lexers import CLexer
 
 from tlb.report import page
@@ -28,7 +28,13 @@ from tlb.report.answers import ANSWERS_DOCUMENT
 from tlb.report.card import THIS_COMPUTER_LABEL
 from tlb.report.chapter import Chapter
 from tlb.report.claims import untestable_statements
-from tlb.report.overlay import DimmedFigure, OverlaidFigure, has_dotted_gaps, has_reference_underlay
+from tlb.report.overlay import (
+    DimmedFigure,
+    OverlaidFigure,
+    grey_marks,
+    has_dotted_gaps,
+    has_rows_of,
+)
 from tlb.report.quantities import (
     ABSENT_CELL,
     FEW_MAPPINGS_MARK,
@@ -71,14 +77,15 @@ def show_source(source: Callable[..., Any] | str, part: str = "") -> Html:
 
 # --- charts
 
+MACHINE_COLUMNS = {MACHINE_COLUMN, "host"}  # of charts that name the machine of each row
 # Whose a chart is on the page of another machine than the reference, below it and in its text.
-_IN_GREY = "Grey: {}."
+_IN_GREY = "Grey {}: {}."
 _BELOW = "Below: {}."
 _PUBLISHED = "Published machines; none of this computer's points."
 _WITHOUT_GREY = "Numbers of {}."
-_AMONG_OTHERS = "This computer and published machines."
+_AMONG_OTHERS = "This computer{} and published machines."
 _HOLLOW = " Hollow: fewer than five mappings."
-_DOTTED = " Dotted: not measured between."
+_DOTTED = " Dotted: no points between."
 _PAGE_LABEL = re.compile(r"\d+ [KMG]iB")  # as tlb/system/page_sizes.py writes them
 
 
@@ -100,15 +107,16 @@ def show_chart(
     data: pd.DataFrame,
     words: str,
     size_bytes: float = 0,
+    size_of: str = "",
 ) -> None:
     """Show what a function of a cell draws of a table.
 
     words: a sentence or two on what the reference's chart shows. size_bytes: what the data are of,
-    where machines differ and the caption names the reference's. Number and caption stand in the
-    cell's metadata, `mystnb: {figure: {name, caption}}`.
+    where machines differ and the caption names the reference's; size_of: what has this size, as "a
+    heap of". Number and caption stand in the cell's metadata, `mystnb: {figure: {name, caption}}`.
 
     On the page of another machine a chart has a line that says whose it is, unless it shows the
-    same there or names each machine itself, in a column MACHINE_COLUMN.
+    same there or names each machine itself, in one of MACHINE_COLUMNS.
     """
     shown = page.current_page()
     name = draw.__name__
@@ -118,9 +126,9 @@ def show_chart(
     if shown.is_reference:
         shown.put(Committed(_figure(draw, data, words)))
         return
-    if MACHINE_COLUMN in data:  # of all published machines: the reference is among them
+    if MACHINE_COLUMNS & {*data}:  # of published machines: the reference is among them
         figure = _figure(draw, data, words)
-        shown.put(_of_machines(figure) if shown.is_this else Committed(figure))
+        shown.put(_of_machines(figure, shown) if shown.is_this else Committed(figure))
         return
     beside = _table_beside(shown, name)
     if beside is None:  # before the first refresh, or not measured there
@@ -129,23 +137,31 @@ def show_chart(
     theirs = _figure(draw, beside, words)
     if data.empty:
         whose = shown.beside.machine if shown.beside else "the reference"
-        shown.put(DimmedFigure(theirs.chart, words, beside, name, whose))
+        shown.put(DimmedFigure(**vars(theirs), whose=whose))
         return
-    size = f" {shown.heading}: {format_size(round(size_bytes))}." if size_bytes > 0 else ""
-    shown.put(_over(_figure(draw, data, words), theirs, size, shown))
+    size = f"{size_of} {format_size(round(size_bytes))}".strip() if size_bytes > 0 else ""
+    own = _figure(draw, data, words, is_few=bool(shown.few_mappings))
+    shown.put(_over(own, theirs, size, shown))
 
 
 def _figure(
-    draw: Callable[[pd.DataFrame], alt.TopLevelMixin], data: pd.DataFrame, words: str
+    draw: Callable[[pd.DataFrame], alt.TopLevelMixin],
+    data: pd.DataFrame,
+    words: str,
+    *,
+    is_few: bool = False,
 ) -> Figure:
-    """Return what a function draws of a table. Bounds of too few mappings are no bounds: the chart
+    """Return what a function draws of a table. is_few: whether its numbers are of too few mappings
+    if the table does not say of how many. Bounds of too few mappings are no bounds: the chart
     has them at the median, where nothing shows, and the data do not have them."""
     known = without_bounds_of_few(data)
     drawn = known.copy()
     for name in INTERVAL_COLUMNS[1:]:
         if {name, "median"} <= {*data}:
             drawn[name] = known[name].fillna(data["median"].where(data[name].notna()))
-    return Figure(draw(drawn), words, known, draw.__name__)
+    known_few = has_few_mappings(data)
+    is_of_few = is_few if known_few is None else known_few
+    return Figure(draw(drawn), words, known, draw.__name__, is_of_few)
 
 
 def show_figure(figure: Figure | None) -> None:
@@ -162,15 +178,18 @@ def show_figure(figure: Figure | None) -> None:
 
 def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
     """Label a figure with what is grey in it or follows it."""
-    is_grey = has_reference_underlay(spec := made.spec())
+    grey = sorted(grey_marks(spec := made.spec()))
     other = shown.beside.machine if shown.beside else "the reference"
-    if made.reference:
+    if made.reference and not has_rows_of(spec, "pages"):
         other += _other_pages(made.data, made.reference.data)
-    label = _IN_GREY.format(other) if is_grey else _WITHOUT_GREY.format(shown.machine)
-    label += made.label
-    if shown.beside and not is_grey:
-        label = _BELOW.format(other) + made.label
+    of_size = f" {shown.heading}: {made.label}." if made.label else ""
+    if grey:
+        label = _IN_GREY.format(list_in_words(grey), other) + of_size
+    elif shown.beside:
+        label = _BELOW.format(other) + of_size
         made = replace(made, is_followed=True)
+    else:
+        label = _WITHOUT_GREY.format(", ".join(filter(None, [shown.machine, made.label])))
     if has_hollow_points(spec):
         label += _HOLLOW
     elif shown.few_mappings and has_few_mappings(made.data) is not False:
@@ -199,19 +218,26 @@ def _over(own: Figure, theirs: Figure, size: str, shown: page.Page) -> Figure:
     """Return a figure over another machine's, unless it has the same data."""
     if own.csv() == theirs.csv():
         return _labelled(own, _PUBLISHED) if shown.is_this else own
-    return _beside(OverlaidFigure(own.chart, own.alt, own.data, own.name, theirs, size), shown)
+    return _beside(OverlaidFigure(**vars(own), reference=theirs, label=size), shown)
 
 
-def _of_machines(figure: Figure) -> Figure:
+def _of_machines(figure: Figure, shown: page.Page) -> Figure:
     """Label a figure that names each machine."""
-    names = figure.data[MACHINE_COLUMN].astype(str)
-    is_among = names.str.contains(THIS_COMPUTER_LABEL).any()
-    return _labelled(figure, _AMONG_OTHERS if is_among else _PUBLISHED)
+    names = figure.data.filter(items=sorted(MACHINE_COLUMNS)).astype(str)
+    is_among = any(THIS_COMPUTER_LABEL in name for name in names.to_numpy().flat)
+    few = f" ({shown.few_mappings})" if shown.few_mappings else ""
+    return _labelled(figure, _AMONG_OTHERS.format(few) if is_among else _PUBLISHED)
 
 
 def _labelled(figure: Figure, label: str) -> Figure:
     """Return a figure that lies over no other, with a line below it that says whose it is."""
     return OverlaidFigure(**vars(figure), label=label, made=figure.spec())
+
+
+def shows_its_machine(html: str) -> bool:
+    """Return whether what a page shows is of its own machine: no figure of the reference that is
+    dimmed, nor one of published machines alone."""
+    return "tlb-borrowed" not in html and escape(_PUBLISHED) not in html
 
 
 def _without_noise(data: pd.DataFrame) -> pd.DataFrame:
@@ -241,6 +267,11 @@ def _table_beside(shown: page.Page, name: str) -> pd.DataFrame | None:
 
 _MOST_UNFOLDED = 10  # rows of a table that is read beside its chapter
 _DASH_WORDS = "– not measured, or not enough of it: the reasons"
+_NOT_MEASURED = Html(
+    '<p class="tlb-few">Nothing of this is known of this computer yet. For a program of your own, '
+    'run <a href="your_program.html#what-to-do"><code>tlb try</code></a>.</p>',
+    "Nothing of this is known of this computer yet. For a program of your own, run tlb try.",
+)
 
 
 def quantities_of(chapter: Chapter, kind: type[_Quantities]) -> tuple[_Quantities, _Quantities]:
@@ -293,6 +324,8 @@ def on_this_computer(own: _Quantities, reference: _Quantities) -> QuantitiesTabl
     rows = [row for row in found.values() if any(one.interval for one in row)]
     table = _table(heads, rows)
     is_folded = shown.is_reference or not is_measured
+    if shown.is_this and not is_measured:
+        table += _NOT_MEASURED
     if is_folded and len(rows) > _MOST_UNFOLDED:
         summary = f"{len(rows)} quantities"
         folded = f"<details><summary>{summary}</summary>{table.markup}</details>"

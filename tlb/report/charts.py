@@ -442,9 +442,12 @@ def ends_of_curves(data: pd.DataFrame, series: str, x: str, y: str, times: float
     return ends.assign(name_y=places)
 
 
-def rows(field: str, names: Sequence[str], *layers: alt.Chart) -> alt.LayerChart:
-    """Layers whose y is `row(field, names)`, with each name above its row. Beside it, a name of
-    thirty letters would leave a telephone no width to draw in."""
+def rows(field: str, names: Iterable[str], *layers: alt.Chart) -> alt.LayerChart:
+    """Layers whose y is `row(field, names)`, with the name of each row that has data above it. Beside
+    it, a name of thirty letters would leave a telephone no width to draw in."""
+    frames = [layer.data for layer in layers if isinstance(layer.data, pd.DataFrame)]
+    known = {name for frame in frames for name in frame.get(field, ())}
+    names = [name for name in names if name in known]
     named = (
         alt.Chart(pd.DataFrame({field: list(names)}))
         .mark_text(align="left", dy=-ROW_PX // 2 + 4)

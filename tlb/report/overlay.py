@@ -15,7 +15,7 @@ from typing import Any
 from markupsafe import Markup
 
 from tlb.report import charts
-from tlb.report.render import MUTED_COLOUR, Figure
+from tlb.report.render import MUTED_COLOUR, TEXT_COLOUR, Figure
 
 _OPACITY = 0.45
 _THEIRS = "reference-"  # before the name of a data set of the reference's
@@ -43,12 +43,16 @@ class OverlaidFigure(Figure):
         if self.made is not None:
             return dict(self.made)
         theirs = self.reference.spec() if self.reference else {}
-        own = _with_dotted_gaps(super().spec(), theirs)
+        own = super().spec()
+        _name_what_is_drawn(own)
+        theirs = _named_alike(theirs, own)
+        own = _with_dotted_gaps(own, theirs)
         has_bars = any(_mark(part)["type"] == "bar" for part in _parts(theirs))
-        layers = list(_grey(theirs, has_bars, _named_by_both(own, theirs)))
+        layers = list(_grey(theirs, has_bars, sorted(_texts(own) & _texts(theirs))))
         used = {param["name"] for spec in (own, theirs) for param in spec.get("params", ())}
         if not layers or used - {charts.PUBLISHED} or "resolve" in own.keys() | theirs.keys():
             return own
+        _draw_in_ink(own)
         both = [*layers, {key: part for key, part in own.items() if key not in _TOP}]
         for channel in ("x", "y"):
             _add_ticks([*_ticks(own, channel)], [*_ticks(theirs, channel)])
@@ -75,9 +79,16 @@ class OverlaidFigure(Figure):
         return super().html() + (str(note) if self.label else "") + below
 
 
-def has_reference_underlay(spec: dict[str, Any]) -> bool:
-    """Return whether the reference's chart has anything that lies under this one."""
-    return any(name.startswith(_THEIRS) for name in spec.get("datasets", ()))
+def grey_marks(spec: dict[str, Any], data: str = "") -> set[str]:
+    """Return what lies under a chart of the reference's: curves, points; empty if nothing does.
+    data: the name of the data set around a part."""
+    data = spec.get("data", {}).get("name", data)
+    found = set().union(*(grey_marks(layer, data) for layer in spec.get("layer", ())))
+    mark = _mark(spec)
+    if data.startswith(_THEIRS) and mark["type"] in _MARKS:
+        found.add("curves" if mark["type"] == "line" else "points")
+        found |= {"points"} if mark.get("point") else set()
+    return found
 
 
 def has_dotted_gaps(spec: dict[str, Any]) -> bool:
@@ -219,21 +230,46 @@ def _name_both(own: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> None:
             axis["title"] = f"{title} (grey: {others[0][len(same) :].strip()})"
 
 
+def _name_what_is_drawn(spec: dict[str, Any]) -> None:
+    """Leave out of a chart's legends what none of its rows is: colours stay those of all."""
+    drawn = _texts(spec)
+    for how in (how for name in ("color", "shape", "strokeDash") for how in _encodings(spec, name)):
+        names = (how.get("scale") or {}).get("domain")
+        if isinstance(names, list) and how.get("legend", {}) is not None:
+            how["legend"] = how.get("legend", {}) | {"values": [n for n in names if n in drawn]}
+
+
+def has_rows_of(spec: dict[str, Any], field: str) -> bool:
+    """Return whether a chart has a row for each value of a column, with its name."""
+    return any(how.get("field") == field for how in _encodings(spec, "y"))
+
+
+def _draw_in_ink(spec: dict[str, Any]) -> None:
+    """Draw what a chart has in grey as text is drawn: grey is the other machine's."""
+    for part in _parts(spec):
+        if _mark(part).get("color") == MUTED_COLOUR:
+            part["mark"]["color"] = TEXT_COLOUR
+        for channel in ("color", "fill"):
+            scale = part.get("encoding", {}).get(channel, {}).get("scale") or {}
+            if isinstance(colours := scale.get("range"), list):
+                scale["range"] = [TEXT_COLOUR if c == MUTED_COLOUR else c for c in colours]
+
+
 def _unite_rows(spec: dict[str, Any]) -> None:
     """Give two charts of `charts.rows` over each other, of which the last is on top, the rows of
     both, each with its name."""
     ordered = [how for how in _encodings(spec, "y") if isinstance(how.get("sort"), list)]
-    every = [*dict.fromkeys(name for how in ordered for name in how["sort"])]
-    if all(how["sort"] == every for how in ordered):
-        return
-    if "height" in spec:
-        spec["height"] *= len(every) / len(ordered[-1]["sort"])
+    drawn, names = _texts(spec), dict.fromkeys(name for how in ordered for name in how["sort"])
+    every = [name for name in names if name in drawn]
     for how in ordered:
         how["sort"] = every
     for part in _parts(spec["layer"][-1]):
         channels = part.get("encoding", {})
         field = channels.get("text", {}).get("field")
         if field and field == channels.get("y", {}).get("field") and "data" in part:
+            named = spec["datasets"][part["data"]["name"]]
+            if "height" in spec:
+                spec["height"] *= len(every) / len(named)
             spec["datasets"][part["data"]["name"]] = [{field: name} for name in every]
 
 
@@ -300,21 +336,28 @@ def _grey(spec: dict[str, Any], has_bars: bool, named: list[str]) -> Iterator[di
         yield {**kept, "mark": {**mark, **grey, "tooltip": None}}
 
 
-def _named_by_both(own: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
-    """Return the texts of another chart's rows that the own ones have too, up to what stands in
-    brackets: 2 MiB (hugetlb) where the own curve is 2 MiB (THP)."""
-    here, there = (
-        {
-            value
-            for rows in spec.get("datasets", {}).values()
-            for row in rows
-            for value in row.values()
-            if isinstance(value, str)
-        }
-        for spec in (own, theirs)
+def _named_alike(theirs: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """Return another chart with the names of the own series, where names differ in brackets alone:
+    2 MiB (hugetlb) becomes 2 MiB (THP), so that both have one shape."""
+    here, there = _texts(own), _texts(theirs)
+    text = json.dumps(theirs)
+    for name in sorted(here - there):
+        stem = name.partition(" (")[0]
+        alike = [other for other in there - here if other.partition(" (")[0] == stem]
+        if len(alike) == 1:
+            text = text.replace(json.dumps(alike[0]), json.dumps(name))
+    return json.loads(text)
+
+
+def _texts(spec: dict[str, Any]) -> set[str]:
+    """Return the texts in a chart's rows."""
+    every = (
+        value
+        for rows in spec.get("datasets", {}).values()
+        for row in rows
+        for value in row.values()
     )
-    stems = {name.partition(" (")[0] for name in here}
-    return sorted(name for name in there if name.partition(" (")[0] in stems)
+    return {value for value in every if isinstance(value, str)}
 
 
 def _without_colour(encoding: dict[str, Any]) -> dict[str, Any]:

@@ -54,6 +54,7 @@ _STAGED = ("_config.yml", "_toc.yml", "book", "kernels", "tlb", "experiments")
 _NOT_SOURCES = ("machine.json", "lacking.json", f"{ANSWERS_DOCUMENT}.json", *DATABASE_LOG_FILES)
 # What pages write beside this computer's rows, and so no input of theirs.
 _MADE_OF_OWN_ROWS = (f"{QUANTITIES_DOCUMENT}*.json", "translation.json", "README.md")
+_CAPTION_LEAD = "*The published figure:*"  # before a caption, over another machine's marks
 
 
 class SiteError(SystemExit):
@@ -353,6 +354,8 @@ def _execute_pages(given: Mapping[str, Any], folder: Path, inputs: Mapping[str, 
                 keep_own_quantities(done)
         with disk_errors_as_unavailable(made_of):
             show_given(done, notebooks.check_parameters(name, given))
+            if records_quantities(name):
+                lead_captions(done, name)
             made_of.write_text(inputs[name])
 
     def is_new(name: str) -> bool:
@@ -433,6 +436,28 @@ def show_given(path: Path, given: Mapping[str, Any]) -> None:
             cells.append(cell)
     notebook.cells = cells
     nbformat.write(notebook, path)
+
+
+def lead_captions(path: Path, chapter: str) -> None:
+    """Let the captions of an executed page say that they are of the published figures, where it
+    shows another machine's: they name what those show."""
+    notebook = nbformat.read(path, as_version=4)
+    committed = nbformat.read(BOOK_FOLDER / f"{chapter}.ipynb", as_version=4)
+    known = {html for cell in committed.cells for html in _shown_html(cell)}
+    for cell in notebook.cells:
+        figure = cell.metadata.get("mystnb", {}).get("figure", {})
+        is_own = any(
+            html not in known and article.shows_its_machine(html) for html in _shown_html(cell)
+        )
+        if is_own and "caption" in figure:
+            figure["caption"] = f"{_CAPTION_LEAD} {figure['caption']}"
+    nbformat.write(notebook, path)
+
+
+def _shown_html(cell: Any) -> list[str]:
+    """Return what a cell's outputs show, as HTML."""
+    outputs = (output.get("data", {}) for output in cell.get("outputs", ()))
+    return ["".join(data["text/html"]) for data in outputs if "text/html" in data]
 
 
 def rows(machine: str = "this") -> Path:

@@ -42,6 +42,7 @@ _SHORT = Unavailable("sweep-short")
 _OF_FEW = Unavailable("too-few-points", "fewer than five mappings")
 _MAY_BE_OF_FEW = ("no-step", "unstable")  # reasons that are not known of fewer
 _BELOW_ZERO = Unavailable("too-few-points", "it came out below zero, so it is noise")
+_PART_IS_LARGER = Unavailable("too-few-points", "a part of it came out larger than the whole")
 _OF_TIMES = ("ns", "us", "ms", "cycles", "share", "times")
 
 
@@ -247,9 +248,13 @@ class Quantities:
     """The quantities of a chapter about one machine. A subclass declares them:
 
     walk_ns = Measured("a walk just past the TLB's reach", "ns")
+
+    parts: for the name of a part, or of a control, that of its whole, and those of what follows from
+    it. Of too few mappings all of them are unknown if the part came out larger.
     """
 
     declared: ClassVar[dict[str, QuantityDeclaration]] = {}
+    parts: ClassVar[dict[str, tuple[str, ...]]] = {}
 
     def __init_subclass__(cls) -> None:
         own = {name: one for name, one in vars(cls).items() if isinstance(one, QuantityDeclaration)}
@@ -310,9 +315,26 @@ class Quantities:
     def of(self, declared: QuantityDeclaration) -> Quantity:
         """Return what was recorded, or a quantity that lacks its rows."""
         if declared.name in self._found:
-            return self._with_size(declared.name, self._found[declared.name])
+            found = self._found[declared.name]
+            if found.interval and self._is_part_larger(declared.name):
+                found = replace(found, interval=None, mappings=0, lacking=_PART_IS_LARGER)
+            return self._with_size(declared.name, found)
         lacking = Unavailable("no-data", declared.label)
         return Quantity(declared.label, declared.unit, declared.decimals, lacking=lacking)
+
+    def _is_part_larger(self, name: str) -> bool:
+        """Return whether a part that a quantity is, or has, or that controls it, is the larger one,
+        of too few mappings."""
+        for part, (whole, *others) in self.parts.items():
+            pair = [self._found[one] for one in (part, whole) if one in self._found]
+            known = [one for one in pair if one.interval]
+            if (
+                name in (part, whole, *others)
+                and len(known) == 2
+                and any(o.is_of_few for o in known)
+            ):
+                return known[0].value > known[1].value
+        return False
 
     def _with_size(self, name: str, found: Quantity) -> Quantity:
         """Return a quantity of the largest size, which has `far` in its name, with that size among

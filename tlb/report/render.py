@@ -30,7 +30,11 @@ from pygments.lexer import Lexer
 from pygments.lexers import PythonLexer
 from pygments.token import Name, Operator, Punctuation, Text, Whitespace
 
-from tlb.report.quantities import FEW_MAPPINGS_FOOTNOTE, FEWEST_MAPPINGS_WITH_INTERVAL
+from tlb.report.quantities import (
+    FEW_MAPPINGS_FOOTNOTE,
+    FEW_MAPPINGS_MARK,
+    FEWEST_MAPPINGS_WITH_INTERVAL,
+)
 from tlb.stats.intervals import LEAST_COVERAGE
 
 if TYPE_CHECKING:
@@ -393,6 +397,61 @@ def _filled_and_hollow(
     return [unit | filled, unnamed | hollow]
 
 
+# --- numbers of too few mappings are marked, as in tables
+
+
+# Words that are a number, or end in a time or a rate; sizes are not measured.
+_ENDS_IN_NUMBER = "(^[0-9][0-9,.]*|[0-9] (ns|µs|ms|GB\\/s))$"
+_NAMED_BY = ("x", "y", "color", "shape", "strokeDash")  # a text of the same field is a name
+
+
+def _rows_of_few(rows: Sequence[Mapping[Any, Any]]) -> list[Mapping[Any, Any]]:
+    """Return the rows of too few mappings; all, if they do not say."""
+    column = next((name for name in _LEAST if rows and name in rows[0]), "")
+    return [
+        row
+        for row in rows
+        if not column or (row[column] is not None and row[column] < _LEAST[column])
+    ]
+
+
+def _has_numbers(channels: Mapping[str, Any], rows: Sequence[Mapping[Any, Any]]) -> bool:
+    """Return whether a text mark writes numbers: of a column of numbers, of words that end in one,
+    or of words that the chart itself makes."""
+    text = channels.get("text", {})
+    field = text.get("field")
+    names = [how.get("field") for name, how in channels.items() if name in _NAMED_BY]
+    words = [str(row[field]) for row in rows if field in row]
+    is_number = text.get("type") == "quantitative" or not words
+    is_any = is_number or any(re.search(_ENDS_IN_NUMBER, one) for one in words)
+    return bool(field and rows) and field not in names and is_any
+
+
+def _with_marked_numbers(
+    spec: dict[str, Any], datasets: Mapping[str, list[dict[str, Any]]], data: str = ""
+) -> dict[str, Any]:
+    """Return a specification in which each number that a text mark writes, alone or at the end of
+    words, has the mark of too few mappings: of those rows that are of so few, or of all if they do
+    not say. data: the data set around it."""
+    data = spec.get("data", {}).get("name", data)
+    if "layer" in spec:
+        layers = [_with_marked_numbers(one, datasets, data) for one in spec["layer"]]
+        return spec | {"layer": layers}
+    channels, rows = spec.get("encoding", {}), datasets.get(data, ())
+    if not _has_numbers(channels, _rows_of_few(rows)):
+        return spec
+    text, few = channels["text"], _filter_of_few(rows) or "true"
+    written = f"datum[{json.dumps(text['field'])}]"
+    if text.get("type") == "quantitative":
+        written = f"format({written}, {json.dumps(text.get('format', ''))})"
+    else:
+        few += f" && test(/{_ENDS_IN_NUMBER}/, {written})"
+    marked = f"{written} + ({few} ? {json.dumps(FEW_MAPPINGS_MARK)} : '')"
+    steps = [*spec.get("transform", []), {"calculate": marked, "as": "marked_number"}]
+    marked_text = {"field": "marked_number", "type": "nominal"}
+    return spec | {"transform": steps, "encoding": spec["encoding"] | {"text": marked_text}}
+
+
 _IN_URL = "-_.~,/:;()+*!"  # need no escape in the data of a link, nor in an attribute
 _COMPOSED = {"concat", "hconcat", "vconcat", "facet", "repeat"}
 
@@ -403,12 +462,14 @@ class Figure:
 
     alt: a sentence or two on what the chart shows, the finding included. data: what the reader
     downloads. name: part of ids and file names; `page.figure` sets that of the drawing function.
+    is_of_few: whether it has numbers of too few mappings.
     """
 
     chart: alt.TopLevelMixin
     alt: str
     data: pd.DataFrame
     name: str = "figure"
+    is_of_few: bool = False
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9_-]+", self.name):
@@ -425,9 +486,11 @@ class Figure:
         """Return the Vega-Lite specification with the theme and the data in it."""
         with alt.theme.enable("tlb"):
             made = self.chart.to_dict()
-            spec = _recount(
-                _compact(_with_hollow_points(made, made.get("datasets", {})), _SPEC_DIGITS)
-            )
+            datasets = made.get("datasets", {})
+            made = _with_hollow_points(made, datasets)
+            if self.is_of_few:
+                made = _with_marked_numbers(made, datasets)
+            spec = _recount(_compact(made, _SPEC_DIGITS))
         if not _COMPOSED & spec.keys():
             spec = {"width": WIDTH_PX, "autosize": {"type": "fit-x", "contains": "padding"}, **spec}
         return spec

@@ -111,7 +111,7 @@ class Interval:
         text.
 
         "0.54 to 1.80" if the bounds lie more than JUMP apart, so that the median says little; "1.52
-        (3 repeats)" if they are too few for bounds; "at least 1.40" if it is open above; "1.52" if
+        (3 repeats)", or "1.52 *" of one, if they are too few for bounds; "at least 1.40" if it is open above; "1.52" if
         both bounds round to it.
         """
         if not spec:
@@ -121,7 +121,7 @@ class Interval:
         value, low, high = (format(number, unsigned) for number in self.value_and_bounds)
         if self.coverage < LEAST_COVERAGE and isfinite(self.value):
             n = round(1 - log2(1 - self.coverage))  # the range of n values covers 1 - 2^(1-n)
-            return f"{value} ({n} repeat{'s' * (n != 1)})"
+            return f"{value} ({n} repeats)" if n > 1 else f"{value} *"
         if self.high == inf and self.low > -inf:
             return f"at least {low}"
         if self.low == -inf and self.high < inf:
@@ -352,14 +352,14 @@ def summarise_with_medians_of(
 def without_bounds_of_few(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table of estimates without the bounds, in columns named low and high, of fewer
     mappings than an interval takes. The mappings are known by n or coverage; without these columns
-    by bounds that are the median."""
+    by bounds that are equal."""
     bounds = [name for name in map(str, table) if name.rpartition("_")[2] in ("low", "high")]
     if "n" in table:
         is_of_few = table["n"] < FEWEST_PAIRS_WITH_INTERVAL
     elif "coverage" in table:
         is_of_few = table["coverage"] < LEAST_COVERAGE
-    elif {*INTERVAL_COLUMNS} <= {*table}:
-        is_of_few = (table["low"] == table["median"]) & (table["high"] == table["median"])
+    elif {"low", "high"} <= {*table}:
+        is_of_few = table["low"] == table["high"]
     else:
         return table
     return table.assign(**{name: table[name].mask(is_of_few) for name in bounds})
