@@ -25,7 +25,7 @@ import pandas as pd
 from experiments.hugepages.analysis import Analysis
 from tlb.report import charts
 from tlb.report.chapter import chapter_of_published_machine
-from tlb.report.quantities import FEW_MAPPINGS_MARK, FEWEST_MAPPINGS_WITH_INTERVAL
+from tlb.report.quantities import FEW_MAPPINGS_MARK
 from tlb.stats.curves import Curve, last_level_plateau
 from tlb.system.page_sizes import BASE_PAGES, HUGE_PAGE_KINDS, ordered_page_sizes, page_bytes
 from tlb.system.reasons import none_if_unavailable, require_nonempty
@@ -234,8 +234,7 @@ def _names_at_ends(rows: pd.DataFrame, x: alt.X, colour: alt.Color) -> alt.Layer
 
 # Machines by whether a TLB entry covers a huge page, as the figure calls them
 HOSTS = {"zen-4-b312e3a0": "Zen 4", "emerald-rapids-64b9489c": "Emerald Rapids"}
-_SHOWN_BYTES = (64 << 20, 4 << 30)
-_BASE_PAGE_BYTES = 4096  # of both machines
+_SHOWN_LINES = 4 * 2**30 // 4096  # of 4 GiB, a line on each base page of both machines
 _DATA = "data (packed lines)"
 _ON_BASE, _ON_HUGE = "translation on 4 KiB pages", "translation on 2 MiB pages"
 LOAD_PART_COLOURS = {
@@ -244,59 +243,39 @@ LOAD_PART_COLOURS = {
     _ON_HUGE: charts.PAGE_COLOURS["2m"],
 }
 LOAD_PARTS_DESCRIPTION = (
-    "Bars of one random load's time in 64 MiB and in 4 GiB, divided into data and translation. On "
-    "Zen 4, 2 MiB pages leave more than a third of the translation of 4 KiB pages. On Emerald "
-    "Rapids they leave none in 64 MiB and little in 4 GiB."
+    "Bars of one random load's time in 4 GiB, divided into data and translation. On Zen 4, 2 MiB "
+    "pages leave more than a third of the translation of 4 KiB pages, on Emerald Rapids little."
 )
 
 
-def load_parts(unequal: Mapping[str, tuple[float, float]]) -> pd.DataFrame:
-    """Return a row a machine of HOSTS, working set, page size and part of a load: size, name (of the
-    bar), part, begin, end (ns), label (both parts in words), n (mappings).
-
-    unequal: by name, from and to how many bytes only the packed lines fit a cache, so that what is
-    left of a load on 4 KiB pages is translation at most."""
-    parts = [_parts_on(machine, *unequal[name]) for machine, name in HOSTS.items()]
-    return pd.concat(parts, ignore_index=True)
+def load_parts() -> pd.DataFrame:
+    """Return a row a machine of HOSTS, page size and part of a random load in 4 GiB: name (of the
+    bar), part, begin, end (ns), label (both parts in words)."""
+    return pd.concat(map(_parts_on, HOSTS), ignore_index=True)
 
 
-def _parts_on(machine: str, unequal_from: float, unequal_to: float) -> pd.DataFrame:
+def _parts_on(machine: str) -> pd.DataFrame:
     rows = chapter_of_published_machine("hugepages", machine).kept("hugepages")
     chase = rows.query("kernel == 'page_chase' and pages in ('4k', '2m')")
-    chase = chase.assign(bytes=chase["lines"] * _BASE_PAGE_BYTES)  # a line on each
-    chase = chase[chase["bytes"].isin(_SHOWN_BYTES)]
-    times = chase.pivot_table("ns_per_access", ["bytes", "pages", "repeat"], "layout").dropna()
+    chase = chase[chase["lines"] == _SHOWN_LINES]
+    times = chase.pivot_table("ns_per_access", ["pages", "repeat"], "layout").dropna()
     times["translation"] = times["spread"] - times["packed"]
-    found = times.groupby(["bytes", "pages"])[["packed", "translation"]]
-    medians = found.median().clip(lower=0).assign(n=found.size())
+    medians = times.groupby("pages")[["packed", "translation"]].median().clip(lower=0)
     parts = []
-    for row in medians.reset_index().to_dict("records"):
-        size, pages = int(row["bytes"]), row["pages"]
+    for pages, (data, translation) in medians.iterrows():
         name = f"{HOSTS[machine]}, {'4 KiB' if pages == '4k' else '2 MiB'} pages"
-        few = "" if row["n"] >= FEWEST_MAPPINGS_WITH_INTERVAL else f" ({row['n']:.0f} mappings)"
-        is_upper_bound = pages == "4k" and unequal_from <= size <= unequal_to
-        digits = 0 if row["translation"] >= 1 else 1
-        translation = f"{'at most ' if is_upper_bound else ''}{row['translation']:.{digits}f}"
-        label = f"{name}: {row['packed']:.0f} + {translation} ns{few}"
-        ends = (0.0, row["packed"], row["packed"] + row["translation"])
+        label = f"{name}: {data:.0f} data + {translation:.0f} translation"
+        ends = (0.0, data, data + translation)
         kinds = (_DATA, _ON_BASE if pages == "4k" else _ON_HUGE)
         parts += [
-            (
-                f"{format_size(size)}: {size // _BASE_PAGE_BYTES:,} lines, one a page",
-                name,
-                part,
-                begin,
-                end,
-                label,
-                int(row["n"]),
-            )
+            (name, part, begin, end, label)
             for part, begin, end in zip(kinds, ends, ends[1:], strict=False)
         ]
-    return pd.DataFrame(parts, columns=["size", "name", "part", "begin", "end", "label", "n"])
+    return pd.DataFrame(parts, columns=["name", "part", "begin", "end", "label"])
 
 
-def load_parts_chart(parts: pd.DataFrame) -> alt.FacetChart:
-    """Draw a panel a size, in which each bar is a load: data and then translation."""
+def load_parts_chart(parts: pd.DataFrame) -> alt.LayerChart:
+    """Draw a bar for each load: data and then translation."""
     order = list(dict.fromkeys(parts["name"].sort_values(ascending=False)))
     colour = charts.colour("part", charts.named_colours(LOAD_PART_COLOURS), columns=3, offset=10)
     row_px = 32  # low, for the first screen of the first page
@@ -306,8 +285,4 @@ def load_parts_chart(parts: pd.DataFrame) -> alt.FacetChart:
     first = base.transform_filter("datum.begin == 0")
     labels = first.mark_text(align="left", dy=-11)
     labels = labels.encode(x=alt.value(0), text="label:N")
-    panel = alt.layer(bars, labels).properties(width=295, height=row_px * len(order))
-    sizes = list(dict.fromkeys(parts["size"]))
-    header = alt.Header(labelAnchor="start", labelFontWeight="bold")
-    facet = alt.Facet("size:N", title=None, sort=sizes, header=header)
-    return panel.facet(facet, columns=2).resolve_scale(x="independent")
+    return alt.layer(bars, labels).properties(height=row_px * len(order))

@@ -37,7 +37,8 @@ from tlb.system.units import escape_markdown, format_ns, format_size, list_in_wo
 
 # What a machine may lack without the first page failing; a bad parameter is an error there too.
 _LACKING = ("no-data", "not-linux", "other-arch")
-BASE_PAGES_LABEL, HUGE_PAGES_LABEL, PACKED_LABEL = "4 KiB", "2 MiB (THP)", "packed"
+BASE_PAGES_LABEL, PACKED_LABEL = "4 KiB", "packed"
+HUGE_PAGES_LABELS = {"2m": "2 MiB (pool)", "thp": "2 MiB (THP)"}
 
 
 class Quantities(quantities.Quantities):
@@ -113,7 +114,13 @@ class Analysis(analysis.Analysis):
         found = {BASE_PAGES_LABEL: self.cliff.spread}
         large = self._each[hugepages]
         if not isinstance(large, Unavailable):
-            found[HUGE_PAGES_LABEL] = curves.spread_curve(large.frame, pages="thp")
+            of_kind = {
+                label: curves.spread_curve(large.frame, pages=pages)
+                for pages, label in HUGE_PAGES_LABELS.items()
+            }
+            # the sort measured at more sizes, as its curve shows each step
+            densest = max(of_kind, key=lambda label: len(of_kind[label]))
+            found[densest] = of_kind[densest]
         found[PACKED_LABEL] = self.cliff.packed
         return {name: curve for name, curve in found.items() if len(curve)}
 
@@ -195,7 +202,7 @@ def _analysis(module: ModuleType, chapter: Chapter) -> analysis.Analysis | Unava
 
 _COLOURS = {
     BASE_PAGES_LABEL: charts.PAGE_COLOURS["4k"],
-    HUGE_PAGES_LABEL: charts.PAGE_COLOURS["thp"],
+    **{label: charts.PAGE_COLOURS[pages] for pages, label in HUGE_PAGES_LABELS.items()},
     PACKED_LABEL: charts.PART_COLOURS["data"],
 }
 _ASKED_LOG2 = 30.0  # the static figure answers for 1 GiB
@@ -210,7 +217,9 @@ def load_time_chart(a: Analysis) -> Figure:
     data = without_bounds_of_few(data)
     colours = alt.Scale(domain=[*found], range=[_COLOURS[name] for name in found])
     x, scale = charts.working_set(page_bytes), _scale(data)
-    y, solid = alt.Y("median:Q", scale=scale), [name for name in found if name != PACKED_LABEL]
+    # A line between few sizes would hide the steps between them: THP has points alone.
+    solid = [name for name in found if name not in (PACKED_LABEL, HUGE_PAGES_LABELS["thp"])]
+    y = alt.Y("median:Q", scale=scale)
     chart = charts.series_chart(data, x, "ns per load", colours, scale=scale, joined=solid)
     control = alt.Chart(data).transform_filter(f"datum.series === '{PACKED_LABEL}'")
     control = control.mark_line(strokeDash=[6, 4], color=_COLOURS[PACKED_LABEL]).encode(x=x, y=y)
@@ -340,9 +349,10 @@ def working_set_answer(a: Analysis, working_set_bytes: int) -> str:
         text += (
             "; only the packed lines still fit the last cache, so not all of that is translation"
         )
-    if HUGE_PAGES_LABEL not in times:
-        return f"{text}."
-    return f"{text}. On 2 MiB pages (THP) it takes {times[HUGE_PAGES_LABEL]}."
+    for name in HUGE_PAGES_LABELS.values():
+        if name in times:
+            return f"{text}. On {name.replace(' (', ' pages (')} it takes {times[name]}."
+    return f"{text}."
 
 
 def _place(a: Analysis, lines: float) -> str:

@@ -45,7 +45,7 @@ _LABEL_CHARS = 40  # what a phone has room for
 
 
 class MachinesPageQuantities(quantities.Quantities):
-    """Entries are those that a chase finds in all levels; gains are of 2 MiB pages in 2 GiB."""
+    """Entries are those that a chase finds in all levels."""
 
     machines = QuantityDeclaration("machines with published rows", "")
     first_level_zen5_ns = QuantityDeclaration("a load that hits the first level, Zen 5", "ns", 1)
@@ -55,10 +55,6 @@ class MachinesPageQuantities(quantities.Quantities):
     entries_emerald = QuantityDeclaration("entries of the TLB, Emerald Rapids", "pages")
     entries_zen5 = QuantityDeclaration("entries of the TLB, Zen 5", "pages")
     off_stated = QuantityDeclaration("largest difference of found from stated entries", "share", 1)
-    gain_emerald = QuantityDeclaration("gain of huge pages, Emerald Rapids", "times", 2)
-    gain_zen5 = QuantityDeclaration("gain of huge pages, Zen 5", "times", 2)
-    gain_zen3 = QuantityDeclaration("gain of huge pages, Zen 3", "times", 2)
-    gain_zen4 = QuantityDeclaration("gain of huge pages, Zen 4", "times", 2)
 
 
 class MeasuredMachine(NamedTuple):
@@ -204,7 +200,6 @@ class Analysis(analysis.Analysis):
             stating = [_of(published, f"zen-{number}") for number in (3, 4, 5)]
             return max(abs(each.value(found) / each.value(stated) - 1) for each in stating)
 
-        gain = "gain_thp", "gain_2m"
         return {
             "machines": len(published),
             "first_level_zen5_ns": of("zen-5", "load_first_level"),
@@ -212,10 +207,6 @@ class Analysis(analysis.Analysis):
             "entries_emerald": of("emerald-rapids", found),
             "entries_zen5": of("zen-5", found),
             "off_stated": most_off,
-            "gain_emerald": of("emerald-rapids", *gain),
-            "gain_zen5": of("zen-5", *gain),
-            "gain_zen3": of("zen-3", *gain),
-            "gain_zen4": of("zen-4", *gain),
         }
 
 

@@ -65,13 +65,12 @@ TABLE_ORDERS = (
     Order("reach", "reach, largest first", lambda each: -(_reach_bytes(each) or 0)),
     Order("walk", "page walk, slowest first", _largest("walk_past_last_level")),
     Order("far", "page walk in 2 GiB, slowest first", _largest("walk_over_2_gib")),
-    Order("gain", "gain from 2 MiB pages, largest first", _largest("gain_thp", "gain_2m")),
     Order("fault", "touch and unmap, slowest first", _largest("fault_fresh")),
     Order("date", "newest first", lambda each: [-ord(letter) for letter in each.days[1]]),
 )
 _HEAD = (
     *("Machine", "Where it runs", "Reach, stated", "Reach, found", "STLB hit", "Page walk"),
-    *("Page walk in 2 GiB", "On 2 MiB pages", "Touch, unmap"),
+    *("Page walk in 2 GiB", "Touch, unmap"),
 )
 _TABLE = (
     '<div class="tlb-machines">{}<div class="tlb-table"><table role="table"><thead role="rowgroup">'
@@ -118,9 +117,7 @@ def machines_table(a: Analysis) -> Html:
 
 def _cells(each: MeasuredMachine) -> list[Markup]:
     found, stated = TLB_ENTRY_QUANTITY_NAMES[2]
-    is_pool = isfinite(each.value("gain_2m")) and not isfinite(each.value("gain_thp"))
-    gain = "gain_2m" if is_pool else "gain_thp"
-    shown = ("hit_last_level", "walk_past_last_level", "walk_over_2_gib", gain, "fault_fresh")
+    shown = ("hit_last_level", "walk_past_last_level", "walk_over_2_gib", "fault_fresh")
     prices = [_price(each, name) for name in shown]
     return [_who(each), _where(each), _reach(each, stated), _reach(each, found), *prices]
 
@@ -179,18 +176,13 @@ def _price(each: MeasuredMachine, name: str) -> Markup:
     if found is None or found.value is None:
         return _pair("", _why(each, name))
     digits = 0 if found.value >= 100 else 1 if found.value >= 10 else 2
-    before, unit = "", " ns"
-    if found.unit == "ratio":
-        digits, before, unit = 2, "×", ""
     if _is_of_few(found):
-        return _pair(
-            f"{before}{found.value:,.{digits}f}{unit}{FEW_MAPPINGS_MARK}", "too few mappings"
-        )
+        return _pair(f"{found.value:,.{digits}f} ns{FEW_MAPPINGS_MARK}", "too few mappings")
     bounds = (found.low, found.high)
     ends = ["no bound" if end is None else f"{end:,.{digits}f}" for end in bounds]
     if found.low and found.high and found.high > MIN_MODE_RATIO * found.low > 0:
-        return _pair(f"{before}{' to '.join(ends)}{unit}", "")
-    return _pair(f"{before}{found.value:,.{digits}f}{unit}", " to ".join(ends))
+        return _pair(f"{' to '.join(ends)} ns", "")
+    return _pair(f"{found.value:,.{digits}f} ns", " to ".join(ends))
 
 
 def _is_of_few(found: ProfileQuantity | None) -> bool:
@@ -222,22 +214,22 @@ def _reach_bytes(each: MeasuredMachine) -> int | None:
 # Of each chapter, what a number is called where its neighbours in the chapter are not beside it.
 NUMBERS: dict[ModuleType, dict[str, str]] = {
     stlb_cliff: {
-        "last_entries": "Entries of the TLB's last level (Emerald Rapids: of both levels, found by a chase)",
+        "last_entries": "Entries of the STLB (Emerald Rapids: of both levels, found by a chase)",
         "near_ns": "A load that hits the L1 cache and the TLB's first level",
-        "hit_ns": "A hit in the TLB's second level adds",
-        "walk_ns": "Translation adds to a random load in 2 to 4 times the TLB's reach",
+        "hit_ns": "A hit in the STLB adds",
+        "walk_ns": "Translation adds to a random load in 2 to 4 times the STLB's reach",
         "price_2_gib_ns": "Translation adds to a random load in 2 GiB, at least",
         "far_price_ns": "Translation adds to a random load in the largest working set, at least",
     },
     page_walks: {
-        "walk_l2_ns": "A walk by itself (data in the L1 cache), its entries in the L2 cache",
-        "walk_l3_ns": "A walk by itself, its entries in the L3 cache as stated",
-        "walk_memory_ns": "A walk by itself, the guest's entries in memory",
-        "entry_ns": "Each page-table entry read from memory adds to a hop",
+        "walk_l2_ns": "A walk alone (data in the L1 cache), its entries in the L2 cache",
+        "walk_l3_ns": "A walk alone, its entries within the stated size of the L3 cache",
+        "walk_memory_ns": "A walk alone, the guest's last entries in memory, upper tables cold too",
+        "entry_ns": "Each page-table entry read from memory adds to a random hop",
     },
     hugepages: {
         "far_thp_gain": "A random load on transparent huge pages: times as fast",
-        "walk_huge_share": "Share of translation past the TLB's reach that huge pages leave",
+        "walk_huge_share": "Share of translation past the STLB's reach that huge pages leave",
     },
     page_faults: {
         "buffer_page_ns": "Touch and unmap a fresh 4 KiB page",
