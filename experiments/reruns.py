@@ -135,7 +135,9 @@ def _by_machine(data: pd.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
         measured.mark_line(point=alt.OverlayMarkDef(size=24)),
         published.mark_line(strokeDash=[3, 3], strokeWidth=1),
         published.mark_point(filled=False, size=70).encode(tooltip=["machine:N", "median:Q"]),
-        names.mark_text(align="left", dx=7).encode(y="name_y:Q", text="machine:N"),
+        # From the end of a line to its name, as lines that end close together push names apart.
+        names.mark_rule(x2Offset=9, opacity=0.6).encode(x2=x.shorthand, y2="name_y:Q"),
+        names.mark_text(align="left", dx=11).encode(y="name_y:Q", text="machine:N"),
     ]
 
 
@@ -151,7 +153,7 @@ def sample_run(loops: pd.DataFrame) -> alt.FacetChart:
     loops: columns loop (of LOOPS), machine, working_set_bytes, median, low, high.
     """
     parts = loops.reset_index(drop=True).groupby("loop")
-    named = pd.concat(_named(part, 1.5) for _, part in parts)
+    named = pd.concat(_named(part, 1.36) for _, part in parts)
     ticks = [2**n for n in range(18, 33, 4)]
     x = alt.X(
         "working_set_bytes:Q",
