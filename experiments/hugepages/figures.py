@@ -274,7 +274,7 @@ def _parts_on(machine: str) -> pd.DataFrame:
     return pd.DataFrame(parts, columns=["name", "part", "begin", "end", "label"])
 
 
-def load_parts_chart(parts: pd.DataFrame) -> alt.LayerChart:
+def load_parts_chart(parts: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
     """Draw a bar for each load: data and then translation."""
     order = list(dict.fromkeys(parts["name"].sort_values(ascending=False)))
     colour = charts.colour("part", charts.named_colours(LOAD_PART_COLOURS), columns=3, offset=10)
