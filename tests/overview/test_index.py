@@ -114,6 +114,14 @@ def test_the_slider_answers_for_each_half_octave_that_was_measured():
     assert not any("2 MiB pages" in text for text in answers.values())  # none were measured
 
 
+@pytest.mark.parametrize(("few", "many"), [("thp", "2m"), ("2m", "thp")])
+def test_huge_pages_are_those_that_were_measured_at_more_sizes(few, many):
+    """A line between few sizes would hide the steps that the curve of base pages shows."""
+    rows = pd.concat([CLIFF[CLIFF["lines"] >= 1024].assign(pages=few), CLIFF.assign(pages=many)])
+    drawn = page({"stlb_cliff": CLIFF, "hugepages": rows}).curves
+    assert [*drawn] == ["4 KiB", index.HUGE_PAGES_LABELS[many], "packed"]
+
+
 def test_nothing_is_answered_outside_of_what_was_measured():
     curve = page({"stlb_cliff": CLIFF}).cliff.spread
     assert index.median_at(curve, curve.xs[-1] * 2) is None
