@@ -264,7 +264,8 @@ def _parts_on(machine: str) -> pd.DataFrame:
     parts = []
     for pages, (data, translation) in medians.iterrows():
         name = f"{HOSTS[machine]}, {'4 KiB' if pages == '4k' else '2 MiB'} pages"
-        label = f"{name}: {data:.0f} data + {translation:.0f} translation"
+        words = f"{data:.0f} data + {translation:.0f} translation"
+        label = f"{name.removesuffix(' pages')}: {words}"  # short, for a phone
         ends = (0.0, data, data + translation)
         kinds = (_DATA, _ON_BASE if pages == "4k" else _ON_HUGE)
         parts += [
