@@ -213,7 +213,9 @@ class Analysis(analysis.Analysis):
             raise Unavailable(lacking, alone) from None
         is_few = not factor.coverage >= LEAST_COVERAGE and lacking != "no-data"
         if is_few or factor.high > FLAT_RATIO:
-            varies = f"from twice to four times the entries the cost varies by a factor of {factor:.2f}"
+            varies = (
+                f"from twice to four times the entries the cost varies by a factor of {factor:.2f}"
+            )
             raise Unavailable(lacking, alone if is_few else f"{alone}: {varies}")
         return "The cost of translation has"
 
