@@ -27,7 +27,7 @@ class Row:
         found = []
         if self.verdict == "holds" and not all(within):
             found.append("it holds, though an interval is not inside its band")
-        if self.verdict == "fails" and self.effects and not any(outside):
+        if self.verdict in ("fails", FAILS_HERE) and self.effects and not any(outside):
             found.append("it fails, though no interval is outside its band")
         if self.verdict != "cannot tell":
             return found
@@ -68,5 +68,4 @@ def _row(id: str, row: Tag) -> Row:
         effects.append(
             (float(low or -inf), float(high or inf), float(least or -inf), float(most or inf))
         )
-    verdict = "fails" if mark.text == FAILS_HERE else mark.text
-    return Row(id, verdict, str(mark.get("data-reason", "")), row.text, effects)
+    return Row(id, mark.text, str(mark.get("data-reason", "")), row.text, effects)
