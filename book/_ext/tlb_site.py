@@ -229,6 +229,37 @@ def _shows_code(node: nodes.Node) -> bool:
     )
 
 
+def _folded_cells(section: nodes.section) -> list[nodes.container]:
+    """Return the cells of a section, without its subsections, whose code alone is folded."""
+    cells = (node for node in section.children if isinstance(node, nodes.container))
+    folded = (cell for cell in cells if cell.get("hide_mode") == "input")
+    return [cell for cell in folded if "cell_code_source" in parts_of(cell)]
+
+
+def gather_folded_code(app: Sphinx, doctree: nodes.document) -> None:
+    """Put the folded code of each section into one fold behind its text, each cell under its own
+    prompt, so that no fold stands between a sentence and the figure or the table that it announces.
+    """
+    for section in list(doctree.findall(nodes.section)):
+        if not (cells := _folded_cells(section)):
+            continue
+        code = nodes.container(nb_element="cell_code_source")
+        for cell in cells:
+            code += nodes.paragraph("", cell["prompt_show"], classes=["tlb-code-name"])
+            code += cell.pop(0)
+            if cell.children:
+                del cell["hide_mode"]
+            else:
+                section.remove(cell)
+        fold = nodes.container(nb_element="cell_code", classes=["cell", "tag_hide-input"])
+        prompts = {"prompt_show": "Folded code of this section", "prompt_hide": "Hide"}
+        fold.attributes |= {"hide_mode": "input", **prompts}
+        fold += code
+        parts = enumerate(section.children)
+        end = next((n for n, part in parts if isinstance(part, nodes.section)), len(section))
+        section.insert(end, fold)
+
+
 def put_head_line_first(app: Sphinx, doctree: nodes.document) -> None:
     """Put the line that says whose numbers a page has (tlb/report/page.py) below its title."""
     page = doctree.next_node(nodes.section)
@@ -379,6 +410,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("builder-inited", index_text_alone)
     app.add_config_value("tlb_moved", {}, "html", dict)
     app.connect("doctree-read", put_figure_first)
+    app.connect("doctree-read", gather_folded_code)
     app.connect("doctree-read", put_head_line_first)
     app.connect("doctree-read", count_verdicts)
     # after Sphinx has numbered them in the same event

@@ -85,6 +85,22 @@ def test_a_site_without_an_address_of_its_sources_carries_them(site):
     assert names >= {"Makefile", "kernels/page_chase.c", "book/index.ipynb", "data/reference"}
 
 
+def test_folded_code_of_a_section_stands_behind_its_text_and_before_the_next_section():
+    shown, set_up, chart = cell(SOURCE), cell(SOURCE), cell(SOURCE, OUTPUT, figure=True)
+    for folded in (set_up, chart):
+        folded.attributes |= {"hide_mode": "input", "prompt_show": "Code"}
+    text, below = nodes.paragraph("", "A sentence:"), nodes.section()
+    page = nodes.section("", nodes.title(), set_up, shown, text, chart, below)
+    doctree = new_document("page")
+    doctree += page
+    extension("tlb_site").gather_folded_code(None, doctree)
+    _, *found, fold, last = page.children
+    assert found == [shown, text, chart] and last is below
+    assert [part["nb_element"] for part in chart] == [OUTPUT] and not chart.get("hide_mode")
+    (code,) = fold.children
+    assert fold["hide_mode"] == "input" and code["nb_element"] == SOURCE and len(code) == 4
+
+
 def test_no_address_is_moved_twice():
     assert not MOVED.keys() & {*MOVED.values()}
 
