@@ -159,13 +159,13 @@ def _decide(first: Interval, walk: Interval | None, hypervisor: str) -> tuple[Sp
                 "may hold large pages in pieces, or a hypervisor may hide itself."
             )
         why = (
-            "the emulator keeps no larger ones"
+            "since the emulator keeps no larger ones"
             if hypervisor == "qemu-tcg"
-            else "the host backs this guest with smaller pages"
+            else "as if the host backed this guest with smaller pages"
         )
         return "splintered by the host", (
             "Few entries would hold all of those lines if an entry spanned a large page. It spans "
-            f"a piece: {why}."
+            f"a piece, {why}."
         )
     for share in (first, walk):
         if share is not None and share.high >= UNSPLINTERED_MAX_PRICE_RATIO:
