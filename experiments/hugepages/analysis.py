@@ -30,7 +30,7 @@ class Quantities(quantities.Quantities):
 
     parts = {"packed_64_mib_ns": ("base_64_mib_ns",)}
     last_entries = QuantityDeclaration(
-        "pages that the last level holds, by CPUID or else as found", "pages"
+        "pages that the last level holds (CPUID, or measured)", "pages"
     )
     base_reach_bytes = QuantityDeclaration("memory that these cover with base pages", "bytes")
     huge_reach_bytes = QuantityDeclaration(
@@ -64,7 +64,7 @@ class Quantities(quantities.Quantities):
         "cost of translation past the last level, on 2 MiB pages", "ns"
     )
     walk_huge_share = QuantityDeclaration(
-        "cost past the last level on 2 MiB pages, over that on base pages", "share"
+        "share of the cost past the last level that 2 MiB pages leave", "share"
     )
     walk_most_bytes = QuantityDeclaration("largest working set of these costs", "bytes")
     gather_gain_256_mib = QuantityDeclaration(

@@ -43,31 +43,25 @@ PAST_REACH_TIMES = (
 
 
 class ModelledTlb(NamedTuple):
-    """Entries of the first and of the last level and their source; what a hit in the last adds, ns;
+    """Entries of the first and of the last level; what a hit in the last adds, ns;
     whether an entry spans a base page at most, None if that is not known: then nothing is expected of
     huge pages."""
 
     first: float
     last: float
-    source: str
     hit_ns: float
     is_splintered: bool | None
 
 
 def modelled_tlb(a: Analysis) -> ModelledTlb:
-    """Return entries as measured, else by CPUID; the hit's price is that of base pages between the
+    """Return entries by CPUID, else as measured; the hit's price is that of base pages between the
     two levels. Raises Unavailable: no-geometry, too-few-points."""
-    found = none_if_unavailable(lambda: a.survey)
-    entries = [level.entries.value for level in found.levels] if found else []
-    source = "as measured by `tlb geometry`"
-    if len(entries) < 2:
-        entries, source = [float(n) for n in a.two_levels()], "by CPUID"
-    first, last = entries[0], entries[-1]
+    first, last = a.two_levels()
     found_pages = none_if_unavailable(lambda: a.pieces)
     is_known = found_pages is not None and found_pages.verdict != "cannot tell"
     is_splintered = found_pages.is_splintered if found_pages and is_known else None
     hit_ns = a.price[BASE_PAGES].level(*last_level_plateau(first, last))
-    return ModelledTlb(first, last, source, hit_ns, is_splintered)
+    return ModelledTlb(first, last, hit_ns, is_splintered)
 
 
 def _missed(entries: float, pages: float) -> float:
@@ -109,9 +103,11 @@ def calculator_answer(row: pd.Series, where: str, base_page_bytes: int) -> str:
     Entries were found on base pages and fewer may hold larger ones: a bound of what they reach."""
     is_bound = row["span_bytes"] > base_page_bytes
     at_most, or_more = ("at most ", " or more") if is_bound else ("", "")
+    walks = f"{row['walks_per_access']:.2f} walks per load{or_more}"
+    if row["walks_per_access"] == 0:
+        walks = "no walks within it"
     return (
-        f"{where}: reach {at_most}{format_size(int(row['reach_bytes']))}, "
-        f"{row['walks_per_access']:.2f} walks per load{or_more}, "
+        f"{where}: reach {at_most}{format_size(int(row['reach_bytes']))}, {walks}, "
         f"about {format_significant_digits(row['ns'], 2)} ns."
     )
 

@@ -303,7 +303,7 @@ def _shown(words: str, row: Sequence[Quantity]) -> list[str]:
 
 
 def _after(conditions: str) -> str:
-    """Return conditions in one pair of brackets: 2 MiB (hugetlb) as (2 MiB, hugetlb)."""
+    """Return conditions in one pair of brackets: 2 MiB (pool) as (2 MiB, pool)."""
     return f" ({conditions.replace(' (', ', ').replace(')', '')})"
 
 

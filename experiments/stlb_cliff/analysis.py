@@ -20,10 +20,10 @@ class Quantities(quantities.Quantities):
 
     parts = {"far_packed_ns": ("far_ns",)}
     first_entries = QuantityDeclaration(
-        "pages that the first level holds, by CPUID or else as found", "pages"
+        "pages that the first level holds (CPUID, or measured)", "pages"
     )
     last_entries = QuantityDeclaration(
-        "pages that the last level holds, by CPUID or else as found", "pages"
+        "pages that the last level holds (CPUID, or measured)", "pages"
     )
     first_reach_bytes = QuantityDeclaration("memory that the first level's entries cover", "bytes")
     last_reach_bytes = QuantityDeclaration("memory that the last level's entries cover", "bytes")

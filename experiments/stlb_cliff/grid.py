@@ -17,7 +17,7 @@ RANDOM_UP_TO_BYTES = 256 << 20  # 1 - C/M is within 5 % of 1 long before
 
 def points(scope: Scope) -> list[Point]:
     """The chase in a random cycle, spread and packed, and `other_points`."""
-    return _chases(scope, "cycle", cycle(scope)) + other_points(scope)
+    return _chases(scope, "cycle", line_counts(scope)) + other_points(scope)
 
 
 def other_points(scope: Scope) -> list[Point]:
@@ -32,7 +32,7 @@ def _chases(scope: Scope, order: str, sizes: list[int]) -> list[Point]:
     return [point for n in sizes for point in scope.chase("page_chase", BASE_PAGES, n, order=order)]
 
 
-def cycle(scope: Scope) -> list[int]:
+def line_counts(scope: Scope) -> list[int]:
     """Lines of the chase in a cycle: finer where points are quick, and finest around the knees. The
     engine numba gets a coarser grid."""
     per_octave = 1 if scope.engine == "numba" else scope.per_octave

@@ -96,11 +96,11 @@ def test_a_grey_curve_has_no_name_that_differs_from_the_own_only_in_brackets():
         x, colours = charts.working_set(4096), charts.colours([*data["layout"].unique()])
         return charts.series_chart(data, x, "ns per load", colours, "layout")
 
-    own, pool, base = named("2 MiB (THP)"), named("2 MiB (hugetlb)"), named("4 KiB")
+    own, pool, base = named("2 MiB (THP)"), named("2 MiB (pool)"), named("4 KiB")
     theirs = pd.concat([pool, base])
     reference = Figure(draw_pages(theirs), "A cliff.", theirs, "pages")
     drawn = OverlaidFigure(draw_pages(own), "A cliff.", own, "pages", reference=reference).svg()
-    assert ">4 KiB<" in drawn and "(hugetlb)" not in drawn and "2 MiB" in drawn
+    assert ">4 KiB<" in drawn and "(pool)" not in drawn and "2 MiB" in drawn
 
 
 def test_points_of_too_few_mappings_are_hollow():

@@ -338,7 +338,7 @@ def _grey(spec: dict[str, Any], has_bars: bool, named: list[str]) -> Iterator[di
 
 def _named_alike(theirs: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     """Return another chart with the names of the own series, where names differ in brackets alone:
-    2 MiB (hugetlb) becomes 2 MiB (THP), so that both have one shape."""
+    2 MiB (pool) becomes 2 MiB (THP), so that both have one shape."""
     here, there = _texts(own), _texts(theirs)
     text = json.dumps(theirs)
     for name in sorted(here - there):

@@ -69,11 +69,11 @@ def page_words(pages: str, base_page_bytes: int = 4096) -> str:
     return PAGE_KINDS[pages].words.format(format_size(page_bytes(pages, base_page_bytes)))
 
 
-_LABELLED = {"base": "", "mthp": " (mTHP)", "thp": " (THP)", "pool": " (hugetlb)"}
+_LABELLED = {"base": "", "mthp": " (mTHP)", "thp": " (THP)", "pool": " (pool)"}
 
 
 def page_labels(base_page_bytes: int) -> dict[str, str]:
-    """Every page size as figures and tables call it: "4 KiB", "2 MiB (hugetlb)"."""
+    """Every page size as figures and tables call it: "4 KiB", "2 MiB (pool)"."""
     return {
         pages: format_size(page_bytes(pages, base_page_bytes)) + _LABELLED[size.source]
         for pages, size in PAGE_KINDS.items()

@@ -17,7 +17,7 @@ from tlb.system.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 
-BASIS = ModelledTlb(64, 1536, "by its truth", 2.0, False)
+BASIS = ModelledTlb(64, 1536, 2.0, False)
 QUIET = Paged(noise=0.0)
 
 
@@ -73,16 +73,14 @@ def test_where_nothing_was_measured_past_twice_the_last_level_there_is_a_reason(
 
 
 @pytest.mark.parametrize(
-    ("entries", "expected"),
-    [((63.0, 1500.4), (63, 1500.4)), ((63.0,), (64, 1536))],
-    ids=["two levels", "one"],
+    ("stated", "counted"), [((64, 1536), (64, 1536)), ((), (63, 1500))], ids=["CPUID", "measured"]
 )
-def test_two_levels_that_were_measured_are_believed_before_cpuid(monkeypatch, entries, expected):
-    levels = [surveys.level(n, surveys.estimate(of)) for n, of in enumerate(entries, 1)]
+def test_it_counts_with_the_entries_that_its_page_states(monkeypatch, stated, counted):
+    levels = [surveys.level(n, surveys.estimate(of)) for n, of in enumerate((63.0, 1500.4), 1)]
     found = surveys.geometry(levels=levels)
     monkeypatch.setattr(geometry, "infer_tlb_geometry", lambda *_: found)
-    basis = figures.modelled_tlb(analysis(kept={"geometry": pd.DataFrame()}))
-    assert basis[:2] == expected and ("CPUID" in basis.source) == (len(entries) == 1)
+    machine = analysis(entries=stated, kept={"geometry": pd.DataFrame()})
+    assert figures.modelled_tlb(machine)[:2] == machine.two_levels() == counted
 
 
 # --- its figure
@@ -94,7 +92,8 @@ def test_the_figure_offers_each_page_size_and_answers_the_first_choice():
     spec = figures.calculator_chart(table).to_dict()
     parameters = {one["name"]: one for one in spec["params"]}
     assert parameters["pages"]["bind"]["options"] == list(PAGES)
-    answer = parameters["answers"]["value"]["2m"]["30"]
-    assert answer.startswith("1 GiB on 2 MiB (hugetlb) pages: reach at most 3 GiB, ")
-    assert answer.endswith(" ns.") and " or more, " in answer
+    answer, past_reach = (parameters["answers"]["value"]["2m"][size] for size in ("30", "32"))
+    assert answer.startswith("1 GiB on 2 MiB (pool) pages: reach at most 3 GiB, ")
+    assert answer.endswith(" ns.") and ", no walks within it, " in answer
+    assert " walks per load or more, " in past_reach
     assert "at most" not in parameters["answers"]["value"]["4k"]["30"]
