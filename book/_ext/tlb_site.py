@@ -217,6 +217,26 @@ def put_figure_first(app: Sphinx, doctree: nodes.document) -> None:
         place_of_code.insert(before, code)
 
 
+SUMMARY = "tag_first-figure"  # of a cell whose figure sums up the sections before it
+
+
+def put_summary_first(app: Sphinx, doctree: nodes.document) -> None:
+    """Put the figure of a cell with the tag `first-figure`, and the text below it, after the page's
+    first words. The cell's code stays behind the sections that make its data."""
+    cells = list(filter(parts_of, doctree.findall(nodes.container)))
+    summary = next((cell for cell in cells if SUMMARY in cell["classes"]), None)
+    page = doctree.next_node(nodes.section)
+    if page is None or summary is None or len(parts_of(summary)) < 2:
+        return
+    figure = summary.copy()  # the cell without its parts
+    figure += summary.pop(1)
+    later = cells[cells.index(summary) + 1 :]
+    text = next(cell for cell in later if parts_of(cell) == ["cell_code_output"])
+    text.parent.remove(text)
+    place = next(n for n, node in enumerate(page.children) if parts_of(node))
+    page.insert(place, [figure, text])
+
+
 def _is_experiment(section: nodes.section) -> bool:
     return " ".join(section["ids"]).startswith(EXPERIMENT)
 
@@ -410,6 +430,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("builder-inited", index_text_alone)
     app.add_config_value("tlb_moved", {}, "html", dict)
     app.connect("doctree-read", put_figure_first)
+    app.connect("doctree-read", put_summary_first)
     app.connect("doctree-read", gather_folded_code)
     app.connect("doctree-read", put_head_line_first)
     app.connect("doctree-read", count_verdicts)

@@ -76,6 +76,20 @@ def test_a_figure_whose_code_is_folded_stays_where_it_is():
     assert first_screen(rows, figure)[1:3] == [rows, figure]
 
 
+def test_a_figure_that_sums_up_the_sections_and_its_text_stand_first():
+    summary, later, text = cell(SOURCE, OUTPUT, figure=True), cell(SOURCE), cell(OUTPUT)
+    summary["classes"].append("tag_first-figure")
+    first, folded, section = nodes.paragraph(), cell(SOURCE), nodes.section()
+    section += [summary, later, text]
+    page = nodes.section("", nodes.title(), first, folded, section)
+    doctree = new_document("page")
+    doctree += page
+    extension("tlb_site").put_summary_first(None, doctree)
+    _, _, figure, *rest = page.children
+    assert rest == [text, folded, section] and section.children == [summary, later]
+    assert figure.next_node(nodes.figure) and not summary.next_node(nodes.figure)
+
+
 def test_a_site_without_an_address_of_its_sources_carries_them(site):
     (archive,) = site.glob("_static/*-source.tar.gz")
     page = (site / "book/index.html").read_text(encoding="utf-8")
