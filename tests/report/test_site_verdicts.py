@@ -20,23 +20,23 @@ PAGES = [*map(chapter_name, notebooks.chapter_modules()), "scorecard"]
 # A claim, the verdicts, or reasons of an undecided one, that cannot be, and the sentence of the site
 # that speaks of it. Whoever rewrites such a sentence rewrites its row.
 SENTENCES = r"""
-capacity-alone | fails | a gap between them is address translation
-step-not-slow-degradation | no-step | the price of translation leaves its plateau at about [\d,]+ pages
+capacity-alone | fails | [Aa] gap between them is address translation
+step-not-slow-degradation | no-step | the cost of translation leaves its plateau at about [\d,]+ pages
 sequential-order-warms-the-walker | fails | Eight entries of 8 bytes share a cache line, so in sequential order
 every-page-stride-misses | fails | show 1\.00 walks per load at 4,096 bytes
 stride-miss-penalty-10-ns | holds, not testable here | Not one of our four machines shows the published penalty of about 10 ns
 thp-an-eighth-faster | holds | so no gain is shown
 prefetch-walks | fails | prefetched 8 hops ahead, a hop takes [\d.]+ ns, [\d.]+ \([\d.]+ to [\d.]+\) times as fast
-prefetch-walks | fails | This one makes the page walk
+prefetch-walks | fails | Our reference machine walks the page table for it
 slowdown-512-to-4k-is-tlb | holds | ns that the added line saves are not translation
 triple-digits-at-10gb | fails | In 8 GiB a hop on 4 KiB pages takes \d{3} ns
 cow-copies-2-mib | holds | splits the huge page and copies 4 KiB
 switch-flushes-walk-caches | holds | the switch itself does not empty the TLB
 cow-copies-2-mib | holds | splits the huge page and copies 4 KiB
-page-management-slows-a-loop | fails | the difference is page walks for translations
+page-management-slows-a-loop | fails | The difference is page walks for translations
 containers-add-nothing | fails | Namespaces add no second page table
 walks-hide-from-profilers | fails | The page walker does not appear
-per-thread-sharding-gains | fails | If each of 64 threads has its own part of the data, a read is [\d.]+
+per-thread-sharding-gains | fails | If each has \d+ MiB of its own, a read is [\d.]+
 lscpu-tells-five-levels | fails | So lscpu \| grep la57 says what Linux uses there
 madvise-drops-2-mib | holds | smaps shows 4 KiB less resident
 """
