@@ -52,9 +52,9 @@ MEMORY_MAPPING_METHODS = {
     "shared": MemoryRequest("mmap(MAP_SHARED), madvise", "advised shared memory", "thp-never"),
     "memfd": MemoryRequest("memfd_create, madvise", "an advised memfd", "thp-never"),
     "memfd-pool": MemoryRequest("memfd_create(MFD_HUGETLB)", "a memfd from the pool", "pool-empty"),
-    "file": MemoryRequest("a file written at once, mmap", "a file on this disk"),
+    "file": MemoryRequest("a file written by one write(), mmap", "a file on this disk"),
     "file-advised": MemoryRequest(
-        "a file written at once, mmap, madvise", "an advised file on this disk", "thp-never"
+        "a file written by one write(), mmap, madvise", "an advised file on this disk", "thp-never"
     ),
     "tmpfs": MemoryRequest("a file on tmpfs, mmap", "a file on tmpfs"),
     "tmpfs-huge": MemoryRequest(

@@ -47,9 +47,9 @@ class Quantities(quantities.Quantities):
         "that hop on transparent huge pages: times as fast", "times", 2
     )
     far_batch_thp_gain = QuantityDeclaration("the same, timed per batch", "times", 2)
-    data_ns = QuantityDeclaration("a hop that waits for its data and a short walk", "ns")
+    data_ns = QuantityDeclaration("a median hop on large pages, where walks are shortest", "ns")
     entry_ns = QuantityDeclaration("what a page-table entry from memory adds", "ns")
-    walk_share = QuantityDeclaration("share of a hop that is its page walk", "share")
+    walk_share = QuantityDeclaration("share of the largest graph's hop beyond that", "share")
     first_peak_ns = QuantityDeclaration("first peak, on base pages", "ns")
     second_peak_ns = QuantityDeclaration("second peak, on base pages", "ns")
     third_peak_ns = QuantityDeclaration("third peak, on base pages", "ns")

@@ -337,33 +337,6 @@ def _bands(
     ]
 
 
-def bars(
-    data: pd.DataFrame,
-    x: alt.X,
-    y: alt.Y,
-    color: alt.Color,
-    *tooltip: alt.Tooltip,
-    unit: str = "ns",
-    size: int = 20,
-) -> alt.LayerChart:
-    """Bars of medians in groups along x, a colour for each of a group, with their intervals."""
-    offset = alt.XOffset(color["shorthand"], sort=color["sort"])
-    base = alt.Chart(data).encode(x=x, xOffset=offset)
-    shown = [*tips(x["shorthand"], color["shorthand"], unit=unit, bounds=False), *tooltip]
-    # pale, so that the interval shows inside its bar too
-    drawn = base.mark_bar(size=size, opacity=0.55).encode(y=y, color=color, tooltip=shown)
-    intervals = base.mark_rule(strokeWidth=2, color=TEXT_COLOUR).encode(y="low:Q", y2="high:Q")
-    return alt.LayerChart(layer=[drawn, intervals.transform_filter("isValid(datum.low)")])
-
-
-def group_x(groups: Iterable[str], field: str, title: str | None) -> alt.X:
-    """Return the x of `bars`: groups in this order, what is in brackets on a line of its own."""
-    names = list(dict.fromkeys(groups))
-    lines = r"split(replace(datum.label, ' (', '\n('), '\n')"
-    axis = alt.Axis(title=title, labelAngle=0, labelExpr=lines, labelOverlap=False)
-    return alt.X(f"{field}:N", sort=names, axis=axis)
-
-
 def medians_in_rows(
     data: pd.DataFrame,
     field: str,
