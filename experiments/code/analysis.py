@@ -28,7 +28,7 @@ from tlb.report.quantities import QuantityDeclaration
 from tlb.stats.curves import HALF_OCTAVE_TOLERANCE, Curve, counter_curve, select_rows
 from tlb.stats.intervals import UNKNOWN_INTERVAL, Interval
 from tlb.system.page_sizes import BASE_PAGES, CACHE_LINE_BYTES
-from tlb.system.reasons import Unavailable, require_nonempty
+from tlb.system.reasons import Unavailable, none_if_unavailable, require_nonempty
 
 
 class Quantities(quantities.Quantities):
@@ -246,6 +246,13 @@ class Analysis(analysis.Analysis):
     def most_hot(self) -> pd.Series:
         """The row with the largest share of which the hot lines lie side by side too."""
         return self._partly_hot[0]
+
+    def part_words(self) -> str:
+        """Return the part of `most_hot`, as "50% of 200 MiB"; "" if none was measured."""
+        part = none_if_unavailable(lambda: self.most_hot)
+        if part is None:
+            return ""
+        return f"{part['share']:.0%} of {int(self.texts['mib'].max())} MiB"
 
     @property
     def _partly_hot(self) -> list[pd.Series]:

@@ -15,7 +15,7 @@ there spread minus packed is the answer.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf
+from math import inf, nan
 from typing import NamedTuple
 
 import altair as alt
@@ -37,6 +37,10 @@ ASKED_LOG2, ASKED_PAGES = 30, "2m"  # the static figure answers 1 GiB on 2 MiB p
 _UNMEASURED = "This size was not measured on these pages."
 _WIDE_PX = 450  # a plot that has room for the hosts' names beside its curves
 _LEADER_PX = 16  # from the end of a curve to its name, which may stand higher
+# Octaves between measured sizes across which a time is interpolated: a step of the TLB or of a
+# cache may hide in more.
+MOST_OCTAVES_BETWEEN = 2.0
+AS_GOOD_AS_MEASURED = 0.2  # octaves from a measured size
 PAST_REACH_TIMES = (
     2  # times the last level's entries: from there on nearly every access of a cycle walks
 )
@@ -87,10 +91,21 @@ def expected_load_times(a: Analysis, known: ModelledTlb) -> pd.DataFrame:
             walk = max(_at(far, max(lines, far.xs[0])) - known.hit_ns, 0.0)
             drawn = first * known.hit_ns + last * walk
             ns = _at(a.packed[pages], lines) + (_at(price, lines) if span > base else drawn)
+            if not _is_near_measured(price, lines):
+                ns = nan  # breaks the curve
             rows.append((pages, log2_bytes, span, known.last * span, last, ns))
     require_nonempty(rows, f"nothing was measured past {PAST_REACH_TIMES * known.last:,.0f} lines")
     columns = ["pages", "log2_bytes", "span_bytes", "reach_bytes", "walks_per_access", "ns"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def _is_near_measured(curve: Curve, lines: float) -> bool:
+    """Whether a number of lines was nearly measured, or lies between two that are close enough."""
+    octaves = np.log2(np.array(curve.xs, dtype=float)) - np.log2(lines)
+    below, above = octaves[octaves <= 0], octaves[octaves >= 0]
+    if min(abs(octaves)) <= AS_GOOD_AS_MEASURED or not (len(below) and len(above)):
+        return True
+    return bool(above.min() - below.max() <= MOST_OCTAVES_BETWEEN)
 
 
 def _at(curve: Curve, lines: float) -> float:
@@ -144,6 +159,8 @@ def _named_load_times(a: Analysis, host: str) -> pd.DataFrame:
             a.base_page_bytes,
         )
         + mark
+        if pd.notna(row["ns"])
+        else (f"On {host}: not measured." if host else _UNMEASURED)
         for (_, row), size, label in zip(rows.iterrows(), sizes.astype(int), labels, strict=True)
     ]
     return rows.assign(working_set_bytes=sizes, label=labels, answer=answers)

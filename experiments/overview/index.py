@@ -292,13 +292,30 @@ def _chosen(times: pd.DataFrame, colours: alt.Scale, x: alt.X, y: alt.Y) -> list
 
 
 def _times(found: Mapping[str, Curve], sizes: list[float], page_bytes: int) -> pd.DataFrame:
+    """Return a row a size of the slider and curve. n: the fewest mappings of the points around it."""
     rows = [
-        (size, name, slider_bytes(size), ns)
+        (
+            size,
+            name,
+            slider_bytes(size),
+            ns,
+            fewest_mappings(curve, slider_bytes(size) / page_bytes),
+        )
         for size in sizes
         for name, curve in found.items()
         if (ns := median_at(curve, slider_bytes(size) / page_bytes)) is not None
     ]
-    return pd.DataFrame(rows, columns=["size", "series", "working_set_bytes", "median"])
+    return pd.DataFrame(rows, columns=["size", "series", "working_set_bytes", "median", "n"])
+
+
+def _nearest(curve: Curve, lines: float) -> tuple[float, float]:
+    """Return the measured numbers of lines next to one, below and above or equal to it."""
+    return max(x for x in curve.xs if x <= lines), min(x for x in curve.xs if x >= lines)
+
+
+def fewest_mappings(curve: Curve, lines: float) -> int:
+    """Return the fewest mappings of the measured points next to a number of lines."""
+    return int(curve.table.loc[curve.table[curve.x].isin(_nearest(curve, lines)), "n"].min())
 
 
 def median_at(curve: Curve, lines: float) -> float | None:
@@ -314,13 +331,12 @@ def _range(curve: Curve, lines: float) -> str:
     """Return the time as a text, rounded as in tables; to two digits, from the smallest to the largest,
     where the mappings of the nearest points, or these points, differ much. It is marked if there
     are too few mappings."""
-    below = max(x for x in curve.xs if x <= lines)
-    above = min(x for x in curve.xs if x >= lines)
+    below, above = _nearest(curve, lines)
     values = [float(curve.medians[x]) for x in (below, above)]
     if len(each := curve.processes):
         values += each.loc[each["lines"].isin((below, above)), "median"].tolist()
-    fewest = curve.table.loc[curve.table[curve.x].isin((below, above)), "n"].min()
-    mark = FEW_MAPPINGS_MARK if fewest < FEWEST_MAPPINGS_WITH_INTERVAL else ""
+    is_of_few = fewest_mappings(curve, lines) < FEWEST_MAPPINGS_WITH_INTERVAL
+    mark = FEW_MAPPINGS_MARK if is_of_few else ""
     if max(values) > MIN_MODE_RATIO * min(values):
         return f"{_two_digits(min(values))} to {_two_digits(max(values))} ns{mark}"
     ns = median_at(curve, lines) or 0.0

@@ -36,6 +36,7 @@ _WHY = {  # a price has none, in the few words that a cell has room for
     "no-geometry": "not stated",
     "too-few-points": "not known",
     "unstable": "mappings differ",
+    "control-elsewhere": "not comparable",
 }
 _PAGES = {"whole": "huge pages whole", "splintered": "huge pages splintered", "unknown": ""}
 

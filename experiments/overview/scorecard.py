@@ -124,7 +124,7 @@ class Scorecard:
         """Return the numbers of claims that the page's text quotes, by name of ClaimsPageQuantities."""
         shown = [claim.decisions.get(self.shown) for claim in self.judged]
         words = Counter(one.verdict if one else "" for one in shown)
-        by_interval = [one.verdict for one in shown if one and one.effects]
+        by_interval = [one.verdict for one in shown if one and one.is_of_interval]
         recomputed = [claim.words for claim in self.claims if claim.is_recomputed]
         kinds = Counter(statement.status for statement in statements().values())
         directions = [

@@ -25,7 +25,7 @@ from tlb.stats.hops import (
     smoothed_hop_times,
     with_median_clock_cost,
 )
-from tlb.stats.intervals import UNKNOWN_INTERVAL, Interval, median_interval, summarise
+from tlb.stats.intervals import Interval, interval_of_rows, median_interval, summarise
 from tlb.system.page_sizes import (
     BASE_PAGES,
     PAGE_KINDS,
@@ -127,7 +127,6 @@ class Parallel(NamedTuple):
     best_ns: Interval
     best_walkers: int
     gain: float
-    sixteen_wait_ns: Interval  # from the start to the end of a hop, while 16 walks take turns
 
 
 def largest_measured_page_kind(kinds: Mapping[str, Curve]) -> str:
@@ -436,8 +435,15 @@ class Analysis(PageTableAnalysis):
         best = int(side.index[int(side["median"].argmin())])
         each = side.to_dict("index")
         one_ns, best_ns = (Interval.of(each[walkers]) for walkers in (1, best))
-        sixteen = Interval.of(each[16]) if 16 in each else UNKNOWN_INTERVAL
-        return Parallel(one_ns, best_ns, best, float(each[best]["gain"]), sixteen * 16)
+        return Parallel(one_ns, best_ns, best, float(each[best]["gain"]))
+
+    def wait_ns(self, pages: str, walkers: int) -> Interval:
+        """Return how long a hop waits, from its start to its end, in a graph of 1 GiB while so many
+        walks take turns. Raises Unavailable("too-few-points")."""
+        rows = select_rows(self.walks(0, walkers=walkers), pages=pages)
+        rows = rows[rows[WORKING_SET_COLUMN] == 1 << 30]
+        lacking = f"{walkers} walkers in 1 GiB on {page_words(pages)}"
+        return interval_of_rows(require_nonempty(rows, lacking)) * walkers
 
     @cached_property
     def under_way(self) -> tuple[Parallel, Parallel, Interval]:

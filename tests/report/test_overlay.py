@@ -7,7 +7,7 @@ import pandas as pd
 from support.synthetic import Truth, frame, grid
 
 from tlb.report import charts
-from tlb.report.overlay import OverlaidFigure, grey_marks, has_dotted_gaps
+from tlb.report.overlay import OverlaidFigure, grey_marks, has_dotted_gaps, own_marks_at_places
 from tlb.report.render import MUTED_COLOUR, Figure
 from tlb.stats.intervals import summarise
 
@@ -61,6 +61,16 @@ def test_the_reference_s_medians_are_drawn_in_grey_under_the_own_ones():
     expected = SLOW.query("layout == 'spread'")["median"]
     assert {float(f"{ns:.4g}") for ns in expected} <= {float(f"{float(ns):.4g}") for ns in drawn}
     assert made.label in made.html() and MUTED_COLOUR in made.svg()
+
+
+def test_dashes_at_a_place_are_of_the_own_machine_unless_both_have_them_there():
+    def marked(data: pd.DataFrame, pages: int) -> alt.LayerChart:
+        return alt.layer(draw(data), charts.marks([(4096.0 * pages, "STLB")], "working_set_bytes"))
+
+    theirs = Figure(marked(SLOW, 3072), "A cliff.", SLOW, "cliff")
+    for pages, expected in ((2048, {"dashes"}), (3072, set())):
+        own = OverlaidFigure(marked(OWN, pages), "A cliff.", OWN, "cliff", reference=theirs)
+        assert own_marks_at_places(own.spec(), theirs.html()) == expected
 
 
 def test_a_line_is_dotted_where_only_the_reference_has_points():

@@ -66,6 +66,13 @@ class ClaimDecision:
         ]
 
     @property
+    def is_of_interval(self) -> bool:
+        """Whether it compares a number that was measured. One that is stated or counted has no
+        interval, so chance cannot decide it wrongly."""
+        known = (one.interval for one in self.effects)
+        return any(one.low < one.high or one.coverage < 1 for one in known)
+
+    @property
     def is_decided(self) -> bool:
         return self.verdict in ("holds", "fails")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -21,11 +22,12 @@ import pandas as pd
 from markupsafe import Markup, escape
 from pygments.lexers import CLexer
 
+from tlb.measure.store import Store
 from tlb.report import page
 from tlb.report.all_machines import MACHINE_COLUMN
 from tlb.report.analysis import Analysis
 from tlb.report.answers import ANSWERS_DOCUMENT
-from tlb.report.card import THIS_COMPUTER_LABEL
+from tlb.report.card import THIS_COMPUTER_LABEL, machine_display_name
 from tlb.report.chapter import Chapter
 from tlb.report.claims import untestable_statements
 from tlb.report.overlay import (
@@ -34,6 +36,7 @@ from tlb.report.overlay import (
     grey_marks,
     has_dotted_gaps,
     has_rows_of,
+    own_marks_at_places,
 )
 from tlb.report.quantities import (
     ABSENT_CELL,
@@ -84,8 +87,9 @@ _BELOW = "Below: {}."
 _PUBLISHED = "Published machines; none of this computer's points."
 _WITHOUT_GREY = "Numbers of {}."
 _AMONG_OTHERS = "This computer{} and published machines."
-_HOLLOW = " Hollow: fewer than five mappings."
-_DOTTED = " Dotted: no points between."
+_IN_PLACE = "In place of {}: this computer{}."
+_OF_FEW = "{}: fewer than five mappings, no interval."
+_DOTTED = "Dotted: no points between."
 _PAGE_LABEL = re.compile(r"\d+ [KMG]iB")  # as tlb/system/page_sizes.py writes them
 
 
@@ -190,14 +194,30 @@ def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
         made = replace(made, is_followed=True)
     else:
         label = _WITHOUT_GREY.format(", ".join(filter(None, [shown.machine, made.label])))
-    if has_hollow_points(spec):
-        label += _HOLLOW
-    elif shown.few_mappings and has_few_mappings(made.data) is not False:
-        label += f" {shown.few_mappings.capitalize()}."
-    if has_dotted_gaps(spec):
-        label += _DOTTED
+    label += _notes_on_marks(made, spec, shown)
     alt_text = f"{label} On the reference machine: {made.alt}"
     return replace(made, alt=alt_text, label=label, made=spec)
+
+
+def _notes_on_marks(made: OverlaidFigure, spec: dict[str, Any], shown: page.Page) -> str:
+    """Say what in a figure is of the page's own machine alone, and which marks are of few mappings
+    or none."""
+    notes = []
+    published = _committed_output(shown, made.name)
+    html = "".join(published.get("data", {}).get("text/html", ""))
+    if grey_marks(spec) and (own := own_marks_at_places(spec, html)):
+        notes.append(f"{list_in_words(sorted(own)).capitalize()}: {shown.machine}'s.")
+    star = FEW_MAPPINGS_MARK.strip() if FEW_MAPPINGS_MARK in json.dumps(spec) else ""
+    few = shown.few_mappings.capitalize()
+    if has_hollow_points(spec):
+        notes.append(_OF_FEW.format(" or ".join(filter(None, ["Hollow", star]))))
+    elif few and has_few_mappings(made.data) is not False:
+        notes.append(f"{few}{f' ({star})' if star else ''}: no intervals.")
+    elif star:
+        notes.append(_OF_FEW.format(star))
+    if has_dotted_gaps(spec):
+        notes.append(_DOTTED)
+    return "".join(f" {note}" for note in notes)
 
 
 def _other_pages(own: pd.DataFrame, theirs: pd.DataFrame) -> str:
@@ -225,8 +245,15 @@ def _of_machines(figure: Figure, shown: page.Page) -> Figure:
     """Label a figure that names each machine."""
     names = figure.data.filter(items=sorted(MACHINE_COLUMNS)).astype(str)
     is_among = any(THIS_COMPUTER_LABEL in name for name in names.to_numpy().flat)
+    if not is_among:
+        return _labelled(figure, _PUBLISHED)
     few = f" ({shown.few_mappings})" if shown.few_mappings else ""
-    return _labelled(figure, _AMONG_OTHERS.format(few) if is_among else _PUBLISHED)
+    published = Store(ROOT / "data")  # beside the committed text
+    reference = published.reference(shown.notebook)
+    words = machine_display_name(published, reference).partition(",")[0]
+    if any(words in name for name in names.to_numpy().flat):
+        return _labelled(figure, _AMONG_OTHERS.format(few))
+    return _labelled(figure, _IN_PLACE.format(words, few))
 
 
 def _labelled(figure: Figure, label: str) -> Figure:
@@ -254,12 +281,17 @@ def _table_beside(shown: page.Page, name: str) -> pd.DataFrame | None:
     if shown.beside:
         table = shown.beside.tables.get(name)
         return None if table is None or table.empty else table
+    kept = _committed_output(shown, name).get("metadata", {}).get("tlb", {})
+    return pd.read_csv(io.StringIO(kept["csv"])) if kept else None
+
+
+def _committed_output(shown: page.Page, name: str) -> dict[str, Any]:
+    """Return the output of the committed notebook that has a figure; {} if none has."""
     for cell in page.notebook_cells(shown.notebook):
         for output in cell.outputs:
-            kept = output.get("metadata", {}).get("tlb", {})
-            if kept.get("figure") == name:
-                return pd.read_csv(io.StringIO(kept["csv"]))
-    return None
+            if output.get("metadata", {}).get("tlb", {}).get("figure") == name:
+                return output
+    return {}
 
 
 # --- quantities

@@ -336,7 +336,8 @@ class Chapter(Subject):
             return ""
         most = int(measured.get(self.name, each).max())
         few = most < len(_FEW_MAPPINGS)
-        return _FEW_MAPPINGS[most] if few else "mostly fewer than five mappings each"
+        words = _FEW_MAPPINGS[most] if few else "mostly fewer than five mappings each"
+        return words if self.name in measured else f"{words} in the chapters"
 
     # --- what else is kept of the machine
 

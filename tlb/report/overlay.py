@@ -15,7 +15,7 @@ from typing import Any
 from markupsafe import Markup
 
 from tlb.report import charts
-from tlb.report.render import MUTED_COLOUR, TEXT_COLOUR, Figure
+from tlb.report.render import MUTED_COLOUR, TEXT_COLOUR, Figure, columns_and_rows, escape_json
 
 _OPACITY = 0.45
 _THEIRS = "reference-"  # before the name of a data set of the reference's
@@ -88,6 +88,22 @@ def grey_marks(spec: dict[str, Any], data: str = "") -> set[str]:
     if data.startswith(_THEIRS) and mark["type"] in _MARKS:
         found.add("curves" if mark["type"] == "line" else "points")
         found |= {"points"} if mark.get("point") else set()
+    return found
+
+
+def own_marks_at_places(own: dict[str, Any], published: str) -> set[str]:
+    """Return which marks at places along an axis are of the own machine alone: dashes, a shade.
+    published: the other machine's figure as HTML, in which a mark of both is too."""
+    found: set[str] = set()
+    for part, data in _parts_with_data(own):
+        mark, rows = _mark(part), own.get("datasets", {}).get(data)
+        is_across = rows and "y" not in part.get("encoding", {})
+        if not is_across or escape_json(columns_and_rows(rows)) in published:
+            continue
+        if mark["type"] == "rule" and mark.get("strokeDash"):
+            found.add("dashes")
+        if mark["type"] == "rect":
+            found.add("shade")
     return found
 
 
@@ -194,6 +210,15 @@ def _parts(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield spec
     for layer in spec.get("layer", ()):
         yield from _parts(layer)
+
+
+def _parts_with_data(spec: dict[str, Any], data: str = "") -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield a specification and all layers in it, each with the name of its data set. data: of the
+    part around it."""
+    data = spec.get("data", {}).get("name", data)
+    yield spec, data
+    for layer in spec.get("layer", ()):
+        yield from _parts_with_data(layer, data)
 
 
 def _encodings(spec: dict[str, Any], channel: str) -> Iterator[dict[str, Any]]:
@@ -403,6 +428,7 @@ class DimmedFigure(Figure):
     whose: str = "the reference"
 
     def html(self) -> str:
-        words = f"This is {self.whose}: too little was measured here for this figure, or nothing."
+        why = "too little was measured here for this figure, or it shows nothing clear."
+        words = f"This is {self.whose}: {why}"
         note = Markup('<p class="tlb-borrowed-note" role="note">{}</p>').format(words)
         return f'<div class="tlb-borrowed">{note}{super().html()}</div>'

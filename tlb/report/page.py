@@ -154,7 +154,8 @@ def _named_frame(frame: pd.DataFrame) -> str:
         return html
     heading = shown.output_heading
     if frame.empty:
-        heading, html = f"{shown.heading}: nothing measured that this table shows.", ""
+        unclear = "too little was measured for this table, or it shows nothing clear."
+        heading, html = f"{shown.heading}: {unclear}", ""
     return f'<p class="tlb-beside" role="note">{heading}</p>{html}'
 
 

@@ -325,7 +325,7 @@ def _recount(spec: dict[str, Any]) -> dict[str, Any]:
     return {**json.loads(text), "datasets": datasets}
 
 
-def _table(rows: list[dict[str, Any]]) -> dict[str, list]:
+def columns_and_rows(rows: list[dict[str, Any]]) -> dict[str, list]:
     """Return a data set as figures.js unpacks it: column names, and a list for each row."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
     return {"columns": columns, "rows": [[row.get(key) for key in columns] for row in rows]}
@@ -513,7 +513,7 @@ class Figure:
         """Return the figure as book/assets/figures.js and figures.css expect it."""
         svg = self.svg(spec := self.spec())
         del spec["config"]  # the theme, which the page has once
-        spec["datasets"] = {name: _table(rows) for name, rows in spec["datasets"].items()}
+        spec["datasets"] = {name: columns_and_rows(rows) for name, rows in spec["datasets"].items()}
         width = ET.fromstring(svg).get("width")
         data = quote(self.csv(), safe=_IN_URL)
         return (

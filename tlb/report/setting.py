@@ -115,7 +115,8 @@ def _counted_processes(a: Analysis) -> str:
 
 
 def about_pages(notes: Iterable[UnmeasuredNote]) -> str:
-    """Say in one line which page sizes have no rows, and why, as Markdown; "" if all have some."""
+    """Say in one line which page sizes were not measured on this computer, and why, as Markdown;
+    "" if all were. Nothing is noted of a published machine."""
     found = [note for note in notes if note.code in PAGE_REASON_CODES]
     if not found:
         return ""
@@ -123,7 +124,7 @@ def about_pages(notes: Iterable[UnmeasuredNote]) -> str:
     for note in found:
         pages = list_in_words(map(page_words, ordered_page_sizes(note.pages)))
         lacking.append(f"{pages} ({_IN_SHORT[note.code]})")
-    return f"Not measured: {'; '.join(lacking)}. See `tlb doctor`."
+    return f"Not measured on this computer: {'; '.join(lacking)}. See `tlb doctor`."
 
 
 # --- what was measured on it

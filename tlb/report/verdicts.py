@@ -273,7 +273,8 @@ def format_effect_in_unit(effect: Effect, unit: str) -> str:
 
 
 def bounds_words(bounds: Iterable[EffectBounds]) -> Markup:
-    """Return "Interval 0.95 to 1.02; band 1 or more.", with each printed number as an attribute.
+    """Return "Interval 0.95 to 1.02; band 1 or more.", with each printed number as an attribute; of
+    what is stated or counted "Value 2,048; band 1 or more.".
 
     There are enough digits that no end of an interval is printed on the other side of a band's end.
     """
@@ -283,20 +284,22 @@ def bounds_words(bounds: Iterable[EffectBounds]) -> Markup:
         ends = (end for one in found for end in (one.low, one.high))
         digits = digits_preserving_order(ends, (least, most), EFFECT_DIGITS)
         shown = Markup(", ").join(_interval(one, digits) for one in found)
+        kind = "Value" if all(one.low == one.high for one in found) else "Interval"
         plural = "s" if len(found) > 1 else ""
-        sentence = Markup("Interval{} {}; band {}.")
-        sentences.append(sentence.format(plural, shown, range_words(least, most, digits)))
+        sentence = Markup("{}{} {}; band {}.")
+        sentences.append(sentence.format(kind, plural, shown, range_words(least, most, digits)))
     return Markup(" ").join(sentences)
 
 
 def _interval(one: EffectBounds, digits: int) -> Markup:
     numbers = [format_significant_digits(end, digits) if isfinite(end) else "" for end in one]
+    words = numbers[0] if one.low == one.high else _words(*numbers[:2])
     names = ("low", "high", "least", "most")
     attributes = Markup(" ").join(
         Markup('data-{}="{}"').format(name, number.replace(",", ""))
         for name, number in zip(names, numbers, strict=True)
     )
-    return Markup('<span class="tlb-effect" {}>{}</span>').format(attributes, _words(*numbers[:2]))
+    return Markup('<span class="tlb-effect" {}>{}</span>').format(attributes, words)
 
 
 # --- the rule
@@ -578,8 +581,8 @@ def chance_words(tested: int) -> str:
 
 
 def _chance(found: Sequence[Verdict]) -> Html:
-    tested = sum(bool(verdict.effects) for verdict in found)
-    if not any(verdict.effects and verdict.is_decided for verdict in found):
+    tested = sum(verdict.is_of_interval for verdict in found)
+    if not any(verdict.is_of_interval and verdict.is_decided for verdict in found):
         return Html("", "")
     number = f"{tested} of these {len(found)} claims"
     if tested == len(found):

@@ -83,6 +83,12 @@ def test_it_counts_with_the_entries_that_its_page_states(monkeypatch, stated, co
     assert figures.modelled_tlb(machine)[:2] == machine.two_levels() == counted
 
 
+def test_no_time_is_interpolated_across_sizes_in_which_a_step_may_hide():
+    far = rows().query("pages == '4k' and (lines <= 8192 or lines >= 262144)")
+    known = model(far).set_index("log2_bytes")["ns"].notna()
+    assert known[[25, 30]].all() and not known[[26, 27, 28, 29]].any()
+
+
 # --- its figure
 
 
