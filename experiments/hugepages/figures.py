@@ -27,6 +27,8 @@ from tlb.report import charts
 from tlb.report.chapter import chapter_of_published_machine
 from tlb.report.quantities import FEW_MAPPINGS_MARK
 from tlb.stats.curves import Curve, last_level_plateau
+from tlb.stats.intervals import median_interval
+from tlb.stats.scatter import MIN_MODE_RATIO
 from tlb.system.page_sizes import BASE_PAGES, HUGE_PAGE_KINDS, ordered_page_sizes, page_bytes
 from tlb.system.reasons import none_if_unavailable, require_nonempty
 from tlb.system.units import format_significant_digits, format_size
@@ -273,11 +275,16 @@ def _parts_on(machine: str) -> pd.DataFrame:
     chase = chase[chase["lines"] == _SHOWN_LINES]
     times = chase.pivot_table("ns_per_access", ["pages", "repeat"], "layout").dropna()
     times["translation"] = times["spread"] - times["packed"]
-    medians = times.groupby("pages")[["packed", "translation"]].median().clip(lower=0)
     parts = []
-    for pages, (data, translation) in medians.iterrows():
+    for pages, measured in times.groupby("pages"):
+        data = measured["packed"].median()
+        added = median_interval(measured["translation"])
+        translation = max(added.value, 0.0)
         name = f"{HOSTS[machine]}, {'4 KiB' if pages == '4k' else '2 MiB'} pages"
-        words = f"{data:.0f} data + {translation:.0f} translation"
+        # as in texts: no median where the ends are far apart
+        is_wide = added.high > MIN_MODE_RATIO * added.low
+        shown = f"{added.low:.0f} to {added.high:.0f}" if is_wide else f"{added.value:.0f}"
+        words = f"{data:.0f} data + {shown} translation"
         label = f"{name.removesuffix(' pages')}: {words}"  # short, for a phone
         ends = (0.0, data, data + translation)
         kinds = (_DATA, _ON_BASE if pages == "4k" else _ON_HUGE)

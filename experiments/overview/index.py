@@ -49,13 +49,13 @@ class Quantities(quantities.Quantities):
         "a load that hits the L1 cache and the TLB's first level", "ns", 1
     )
     reach_bytes = QuantityDeclaration(
-        "memory that a core's TLB covers with base pages, by CPUID or else as found", "bytes"
+        "TLB reach on 4 KiB pages, by CPUID or else measured", "bytes"
     )
-    load_4_gib_ns = QuantityDeclaration("a random load in 4 GiB", "ns")
-    walk_4_gib_ns = QuantityDeclaration("translation, at least, of that load", "ns")
-    walk_4_gib_share = QuantityDeclaration("translation's share of it, at least", "share")
+    load_4_gib_ns = QuantityDeclaration("a random load over 4 GiB", "ns")
+    walk_4_gib_ns = QuantityDeclaration("translation's part of that load, at least", "ns")
+    walk_4_gib_share = QuantityDeclaration("the same as a share of that load, at least", "share")
     gain_4_gib = QuantityDeclaration(
-        "random loads in 4 GiB on transparent huge pages: times as fast", "times", 2
+        "random loads over 4 GiB on transparent huge pages: times as fast", "times", 2
     )
     fault_ns = QuantityDeclaration("touching and unmapping a fresh base page", "ns")
 

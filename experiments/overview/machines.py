@@ -73,9 +73,8 @@ class MeasuredMachine(NamedTuple):
     releases: tuple[str, ...] = ()  # of Linux, under which its rows were measured
     why: tuple[str, ...] = ()
     is_own: bool = False
-    # whether an earlier version of a kernel than the present one measured rows of it, and none
-    # later
-    is_earlier: bool = False
+    kernels: int = 0  # that measured rows of it
+    earlier_kernels: int = 0  # of these, in an earlier version than the present one alone
 
     @property
     def pages(self) -> Backing:
@@ -169,7 +168,8 @@ class Analysis(analysis.Analysis):
             has_card=(store.root / name / "README.md").is_file(),
             releases=_releases(store, name, rows),
             why=tuple(why),
-            is_earlier=_is_earlier(rows),
+            kernels=rows["kernel"].nunique(),
+            earlier_kernels=_earlier_kernels(rows),
         )
 
     def with_value(self, *names: str) -> list[MeasuredMachine]:
@@ -225,10 +225,10 @@ def _releases(store: Store, name: str, rows: pd.DataFrame) -> tuple[str, ...]:
     return tuple(sorted({each.kernel_release for each in found if each}))
 
 
-def _is_earlier(rows: pd.DataFrame) -> bool:
-    """Whether all rows of a kernel are of an earlier version than its file declares."""
+def _earlier_kernels(rows: pd.DataFrame) -> int:
+    """Count the kernels of which all rows are of an earlier version than their file declares."""
     newest = rows.groupby("kernel")["measures"].max()
-    return any(build.declared_measures(str(name), "c") > last for name, last in newest.items())
+    return sum(build.declared_measures(str(name), "c") > last for name, last in newest.items())
 
 
 def _splinter(about: Chapter, name: str, host: Host | None) -> SplinteringVerdict | None:

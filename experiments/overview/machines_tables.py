@@ -163,7 +163,9 @@ def _where(each: MeasuredMachine) -> Markup:
     system = f"{host.os} {list_in_words([*releases])}"
     mark = FEW_MAPPINGS_MARK if each.splinter and each.splinter.is_of_few else ""
     pages = _PAGES[each.pages]
-    earlier = ", by earlier programs" if each.is_earlier else ""
+    earlier = ""
+    if each.earlier_kernels:
+        earlier = f", {each.earlier_kernels} of {each.kernels} programs in an earlier version"
     measured = f"measured {each.days[1] or 'never'}: {each.rows:,} rows{earlier}"
     words = [pages and f"{pages}{mark}", counts, system, procfs.label(host.arch), measured]
     below = format_each_as_html("<small>{}</small>", filter(None, words))
@@ -218,9 +220,9 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
         "last_entries": "Entries of the STLB (Emerald Rapids: of both levels, found by a chase)",
         "near_ns": "A load that hits the L1 cache and the TLB's first level",
         "hit_ns": "A hit in the STLB adds",
-        "walk_ns": "Translation adds to a random load in 2 to 4 times the STLB's reach",
-        "price_2_gib_ns": "Translation adds to a random load in 2 GiB, at least",
-        "far_price_ns": "Translation adds to a random load in the largest working set, at least",
+        "walk_ns": "Translation adds to a random load over 2 to 4 times the STLB's reach",
+        "price_2_gib_ns": "Translation adds to a random load over 2 GiB, at least",
+        "far_price_ns": "Translation adds to a random load over the largest working set, at least",
     },
     page_walks: {
         "walk_l2_ns": "A walk alone (data in the L1 cache), its entries in the L2 cache",
@@ -234,7 +236,7 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
     },
     page_faults: {
         "buffer_page_ns": "Touch and unmap a fresh 4 KiB page",
-        "fill_20_gb_s": "Fill 20 GB on 4 KiB pages, at the rate of a smaller heap, seconds",
+        "fill_20_gb_s": "Fill 20 GB on 4 KiB pages, if the host backs it already: at the rate of a smaller heap, seconds",
         "fill_20_gb_huge_s": "The same on 2 MiB pages, seconds",
     },
     tlb_blocking: {

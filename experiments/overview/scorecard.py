@@ -46,6 +46,8 @@ class ClaimsPageQuantities(quantities.Quantities):
     disagree = QuantityDeclaration("claims that hold on one machine and fail on another", "")
     hold_by_interval = QuantityDeclaration("claims that hold on it by a measured interval", "")
     fail_by_interval = QuantityDeclaration("claims that fail on it by a measured interval", "")
+    number_hold = QuantityDeclaration("of these that hold, claims that predict a number", "")
+    number_fail = QuantityDeclaration("of these that fail, claims that predict a number", "")
     recomputed = QuantityDeclaration("claims recomputed from numbers alone", "")
     recomputed_hold = QuantityDeclaration("claims of these that hold", "")
     direction = QuantityDeclaration("claims that predict a direction only", "")
@@ -125,6 +127,11 @@ class Scorecard:
         shown = [claim.decisions.get(self.shown) for claim in self.judged]
         words = Counter(one.verdict if one else "" for one in shown)
         by_interval = [one.verdict for one in shown if one and one.is_of_interval]
+        with_number = [
+            one.verdict
+            for one, claim in zip(shown, self.judged, strict=True)
+            if one and one.is_of_interval and not claim.statement.predicts_direction_only
+        ]
         recomputed = [claim.words for claim in self.claims if claim.is_recomputed]
         kinds = Counter(statement.status for statement in statements().values())
         directions = [
@@ -143,6 +150,8 @@ class Scorecard:
             "untestable": words[NOT_TESTABLE],
             "hold_by_interval": by_interval.count("holds"),
             "fail_by_interval": by_interval.count("fails"),
+            "number_hold": with_number.count("holds"),
+            "number_fail": with_number.count("fails"),
             "recomputed": len(recomputed),
             "recomputed_hold": sum("holds" in words for words in recomputed),
             "direction": len(directions),

@@ -1,6 +1,7 @@
 """What cells show: a chart over the reference's, and a table of quantities beside the reference's."""
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import altair as alt
@@ -101,3 +102,23 @@ def test_a_quantity_that_no_cell_recorded_is_a_mistake(tmp_path, monkeypatch):
     with pytest.raises(page.PageError, match="load_ns"):
         cell = "put(on_this_computer(own, own))"
         run(cell, [], True, tmp_path, monkeypatch, own=Quantities())
+
+
+def test_a_second_run_counts_only_the_verdicts_that_an_interval_decided(tmp_path):
+    rows = {
+        "claim": ["same", "other", "fact", None],
+        "second_verdict": ["holds", "fails", "holds", None],
+    }
+    (tmp_path / "second_run").mkdir()
+    pd.DataFrame(rows).to_parquet(tmp_path / "second_run" / "one.parquet")
+    about = SimpleNamespace(store=SimpleNamespace(root=tmp_path), machine="one")
+    found = [
+        SimpleNamespace(
+            claim=SimpleNamespace(id=id), verdict="holds", effects=effects, is_decided=True
+        )
+        for id, effects in {"same": (1,), "other": (1,), "open again": (1,), "fact": ()}.items()
+    ]
+    words = article._second_run(found, SimpleNamespace(about=about)).text
+    assert "2 of the 3 verdicts" in words and "1 of them alike" in words
+    about.machine = "none"
+    assert article._second_run(found, SimpleNamespace(about=about)).text == ""

@@ -96,7 +96,7 @@ _REASON_WORDS = {
     "crosses": "crosses the band",
     "widened": "several comparisons",
     "bistable": "measurements in two groups",
-    "conditions": "conditions differ",
+    "conditions": "not under its conditions",
     "ambiguous": "several explanations fit",
     "too-few-points": "not enough measured",
     "sweep-short": "sweep too short",
@@ -203,7 +203,8 @@ def _cell_of_each_machine(
 
 def summary_of_article(*rows: tuple[str, str]) -> Html:
     """Return the table that opens a re-run: for what the article says the verdict with the number that
-    decides it, and last how many of the article's judged claims get which verdict on each machine.
+    decides it, and last how many of the article's judged claims get which verdict on each machine, and
+    of those that an interval answers.
 
     rows: what the article says, and the id of the claim. Raises KeyError for an id that claims.csv
     lacks.
@@ -225,16 +226,33 @@ def summary_of_article(*rows: tuple[str, str]) -> Html:
     judged = [
         one for one in statements().values() if (one.source, one.status) == (source, "judged")
     ]
-    counts = [_verdict_counts(judged, found) for found in answers.values()]
-    counted = _cell_of_each_machine([("", words) for words in counts], answers)
-    cells.append(("", f"all {len(judged)} claims judged", "", counted))
-    lines.append([f"all {len(judged)} claims judged", *counts])
+    for says, is_by_interval in (
+        (f"all {len(judged)} claims judged", False),
+        ("those of them that predict a number, by an interval", True),
+    ):
+        counts = [_verdict_counts(judged, found, is_by_interval) for found in answers.values()]
+        cells.append(
+            ("", says, "", _cell_of_each_machine([("", each) for each in counts], answers))
+        )
+        lines.append([says, *counts])
     table = _table("The article says", [*answers], cells)
     return Html(str(table + Markup(_HOW_TO_READ)), "\n".join("\t".join(line) for line in lines))
 
 
-def _verdict_counts(judged: Sequence[PublishedStatement], found: Mapping[str, StoredAnswer]) -> str:
-    """Return "12 hold, 6 fail, 3 fail here, 8 cannot tell, 5 not testable", without those of 0."""
+def _verdict_counts(
+    judged: Sequence[PublishedStatement], found: Mapping[str, StoredAnswer], is_by_interval: bool
+) -> str:
+    """Return "12 hold, 6 fail, 3 fail here, 8 cannot tell, 5 not testable", without those of 0.
+
+    is_by_interval: only of claims that predict more than a direction and that a measured interval
+    answers.
+    """
+    if is_by_interval:
+        judged = [
+            one
+            for one in judged
+            if one.id in found and found[one.id].effects and not one.predicts_direction_only
+        ]
     words = Counter(shown_verdict(found[one.id].decide(), one) for one in judged if one.id in found)
     counts = {
         "hold": words["holds"],
@@ -243,7 +261,7 @@ def _verdict_counts(judged: Sequence[PublishedStatement], found: Mapping[str, St
         "cannot tell": words["cannot tell"],
     }
     counts[NOT_TESTABLE] = len(judged) - sum(counts.values())
-    return ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    return ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "–"
 
 
 def answers_by_machine() -> dict[str, dict[str, StoredAnswer]]:
@@ -307,8 +325,8 @@ MOST_SHOWN = 3  # conditions of a claim that a cell prints; of more, the first t
 
 
 def number_words(statement: PublishedStatement, found: ClaimDecision) -> str:
-    """Return what a verdict compares, in its unit, each of a claim's conditions with its name: "in 4
-    GiB 335 (277 to 375) cycles". Of a claim that fails, only those that fail. "" if nothing was
+    """Return what a verdict compares, in its unit, each of a claim's conditions with its name: "335
+    (277 to 375) cycles, in 4 GiB". Of a claim that fails, only those that fail. "" if nothing was
     compared or the fact is no number."""
     effects = found.effects
     if not effects:
@@ -351,8 +369,14 @@ def _deciding_number(statement: PublishedStatement, found: ClaimDecision) -> str
     if interval.high > MIN_MODE_RATIO * interval.low > 0:
         words = format_band_in_unit(interval.low, interval.high, unit)
     if (one.least, one.most) != statement.band:
-        words += f", predicted {format_band_in_unit(one.least, one.most, unit)}"
-    return f"{one.what} {words}" if one.what else words
+        return _with_condition(one, words, format_band_in_unit(one.least, one.most, unit))
+    return _with_condition(one, words)
+
+
+def _with_condition(effect: Effect, number: str, band: str = "") -> str:
+    """Return a number, which the verdict is about, then what it is of, then what was predicted."""
+    predicted = f"predicted {band}" if band else ""
+    return ", ".join(filter(None, [number, effect.what.rstrip(":,"), predicted]))
 
 
 def _effect_words(effect: Effect, statement: PublishedStatement, has_band: bool = False) -> str:
@@ -364,8 +388,8 @@ def _effect_words(effect: Effect, statement: PublishedStatement, has_band: bool 
         words = f"{format_number_in_unit(effect.interval.value, unit)}{FEW_MAPPINGS_MARK}"
     band = effect.least, effect.most
     if effect.what and (has_band or band != statement.band):
-        words += f", predicted {format_band_in_unit(*band, unit)}"
-    return f"{effect.what} {words}" if effect.what else words
+        return _with_condition(effect, words, format_band_in_unit(*band, unit))
+    return _with_condition(effect, words)
 
 
 def prediction_in_words(statement: PublishedStatement) -> str:

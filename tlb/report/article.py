@@ -57,7 +57,7 @@ from tlb.report.render import (
     highlighted_code,
     timed_source_part,
 )
-from tlb.report.verdicts import chapter_verdicts, table_of_answered_verdicts, verdict_table
+from tlb.report.verdicts import Verdict, chapter_verdicts, table_of_answered_verdicts, verdict_table
 from tlb.stats.intervals import INTERVAL_COLUMNS, without_bounds_of_few
 from tlb.system.files import ROOT
 from tlb.system.page_sizes import PAGE_KINDS, page_words
@@ -434,11 +434,28 @@ def judge(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
     answers = {verdict.claim.id: verdict.answer.kept for verdict in found}
     beyond = untestable_statements(a.chapter)
     table = (
-        verdict_table(found, beyond)
+        verdict_table(found, beyond) + _second_run(found, a)
         if shown.is_reference
         else table_of_answered_verdicts(found, beyond, shown.heading)
     )
     shown.put(ClaimsTable(table, {shown.notebook: answers}))
+
+
+def _second_run(found: Sequence[Verdict], a: Analysis) -> Html:
+    """Say how many of the verdicts that an interval decides a second run of the machine reaches again
+    (data/README.md), nothing where there was none."""
+    path = a.about.store.root / "second_run" / f"{a.about.machine}.parquet"
+    first = {one.claim.id: one.verdict for one in found if one.effects and one.is_decided}
+    if not first or not path.is_file():
+        return Html("", "")
+    again = pd.read_parquet(path).dropna(subset="claim").set_index("claim")["second_verdict"]
+    again = again[again.index.isin(first)]
+    same = sum(first[str(id)] == verdict for id, verdict in again.items())
+    words = (
+        f"A second run decides {len(again)} of the {len(first)} verdicts that rest on an interval again, "
+        f"{same} of them alike (<a href='method.html#what-a-second-run-has-to-show'>method</a>)."
+    )
+    return Html(f'<p class="tlb-chance">{words}</p>', Markup(words).striptags())
 
 
 @dataclass(frozen=True)

@@ -296,8 +296,10 @@ def curve_names(
     colour = unnamed_colour(series, colours)
     if isinstance(x["scale"], alt.Scale) and "range" in x["scale"].to_dict():
         wrapped = ends[series].map(lambda name: fill(name, NAME_LETTERS))
+        # Vega centres the first line alone, so a second one would lie over the name below.
+        middle = {"expr": f"-{FONT_PX / 2} * (split(datum.wrapped, '\\n').length - 1)"}
         beside = alt.Chart(ends.assign(wrapped=wrapped)).mark_text(
-            align="left", baseline="middle", dx=8, lineBreak="\n", fontWeight="bold"
+            align="left", baseline="middle", dx=8, dy=middle, lineBreak="\n", fontWeight="bold"
         )
         beside = beside.encode(x=x, y="name_y:Q", text="wrapped:N", color=colour)
         return alt.LayerChart(layer=[beside])
