@@ -127,11 +127,7 @@ class Scorecard:
         shown = [claim.decisions.get(self.shown) for claim in self.judged]
         words = Counter(one.verdict if one else "" for one in shown)
         by_interval = [one.verdict for one in shown if one and one.is_of_interval]
-        with_number = [
-            one.verdict
-            for one, claim in zip(shown, self.judged, strict=True)
-            if one and one.is_of_interval and not claim.statement.predicts_direction_only
-        ]
+        with_number = self._verdicts_on_numbers()
         recomputed = [claim.words for claim in self.claims if claim.is_recomputed]
         kinds = Counter(statement.status for statement in statements().values())
         directions = [
@@ -166,6 +162,15 @@ class Scorecard:
             "repeated": kinds["said again"],
             "no_claim": kinds["no claim"],
         }
+
+    def _verdicts_on_numbers(self) -> list[str]:
+        """Return the verdicts of the shown machine, by an interval, on claims that predict a number."""
+        shown = (
+            claim.decisions.get(self.shown)
+            for claim in self.judged
+            if not claim.statement.predicts_direction_only
+        )
+        return [one.verdict for one in shown if one and one.is_of_interval]
 
 
 def _decides(word: str) -> bool:
