@@ -281,16 +281,17 @@ def _parts_on(machine: str) -> pd.DataFrame:
         added = median_interval(measured["translation"])
         translation = max(added.value, 0.0)
         name = f"{HOSTS[machine]}, {'4 KiB' if pages == '4k' else '2 MiB'} pages"
-        # as in texts: no median where the ends are far apart
+        # as in texts: no median where the ends are far apart; no cost is below zero
         is_wide = added.high > MIN_MODE_RATIO * added.low
-        shown = f"{added.low:.0f} to {added.high:.0f}" if is_wide else f"{added.value:.0f}"
+        ends = f"{added.low:.0f} to {added.high:.0f}" if added.low > 0 else f"≤{added.high:.0f}"
+        shown = ends if is_wide else f"{added.value:.0f}"
         words = f"{data:.0f} data + {shown} translation"
         label = f"{name.removesuffix(' pages')}: {words}"  # short, for a phone
-        ends = (0.0, data, data + translation)
+        borders = (0.0, data, data + translation)
         kinds = (_DATA, _ON_BASE if pages == "4k" else _ON_HUGE)
         parts += [
             (name, part, begin, end, label)
-            for part, begin, end in zip(kinds, ends, ends[1:], strict=False)
+            for part, begin, end in zip(kinds, borders, borders[1:], strict=False)
         ]
     return pd.DataFrame(parts, columns=["name", "part", "begin", "end", "label"])
 
