@@ -284,8 +284,9 @@ def _parts_on(machine: str) -> pd.DataFrame:
         # as in texts: no median where the ends are far apart; no cost is below zero
         is_wide = added.high > MIN_MODE_RATIO * added.low
         ends = f"{added.low:.0f} to {added.high:.0f}" if added.low > 0 else f"≤{added.high:.0f}"
-        shown = ends if is_wide else f"{added.value:.0f}"
-        words = f"{data:.0f} data + {shown} translation"
+        words = f"{data:.0f} data, {ends} translation"
+        if not is_wide:
+            words = f"{data:.0f} data + {added.value:.0f} translation"
         label = f"{name.removesuffix(' pages')}: {words}"  # short, for a phone
         borders = (0.0, data, data + translation)
         kinds = (_DATA, _ON_BASE if pages == "4k" else _ON_HUGE)
