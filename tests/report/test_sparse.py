@@ -25,7 +25,7 @@ from tlb.system.reasons import Unavailable
 SEEDS = range(3)
 IN_SHORT = ("hugepages", "virtualization")  # of all pages; the others take a minute
 # No number, or one as a machine writes it.
-ODD = re.compile(r"\bnan\b|\bNone\b(?! of \d)|\de[+-]\d\d")
+ODD = re.compile(r"\bnan\b|\bNone\b(?! of\b)|\de[+-]\d\d")
 SILENT = {"tlb": [], "tlb_reason": "no-geometry"}
 ARM = {"arch": "aarch64", "vendor": "ARM", "microarchitecture": "unknown", "la57": None}
 # What a machine says of itself in place of its own words.
