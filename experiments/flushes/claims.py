@@ -74,9 +74,8 @@ def a_warm_worker_wins(a: Analysis, band: Band) -> Answer:
 @claim("cow-copies-2-mib", points=points_where("fork_write", mode="write", used=1))
 def a_write_copies_2_mib(a: Analysis, band: Band) -> Answer:
     copied, _ = a.single_write(HUGE_PAGE_KIND)
-    return count_inside_band(
-        copied.value,
-        band,
+    return (
+        effect_inside_band(copied, *band, what="on 2 MiB pages (THP)"),
         f"A write to {page_words(HUGE_PAGE_KIND)} after a fork copies {format_size(round(copied.value))}. "
         "Pages of the pool were not tested.",
     )
@@ -85,11 +84,9 @@ def a_write_copies_2_mib(a: Analysis, band: Band) -> Answer:
 @claim("sparse-small-allocations-hurt", points=points_where("fork_write", mode="touch"))
 def sparse_allocations_hurt(a: Analysis, band: Band) -> Answer:
     ratio = a.waste()
-    return count_inside_band(
-        ratio.value,
-        band,
+    return effect_inside_band(ratio, *band), (
         f"Arenas of {format_size(MALLOC_ARENA_BYTES)} apart take {ratio:.1f} times as much memory on "
-        f"{page_words(HUGE_PAGE_KIND)} as on {page_words(BASE_PAGES)}.",
+        f"{page_words(HUGE_PAGE_KIND)} as on {page_words(BASE_PAGES)}."
     )
 
 
