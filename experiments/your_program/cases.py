@@ -123,6 +123,63 @@ while not os.path.exists("redis.rdb"):
 os.unlink("redis.rdb")
 print(f"us, the slowest write in a thousand: {1e6 * sorted(took)[-10]:.1f}")
 """
+# Look-ups alone, timed when memory is full: a gain is of translation, not of page faults.
+_DICT_READS = f"""import time
+n, look_ups = 3_000_000, 1_500_000
+d = {{i * 2654435761 % 2**32: i for i in range(n)}}
+k = list(d)
+x, s = 1, 0
+begin = time.perf_counter()
+for _ in range(look_ups):
+    {_DRAW}
+    s += d[k[x % n]]
+took = time.perf_counter() - begin
+print(f"ns a look-up: {{1e9 * took / look_ups:.1f}}")"""
+_TAKE_READS = """import time
+import numpy as np
+a = np.ones(1 << 28)
+i = np.random.default_rng(17).integers(0, a.size, 20_000_000)
+taken = np.zeros(i.size)
+begin = time.perf_counter()
+a.take(i, out=taken, mode="clip")
+took = time.perf_counter() - begin
+print(f"ns a look-up: {1e9 * took / i.size:.2f}")"""
+_MAP_READS = (
+    "const d = new Map(), n = 4000000, reads = 4000000; for (let i = 0; i < n; i++) "
+    "d.set((i * 40503) % 16777213, i); const k = [...d.keys()]; let x = 1, s = 0, began = 0; "
+    "for (let pass = 0; pass < 2; pass++) { began = performance.now(); "
+    "for (let i = 0; i < reads; i++) { x = (Math.imul(x, 1103515245) + 12345) & 0x7fffffff; "
+    "s += d.get(k[x % n]); } } "
+    "console.log(`ns a look-up: ${(1e6 * (performance.now() - began) / reads).toFixed(1)}`)"
+)
+_JAVA_READS = """import java.util.HashMap;
+class LookUps {
+    public static void main(String[] words) {
+        int keys = 6_000_000, lookUps = 6_000_000, x = 1;
+        var map = new HashMap<Integer, Integer>(2 * keys);
+        for (int i = 0; i < keys; i++) map.put(i * 0x9e3779b1, i);
+        long sum = 0, began = 0;
+        for (int pass = 0; pass < 3; pass++) { // the first ones until the loop is compiled
+            began = System.nanoTime();
+            for (int i = 0; i < lookUps; i++) {
+                x = x * 1103515245 + 12345;
+                sum += map.get((x >>> 1) % keys * 0x9e3779b1);
+            }
+        }
+        double took = System.nanoTime() - began;
+        System.out.printf("ns a look-up: %.1f%n", sum == 0 ? 0 : took / lookUps);
+    }
+}
+"""
+_SQL_ROWS, _SQL_READS = 4_000_000, 1_000_000
+_SQL_READ = f"""CREATE TABLE t(k INTEGER PRIMARY KEY, v INTEGER);
+WITH RECURSIVE c(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM c WHERE i < {_SQL_ROWS - 1})
+INSERT INTO t SELECT i, i * 7 FROM c;
+CREATE TABLE began AS SELECT julianday('now') AS day;
+WITH RECURSIVE c(i, x) AS (SELECT 0, 1 UNION ALL SELECT i + 1, (x * 1103515245 + 12345) %
+2147483648 FROM c WHERE i < {_SQL_READS}) SELECT sum(v) FROM c JOIN t ON t.k = x % {_SQL_ROWS};
+SELECT printf('ns a look-up: %.1f', (julianday('now') - day) * 86400e9 / {_SQL_READS})
+FROM began;"""
 _GIB = str(1 << 30)
 _FARES, _LOOK_UP, _TRANSACTION = "fare_cache", "ns a look-up", "ns a transaction"
 # Without --disable-thp no, redis switches large pages off for itself, and no lever reaches it.
@@ -142,6 +199,7 @@ _RUSTC = "rustc --edition 2021 -O --crate-type lib --emit=obj -o @/large.o @/lar
 _NUMPY_VERSION = f"{_PYTHON} -c \"import numpy; print('NumPy', numpy.__version__)\""
 _VET = "env GO111MODULE=off GOTOOLCHAIN=local go vet -a @/large.go"
 _JAVA = "default-jdk-headless"
+_JAVA_RUN = "java -Xms2g -Xmx2g -XX:+AlwaysPreTouch @/LookUps.java"
 HEAPS = {"jvm-start": 1, "jvm-start-2": 2, "jvm-start-4": 4, "jvm-start-8": 8}  # of a JVM, in GiB
 
 
@@ -246,7 +304,46 @@ PROGRAM_CASES = {
         " (pool), beside a stream", RULES_ENGINE_POOL_VARIABLE, "500000", "1"
     ),
     **{name: _heap(gib) for name, gib in HEAPS.items() if gib > 1},
+    "dict-reads": _advised(
+        "CPython's dictionary",
+        _others("Python", f"{_PYTHON} --version", f"{_PYTHON} -c", "python3", _DICT_READS),
+        _LOOK_UP,
+        again=True,
+    ),
+    "sqlite-reads": _advised(
+        "SQLite",
+        _others("C", _SQLITE_VERSION, "sqlite3 :memory:", "sqlite3", _SQL_READ),
+        _LOOK_UP,
+        again=True,
+    ),
+    "node-reads": _advised(
+        "Node's Map",
+        _others("C++", "node --version", "node -e", "nodejs", _MAP_READS),
+        _LOOK_UP,
+        again=True,
+    ),
+    "java-reads": ProgramCase(
+        "Java's HashMap",
+        _others("Java", "java --version", _JAVA_RUN, _JAVA),
+        "jvm",
+        "its heap on huge pages",
+        _LOOK_UP,
+        holds_gib=3,
+        again=True,
+    ),
+    "numpy-reads": ProgramCase(
+        "NumPy's take from 2 GiB",
+        _others("Python", _NUMPY_VERSION, f"{_PYTHON} -c", "python3-numpy", _TAKE_READS),
+        "numpy-off",
+        "NumPy's default, over NUMPY_MADVISE_HUGEPAGE=0",
+        _LOOK_UP,
+        takes=True,
+        holds_gib=3,
+        again=True,
+    ),
 }
+# The cases that time look-ups in memory that is full.
+LOOK_UPS_ALONE = ("dict-reads", "sqlite-reads", "node-reads", "java-reads", "numpy-reads")
 
 # By file: how many functions, no two alike; the function; what is before and after them.
 _LARGE_SOURCES = {
@@ -289,6 +386,7 @@ def inputs(lines: int = 2_500_000) -> dict[str, str]:
         state = (state * 6364136223846793005 + 1442695040888963407) % 2**64  # Knuth's MMIX
         drawn.append(f"{state:016x}\n")
     files = {"lines.txt": "".join(drawn), "less.txt": "".join(drawn[: lines // 25])}
+    files["LookUps.java"] = _JAVA_READS
     for name, (count, function, (first, last)) in _LARGE_SOURCES.items():
         text = Template(function)
         functions = (text.substitute(N=n, M=2 * n + 3, S=n % 31, B=n % 7 + 1) for n in range(count))

@@ -5,7 +5,7 @@ import pytest
 from support.common import refusal
 from support.your_program import HELPS, HURTS, OPEN, WORDS, analysis, document
 
-from experiments.your_program.cases import PROGRAM_CASES
+from experiments.your_program.cases import LOOK_UPS_ALONE, PROGRAM_CASES
 from experiments.your_program.programs import is_document_complete
 from tlb.report.claims import REGISTRY
 from tlb.report.verdicts import judge
@@ -47,6 +47,16 @@ def test_faster_and_slower_are_those_whose_interval_excludes_one():
     assert paged.index[paged["slower"]].tolist() == ["sort"] and set(
         paged.index[~paged["faster"]]
     ) == {"sort", "dict"}
+
+
+def test_look_ups_alone_keep_their_medians_and_are_widened_for_their_number():
+    found = analysis(document())
+    alone = found.look_ups_alone.set_index("case")
+    tried_alone = found.trials.set_index("case").loc[alone.index]
+    assert set(alone.index) == set(LOOK_UPS_ALONE)
+    assert (alone["median"] == tried_alone["median"]).all()
+    assert (alone["low"] < tried_alone["low"]).all()
+    assert (alone["high"] > tried_alone["high"]).all()
 
 
 def test_a_lever_that_moves_next_to_nothing_to_huge_pages_is_left_out():
