@@ -34,7 +34,6 @@ from tlb.system.reasons import Unavailable, none_if_unavailable, require_nonempt
 class Quantities(quantities.Quantities):
     """Times are of a jump to a line of code. What its own page adds is spread minus packed."""
 
-    parts = {"hot_packed_ns": ("hot_ns",), "half_packed_ns": ("half_huge_ns",)}
     last_entries = QuantityDeclaration(
         "pages that the last level of the iTLB holds, as stated", "pages", source="CPUID"
     )

@@ -42,10 +42,6 @@ _DOCUMENT = "housekeeping.json"
 class Quantities(quantities.Quantities):
     """Of calls and flushes, of a chase through 512 pages, and of Linux's own work on pages."""
 
-    parts = {
-        "lost_packed_us": ("lost_spread_us", "thousand_flushes_share"),
-        "page_collapse_ms": ("area_collapse_ms",),
-    }
     unmap_alone_us = QuantityDeclaration("munmap of one page, program on one CPU", "us", 1)
     unmap_beside_us = QuantityDeclaration(
         "munmap of one page, threads on the other CPUs too", "us", 1

@@ -28,7 +28,6 @@ class Quantities(quantities.Quantities):
     """Times are of a dependent load from one line in every base page; costs of translation
     are spread minus packed."""
 
-    parts = {"packed_64_mib_ns": ("base_64_mib_ns",)}
     last_entries = QuantityDeclaration(
         "pages that the last level holds (CPUID, or measured)", "pages"
     )

@@ -129,10 +129,15 @@ def calculator_answer(row: pd.Series, where: str, base_page_bytes: int) -> str:
     )
 
 
+def is_of_few(a: Analysis) -> bool:
+    """Whether a machine is this computer and has fewer mappings than an interval takes."""
+    return a.about.is_this and bool(a.about.few_mappings)
+
+
 def calculator_table(hosts: Mapping[str, Analysis]) -> pd.DataFrame:
     """Return `expected_load_times` of each host by name, at the sizes of the first, with the columns
-    working_set_bytes, host, label (of the page size) and answer (of all hosts, in words); empty
-    where the first host's times raise Unavailable."""
+    working_set_bytes, host, label (of the page size) and answer (of all hosts, in words, unless the
+    first is of few mappings); empty where the first host's times raise Unavailable."""
     tables: list[pd.DataFrame] = []
     for host, analysis in hosts.items():
         rows = none_if_unavailable(_named_load_times, analysis, host if tables else "")
@@ -143,7 +148,8 @@ def calculator_table(hosts: Mapping[str, Analysis]) -> pd.DataFrame:
         return pd.DataFrame()
     choice = ["pages", "log2_bytes"]
     table = pd.concat(tables, ignore_index=True).merge(tables[0][choice], on=choice)
-    table["answer"] = table.groupby(choice)["answer"].transform(" ".join)
+    if not is_of_few(next(iter(hosts.values()))):  # which are compared with nothing
+        table["answer"] = table.groupby(choice)["answer"].transform(" ".join)
     table.loc[table["host"] != table["host"].iloc[0], "answer"] = ""  # said by the first host's
     return table.round({"ns": 2, "walks_per_access": 4})
 
@@ -153,7 +159,7 @@ def _named_load_times(a: Analysis, host: str) -> pd.DataFrame:
     follows another's; else empty."""
     rows = expected_load_times(a, modelled_tlb(a)).astype({"log2_bytes": int})
     sizes, labels = 2.0 ** rows["log2_bytes"], rows["pages"].map(a.page_labels)
-    mark = FEW_MAPPINGS_MARK if a.about.is_this and a.about.few_mappings else ""
+    mark = FEW_MAPPINGS_MARK if is_of_few(a) else ""
     answers = [
         calculator_answer(
             row,

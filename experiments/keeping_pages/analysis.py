@@ -173,6 +173,13 @@ class Analysis(analysis.Analysis):
             require_nonempty(self.faults, "prefault", "engine-lacks")["one_byte_bytes"].max()
         )
 
+    @property
+    def largest_label(self) -> str:
+        """The page size of `one_byte_bytes`, in words; "" if no memory was touched."""
+        known = self.faults.dropna(subset="one_byte_bytes")
+        by_pages = known.groupby("pages")["one_byte_bytes"].max()
+        return self.page_labels[str(by_pages.idxmax())] if len(by_pages) else ""
+
     def freed_ns(self, pages: str) -> Interval:
         """Return ns per base page that munmap takes after one thread touched the memory. Raises
         Unavailable."""

@@ -143,6 +143,8 @@ def _reach(each: MeasuredMachine, name: str) -> Markup:
 def _who(each: MeasuredMachine) -> Markup:
     """Return the machine with its links: to its data card, and to its verdicts."""
     model = procfs.label(each.host.cpu_model) if each.host else "described by another version"
+    if each.is_own and each.host:  # others have it as their label
+        model += f" ({procfs.label(each.host.microarchitecture)})"
     file, column = ("this-computer", "this") if each.is_own else (each.name, each.name)
     card = name = Markup("")
     if each.has_card:  # book/_ext/tlb_files.py copies it there

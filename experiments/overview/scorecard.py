@@ -22,6 +22,7 @@ from tlb.report.render import Html, format_each_as_html, inline_html
 from tlb.report.verdicts import (
     CSS_CLASS_BY_VERDICT,
     RECOMPUTED_CLAIM_STATUS,
+    UNDECIDABLE,
     WRONG_VERDICT_PROBABILITY,
     claim_anchor,
     shown_verdict,
@@ -197,16 +198,14 @@ _HEAD = '<th scope="col">{}</th>'
 
 
 def verdict_counts(card: Scorecard) -> Html:
-    """Return the number of each verdict by machine. The page of machines links to these rows."""
-    words = [*CSS_CLASS_BY_VERDICT, NOT_MEASURED_CELL]
+    """Return the number of each verdict by machine, and of claims without an answer if there are
+    any. The page of machines links to these rows."""
+    counts = {name: _counted_verdicts(card, name) for name in card.machines}
+    words = [*CSS_CLASS_BY_VERDICT]
+    if any(found[NOT_MEASURED_CELL] for found in counts.values()):
+        words.append(NOT_MEASURED_CELL)
     body, lines = Markup(""), ["\t".join(["machine", *words])]
-    for name in card.machines:
-        found = Counter(
-            shown_verdict(claim.decisions[name], claim.statement)
-            if name in claim.answers
-            else NOT_MEASURED_CELL
-            for claim in card.judged
-        )
+    for name, found in counts.items():
         numbers = [found[word] for word in words]
         row = '<tr id="verdicts-{}"><th scope="row">{}</th>{}</tr>'
         cells = format_each_as_html(
@@ -219,6 +218,15 @@ def verdict_counts(card: Scorecard) -> Html:
         '<div class="tlb-table"><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>'
     )
     return Html(str(Markup(table).format(head, body)), "\n".join(lines))
+
+
+def _counted_verdicts(card: Scorecard, machine: str) -> Counter[str]:
+    return Counter(
+        shown_verdict(claim.decisions[machine], claim.statement)
+        if machine in claim.answers
+        else NOT_MEASURED_CELL
+        for claim in card.judged
+    )
 
 
 # --- each claim
@@ -383,7 +391,7 @@ def _choice(label: str, values: Mapping[str, str]) -> Markup:
 def unjudged_statements() -> Html:
     """Return, to unfold, what no measurement decides, what is arithmetic, and what is said again."""
     titles = {
-        "not testable": "No measurement in this book can decide",
+        "not testable": UNDECIDABLE,
         "arithmetic": "Arithmetic",
         "said again": "Repeats another statement",
         "no claim": "Cannot fail: captions, definitions and truisms",

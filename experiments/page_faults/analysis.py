@@ -37,7 +37,6 @@ from tlb.system.reasons import Unavailable, require_nonempty
 class Quantities(quantities.Quantities):
     """A page is a base page. A buffer is mapped, touched and unmapped; a heap is filled once."""
 
-    parts = {"first_touch_ns": ("buffer_page_ns",), "file_fault_us": ("file_16_pages_us",)}
     file_page_ns = QuantityDeclaration("a page of a cached file, touched and unmapped", "ns")
     file_pages_per_fault = QuantityDeclaration(
         "pages of a cached file that a fault maps", "pages", is_counted=True

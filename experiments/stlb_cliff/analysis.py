@@ -10,7 +10,7 @@ import pandas as pd
 from tlb.report import analysis, quantities
 from tlb.report.quantities import QuantityDeclaration
 from tlb.stats import curves
-from tlb.stats.curves import HALF_OCTAVE_TOLERANCE, Curve, last_level_plateau
+from tlb.stats.curves import HALF_OCTAVE_TOLERANCE, Curve, found_end, last_level_plateau
 from tlb.stats.intervals import LEAST_COVERAGE, Interval
 from tlb.system.reasons import Unavailable, require_nonempty
 
@@ -18,7 +18,6 @@ from tlb.system.reasons import Unavailable, require_nonempty
 class Quantities(quantities.Quantities):
     """Costs are what translation adds to a dependent load: spread minus packed."""
 
-    parts = {"far_packed_ns": ("far_ns",)}
     first_entries = QuantityDeclaration(
         "pages that the first level holds (CPUID, or measured)", "pages"
     )
@@ -226,10 +225,13 @@ class Analysis(analysis.Analysis):
         return self.price.between(2 * entries, 4 * entries).typical()
 
     def second_step(self, share: float) -> Interval:
-        """Return the pages at which this share of the `rise` at the last level is done."""
+        """Return the pages at which this share of the `rise` at the last level is done. Raises
+        Unavailable("too-few-points") where the sizes beside it are more than an octave apart."""
         _, second = self.two_levels()
         before, after = (0.0, 1.0) if self.is_counted else self.plateaus
-        return self.rise.passes(before + share * (after - before), 0.4 * second, 4 * second)
+        found = self.rise.passes(before + share * (after - before), 0.4 * second, 4 * second)
+        found_end([x for x in self.rise.xs if x <= found.value], self.rise.xs)
+        return found
 
     # --- counters
 

@@ -176,7 +176,7 @@ class Analysis(analysis.Analysis):
 
     def measured(self) -> pd.DataFrame:
         self.programs  # noqa: B018  # raises why there is none
-        return require_nonempty(self.trials, "no program was measured")
+        return require_nonempty(self.trials, "no program was measured", "no-data")
 
     @property
     def tables_of_others(self) -> dict[str, int]:

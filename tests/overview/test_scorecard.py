@@ -67,6 +67,12 @@ def test_the_counts_are_those_of_the_rows(card):
     assert all(sum(row) == len(IDS) for row in numbers.values())
 
 
+def test_a_column_of_what_was_not_measured_is_there_if_a_machine_lacks_an_answer(card):
+    assert "not measured" in scorecard.verdict_counts(card).text
+    card.judged = [claim for claim in card.judged if len(claim.answers) == len(card.machines)]
+    assert "not measured" not in scorecard.verdict_counts(card).text
+
+
 def test_a_card_says_why_and_what_other_machines_show(card):
     made = scorecard.headline_claims(card, {IDS[0]: {"holds": "So it is."}}).markup
     assert "So it is." in made and "Zen 5: fails" in made

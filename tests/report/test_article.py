@@ -1,6 +1,7 @@
 """What cells show: a chart over the reference's, and a table of quantities beside the reference's."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -83,6 +84,26 @@ def test_where_nothing_was_measured_the_reference_s_chart_is_dimmed(
 ):
     made = run(CHART, committed, False, tmp_path, monkeypatch, data=DATA[:0])
     assert isinstance(made, DimmedFigure) and made.data.equals(DATA)
+    unclear = replace(made, is_measured=True)  # of a page with rows
+    assert [("not measured" in one.html()) for one in (made, unclear)] == [True, False]
+
+
+def test_a_chart_names_both_kinds_of_pages_where_the_reference_s_is_of_others(
+    tmp_path, monkeypatch
+):
+    own, theirs = (DATA.assign(pages=f"2 MiB ({kind})") for kind in ("THP", "pool"))
+    made = run(CHART, [], True, tmp_path, monkeypatch, data=theirs)
+    data, metadata = made._repr_mimebundle_()
+    outputs = [{"data": data, "metadata": metadata}]
+    made = run(CHART, outputs, False, tmp_path, monkeypatch, data=own)
+    assert ["(pool)" in part for part in made.label.split(". ")[:2]] == [True, False]
+    assert "(THP)" in made.label
+
+
+def test_a_table_in_place_of_a_figure_says_whose_it_is_on_another_machine_s_page():
+    for is_reference in (True, False):
+        page.open_page(page.Page("made", is_reference=is_reference))
+        assert ("Whose." in article.show_table(DATA, "Whose.").text) is not is_reference
 
 
 def test_quantities_stand_beside_the_reference_s_and_are_kept_with_the_page(tmp_path, monkeypatch):

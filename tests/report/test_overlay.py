@@ -4,11 +4,18 @@ from typing import Any
 
 import altair as alt
 import pandas as pd
+import pytest
 from support.synthetic import Truth, frame, grid
 
 from tlb.report import charts
-from tlb.report.overlay import OverlaidFigure, grey_marks, has_dotted_gaps, own_marks_at_places
-from tlb.report.render import MUTED_COLOUR, Figure
+from tlb.report.overlay import (
+    OverlaidFigure,
+    grey_marks,
+    has_breaks,
+    has_dotted_gaps,
+    own_marks_at_places,
+)
+from tlb.report.render import MUTED_COLOUR, Figure, has_marked_numbers
 from tlb.stats.intervals import summarise
 
 POINTS = grid(64 << 20)
@@ -73,6 +80,36 @@ def test_dashes_at_a_place_are_of_the_own_machine_unless_both_have_them_there():
         assert own_marks_at_places(own.spec(), theirs.html()) == expected
 
 
+def test_a_level_line_is_of_the_own_machine():
+    level = alt.Chart(pd.DataFrame({"ns": [294.0]})).mark_rule().encode(y="ns:Q")
+    theirs = Figure(draw(SLOW), "A cliff.", SLOW, "cliff")
+    own = OverlaidFigure(alt.layer(draw(OWN), level), "A.", OWN, "cliff", reference=theirs)
+    assert own_marks_at_places(own.spec(), theirs.html()) == {"level line"}
+
+
+def test_a_line_has_breaks_where_a_row_has_no_number():
+    def is_broken(ns: float) -> bool:
+        data = pd.DataFrame({"x": [1.0, 2.0, 3.0], "ns": [1.0, ns, 2.0]})
+        line = alt.Chart(data).mark_line().encode(x="x:Q", y="ns:Q")
+        return has_breaks(Figure(line, "A line.", data).spec())
+
+    assert is_broken(float("nan")) and not is_broken(1.5)
+
+
+@pytest.mark.parametrize(
+    "part, is_marked",
+    [
+        ({"text": "9 ns *"}, True),
+        ({"text": "24 * (+ 18)"}, True),
+        ({"calculate": 'datum.ns + " *"'}, True),
+        ({"dy": {"expr": "-6 * datum.lines"}}, False),
+        ({"text": "3 * 4"}, False),
+    ],
+)
+def test_a_product_is_no_mark_of_few_mappings(part, is_marked):
+    assert has_marked_numbers({"layer": [part]}) is is_marked
+
+
 def test_a_line_is_dotted_where_only_the_reference_has_points():
     theirs = shown().reference
     sparse = OWN[~OWN["lines"].between(200, 2000)]
@@ -120,7 +157,7 @@ def test_points_of_too_few_mappings_are_hollow():
         marks = [one["mark"] for one in layers(Figure(draw(data), "A cliff.", data).spec())]
         return {mark.get("filled", True) for mark in marks if mark["type"] == "point"}
 
-    assert points(5) == {True} and False in points(4)
+    assert points(5) == {True} and points(4) == {False}
 
 
 def test_the_name_of_a_series_stands_at_the_last_point_of_its_curve():

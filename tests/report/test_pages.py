@@ -52,6 +52,18 @@ def test_the_page_of_another_machine_has_the_committed_text(tmp_path, monkeypatc
     assert shown == [page.Text("It takes 1 ns."), page.Text("On this machine: 2 ns.")]
 
 
+def test_a_frame_with_a_row_of_the_own_machine_is_not_called_the_own_machine_s():
+    few = "one mapping each"
+    page.open_page(
+        page.Page("index", is_reference=False, machine="this computer", few_mappings=few)
+    )
+    times = pd.DataFrame({"ns": [1.5, 2.5]}, index=["Zen 4", "this computer"])
+    own, among = page._named_frame(times.iloc[:1]), page._named_frame(times)
+    assert few in own and few not in among
+    assert ">this computer *<" in among and "fewer than five" in among
+    assert "*" not in page._named_frame(times.astype(int))  # counts
+
+
 def write(folder: Path, *cells: tuple[str, dict]) -> None:
     made = [
         {"cell_type": "code", "source": source, "metadata": metadata, "outputs": []}

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from tlb.report import notebooks, quantities
+from tlb.report import quantities
 from tlb.report.quantities import ABSENT_TEXT_MARK, QuantityDeclaration
 from tlb.stats.intervals import Interval, median_interval
 from tlb.system.reasons import Unavailable
@@ -108,21 +108,6 @@ def test_that_there_is_no_step_is_not_known_of_too_few_mappings():
     assert many.load_ns.kept.reason == "no-step"
 
 
-@pytest.mark.parametrize(
-    "mappings, cells", [(4, ["noise *", "4.0 ns *"]), (5, ["9.0 ns", "4.0 ns"])]
-)
-def test_a_part_that_exceeds_its_whole_is_noise_of_too_few_mappings(mappings, cells):
-    class Parts(quantities.Quantities):
-        parts = {"part_ns": ("whole_ns",)}
-        part_ns = QuantityDeclaration("a part", "ns", 1)
-        whole_ns = QuantityDeclaration("all", "ns", 1)
-
-    made, rows = Parts(), pd.DataFrame({"repeat": range(mappings)})
-    made.record(rows, part_ns=9.0, whole_ns=4.0)
-    assert [one.cell for _, one in made] == cells
-    assert [one.cell for _, one in Parts(made.kept)] == cells
-
-
 def test_a_cell_names_the_size_that_another_of_its_row_is_not_of():
     own, other = Quantities(), Quantities()
     own.record(ROWS, conditions=4 << 30, load_ns=2.0)
@@ -149,10 +134,3 @@ def test_a_short_sweep_gives_no_measured_number_but_what_is_stated():
     cells = {name: one.cell for name, one in made}
     assert (cells["load_ns"], cells["share"]) == ("–", "–")
     assert (cells["pages"], cells["size"]) == ("64 pages", "8 GiB")
-
-
-def test_parts_and_wholes_are_quantities_of_their_chapter():
-    for module in notebooks.chapter_modules():
-        kind = getattr(module.analysis, "Quantities", quantities.Quantities)
-        named = {name for part, others in kind.parts.items() for name in (part, *others)}
-        assert named <= {*kind.declared}

@@ -13,6 +13,7 @@ from support.common import make_record, refusal
 
 from tlb.stats.curves import (
     Curve,
+    found_end,
     medians_at_largest_common_x,
     packed_curve,
     packed_without_walks,
@@ -25,6 +26,25 @@ from tlb.stats.intervals import Interval, median_interval
 values = st.floats(0.1, 1e6)
 samples = st.lists(values, min_size=1, max_size=7)
 grids = st.dictionaries(st.integers(1, 1 << 20), samples, min_size=1, max_size=8)
+
+
+@pytest.mark.parametrize(
+    "some, end, expected",
+    [
+        ([2, 4], max, 4),
+        ([2, 4, 8], max, "too-few-points"),  # or any size up to 64
+        ([64], min, "too-few-points"),
+        ([64], max, 64),
+        ([4, 8], min, 4),
+        ([], max, "too-few-points"),
+    ],
+)
+def test_the_end_of_some_sizes_is_known_within_an_octave(some, end, expected):
+    measured = [1, 2, 4, 8, 64]
+    if isinstance(expected, str):
+        assert refusal(lambda: found_end(some, measured, end)) == expected
+    else:
+        assert found_end(some, measured, end) == expected
 
 
 few = settings(max_examples=50)  # a curve of random rows takes milliseconds

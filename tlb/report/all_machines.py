@@ -251,7 +251,9 @@ def _verdict_counts(
         judged = [
             one
             for one in judged
-            if one.id in found and found[one.id].effects and not one.predicts_direction_only
+            if one.id in found
+            and found[one.id].decide().is_of_interval
+            and not one.predicts_direction_only
         ]
     words = Counter(shown_verdict(found[one.id].decide(), one) for one in judged if one.id in found)
     counts = {

@@ -93,8 +93,8 @@ class Analysis:
 
     @cached_property
     def entries(self) -> list[int]:
-        """`stated_entries`, else those that this machine's survey found; empty if it found none, or
-        one level alone, which may be any."""
+        """`stated_entries`, else those that this machine's survey found; empty if it found none, one
+        level alone, which may be any, or one so roughly that any statement agrees with it."""
         return self.stated_entries or none_if_unavailable(self._surveyed_entries) or []
 
     def _surveyed_entries(self) -> list[int]:
@@ -103,7 +103,7 @@ class Analysis:
         ).levels
         if any(level.is_alone for level in levels):
             return []
-        return [round(level.entries.value) for level in levels]
+        return [round(level.narrow_entries.value) for level in levels]
 
     @property
     def entries_source(self) -> str:

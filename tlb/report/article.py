@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 import io
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -34,6 +33,7 @@ from tlb.report.overlay import (
     DimmedFigure,
     OverlaidFigure,
     grey_marks,
+    has_breaks,
     has_dotted_gaps,
     has_rows_of,
     own_marks_at_places,
@@ -51,10 +51,13 @@ from tlb.report.render import (
     FEW_MAPPINGS_NOTE,
     Figure,
     Html,
+    data_table,
     format_each_as_html,
     has_few_mappings,
     has_hollow_points,
+    has_marked_numbers,
     highlighted_code,
+    inline_html,
     timed_source_part,
 )
 from tlb.report.verdicts import Verdict, chapter_verdicts, table_of_answered_verdicts, verdict_table
@@ -90,6 +93,7 @@ _AMONG_OTHERS = "This computer{} and published machines."
 _IN_PLACE = "In place of {}: this computer{}."
 _OF_FEW = "{}: fewer than five mappings, no interval."
 _DOTTED = "Dotted: no points between."
+_BROKEN = "No line: not measured."
 _PAGE_LABEL = re.compile(r"\d+ [KMG]iB")  # as tlb/system/page_sizes.py writes them
 
 
@@ -140,8 +144,7 @@ def show_chart(
         return
     theirs = _figure(draw, beside, words)
     if data.empty:
-        whose = shown.beside.machine if shown.beside else "the reference"
-        shown.put(DimmedFigure(**vars(theirs), whose=whose))
+        shown.put(_dimmed(theirs, shown))
         return
     size = f"{size_of} {format_size(round(size_bytes))}".strip() if size_bytes > 0 else ""
     own = _figure(draw, data, words, is_few=bool(shown.few_mappings))
@@ -168,6 +171,23 @@ def _figure(
     return Figure(draw(drawn), words, known, draw.__name__, is_of_few)
 
 
+def _dimmed(theirs: Figure, shown: page.Page) -> DimmedFigure:
+    """Return another machine's figure in place of one for which the page's machine has no data."""
+    whose = shown.beside.machine if shown.beside else "the reference"
+    is_measured = bool(shown.head and shown.head.has_rows)
+    return DimmedFigure(**vars(theirs), whose=whose, is_measured=is_measured)
+
+
+def show_table(frame: pd.DataFrame, note: str) -> Html:
+    """Return a table that stands for a figure; on the page of another machine than the reference,
+    with a note that says whose it is."""
+    table = data_table(frame)
+    if page.current_page().is_reference:
+        return table
+    below = Markup('<p class="tlb-beside" role="note">{}</p>').format(note)
+    return table + Html(str(below), note)
+
+
 def show_figure(figure: Figure | None) -> None:
     """Show a figure of the page's own machine that is drawn without a table of its cell, ABSENT_HTML for
     none; on the page of another machine than the reference, with a line that says whose it is."""
@@ -183,10 +203,11 @@ def show_figure(figure: Figure | None) -> None:
 def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
     """Label a figure with what is grey in it or follows it."""
     grey = sorted(grey_marks(spec := made.spec()))
-    other = shown.beside.machine if shown.beside else "the reference"
+    other, own = shown.beside.machine if shown.beside else "the reference", made.label
     if made.reference and not has_rows_of(spec, "pages"):
-        other += _other_pages(made.data, made.reference.data)
-    of_size = f" {shown.heading}: {made.label}." if made.label else ""
+        other += _on_other_pages(made.data, made.reference.data)
+        own += _on_other_pages(made.reference.data, made.data)
+    of_size = f" {shown.heading}: {own.strip()}." if own else ""
     if grey:
         label = _IN_GREY.format(list_in_words(grey), other) + of_size
     elif shown.beside:
@@ -194,20 +215,23 @@ def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
         made = replace(made, is_followed=True)
     else:
         label = _WITHOUT_GREY.format(", ".join(filter(None, [shown.machine, made.label])))
-    label += _notes_on_marks(made, spec, shown)
+    label += _notes_on_places(made, spec, shown) + _notes_on_marks(made, spec, shown)
     alt_text = f"{label} On the reference machine: {made.alt}"
     return replace(made, alt=alt_text, label=label, made=spec)
 
 
-def _notes_on_marks(made: OverlaidFigure, spec: dict[str, Any], shown: page.Page) -> str:
-    """Say what in a figure is of the page's own machine alone, and which marks are of few mappings
-    or none."""
-    notes = []
+def _notes_on_places(made: OverlaidFigure, spec: dict[str, Any], shown: page.Page) -> str:
+    """Say which marks at places along an axis are of the page's own machine alone."""
     published = _committed_output(shown, made.name)
     html = "".join(published.get("data", {}).get("text/html", ""))
-    if grey_marks(spec) and (own := own_marks_at_places(spec, html)):
-        notes.append(f"{list_in_words(sorted(own)).capitalize()}: {shown.machine}'s.")
-    star = FEW_MAPPINGS_MARK.strip() if FEW_MAPPINGS_MARK in json.dumps(spec) else ""
+    own = own_marks_at_places(spec, html) if grey_marks(spec) else None
+    return f" {list_in_words(sorted(own)).capitalize()}: {shown.machine}'s." if own else ""
+
+
+def _notes_on_marks(made: OverlaidFigure, spec: dict[str, Any], shown: page.Page) -> str:
+    """Say which marks are of few mappings or none."""
+    notes = []
+    star = FEW_MAPPINGS_MARK.strip() if has_marked_numbers(spec) else ""
     few = shown.few_mappings.capitalize()
     if has_hollow_points(spec):
         notes.append(_OF_FEW.format(" or ".join(filter(None, ["Hollow", star]))))
@@ -215,12 +239,16 @@ def _notes_on_marks(made: OverlaidFigure, spec: dict[str, Any], shown: page.Page
         notes.append(f"{few}{f' ({star})' if star else ''}: no intervals.")
     elif star:
         notes.append(_OF_FEW.format(star))
-    if has_dotted_gaps(spec):
-        notes.append(_DOTTED)
-    return "".join(f" {note}" for note in notes)
+    return "".join(f" {note}" for note in notes) + _notes_on_gaps(spec)
 
 
-def _other_pages(own: pd.DataFrame, theirs: pd.DataFrame) -> str:
+def _notes_on_gaps(spec: dict[str, Any]) -> str:
+    """Say how a figure draws where nothing was measured between points."""
+    dotted = f" {_DOTTED}" if has_dotted_gaps(spec) else ""
+    return f"{dotted} {_BROKEN}" if has_breaks(spec) else dotted
+
+
+def _on_other_pages(own: pd.DataFrame, theirs: pd.DataFrame) -> str:
     """Name the page sizes of another machine's figure if this one has others in place of some."""
     here, there = (
         {
@@ -247,13 +275,16 @@ def _of_machines(figure: Figure, shown: page.Page) -> Figure:
     is_among = any(THIS_COMPUTER_LABEL in name for name in names.to_numpy().flat)
     if not is_among:
         return _labelled(figure, _PUBLISHED)
-    few = f" ({shown.few_mappings})" if shown.few_mappings else ""
+    star = FEW_MAPPINGS_MARK.strip() if has_marked_numbers(spec := figure.spec()) else ""
+    few = ", ".join(filter(None, [shown.few_mappings, star]))
+    few = f" ({few})" if shown.few_mappings else ""
     published = Store(ROOT / "data")  # beside the committed text
     reference = published.reference(shown.notebook)
     words = machine_display_name(published, reference).partition(",")[0]
+    label = _IN_PLACE.format(words, few)
     if any(words in name for name in names.to_numpy().flat):
-        return _labelled(figure, _AMONG_OTHERS.format(few))
-    return _labelled(figure, _IN_PLACE.format(words, few))
+        label = _AMONG_OTHERS.format(few)
+    return _labelled(figure, label + _notes_on_gaps(spec))
 
 
 def _labelled(figure: Figure, label: str) -> Figure:
@@ -408,7 +439,7 @@ def _dash_note(reasons: Counter[str]) -> Html:
     """Return the reasons for dashes, with the number of rows of each, for readers who cannot point
     at a row."""
     each = [f"{reason} ({number})" for reason, number in reasons.most_common()]
-    items = format_each_as_html("<li>{}</li>", each)
+    items = format_each_as_html("<li>{}</li>", map(inline_html, each))
     note = Markup(
         '<details class="tlb-few"><summary><small>{}</small></summary><ul>{}</ul></details>'
     )

@@ -319,6 +319,8 @@ class Chapter(Subject):
             frame = row_tables.without_disturbed_of_few(frame, FEWEST_MAPPINGS_WITH_INTERVAL)
         if frame.empty:
             raise Unavailable("no-data", f"{name} on {self.machine}")
+        if self.head:
+            self.head.has_rows = True
         return kernels.with_defaults(frame)
 
     @property

@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from tlb.report import charts
 from tlb.report.render import MUTED_COLOUR, TEXT_COLOUR, Figure, columns_and_rows, escape_json
+from tlb.stats.curves import OCTAVE
 
 _OPACITY = 0.45
 _THEIRS = "reference-"  # before the name of a data set of the reference's
@@ -23,7 +24,6 @@ _MARKS = {"line", "point"}  # bars would cover each other
 _BAND_OPACITY = 0.15
 _OPACITIES = [0.75, 0.4, 0.25]  # of series that only their colour tells apart
 _GAPS, _STRETCH = "-gaps", "stretch"  # a data set of dotted lines, and a line's number
-_OCTAVE = 2.01  # a step of a coarse grid, rounded to whole lines
 # The keys of a specification that belong to the whole chart.
 _TOP = ("$schema", "width", "height", "autosize", "config", "datasets", "params")
 
@@ -92,19 +92,31 @@ def grey_marks(spec: dict[str, Any], data: str = "") -> set[str]:
 
 
 def own_marks_at_places(own: dict[str, Any], published: str) -> set[str]:
-    """Return which marks at places along an axis are of the own machine alone: dashes, a shade.
-    published: the other machine's figure as HTML, in which a mark of both is too."""
+    """Return which marks at places along an axis are of the own machine alone: dashes, a shade, a
+    level line. published: the other machine's figure as HTML, in which a mark of both is too."""
     found: set[str] = set()
     for part, data in _parts_with_data(own):
         mark, rows = _mark(part), own.get("datasets", {}).get(data)
-        is_across = rows and "y" not in part.get("encoding", {})
-        if not is_across or escape_json(columns_and_rows(rows)) in published:
+        axes = {"x", "y"} & {*part.get("encoding", {})}
+        if not rows or len(axes) != 1 or escape_json(columns_and_rows(rows)) in published:
             continue
-        if mark["type"] == "rule" and mark.get("strokeDash"):
+        if mark["type"] == "rule" and axes == {"y"}:
+            found.add("level line")
+        elif mark["type"] == "rule" and mark.get("strokeDash"):
             found.add("dashes")
-        if mark["type"] == "rect":
+        elif mark["type"] == "rect" and axes == {"x"}:
             found.add("shade")
     return found
+
+
+def has_breaks(spec: dict[str, Any]) -> bool:
+    """Return whether a line of the chart is interrupted where there is no number."""
+    for part, data in _parts_with_data(spec):
+        field = part.get("encoding", {}).get("y", {}).get("field")
+        rows = spec.get("datasets", {}).get(data, ())
+        if _mark(part)["type"] == "line" and any(row.get(field, 0) is None for row in rows):
+            return True
+    return False
 
 
 def has_dotted_gaps(spec: dict[str, Any]) -> bool:
@@ -120,7 +132,7 @@ def _with_dotted_gaps(own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, 
     if not is_log and not theirs:
         return own
     datasets = dict(own["datasets"])
-    factor = _OCTAVE if is_log else 1.0
+    factor = OCTAVE if is_log else 1.0
     drawn = _dotted(own, "", datasets, theirs.get("datasets", {}), factor)
     return {**drawn, "datasets": datasets}
 
@@ -423,12 +435,16 @@ def _without_axis(how: Any) -> Any:
 
 @dataclass(frozen=True)
 class DimmedFigure(Figure):
-    """The figure of another machine, dimmed. whose: the machine, as the note above it says."""
+    """The figure of another machine, dimmed. whose: the machine, as the note above it says.
+    is_measured: whether the page's own machine has any rows."""
 
     whose: str = "the reference"
+    is_measured: bool = True
 
     def html(self) -> str:
-        why = "too little was measured here for this figure, or it shows nothing clear."
+        why = "not measured here."
+        if self.is_measured:
+            why = "too little was measured here for this figure, or it shows nothing clear."
         words = f"This is {self.whose}: {why}"
         note = Markup('<p class="tlb-borrowed-note" role="note">{}</p>').format(words)
         return f'<div class="tlb-borrowed">{note}{super().html()}</div>'

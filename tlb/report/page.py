@@ -17,8 +17,8 @@ from IPython.display import display
 
 from tlb.measure.store import Store
 from tlb.report.card import machine_display_name
-from tlb.report.quantities import ABSENT_TEXT_MARK, Quantities
-from tlb.report.render import Html, inline_html
+from tlb.report.quantities import ABSENT_TEXT_MARK, FEW_MAPPINGS_MARK, Quantities
+from tlb.report.render import FEW_MAPPINGS_NOTE, Html, inline_html
 from tlb.stats.intervals import without_bounds_of_few
 from tlb.system.files import ROOT
 
@@ -146,17 +146,43 @@ def name_frames() -> None:
 def _named_frame(frame: pd.DataFrame) -> str:
     """Return a frame as HTML below the name of its machine, unless it is the committed one, of
     published machines, or names a machine in each row."""
-    shown, names = current_page(), {*frame.columns, *frame.index.names}
-    html = without_bounds_of_few(frame).to_html(na_rep="–", notebook=True)
+    shown = current_page()
+    if _names_machines(frame, shown.machine):
+        return _frame_of_machines(frame, shown)
+    html = _frame_html(frame)
     outputs = cell.outputs if (cell := shown.committed_cell()) else ()
     committed = ["".join(one.get("data", {}).get("text/html", "")) for one in outputs]
-    if _MACHINE in names or frame.to_html(notebook=True) in committed:
+    if frame.to_html(notebook=True) in committed:
         return html
     heading = shown.output_heading
     if frame.empty:
         unclear = "too little was measured for this table, or it shows nothing clear."
         heading, html = f"{shown.heading}: {unclear}", ""
     return f'<p class="tlb-beside" role="note">{heading}</p>{html}'
+
+
+def _frame_html(frame: pd.DataFrame) -> str:
+    return without_bounds_of_few(frame).to_html(na_rep="–", notebook=True)
+
+
+def _names_machines(frame: pd.DataFrame, machine: str) -> bool:
+    """Return whether a frame names a machine in each row: in a column or an index of that name, or
+    in an index that has this one among others."""
+    is_named = _MACHINE in {*frame.columns, *frame.index.names}
+    return is_named or bool(frame.index.to_frame().isin([machine]).to_numpy().any())
+
+
+def _frame_of_machines(frame: pd.DataFrame, shown: Page) -> str:
+    """Return a frame that names a machine in each row as HTML. Of too few mappings, the page's own
+    machine is marked, unless the frame has counts alone, which one mapping settles."""
+    if not shown.few_mappings or frame.select_dtypes("float").empty:
+        return _frame_html(frame)
+    marked = {shown.machine: f"{shown.machine}{FEW_MAPPINGS_MARK}"}
+    named = frame.rename(index=marked)
+    if _MACHINE in frame:
+        named[_MACHINE] = named[_MACHINE].replace(marked)
+    html, plain = _frame_html(named), _frame_html(frame)
+    return html if html == plain else html + FEW_MAPPINGS_NOTE.markup
 
 
 def say(text: str) -> None:
@@ -236,12 +262,13 @@ class CompletenessLine:
     Outside a notebook it shows nothing.
 
     chapter: its name. shown: whose the figures are, as Markdown. beside: the machine in grey, ""
-    for the reference. few_mappings: as of a Page.
+    for the reference. few_mappings: as of a Page. has_rows: whether any row of the machine was read.
     """
 
     def __init__(self, chapter: str, shown: str, beside: str = "", *, few_mappings: str = ""):
         self._chapter, self._shown, self._beside = chapter, shown, beside
         self._is_empty, self._few_mappings = False, few_mappings
+        self.has_rows = False
         self._handle = display(self._line({}), display_id=True) if get_ipython() else None
 
     def update(self, left_out: Mapping[str, tuple[int, int]]) -> None:

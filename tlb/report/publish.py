@@ -54,7 +54,7 @@ _STAGED = ("_config.yml", "_toc.yml", "book", "kernels", "tlb", "experiments")
 _NOT_SOURCES = ("machine.json", "lacking.json", f"{ANSWERS_DOCUMENT}.json", *DATABASE_LOG_FILES)
 # What pages write beside this computer's rows, and so no input of theirs.
 _MADE_OF_OWN_ROWS = (f"{QUANTITIES_DOCUMENT}*.json", "translation.json", "README.md")
-_CAPTION_LEAD = "*The published figure:*"  # before a caption, over another machine's marks
+_CAPTION_LEAD = "*In the published figure:*"  # before a caption, over another machine's marks
 
 
 class SiteError(SystemExit):

@@ -42,14 +42,8 @@ _SHORT = Unavailable("sweep-short")
 _OF_FEW = Unavailable("too-few-points", "fewer than five mappings")
 _MAY_BE_OF_FEW = ("no-step", "unstable")  # reasons that are not known of fewer
 _BELOW_ZERO = Unavailable("too-few-points", "it came out below zero, so it is noise")
-_PART_IS_LARGER = Unavailable("too-few-points", "it came out larger than the whole, so it is noise")
-_OF_NOISE = Unavailable("too-few-points", "a part that it follows from is noise")
 # What a table says, marked, in place of a dash: something was measured.
-_NOISE_CELLS = {
-    _BELOW_ZERO.detail: "not above zero",
-    _PART_IS_LARGER.detail: "noise",
-    _OF_NOISE.detail: "noise",
-}
+_BELOW_ZERO_CELL = "not above zero"
 _OF_TIMES = ("ns", "us", "ms", "cycles", "share", "times")
 
 
@@ -147,8 +141,8 @@ class Quantity:
         """The text of a table: a dash for what is lacking, the estimate alone, marked, of too few
         mappings."""
         if self.interval is None:
-            noise = _NOISE_CELLS.get(self.lacking.detail if self.lacking else "")
-            return f"{noise}{FEW_MAPPINGS_MARK}" if noise else ABSENT_CELL
+            is_below_zero = self.lacking and self.lacking.detail == _BELOW_ZERO.detail
+            return f"{_BELOW_ZERO_CELL}{FEW_MAPPINGS_MARK}" if is_below_zero else ABSENT_CELL
         return f"{self:value}{FEW_MAPPINGS_MARK}" if self.is_of_few else format(self)
 
     def cell_beside(self, others: Iterable[Quantity]) -> str:
@@ -255,14 +249,9 @@ class Quantities:
     """The quantities of a chapter about one machine. A subclass declares them:
 
     walk_ns = Measured("a walk just past the TLB's reach", "ns")
-
-    parts: for the name of a part, or of a control, that of its whole, and those of what follows from
-    it. Of too few mappings, a part that came out larger than its whole is noise, and so is what
-    follows; the whole stands.
     """
 
     declared: ClassVar[dict[str, QuantityDeclaration]] = {}
-    parts: ClassVar[dict[str, tuple[str, ...]]] = {}
 
     def __init_subclass__(cls) -> None:
         own = {name: one for name, one in vars(cls).items() if isinstance(one, QuantityDeclaration)}
@@ -323,24 +312,9 @@ class Quantities:
     def of(self, declared: QuantityDeclaration) -> Quantity:
         """Return what was recorded, or a quantity that lacks its rows."""
         if declared.name in self._found:
-            found = self._found[declared.name]
-            if found.interval and (noise := self._noise_in(declared.name)):
-                found = replace(found, interval=None, mappings=0, lacking=noise)
-            return self._with_size(declared.name, found)
+            return self._with_size(declared.name, self._found[declared.name])
         lacking = Unavailable("no-data", declared.label)
         return Quantity(declared.label, declared.unit, declared.decimals, lacking=lacking)
-
-    def _noise_in(self, name: str) -> Unavailable | None:
-        """Return why a number means nothing: it is a part or a control that came out larger than
-        its whole, of too few mappings, or follows from one; None for any other."""
-        for part, (whole, *others) in self.parts.items():
-            pair = [self._found[one] for one in (part, whole) if one in self._found]
-            is_known = len(pair) == 2 and all(one.interval for one in pair)
-            if not is_known or name not in (part, *others):
-                continue
-            if any(one.is_of_few for one in pair) and pair[0].value > pair[1].value:
-                return _PART_IS_LARGER if name == part else _OF_NOISE
-        return None
 
     def _with_size(self, name: str, found: Quantity) -> Quantity:
         """Return a quantity of the largest size, which has `far` in its name, with that size among

@@ -351,18 +351,20 @@ def _with_hollow_points(
         return spec | {"spec": _with_hollow_points(spec["spec"], datasets, data)}
     if not (is_of_few := _filter_of_few(datasets.get(data, ()))):
         return spec
+    are_all_few = len(_rows_of_few(datasets[data])) == len(datasets[data])
     mark = spec.get("mark", {"type": ""})
     mark = {"type": mark} if isinstance(mark, str) else mark
     unit = {key: spec[key] for key in _UNIT_KEYS if key in spec}
     around = {key: part for key, part in spec.items() if key not in _UNIT_KEYS}
     if mark["type"] == "point" and mark.get("filled", True):
-        return around | {"layer": _filled_and_hollow(unit, mark, is_of_few)}
+        return around | {"layer": _filled_and_hollow(unit, mark, is_of_few, are_all_few)}
     if mark["type"] == "line" and mark.get("point"):
         overlay = mark["point"] if isinstance(mark["point"], dict) else {}
         line = unit | {"mark": {**mark, "point": False}}
         channels = {key: how for key, how in unit["encoding"].items() if key != "strokeDash"}
         points = {"encoding": channels, "transform": unit.get("transform", [])}
-        dots = _filled_and_hollow(points, {"type": "point", **overlay}, is_of_few)
+        mark = {"type": "point", **overlay}
+        dots = _filled_and_hollow(points, mark, is_of_few, are_all_few)
         return around | {"layer": [line, *dots]}
     return spec
 
@@ -388,13 +390,14 @@ def has_hollow_points(spec: dict[str, Any]) -> bool:
 
 
 def _filled_and_hollow(
-    unit: dict[str, Any], mark: dict[str, Any], is_of_few: str
+    unit: dict[str, Any], mark: dict[str, Any], is_of_few: str, are_all_few: bool
 ) -> list[dict[str, Any]]:
+    """Return what draws points, filled and hollow; hollow alone if all are, so that a legend's are."""
     before = unit.get("transform", [])
     unnamed = {key: part for key, part in unit.items() if key != "name"}
     filled = {"mark": mark, "transform": [*before, {"filter": f"!({is_of_few})"}]}
     hollow = {"mark": mark | {"filled": False}, "transform": [*before, {"filter": is_of_few}]}
-    return [unit | filled, unnamed | hollow]
+    return [unit | hollow] if are_all_few else [unit | filled, unnamed | hollow]
 
 
 # --- numbers of too few mappings are marked, as in tables
@@ -450,6 +453,20 @@ def _with_marked_numbers(
     steps = [*spec.get("transform", []), {"calculate": marked, "as": "marked_number"}]
     marked_text = {"field": "marked_number", "type": "nominal"}
     return spec | {"transform": steps, "encoding": spec["encoding"] | {"text": marked_text}}
+
+
+_MARKED = re.compile(rf"\S{re.escape(FEW_MAPPINGS_MARK)}(?!\s*[\w.])")  # no product
+
+
+def has_marked_numbers(spec: Any) -> bool:
+    """Return whether a chart writes a number with the mark of too few mappings."""
+    if isinstance(spec, dict):
+        is_made = json.dumps(FEW_MAPPINGS_MARK) in str(spec.get("calculate", ""))
+        others = (part for key, part in spec.items() if key not in ("calculate", "expr", "filter"))
+        return is_made or any(map(has_marked_numbers, others))
+    if isinstance(spec, list):
+        return any(map(has_marked_numbers, spec))
+    return isinstance(spec, str) and bool(_MARKED.search(spec))
 
 
 _IN_URL = "-_.~,/:;()+*!"  # need no escape in the data of a link, nor in an attribute

@@ -136,7 +136,7 @@ def set_up(a: Analysis) -> str:
     items = {
         "Machine": f"{escape_markdown(machine(a))}.",
         "System": system(a, {*a.frame.get("state", ())}),
-        "Measured": _measured(a.frame),
+        "Measured": _measured(a),
     }
     if len(a.frame):
         items |= {"Huge pages": _large(a.frame), "Counters": _counters(a)}
@@ -222,7 +222,10 @@ def _large(frame: pd.DataFrame) -> str:
     return f"Used, and confirmed by Linux in each process: {list_in_words(given)}."
 
 
-def _measured(frame: pd.DataFrame) -> str:
+def _measured(a: Analysis) -> str:
+    frame = a.frame
+    if frame.empty and a.about.is_this:
+        return "No rows of this computer."
     if frame.empty:
         return (
             "No rows. The page shows what the machine reports about itself, and separate documents."

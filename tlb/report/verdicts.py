@@ -593,6 +593,9 @@ def _chance(found: Sequence[Verdict]) -> Html:
     return Html(f'<p class="tlb-chance">{escape(words)}</p>', words)
 
 
+UNDECIDABLE = "No measurement in this book can decide"  # statements that no machine of ours tests
+
+
 def _beyond(beyond: Sequence[PublishedStatement]) -> Html:
     if not beyond:
         return Html("", "")
@@ -600,7 +603,7 @@ def _beyond(beyond: Sequence[PublishedStatement]) -> Html:
         (claim_anchor(one.id), inline_html(one.quote), _source(one.source), inline_html(one.note))
         for one in beyond
     ]
-    summary = f"Not testable here: {len(beyond)} more"
+    summary = f"{UNDECIDABLE}: {len(beyond)} more"
     listed = format_each_as_html(f'<li id="{{}}">“{{}}” {_SOURCE}: {{}}</li>', items)
     text = "\n".join([summary, *(f"{one.quote}: {one.note}" for one in beyond)])
     return Html(str(Markup(_BEYOND).format(summary, listed)), text)

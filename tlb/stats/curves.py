@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING
@@ -42,6 +42,7 @@ PACKED_LINES_PER_PAGE = 64  # of 4 KiB; larger base pages hold more
 # What the data of spread lines may cost more than packed ones, as a share of a price.
 _MOST_AHEAD, _MOST_AHEAD_OF_FEW = 1 / 2, 1 / 4
 LEAST_ENTRIES = 512  # of a second-level TLB of any CPU of the last ten years
+OCTAVE = 2.01  # a step of a coarse grid, rounded to whole lines
 
 
 def last_level_plateau(first: float, last: float) -> tuple[float, float]:
@@ -49,6 +50,21 @@ def last_level_plateau(first: float, last: float) -> tuple[float, float]:
     first and of the last level."""
     begins, ends = _LAST_LEVEL_PLATEAU
     return begins * first, ends * last
+
+
+def found_end(
+    sizes: Iterable[float], measured: Iterable[float], end: Callable[..., float] = max
+) -> float:
+    """Return the largest of some sizes (end=min: the smallest), as the end of what they have in
+    common. Raises Unavailable("too-few-points") without any, and where the next one of all measured
+    sizes is more than an octave away, so that the end may be anywhere between."""
+    found = end(require_nonempty([*sizes], "no such size was measured"))
+    both = [sorted((found, other)) for other in measured if end(found, other) != found]
+    for low, high in sorted(both, key=lambda pair: pair[1] / pair[0])[:1]:
+        if high > OCTAVE * low:
+            why = f"nothing was measured between {low:,.0f} and {high:,.0f}"
+            raise Unavailable("too-few-points", why)
+    return found
 
 
 def select_rows(frame: pd.DataFrame, **where: object) -> pd.DataFrame:

@@ -92,6 +92,14 @@ def test_no_time_is_interpolated_across_sizes_in_which_a_step_may_hide():
 # --- its figure
 
 
+@pytest.mark.parametrize("is_few", [False, True])
+def test_a_machine_of_few_mappings_is_answered_without_another_one(monkeypatch, is_few):
+    hosts = {"this computer": analysis(rows()), "another": analysis(rows())}
+    monkeypatch.setattr(figures, "is_of_few", lambda a: is_few and a is hosts["this computer"])
+    answers = figures.calculator_table(hosts)["answer"]
+    assert answers.str.contains("another").any() == (not is_few)
+
+
 def test_the_figure_offers_each_page_size_and_answers_the_first_choice():
     table = figures.calculator_table({"a host": analysis(rows())})
     assert figures.initial_choice(table) == (30, "2m")
