@@ -64,6 +64,7 @@ class Quantities(quantities.Quantities):
     )
     heap_bytes = QuantityDeclaration("heap that is filled", "bytes")
     heap_page_ns = QuantityDeclaration("a page of the heap, on base pages", "ns")
+    heap_free_ns = QuantityDeclaration("giving back a page of the heap, on base pages", "ns")
     heap_huge_page_ns = QuantityDeclaration("a base page of the heap, on huge pages", "ns")
     heap_huge_fault_us = QuantityDeclaration("a fault of the heap, on huge pages", "us")
     heap_gain = QuantityDeclaration("how many times as fast 2 MiB pages fill it", "times", 1)
@@ -227,15 +228,24 @@ class Analysis(analysis.Analysis):
         real = self.records[self.records["cpus"] >= self.records["threads"]]
         return int(require_nonempty(real, "no threads mapped memory")["threads"].max())
 
-    def prefaulted(self, threads: int, pages: str = BASE_PAGES) -> Interval:
-        """Return ns a base page of memory that so many threads touch in parts. Raises
-        Unavailable: too-few-points, one-cpu."""
+    def _filled(self, threads: int, pages: str) -> pd.DataFrame:
+        """Return the rows of memory that so many threads touch in parts. Raises Unavailable:
+        too-few-points, one-cpu."""
         rows = select_rows(
             self.frame, kernel="prefault", mode="touch", pages=pages, threads=threads
         )
         has_cpus = threads == 1 or len(self.host.usable_cpus) >= threads
         reason = "too-few-points" if has_cpus else "one-cpu"
-        return interval_of_rows(require_nonempty(rows, f"{threads} threads", reason))
+        return require_nonempty(rows, f"{threads} threads", reason)
+
+    def prefaulted(self, threads: int, pages: str = BASE_PAGES) -> Interval:
+        """Return ns a base page of memory that so many threads touch in parts. Raises
+        Unavailable: too-few-points, one-cpu."""
+        return interval_of_rows(self._filled(threads, pages))
+
+    def given_back(self, threads: int) -> Interval:
+        """Return ns a page that giving back such memory on base pages takes. Raises Unavailable."""
+        return interval_of_rows(self._filled(threads, BASE_PAGES), "free_ns_per_access")
 
     # --- memory that was left alone
 

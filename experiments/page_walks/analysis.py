@@ -313,7 +313,7 @@ class Analysis(PageTableAnalysis):
 
     @staticmethod
     def _within_error(ns: float, error_ns: float) -> Interval:
-        return Interval(ns, round(ns - error_ns, -1), round(ns + error_ns, -1))
+        return Interval(ns, ns - error_ns, ns + error_ns)
 
     def accesses_from_ns(self, accesses: int) -> float:
         """Return how long a hop takes at least that counts as so many accesses to memory: half way

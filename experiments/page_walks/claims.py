@@ -37,7 +37,6 @@ from tlb.report.verdicts import does_answer_hold, effects_judgeable_in_guest
 from tlb.stats import curves
 from tlb.stats.curves import Curve, select_rows
 from tlb.stats.effects import NEGLIGIBLE_RELATIVE_DIFFERENCE, Effect, effect_inside_band
-from tlb.stats.geometry_curves import WalkPrice
 from tlb.stats.intervals import Interval, median_interval
 from tlb.system.page_sizes import BASE_PAGES, TABLE_ENTRY_BYTES, page_bytes, page_words
 from tlb.system.reasons import Unavailable, Undecided, require_nonempty
@@ -468,34 +467,21 @@ def full_walks_hurt(a: Analysis, band: Band) -> Answer:
 # --- by the place of the lowest table
 
 
-def _in_memory(a: Analysis) -> tuple[WalkPrice, Interval]:
-    """The walk whose lowest table is in memory, and a load that memory answers, in ns. Raises
-    Unavailable."""
-    found = [walk for walk in a.surveyed_walks if walk.table_in == "memory"]
-    loads = curves.packed_curve(a.about.kept("stlb_cliff"), pages=BASE_PAGES)
-    largest = a.cache_bytes(3) or a.cache_bytes(2) or 0
-    far = loads.between(4 * largest / 64, float("inf"))
-    return require_nonempty(found, "no walk to memory was measured")[0], require_nonempty(
-        far, "no load from memory was measured"
-    ).last
-
-
-def _trips(a: Analysis) -> Interval:
-    walk, load = _in_memory(a)
-    cost = require_nonempty([walk.cost] if walk.cost else [], "no walk to memory was measured")[
-        0
-    ].interval
-    return (cost * (1 / a.ghz) if a.survey.unit == "cycles" else cost) / load
+def _reads_of_a_walk_from_memory(a: Analysis) -> Interval:
+    """Return how long a walk takes whose lowest table is in memory, in reads of one entry from
+    memory: both are reads of page tables, without a load's own data. Raises Unavailable."""
+    _, walk_ns = a.surveyed_walk("memory")
+    return walk_ns / a.entry_ns
 
 
 @claim("warm-walk-reads-one-line", points=None)
 def a_warm_walk_reads_one_line(a: Analysis, band: Band = (0.5, 1.5)) -> tuple[Effect, str]:
-    trips = _trips(a)
+    reads = _reads_of_a_walk_from_memory(a)
     evidence = (
-        f"A walk whose lowest table is in memory costs {trips:.2f} times a load that memory "
-        "answers."
+        f"A walk whose lowest table is in memory takes {reads:.2f} times as long as one read of an "
+        f"entry from memory, {a.entry_ns.value:.0f} ns."
     )
-    return effect_inside_band(trips, *band), evidence
+    return effect_inside_band(reads, *band), evidence
 
 
 @claim("upper-entries-stay-cached", points=None)

@@ -126,9 +126,10 @@ MACHINE_COLOURS = {
     "Zen 5": "#b0124f",
     "Emerald Rapids": "#2a8fa0",
 }
-# Of all other series (with and without, one thread and several): indigo, dark and light, so that
-# a colour has one meaning in every figure. A pair may be a filled and a hollow mark of the first.
-OTHER_COLOURS = ("#1f2a7a", "#7c8ad6", "#4355b8")
+# Of all other series (with and without, one thread and several): indigo, a green of olives and a
+# lighter indigo, so that a colour has one meaning in every figure. A pair may be a filled and a
+# hollow mark of the first.
+OTHER_COLOURS = ("#1f2a7a", "#7d9400", "#4355b8")
 # Of a load's time. Packed lines show the data alone; a line a page, translation too.
 PART_COLOURS = {"translation": PALETTE[0], "data": PALETTE[1]}
 

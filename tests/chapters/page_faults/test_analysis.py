@@ -116,3 +116,8 @@ def test_the_grid_has_a_control_for_each_number_of_threads():
 def test_one_cpu_is_the_reason_where_two_threads_lack():
     assert refusal(lambda: analysis(rows(Kernel(cpus=1)), cpus=1).prefaulted(2)) == "one-cpu"
     assert refusal(lambda: analysis(NOTHING).prefaulted(2)) == "too-few-points"
+
+
+def test_giving_memory_back_is_timed_apart_from_filling_it():
+    found = analysis(rows(QUIET)).given_back(1).value
+    assert found == pytest.approx(QUIET.free_ns)

@@ -29,6 +29,7 @@ THREE, TWICE, CAPACITY, BOTH, WALKERS = (
 )
 PLATEAU, MODEL = ("second-regime-plateaus", "cost-is-hit-plus-misses-times-walk")
 WORTH, TABLES = "large-pages-worth-fewer-entries", "large-pages-keep-tables-cached"
+ONE_READ = "warm-walk-reads-one-line"
 H, F, C, N = "holds", "fails", "cannot tell", "not testable here"
 SIX = Walk(walkers=6, in_flight=64, noise=0.002, far_ns=300.0)
 
@@ -105,6 +106,14 @@ def chased(walks: float = 1.0) -> Analysis:
     )
 
 
+def walking(reads: float) -> Analysis:
+    """A walk from memory takes as long as so many reads of an entry from there."""
+    a = analysis()
+    ns = reads * a.entry_ns.value
+    a.surveyed_walk = lambda place: (64 * MIB, Interval(ns, 0.99 * ns, 1.01 * ns, 0.9375))
+    return a
+
+
 JUDGED: dict[str, tuple[str, Callable[[], Analysis], str]] = {
     "three regimes": (THREE, plain, H),
     "never a walk in memory": (THREE, lambda: analysis(rows(Walk(far_ns=0.0))), F),
@@ -138,6 +147,9 @@ JUDGED: dict[str, tuple[str, Callable[[], Analysis], str]] = {
     "a table that it holds on base pages too": (TABLES, lambda: analysis(rows(most=64 * MIB)), C),
     "large pages are worth it": (WORTH, plain, H),
     "pieces have no fewer entries": (WORTH, lambda: beside(split("splintered by the host")), N),
+    "a walk is one read": (ONE_READ, lambda: walking(1.0), H),
+    "a walk is two reads": (ONE_READ, lambda: walking(2.0), F),
+    "a walk is one read or two": (ONE_READ, lambda: walking(1.45), C),
     "large pages are not": (WORTH, lambda: slower(3.0, "pages != '4k'"), F),
 }
 
