@@ -140,7 +140,7 @@ def calculator_table(hosts: Mapping[str, Analysis]) -> pd.DataFrame:
             break
         tables.append(rows.assign(host=host))
     if not tables:
-        return pd.DataFrame(columns=["host", "label", "log2_bytes", "ns"]).astype({"ns": float})
+        return pd.DataFrame()
     choice = ["pages", "log2_bytes"]
     table = pd.concat(tables, ignore_index=True).merge(tables[0][choice], on=choice)
     table["answer"] = table.groupby(choice)["answer"].transform(" ".join)
