@@ -74,7 +74,8 @@ def test_the_share_of_walks_is_read_at_a_multiple_of_the_entries():
 def test_the_page_compares_the_curves_where_the_analysis_does(machine):
     chapter = chapter_of_published_machine("stlb_cliff", machine)
     page = after_cells(
-        *("cliff-rows", "cliff-041", "cliff-medians", "cliff-rule"),
+        *("cliff-041", "cliff-rows", "cliff-added", "cliff-medians"),
+        *("cliff-data", "cliff-past", "cliff-rule"),
         chapter=chapter,
         rows=chapter.kept("stlb_cliff"),
         base_page=chapter.host.base_page_bytes,
