@@ -263,19 +263,18 @@ def _profile(store: Store, name: str) -> TranslationProfile:
 
 # --- all machines' times in one figure: a row a quantity, a mark a machine
 
-# What a row shows, in words that a phone has room for: costs that differ between machines, of each
-# kind one or two. The table of all numbers has the others.
+# What a row shows, in words that a phone has room for: costs that differ between machines. The
+# table of all numbers has the others.
 _SHOWN = {
     "load_first_level": "a load that hits the L1 TLB",
     "walk_table_l3": "a page walk, its entry in the L3 cache, adds",
     "walk_over_2_gib": "translation adds to a load in 2 GiB, at least",
     "fault_fresh_large": "touch and unmap 2 MiB (THP), for each 4 KiB",
-    "fault_fresh": "touch and unmap a fresh 4 KiB page",
 }
 
-_ROW_PX = 84  # room for the name and, below it, a line for each machine
-_PLACES_PX = [30, 76]  # of these lines in a row
-_VALUE_ROOM = 3.0  # times the longest time: where the axis ends, right of its label
+_ROW_PX = 92  # room for the name and, below it, a line for each machine
+_PLACES_PX = [42, 84]  # of these lines in a row
+_VALUE_ROOM = 6.0  # times the longest time: where the axis ends, right of its label
 
 
 def times_by_machine(a: Analysis) -> Figure:
