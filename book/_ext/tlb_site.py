@@ -289,17 +289,19 @@ def put_head_line_first(app: Sphinx, doctree: nodes.document) -> None:
             page.insert(1, line)
 
 
-# The words of a verdict by its style's class, in the order of the sentence.
+# The words of a verdict, as in its cell, by its style's class, in the order of the sentence.
 _VERDICT_WORDS = {
     "holds": "holds",
     "fails": "fails",
     "elsewhere": "fails here",
-    "unknown": "undecided",
-    "untestable": "not testable on this machine",
+    "unknown": "cannot tell",
+    "untestable": "not testable here",
     "recomputed": "recomputed",
 }
-_VERDICT = re.compile(r"tlb-verdict-(\w+)\"")  # tlb/report/verdicts.py writes it
-_OWN_CLAIMS = re.compile(r'data-whose="(.+?)" data-claims="(\d+)"')  # and this
+# tlb/report/verdicts.py writes these
+_VERDICT = re.compile(r"tlb-verdict-(\w+)\"")
+_RECOMPUTED_VERDICT = re.compile(r">recomputed</span>: (\w+)")
+_OWN_CLAIMS = re.compile(r'data-whose="(.+?)" data-claims="(\d+)"')
 
 
 def count_verdicts(app: Sphinx, doctree: nodes.document) -> None:
@@ -313,6 +315,10 @@ def count_verdicts(app: Sphinx, doctree: nodes.document) -> None:
             counts = [
                 f"{words} {found[css]}" for css, words in _VERDICT_WORDS.items() if found[css]
             ]
+            recomputed = Counter(_RECOMPUTED_VERDICT.findall(table.astext()))
+            if recomputed:
+                each = [f"{word} {number}" for word, number in recomputed.most_common()]
+                counts[-1] += f" ({list_in_words(each)})"
             words = f"Verdicts on these {found.total()} claims: {list_in_words(counts)}."
             if own:
                 fail = found["fails"] + found["elsewhere"]

@@ -27,7 +27,7 @@ from tlb.report import charts
 from tlb.report.chapter import chapter_of_published_machine
 from tlb.report.quantities import FEW_MAPPINGS_MARK
 from tlb.stats.curves import Curve, last_level_plateau
-from tlb.stats.intervals import median_interval
+from tlb.stats.intervals import Interval, median_interval
 from tlb.stats.scatter import MIN_MODE_RATIO
 from tlb.system.page_sizes import BASE_PAGES, HUGE_PAGE_KINDS, ordered_page_sizes, page_bytes
 from tlb.system.reasons import none_if_unavailable, require_nonempty
@@ -265,13 +265,14 @@ LOAD_PART_COLOURS = {
 }
 LOAD_PARTS_DESCRIPTION = (
     "Bars of one random load's time in 4 GiB, divided into data and translation. On Zen 4, 2 MiB "
-    "pages leave more than a third of the translation of 4 KiB pages, on Emerald Rapids little."
+    "pages leave more than a third of the translation of 4 KiB pages, on Emerald Rapids too little to "
+    "measure."
 )
 
 
 def load_parts() -> pd.DataFrame:
     """Return a row a machine of HOSTS, page size and part of a random load in 4 GiB: name (of the
-    bar), part, begin, end (ns), label (both parts in words)."""
+    bar), part, begin, end (ns), label (the parts in words), short (the same, for a phone)."""
     return pd.concat(map(_parts_on, HOSTS), ignore_index=True)
 
 
@@ -285,22 +286,29 @@ def _parts_on(machine: str) -> pd.DataFrame:
     for pages, measured in times.groupby("pages"):
         data = measured["packed"].median()
         added = median_interval(measured["translation"])
-        translation = max(added.value, 0.0)
         name = f"{HOSTS[machine]}, {'4 KiB' if pages == '4k' else '2 MiB'} pages"
-        # as in texts: no median where the ends are far apart; no cost is below zero
-        is_wide = added.high > MIN_MODE_RATIO * added.low
-        ends = f"{added.low:.0f} to {added.high:.0f}" if added.low > 0 else f"≤{added.high:.0f}"
-        words = f"{data:.0f} data, {ends} translation"
-        if not is_wide:
-            words = f"{data:.0f} data + {added.value:.0f} translation"
-        label = f"{name.removesuffix(' pages')}: {words}"  # short, for a phone
-        borders = (0.0, data, data + translation)
+        label, short = _words_of_parts(data, added)
+        ends = (0.0, data), (data, data + added.value)
         kinds = (_DATA, _ON_BASE if pages == "4k" else _ON_HUGE)
+        # A difference that may be none is no part of the bar
         parts += [
-            (name, part, begin, end, label)
-            for part, begin, end in zip(kinds, borders, borders[1:], strict=False)
+            (name, part, *end, label, short)
+            for part, end in zip(kinds, ends[: 1 + (added.low > 0)], strict=False)
         ]
-    return pd.DataFrame(parts, columns=["name", "part", "begin", "end", "label"])
+    return pd.DataFrame(parts, columns=["name", "part", "begin", "end", "label", "short"])
+
+
+def _words_of_parts(data_ns: float, added: Interval) -> tuple[str, str]:
+    """Return the parts of a load in words, and in the fewest, for a phone. As in texts, there is no
+    median where the ends are far apart; and what may be nothing is too small to measure."""
+    if added.low <= 0:
+        most = f"under {added.high:.0f}"
+        data = f"{data_ns:.0f} data"
+        return f"{data}, translation too small to measure ({most})", f"{data} + {most}"
+    is_wide = added.high > MIN_MODE_RATIO * added.low
+    shown = f"{added.low:.0f} to {added.high:.0f}" if is_wide else f"{added.value:.0f}"
+    words = f"{data_ns:.0f} data + {shown} translation"
+    return words, words
 
 
 def load_parts_chart(parts: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
@@ -313,5 +321,7 @@ def load_parts_chart(parts: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
     bars = base.mark_bar(height=10, yOffset=4).encode(x=x, x2="end:Q", color=colour)
     first = base.transform_filter("datum.begin == 0")
     labels = first.mark_text(align="left", dy=-11)
-    labels = labels.encode(x=alt.value(0), text="label:N")
+    words = f"(width < {_WIDE_PX} ? datum.short : datum.label)"
+    labels = labels.transform_calculate(words=f"replace(datum.name, ' pages', '') + ': ' + {words}")
+    labels = labels.encode(x=alt.value(0), text="words:N")
     return alt.layer(bars, labels).properties(height=row_px * len(order))

@@ -328,18 +328,19 @@ def median_at(curve: Curve, lines: float) -> float | None:
 
 
 def _range(curve: Curve, lines: float) -> str:
-    """Return the time as a text, rounded as in tables; to two digits, from the smallest to the largest,
-    where the mappings of the nearest points, or these points, differ much. It is marked if there
-    are too few mappings."""
+    """Return the time as a text, rounded as in tables; to two digits, with the smallest and the
+    largest, where the mappings of the nearest points, or these points, differ much. It is marked if
+    there are too few mappings."""
     below, above = _nearest(curve, lines)
     values = [float(curve.medians[x]) for x in (below, above)]
     if len(each := curve.processes):
         values += each.loc[each["lines"].isin((below, above)), "median"].tolist()
     is_of_few = fewest_mappings(curve, lines) < FEWEST_MAPPINGS_WITH_INTERVAL
     mark = FEW_MAPPINGS_MARK if is_of_few else ""
-    if max(values) > MIN_MODE_RATIO * min(values):
-        return f"{_two_digits(min(values))} to {_two_digits(max(values))} ns{mark}"
     ns = median_at(curve, lines) or 0.0
+    if max(values) > MIN_MODE_RATIO * min(values):
+        ends = f"{_two_digits(min(values))} to {_two_digits(max(values))}"
+        return f"about {_two_digits(ns)} ({ends}) ns{mark}"
     return f"{ns:,.{1 if ns < 10 else 0}f} ns{mark}"
 
 

@@ -27,9 +27,10 @@ from tlb.measure.store import Store
 from tlb.report import analysis, charts, quantities
 from tlb.report.card import THIS_COMPUTER_LABEL
 from tlb.report.chapter import Chapter
-from tlb.report.quantities import QuantityDeclaration, ValueOrFunction
+from tlb.report.quantities import FEW_MAPPINGS_MARK, QuantityDeclaration, ValueOrFunction
 from tlb.report.render import GRID_LINE_COLOUR, MUTED_COLOUR, PALETTE, Figure
 from tlb.stats.intervals import LEAST_COVERAGE, Interval, without_bounds_of_few
+from tlb.stats.scatter import MIN_MODE_RATIO
 from tlb.stats.splinter import SplinteringVerdict, judge_splintering
 from tlb.system import procfs
 from tlb.system.reasons import Unavailable, none_if_unavailable, require_nonempty
@@ -262,22 +263,18 @@ def _profile(store: Store, name: str) -> TranslationProfile:
 
 # --- all machines' times in one figure: a row a quantity, a mark a machine
 
-# What a row shows, in words that a phone has room for. Entries and gains are in the table.
+# What a row shows, in words that a phone has room for: costs that differ between machines. The
+# table of all numbers has the others.
 _SHOWN = {
-    "load_first_level": "load that hits the L1 TLB",
-    "hit_last_level": "a hit in the STLB adds",
-    "walk_past_last_level": "a page walk adds, just past the STLB's reach",
-    "walk_over_2_gib": "a page walk adds, in 2 GiB, at least",
-    "walk_table_l2": "page walk, its entry in the L2 cache",
-    "walk_table_l3": "page walk, its entry in the L3 cache",
-    "walk_table_memory": "page walk, its entry in memory",
-    "fault_file": "touch and unmap a page of a cached file",
+    "load_first_level": "a load that hits the L1 TLB",
+    "walk_table_l3": "a page walk, its entry in the L3 cache, adds",
+    "walk_over_2_gib": "translation adds to a load in 2 GiB, at least",
     "fault_fresh_large": "touch and unmap 2 MiB (THP), for each 4 KiB",
-    "fault_fresh": "touch and unmap a fresh 4 KiB page",
 }
 
-_ROW_PX = 56  # room for the name and, below it, a line for each machine
-_PLACES_PX = [27, 52]  # of these lines in a row
+_ROW_PX = 92  # room for the name and, below it, a line for each machine
+_PLACES_PX = [42, 84]  # of these lines in a row
+_VALUE_ROOM = 6.0  # times the longest time: where the axis ends, right of its label
 
 
 def times_by_machine(a: Analysis) -> Figure:
@@ -301,10 +298,9 @@ def times_by_machine(a: Analysis) -> Figure:
         low=data["begin"].mask(is_of_few, data["value"]),
         high=data["end"].mask(is_of_few, data["value"]),
     )
-    x: dict[str, Any] = {
-        "scale": charts.log_scale(10, ends),
-        "axis": alt.Axis(title="ns", format=",", tickCount=6),
-    }
+    ends = (ends[0], ends[1] * _VALUE_ROOM)
+    axis = alt.Axis(title="ns", format=",", tickCount=6)
+    x: dict[str, Any] = {"scale": charts.log_scale(10, ends), "axis": axis}
     channels: dict[str, Any] = {"color": charts.colour("label", _colours(names))}
     if len(names) <= len(PALETTE):
         channels["shape"] = charts.shape("label", names)
@@ -315,9 +311,29 @@ def times_by_machine(a: Analysis) -> Figure:
     medians = charts.medians_in_rows(
         shown, "what", rows, x, "label:N", "what:N", width=2, size=50, **channels
     )
-    chart = charts.layered(*_grid(rows, x, ends), medians)
-    chart = chart.properties(height=_ROW_PX * len(rows))
+    layers = [*_grid(rows, x, ends), medians]
+    if "yOffset" in channels:
+        layers.append(_values(shown, rows, x, color=channels["color"], yOffset=channels["yOffset"]))
+    chart = charts.layered(*layers).properties(height=_ROW_PX * len(rows))
     return Figure(chart, _finding(a, names), without_bounds_of_few(data[columns]), "machines_times")
+
+
+def _values(
+    shown: pd.DataFrame, rows: Sequence[str], x: Mapping[str, Any], **channels: Any
+) -> alt.Chart:
+    """Return the number of each mark, right of it: its ends if they are far apart."""
+    digits = np.where(shown["value"] < 10, 1, 0)
+    is_wide = shown["high"] > MIN_MODE_RATIO * shown["low"]
+    words = [
+        f"{row.low:,.{d}f} to {row.high:,.{d}f}" if wide else f"{row.value:,.{d}f}"
+        for row, d, wide in zip(shown.itertuples(), digits, is_wide, strict=True)
+    ]
+    few = np.where(shown["coverage"] < LEAST_COVERAGE, FEW_MAPPINGS_MARK, "")
+    labels = alt.Chart(shown.assign(words=np.char.add(words, few)))
+    labels = labels.mark_text(align="left", dx=7)
+    return labels.encode(
+        x=alt.X("high:Q", **x), y=charts.row("what", rows), text="words:N", **channels
+    )
 
 
 def _grid(rows: Sequence[str], x: Mapping[str, Any], ends: tuple[float, float]) -> list[alt.Chart]:

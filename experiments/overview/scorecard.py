@@ -23,14 +23,13 @@ from tlb.report.verdicts import (
     CSS_CLASS_BY_VERDICT,
     RECOMPUTED_CLAIM_STATUS,
     UNDECIDABLE,
+    UNTESTABLE_HERE,
     WRONG_VERDICT_PROBABILITY,
     claim_anchor,
     shown_verdict,
 )
 from tlb.system.files import ROOT
 from tlb.system.units import with_thousands
-
-NOT_TESTABLE = "not testable here"
 
 
 class ClaimsPageQuantities(quantities.Quantities):
@@ -144,7 +143,7 @@ class Scorecard:
             "hold": words["holds"],
             "fail": words["fails"],
             "undecided": words["cannot tell"],
-            "untestable": words[NOT_TESTABLE],
+            "untestable": words[UNTESTABLE_HERE],
             "hold_by_interval": by_interval.count("holds"),
             "fail_by_interval": by_interval.count("fails"),
             "number_hold": with_number.count("holds"),

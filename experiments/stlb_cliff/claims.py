@@ -170,12 +170,14 @@ def rises_fourfold(a: Analysis, band: Band, flat: Band = ABOUT_ONE) -> Answer:
         f"loop changes by a factor of {below:.2f}; from half of the entries to twice as many it "
         f"grows by {ratio:.2f}"
     )
+    across = "twice the entries over half"
     if len(a.gather):
         bare = a.rise_across(a.gather)
         evidence += f", and that of the same loads without NumPy's own work by {bare:.2f}"
+        across += f"; in C {bare:.1f} times"
     return [
         effect_inside_band(below, *flat, what="4 MiB over 1 MiB"),
-        effect_inside_band(ratio, *band, what="twice the entries over half"),
+        effect_inside_band(ratio, *band, what=across),
     ], f"{evidence}."
 
 
@@ -348,7 +350,7 @@ def a_walk_takes_60_to_250_cycles(a: Analysis, band: Band) -> Answer:
         effect_inside_band(far, *band, what=_in(size)),
     ], (
         f"In cycles of the core, translation costs {near:.0f} at two to four times the second "
-        f"level's entries and {far:.0f} over {format_size(size)}."
+        f"level's entries and {far:.0f} over {format_size(size)}.{_packed_walks(a, _far(a))}"
     )
 
 
@@ -420,7 +422,7 @@ def miss_latency_is_not_constant(a: Analysis, band: Band) -> Answer:
     ratio, size = a.judged_price.at(_far(a)) / a.walked, _far(a) * a.base_page_bytes
     return effect_inside_band(ratio, *band, what=_in(size)), (
         f"Over {format_size(size)} translation costs {ratio:.1f} times what it costs just "
-        "past the second level."
+        f"past the second level.{_packed_walks(a, _far(a))}"
     )
 
 

@@ -42,16 +42,32 @@ def test_what_is_the_same_on_all_machines_has_one_cell():
 
 
 def test_a_summary_has_the_number_of_each_machine():
-    rows = [("first", IDS[1]), ("second", IDS[0])]
+    rows = [("first", IDS[1], "Why."), ("second", IDS[0], "So.")]
     read = BeautifulSoup(all_machines.summary_of_article(*rows).markup, "html.parser")
-    *cells, counts, by_interval = (
-        [cell.text for cell in row.select("td")[1:]] for row in read.select("tbody tr")
-    )
+    shown = [row for row in read.select("tbody tr") if row.get("class") != ["tlb-why"]]
+    *cells, counts, by_interval = ([cell.text for cell in row.select("td")[1:]] for row in shown)
     assert [words.partition(",")[0] for words in counts] == ["2 hold", "1 hold"]
     assert sum(map(int, re.findall(r"\d+", by_interval[0]))) <= 2  # not the one by arithmetic
     assert [len(row) for row in cells] == [2, 1]
     holds, open_ = cells[0]
     assert "1.50" in holds and "1.40" not in holds + open_
+
+
+def test_a_summary_shows_what_an_article_rests_on_with_a_sentence_and_folds_the_rest():
+    made = all_machines.summary_of_article(("first", IDS[1], "Why."), more=[("second", IDS[0])])
+    read = BeautifulSoup(made.markup, "html.parser")
+    folded = read.details.extract().text
+    assert "first" in read.text and "Why." in read.text and "second" not in read.text
+    assert "second" in folded and "claims judged" in folded and "1 more" in folded
+
+
+def test_what_other_machines_decide_is_said_by_name_and_what_they_leave_open_is_not(monkeypatch):
+    names = {"one": "Zen 3", "two": "Zen 5"}
+    monkeypatch.setattr(all_machines, "published_names", lambda store: names)
+    found = all_machines.decided_elsewhere("two")
+    assert found.keys() == {*IDS[:2]} and found[IDS[1]].startswith("Zen 3: holds: 1.50")
+    assert "Zen 5" not in " ".join(found.values())
+    assert all_machines.decided_elsewhere("one").keys() == {IDS[0]}
 
 
 def test_a_summary_gives_the_condition_farthest_outside_its_band(monkeypatch):
@@ -61,7 +77,7 @@ def test_a_summary_gives_the_condition_farthest_outside_its_band(monkeypatch):
     ]
     answers = {"Zen 3": {UNIT.id: StoredAnswer(effects=tuple(conditions))}}
     monkeypatch.setattr(all_machines, "answers_by_machine", lambda: answers)
-    text = all_machines.summary_of_article(("so", UNIT.id)).text.splitlines()[1]
+    text = all_machines.summary_of_article(("so", UNIT.id, "")).text.splitlines()[1]
     assert text == "so\tfails here: 0.500 times, size 0.5, predicted 1 times or more"
 
 

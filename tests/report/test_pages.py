@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import yaml
 from support.pages import run_cells
 from support.rendered import CHAPTER_NAMES
 
@@ -15,6 +16,7 @@ from tlb.report import page, quantities
 from tlb.report.notebooks import chapter_names_in_order
 from tlb.report.page import PageError
 from tlb.report.quantities import QuantityDeclaration
+from tlb.system.files import ROOT
 
 NOTEBOOKS = chapter_names_in_order()
 
@@ -135,3 +137,14 @@ def test_what_is_about_the_reference_cannot_be_read_as_about_the_reader_s_machin
             if "figure" in output.get("metadata", {}).get("tlb", {}):
                 words = "".join(output["data"]["text/plain"])
                 assert not re.search(rf"\bhere\b|{_READERS}", words, re.I), words
+
+
+def test_the_sidebar_calls_a_page_what_its_title_begins_with():
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    for entry in (entry for part in toc["parts"] for entry in part["chapters"]):
+        path = ROOT / entry["file"]
+        if path.with_suffix(".ipynb").is_file():
+            title = page.notebook_cells(path.name)[0].source
+        else:
+            title = path.with_suffix(".md").read_text(encoding="utf-8")
+        assert re.search(rf"^# {re.escape(entry['title'])}\b", title, re.MULTILINE), entry

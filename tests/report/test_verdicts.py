@@ -1,5 +1,6 @@
 """Claims by id, judged by their predicates, in a table with source and predicate."""
 
+from dataclasses import replace
 from types import ModuleType
 
 import pandas as pd
@@ -252,6 +253,18 @@ def verdict_of(word: str, evidence: str, *, effects: int = 0, reason: str = "") 
     effect = effect_inside_band(median_interval([1.0, 2.0, 3.0, 4.0, 5.0]), 0.0, 9.0)
     made = Claim("made-up", "boncz1999", "It is.", first_value, None)
     return Verdict(word, evidence, (effect,) * effects, reason, claim=made)
+
+
+def test_what_a_machine_cannot_test_for_one_reason_is_folded_and_names_who_can():
+    here, reason = "not testable here", "It has no counters"
+    alone = verdict_of(here, "It is a guest.")
+    claims = [Claim(id, "boncz1999", f"{id} it is.", first_value, None) for id in ("a", "b")]
+    same = [replace(verdict_of(here, reason), claim=each) for each in claims]
+    table = verdict_table([alone, *same], (), {"a": "Zen 3: holds.", "made-up": "Zen 5: fails."})
+    assert table.markup.count(reason) == 1 and f"2 claims are {here}" in table.text
+    assert table.markup.count("Zen 3: holds.") == 1
+    assert "It is a guest. Zen 5: fails." in table.text
+    assert verdict_table([alone, same[0]]).markup.count("<table") == 1
 
 
 def test_of_a_machine_of_which_little_was_measured_only_what_it_answers_is_shown():

@@ -22,6 +22,7 @@ from tlb.report.render import Html, format_each_as_html, inline_html
 from tlb.report.verdicts import (
     FAILS_HERE,
     RECOMPUTED_CLAIM_STATUS,
+    UNTESTABLE_HERE,
     claim_anchor,
     format_band_in_unit,
     format_effect_in_unit,
@@ -80,13 +81,14 @@ _TABLE = (
     '<div class="tlb-table tlb-by-machine"><table><thead><tr>{}</tr></thead>'
     "<tbody>{}</tbody></table></div>"
 )
+_WHY = '<tr class="tlb-why"><td colspan="{}">{}</td></tr>'
 _FOLDED = '<details class="tlb-beyond"><summary>{}</summary>{}</details>'
 _HOW_TO_READ = (
     '<p class="tlb-chance">In brackets is what a claim predicts. A cell gives the verdict and the measured '
     "number that decides it, as an interval where "
     "that is wide. <em>Fails here</em>: a time or a number of cycles that fails on this machine; on its "
-    "source's it may be right. An asterisk marks fewer than five mappings. See "
-    '<a href="method.html#how-a-claim-is-judged">what <em>cannot tell</em> and <em>not testable</em> mean</a>.</p>'
+    "source's it may be right. An asterisk marks fewer than five mappings. "
+    '<a href="method.html#how-a-claim-is-judged">What the verdicts mean</a>.</p>'
 )
 DIRECTION_ONLY = "direction only"  # of a claim that any difference to one side supports
 NOT_MEASURED_CELL, NOT_TESTABLE = "not measured", "not testable"
@@ -168,12 +170,12 @@ def _claims_table(
         )
         for one in claims
     ]
-    return _table("Claim", machines, rows)
+    return _table("Claim", machines, format_each_as_html(_ROW, rows))
 
 
-def _table(first: str, machines: Sequence[str], rows: Sequence[tuple]) -> Markup:
+def _table(first: str, machines: Sequence[str], body: Markup) -> Markup:
     heads = format_each_as_html(_HEAD, [(head,) for head in [first, *machines]])
-    return Markup(_TABLE).format(heads, format_each_as_html(_ROW, rows))
+    return Markup(_TABLE).format(heads, body)
 
 
 def cells_by_machine(
@@ -201,48 +203,72 @@ def _cell_of_each_machine(
     )
 
 
-def summary_of_article(*rows: tuple[str, str]) -> Html:
-    """Return the table that opens a re-run: for what the article says the verdict with the number that
-    decides it, and last how many of the article's judged claims get which verdict on each machine, and
-    of those that an interval answers.
+def summary_of_article(*rows: tuple[str, str, str], more: Sequence[tuple[str, str]] = ()) -> Html:
+    """Return the table that opens a re-run: for what the article rests on the verdict with the number
+    that decides it, and a sentence of ours; and, folded, the same of `more`, without a sentence, and
+    how many of the article's judged claims get which verdict on each machine.
 
-    rows: what the article says, and the id of the claim. Raises KeyError for an id that claims.csv
-    lacks.
+    rows: what the article says, the id of the claim, and the sentence. Raises KeyError for an id that
+    claims.csv lacks.
     """
     answers = answers_by_machine()
-    cells = list[tuple[str, str | Markup, str, Markup]]()
-    lines = [["The article says", *answers]]
-    for says, id in rows:
-        one = statements()[id]
-        found = _answers_to(one, answers)
-        is_marked = one.predicts_direction_only and one.status == "judged"
-        band = format_band_in_unit(*one.band, one.unit) if any(map(isfinite, one.band)) else ""
-        small = f"({DIRECTION_ONLY})" if is_marked else f"({band})" if band else ""
-        by_machine = cells_by_machine(one, found, [*answers], is_summary=True)
-        cells.append(("", inline_html(says), small, by_machine))
-        shown = (verdict_cell(one, answer, is_summary=True)[1].striptags() for answer in found)
-        lines.append([says, *shown])
-    source = statements()[rows[0][1]].source
+    body, lines = Markup(""), ["\t".join(["The article says", *answers])]
+    for says, id, why in rows:
+        row, line = _summary_row(says, id, answers)
+        body += row + Markup(_WHY).format(len(answers) + 1, inline_html(why))
+        lines += [line, why]
+    below = Markup("")
+    for says, id in more:
+        row, line = _summary_row(says, id, answers)
+        below += row
+        lines.append(line)
+    counts, counted = _count_rows(statements()[rows[0][1]].source, answers)
+    words = f"{len(more)} more of its claims, and how many hold on each machine"
+    table = _table("The article says", [*answers], body) + Markup(_HOW_TO_READ)
+    folded = _table("The article says", [*answers], below + counts)
+    markup = table + Markup(_FOLDED).format(words, folded)
+    return Html(str(markup), "\n".join([*lines, *counted]))
+
+
+def _summary_row(
+    says: str, id: str, answers: Mapping[str, Mapping[str, StoredAnswer]]
+) -> tuple[Markup, str]:
+    """Return a row of a re-run's first table, and the same as text."""
+    one = statements()[id]
+    found = _answers_to(one, answers)
+    is_marked = one.predicts_direction_only and one.status == "judged"
+    band = format_band_in_unit(*one.band, one.unit) if any(map(isfinite, one.band)) else ""
+    small = f"({DIRECTION_ONLY})" if is_marked else f"({band})" if band else ""
+    cells = cells_by_machine(one, found, [*answers], is_summary=True)
+    shown = (verdict_cell(one, answer, is_summary=True)[1].striptags() for answer in found)
+    row = Markup(_ROW).format("", inline_html(says), small, cells)
+    return row, "\t".join([says, *shown])
+
+
+def _count_rows(
+    source: str, answers: Mapping[str, Mapping[str, StoredAnswer]]
+) -> tuple[Markup, list[str]]:
+    """Return two rows, and the same as text: how many of a source's judged claims get which verdict
+    on each machine, and how many of those that predict a number and that an interval answers."""
     judged = [
         one for one in statements().values() if (one.source, one.status) == (source, "judged")
     ]
+    rows, lines = Markup(""), []
     for says, is_by_interval in (
         (f"all {len(judged)} claims judged", False),
         ("those of them that predict a number, by an interval", True),
     ):
         counts = [_verdict_counts(judged, found, is_by_interval) for found in answers.values()]
-        cells.append(
-            ("", says, "", _cell_of_each_machine([("", each) for each in counts], answers))
-        )
-        lines.append([says, *counts])
-    table = _table("The article says", [*answers], cells)
-    return Html(str(table + Markup(_HOW_TO_READ)), "\n".join("\t".join(line) for line in lines))
+        cells = _cell_of_each_machine([("", each) for each in counts], answers)
+        rows += Markup(_ROW).format("", says, "", cells)
+        lines.append("\t".join([says, *counts]))
+    return rows, lines
 
 
 def _verdict_counts(
     judged: Sequence[PublishedStatement], found: Mapping[str, StoredAnswer], is_by_interval: bool
 ) -> str:
-    """Return "12 hold, 6 fail, 3 fail here, 8 cannot tell, 5 not testable", without those of 0.
+    """Return "12 hold, 6 fail, 3 fail here, 8 cannot tell, 5 not testable here", without those of 0.
 
     is_by_interval: only of claims that predict more than a direction and that a measured interval
     answers.
@@ -255,15 +281,36 @@ def _verdict_counts(
             and found[one.id].decide().is_of_interval
             and not one.predicts_direction_only
         ]
-    words = Counter(shown_verdict(found[one.id].decide(), one) for one in judged if one.id in found)
+    words = Counter(
+        shown_verdict(found[one.id].decide(), one) if one.id in found else NOT_MEASURED_CELL
+        for one in judged
+    )
     counts = {
         "hold": words["holds"],
         "fail": words["fails"],
         "fail here": words[FAILS_HERE],
         "cannot tell": words["cannot tell"],
+        UNTESTABLE_HERE: words[UNTESTABLE_HERE],
+        NOT_MEASURED_CELL: words[NOT_MEASURED_CELL],
     }
-    counts[NOT_TESTABLE] = len(judged) - sum(counts.values())
     return ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "–"
+
+
+def decided_elsewhere(machine: str) -> dict[str, str]:
+    """Return what the other published machines decide, by claim: "Zen 3: fails: 1.20 times"."""
+    names = published_names(Store(ROOT / "data"))
+    answers = answers_by_machine()
+    others = {name: answers[name] for other, name in names.items() if other != machine}
+    found = dict[str, str]()
+    for one in statements().values():
+        cells = [
+            f"{name}: {verdict_cell(one, answer, is_summary=True)[1].striptags()}"
+            for name, kept in others.items()
+            if (answer := kept.get(one.id)) and _is_decided(answer)
+        ]
+        if cells:
+            found[one.id] = f"{'; '.join(cells)}."
+    return found
 
 
 def answers_by_machine() -> dict[str, dict[str, StoredAnswer]]:

@@ -23,7 +23,7 @@ from pygments.lexers import CLexer
 
 from tlb.measure.store import Store
 from tlb.report import page
-from tlb.report.all_machines import MACHINE_COLUMN
+from tlb.report.all_machines import MACHINE_COLUMN, decided_elsewhere
 from tlb.report.analysis import Analysis
 from tlb.report.answers import ANSWERS_DOCUMENT
 from tlb.report.card import THIS_COMPUTER_LABEL, machine_display_name
@@ -465,7 +465,7 @@ def judge(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
     answers = {verdict.claim.id: verdict.answer.kept for verdict in found}
     beyond = untestable_statements(a.chapter)
     table = (
-        verdict_table(found, beyond) + _second_run(found, a)
+        verdict_table(found, beyond, decided_elsewhere(a.about.machine)) + _second_run(found, a)
         if shown.is_reference
         else table_of_answered_verdicts(found, beyond, shown.heading)
     )

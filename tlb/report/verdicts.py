@@ -11,11 +11,12 @@ how often the rule is wrong, and how often it decides.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from math import inf, isfinite
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, TypeVar
 
 import pandas as pd
@@ -452,6 +453,7 @@ def chapter_verdicts(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -
 
 # A time that fails was measured on another processor than the source's, where it may be right.
 FAILS_HERE = "fails here"
+UNTESTABLE_HERE = "not testable here"
 _TIME_UNITS = ("ns", "cycles", "ms")
 # The style's class of each verdict, as pages write it (`shown_verdict`).
 CSS_CLASS_BY_VERDICT: dict[str, str] = {
@@ -459,16 +461,17 @@ CSS_CLASS_BY_VERDICT: dict[str, str] = {
     "fails": "fails",
     FAILS_HERE: "elsewhere",
     "cannot tell": "unknown",
-    "not testable here": "untestable",
+    UNTESTABLE_HERE: "untestable",
 }
 # The word, and the class, of what follows from numbers alone: arithmetic, or what the source or
 # published tables print. It is counted apart from what was measured.
 RECOMPUTED_CLAIM_STATUS = "recomputed"
 _TABLE = (
     '<div class="tlb-table"><table class="tlb-verdicts"><thead><tr><th scope="col">Claim</th>'
-    '<th scope="col">Verdict</th><th scope="col">Evidence</th></tr></thead>'
+    '<th scope="col">Verdict</th><th scope="col">{}</th></tr></thead>'
     "<tbody>{}</tbody></table></div>"
 )
+_EVIDENCE_HEAD, _ELSEWHERE_HEAD = "Evidence", "On our other machines"
 _SOURCE = '<a class="tlb-source" href="references.html">{}</a>'
 _ROW = (
     f'<tr id="{{}}"><td>{{}} {_SOURCE}</td><td>{{}}</td><td>{{}}{{}}</td></tr>'
@@ -476,6 +479,8 @@ _ROW = (
     "</summary>{}</details></td></tr>"
 )
 _BEYOND = '<details class="tlb-beyond"><summary>{}</summary><ul>{}</ul></details>'
+_SAME_REASON = '<details class="tlb-beyond"><summary>{}: {}</summary>{}</details>'
+_DECIDED_NOWHERE = "none decides it"
 
 
 def claim_anchor(id: str) -> str:
@@ -514,9 +519,39 @@ def bounds_html(bounds: Sequence[EffectBounds], why: str) -> Markup:
     return Markup(' <small class="tlb-compared">{}</small>').format(text) if text else Markup("")
 
 
-def verdict_table(found: Sequence[Verdict], beyond: Sequence[PublishedStatement] = ()) -> Html:
+def verdict_table(
+    found: Sequence[Verdict],
+    beyond: Sequence[PublishedStatement] = (),
+    elsewhere: Mapping[str, str] = MappingProxyType({}),
+) -> Html:
     """Return a row and a folded predicate for each verdict; how many may be wrong by chance; and,
-    folded, the statements beyond any measurement here."""
+    folded, the statements beyond any measurement here. Claims that this machine cannot test for one
+    reason are folded below it.
+
+    elsewhere: what other machines decide of a claim, by its id; shown of those not testable here.
+    """
+    number = Counter(one.evidence for one in found if one.verdict == UNTESTABLE_HERE)
+    alone, by_reason = list[Verdict](), dict[str, list[Verdict]]()
+    for one in found:
+        if one.verdict != UNTESTABLE_HERE:
+            alone.append(one)
+        elif number[one.evidence] == 1:
+            others = elsewhere.get(one.claim.id, "")
+            alone.append(replace(one, evidence=f"{one.evidence} {others}".rstrip()))
+        else:
+            others = elsewhere.get(one.claim.id, _DECIDED_NOWHERE)
+            by_reason.setdefault(one.evidence, []).append(replace(one, evidence=others))
+    table = _table(alone, _EVIDENCE_HEAD) if alone else Html("", "")
+    for reason, same in by_reason.items():
+        words = f"{len(same)} claims are {UNTESTABLE_HERE}"
+        below = _table(same, _ELSEWHERE_HEAD)
+        markup = Markup(_SAME_REASON).format(words, inline_html(reason), Markup(below.markup))
+        table += Html(str(markup), f"{words}: {reason}\n{below.text}")
+    return table + _chance(found) + _beyond(beyond)
+
+
+def _table(found: Sequence[Verdict], head: str) -> Html:
+    """Return a table of verdicts. head: of the column of their evidence."""
     rows = [
         (
             claim_anchor(verdict.claim.id),
@@ -536,8 +571,7 @@ def verdict_table(found: Sequence[Verdict], beyond: Sequence[PublishedStatement]
         f"{bounds_html(verdict.bounds, verdict.why).striptags()}"
         for verdict in found
     )
-    table = Html(str(Markup(_TABLE).format(format_each_as_html(_ROW, rows))), text)
-    return table + _chance(found) + _beyond(beyond)
+    return Html(str(Markup(_TABLE).format(head, format_each_as_html(_ROW, rows))), text)
 
 
 def table_of_answered_verdicts(

@@ -13,6 +13,7 @@ from support.synthetic import GIB, MIB, PAGE_BYTES
 from experiments.hugepages import figures
 from experiments.hugepages.figures import ModelledTlb
 from tlb.stats import geometry
+from tlb.stats.intervals import median_interval
 from tlb.system.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -111,3 +112,14 @@ def test_the_figure_offers_each_page_size_and_answers_the_first_choice():
     assert answer.endswith(" ns.") and ", no walks within it, " in answer
     assert " walks per load or more, " in past_reach
     assert "at most" not in parameters["answers"]["value"]["4k"]["30"]
+
+
+# --- what a load waits for
+
+
+def test_what_may_be_nothing_is_called_too_small_to_measure_and_has_no_sign():
+    may_be_nothing = median_interval([-12.0, -1.0, 8.0, 9.0, 12.0])
+    for words in figures._words_of_parts(126.0, may_be_nothing):
+        assert "under 12" in words and "-" not in words
+    plain, short = figures._words_of_parts(126.0, median_interval([11.0, 11.5, 12.0, 12.2, 12.5]))
+    assert plain == short == "126 data + 12 translation"
