@@ -45,7 +45,8 @@ STRIDE_SUM_PAGE_KINDS = (BASE_PAGES, "thp", "2m")
 
 
 def points(scope: Scope) -> list[Point]:
-    walks = block_points(scope) + apart(scope) + ahead(scope) + remedies(scope)
+    """Return all points, in the order of the loop that the page shows and the functions it calls."""
+    walks = blocked_walks(scope) + page_per_vertex(scope) + prefetches(scope) + remedies(scope)
     return walks + joins(scope) + strided_sums(scope)
 
 
@@ -55,25 +56,34 @@ def _most(scope: Scope) -> int:
     return 1 << (most // GRAPH_VERTEX_BYTES).bit_length() - 1
 
 
-def _many(scope: Scope) -> int:
+def graph_vertices(scope: Scope) -> int:
+    """Return the vertices of the graph that is walked in blocks and with prefetches."""
     return min(_most(scope), MANY_VERTICES if scope.is_fine else MANY_VERTICES // 2)
 
 
-def block_points(scope: Scope) -> list[Point]:
-    """Blocks from 128 KiB, half of what 64 entries reach, to 64 or 128 MiB;
-    and the walk without them."""
-    vertices = _many(scope)
-    walk = partial(scope.point, "graph_walk", vertices=vertices)
-    largest = min(22, vertices.bit_length() - 1)
-    sizes = [2**k for k in range(11, largest, 2 if scope.is_fine else 3)]
+def block_sizes(scope: Scope) -> list[int]:
+    """Return the vertices of a block: from 128 KiB, half of what 64 entries reach, to 64 or 128
+    MiB."""
+    largest = min(22, graph_vertices(scope).bit_length() - 1)
+    return [2**k for k in range(11, largest, 2 if scope.is_fine else 3)]
+
+
+def stays(scope: Scope) -> tuple[int, ...]:
+    """Return after how many hops a walk leaves a block."""
+    return BLOCK_STEPS[: 3 if scope.is_fine else 2]
+
+
+def blocked_walks(scope: Scope) -> list[Point]:
+    """Return the walk without blocks, and in each size of block for each stay."""
+    walk = partial(scope.point, "graph_walk", vertices=graph_vertices(scope))
     return [walk(mode="plain")] + [
-        walk(mode="blocked", block_vertices=block, block_steps=steps)
-        for block in sizes
-        for steps in BLOCK_STEPS[: 3 if scope.is_fine else 2]
+        walk(mode="blocked", block_vertices=block, block_steps=hops)
+        for block in block_sizes(scope)
+        for hops in stays(scope)
     ]
 
 
-def apart(scope: Scope) -> list[Point]:
+def page_per_vertex(scope: Scope) -> list[Point]:
     """Walks over vertices a page apart, and as many side by side: in blocks of half as many pages
     as the last TLB level has entries, of 4 and 16 times as many, and in one."""
     inside = 1 << (max(scope.entries, default=2048) // 2).bit_length() - 1
@@ -92,9 +102,9 @@ def apart(scope: Scope) -> list[Point]:
     ]
 
 
-def ahead(scope: Scope) -> list[Point]:
+def prefetches(scope: Scope) -> list[Point]:
     """Prefetches of the vertex some hops ahead, by page size."""
-    vertices, distances = _many(scope), DISTANCES + MORE_DISTANCES * scope.is_fine
+    vertices, distances = graph_vertices(scope), DISTANCES + MORE_DISTANCES * scope.is_fine
     return [
         scope.point("graph_walk", pages, "prefetch", vertices=vertices, distance=distance)
         for pages in LARGE_PAGES[: 3 if scope.is_fine else 2]

@@ -1,11 +1,17 @@
 """Which points the chapter asks for, by profile and machine."""
 
+from types import SimpleNamespace
+
+import nbformat
+import pytest
 from support.blocking import ENTRIES
 from support.synthetic import GIB, scope
 
+from experiments import tlb_blocking
 from experiments.tlb_blocking import grid
 from experiments.tlb_blocking.analysis import PUBLISHED_BLOCK_VERTICES
 from tlb.measure.record import Point
+from tlb.system.files import ROOT
 
 
 def asked(most: int = 4 * GIB, per_octave: int = 4, entries: list[int] = ENTRIES) -> list[Point]:
@@ -30,3 +36,17 @@ def test_a_block_among_the_remedies_lies_inside_the_reach_and_there_is_none_with
     assert (
         alone["block_vertices"] * 64 == 256 << 20 and alone["block_steps"] >= 200_000
     )  # as published: it stays there
+
+
+@pytest.mark.parametrize("per_octave", [1, 4])
+def test_the_cells_on_the_page_measure_what_the_campaign_does(per_octave):
+    cells = nbformat.read(ROOT / "book/tlb_blocking.ipynb", as_version=4).cells
+    sources = [cell.source for cell in cells]
+    measured: list[Point] = []
+    asked_of = scope(4 * GIB, ENTRIES, cpus=2, per_octave=per_octave)
+    chapter = SimpleNamespace(scope=asked_of, measure=measured.extend)
+    shared = {"chapter": chapter, "tlb_blocking": tlb_blocking}
+    for source in sources:
+        if "points.append" in source or "points +=" in source:
+            exec(source, shared)
+    assert measured == grid.points(asked_of)
