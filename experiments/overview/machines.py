@@ -311,7 +311,7 @@ def times_by_machine(a: Analysis) -> Figure:
     medians = charts.medians_in_rows(
         shown, "what", rows, x, "label:N", "what:N", width=2, size=50, **channels
     )
-    layers = [*_grid(rows, x, ends), medians]
+    layers: list[Any] = [*_grid(rows, x, ends), medians]
     if "yOffset" in channels:
         layers.append(_values(shown, rows, x, color=channels["color"], yOffset=channels["yOffset"]))
     chart = charts.layered(*layers).properties(height=_ROW_PX * len(rows))
