@@ -8,11 +8,17 @@ import pandas as pd
 
 from tlb.machine import host as hosts
 from tlb.machine.host import Host, data_tlbs
-from tlb.measure import build, kernels
-from tlb.measure.row_tables import processes_per_point
+from tlb.measure import kernels
+from tlb.measure.row_tables import (
+    ALIKE_BYTES,
+    MOST_EXCESS,
+    is_of_earlier_version,
+    may_be_too_high,
+    processes_per_point,
+)
 from tlb.report.analysis import Analysis
 from tlb.stats.curves import counter_curve, missing_counter_reason
-from tlb.system.page_sizes import BASE_PAGES, PAGE_KINDS, ordered_page_sizes, page_words
+from tlb.system.page_sizes import PAGE_KINDS, ordered_page_sizes, page_words
 from tlb.system.reasons import (
     PAGE_REASON_CODES,
     Unavailable,
@@ -22,8 +28,6 @@ from tlb.system.reasons import (
 )
 from tlb.system.units import escape_markdown, format_size, list_in_words, with_thousands
 
-# Up to this working set, the first version of the kernels measures what later ones do.
-_ALIKE_BYTES = 256 << 20
 _IN_SHORT = {  # why a page size has no rows
     "pool-empty": "pool empty",
     "thp-never": "switched off",
@@ -156,18 +160,13 @@ def earlier_kernels(frame: pd.DataFrame) -> str:
     """Say which kernels measured these rows in an earlier version, and its effect; "" for none."""
     if frame.empty:
         return ""
-    programs = pd.MultiIndex.from_frame(frame[["kernel", "engine"]])
-    now = {program: build.declared_measures(*program) for program in programs.unique()}
-    earlier = frame[frame["measures"] < programs.map(now)]
+    earlier = frame[is_of_earlier_version(frame)]
     if earlier.empty:
         return ""
     names = list_in_words([f"`{kernel}`" for kernel in sorted({*earlier["kernel"]})])
     text = f"**These times were taken with an earlier version of {names}.**"
-    far = earlier.query(
-        f"pages == {BASE_PAGES!r} and layout == 'spread' and working_set_bytes > {_ALIKE_BYTES}"
-    )
-    if (far["measures"] == 1).any():
-        text += f" Those above {format_size(_ALIKE_BYTES)} are up to 1.5 times too high."
+    if may_be_too_high(earlier).any():
+        text += f" Those above {format_size(ALIKE_BYTES)} are up to {MOST_EXCESS} times too high."
     return text
 
 
