@@ -289,8 +289,8 @@ _SHOWN = {
     "fault_fresh_large": "touch and unmap 2 MiB (THP), for each 4 KiB",
 }
 
-_ROW_PX = 112  # room for the name and, below it, a line for each machine
-_PLACES_PX = [42, 102]  # of these lines in a row
+_ROW_PX = 104  # room for the name and, below it, a line for each machine
+_PLACES_PX = [46, 104]  # of these lines in a row
 _VALUE_ROOM = 6.0  # times the longest time: where the axis ends, right of its label
 
 
