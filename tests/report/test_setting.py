@@ -26,16 +26,17 @@ def rows(*changes: dict) -> pd.DataFrame:
 
 
 GIB = 1 << 30
+FAR = {"working_set_bytes": GIB, "lines": GIB // 4096}
 
 
 @pytest.mark.parametrize(
     ("kernel", "row", "says", "is_high"),
     [
-        ("page_chase", {"working_set_bytes": GIB}, True, True),
-        ("page_chase", {"working_set_bytes": 256 << 20}, True, False),
-        ("page_chase", {"working_set_bytes": GIB, "pages": "2m"}, True, False),
-        ("page_chase", {"working_set_bytes": GIB, "measures": 2}, False, False),
-        ("page_gather", {"working_set_bytes": GIB}, False, False),
+        ("page_chase", FAR, True, True),
+        ("page_chase", {"working_set_bytes": 256 << 20, "lines": 1 << 16}, True, False),
+        ("page_chase", FAR | {"pages": "2m"}, True, False),
+        ("page_chase", FAR | {"measures": 2}, False, False),
+        ("page_gather", FAR, False, False),
     ],
 )
 def test_rows_of_an_earlier_version_of_a_kernel_say_so_at_the_head_of_their_page(

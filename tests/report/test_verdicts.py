@@ -349,7 +349,7 @@ def test_rows_of_a_kernel_that_measured_something_else_judge_no_claim(claims, mo
 
 @pytest.mark.parametrize(
     ("row", "verdict"),
-    [({}, "cannot tell"), ({"measures": 99}, "fails"), ({"working_set_bytes": 1 << 20}, "fails")],
+    [({}, "cannot tell"), ({"measures": 99}, "fails"), ({"lines": 1 << 16}, "fails")],
 )
 def test_times_that_may_be_too_high_decide_only_what_shorter_ones_would(claims, row, verdict):
     def takes(a: Analysis, band: Band) -> Answer:
@@ -359,7 +359,7 @@ def test_times_that_may_be_too_high_decide_only_what_shorter_ones_would(claims, 
     claims_module.REGISTRY.pop(QUOTED, None)
     claim(QUOTED)(takes)
     chase = {"kernel": "page_chase", "engine": "c", "pages": "4k", "layout": "spread"}
-    far = chase | {"measures": 1, "working_set_bytes": 4 << 30} | row
+    far = chase | {"measures": 1, "lines": 1 << 20} | row
     frame = pd.DataFrame([far | {"ns_per_access": ns} for ns in (300.0, 301, 302, 303, 304, 305)])
     a = Analysis(frame, About(Stated().host()))
     found = judge(claims_module.REGISTRY[QUOTED], a)

@@ -32,10 +32,10 @@ EXPERIMENTS_COLUMN = "experiments"  # the chapters whose grid has the row's poin
 _POINT = [name for name in Point.model_fields if name != "options"]  # columns of their own
 _LISTS = ("options", "also", "counters", "batch_ns_per_access", "histogram")
 _DTYPES: dict[str, Any] = {"integer": "int64", "number": "float64", "string": "str"}
-# The first version of kernels that now have a later one read smaps after the warm-up. Up to this
-# working set it measures what later ones do; beyond it, its times of a line on each base page are up
-# to so many times too high.
-ALIKE_BYTES, MOST_EXCESS = 256 << 20, 1.5
+# The first version of kernels that now have a later one read smaps after the warm-up. Up to so many
+# lines, one on each base page, it measures what later ones do; beyond them its times are up to so
+# many times too high.
+ALIKE_LINES, MOST_EXCESS = 1 << 16, 1.5
 
 
 @cache
@@ -400,6 +400,6 @@ def is_of_earlier_version(frame: pd.DataFrame) -> pd.Series:
 
 def may_be_too_high(frame: pd.DataFrame) -> pd.Series:
     """Tell which rows have times that may be up to MOST_EXCESS times too high."""
-    is_far = (frame["layout"] == "spread") & (frame["working_set_bytes"] > ALIKE_BYTES)
+    is_far = (frame["layout"] == "spread") & (frame["lines"] > ALIKE_LINES)
     is_first = (frame["pages"] == BASE_PAGES) & (frame["measures"] == 1)
     return is_of_earlier_version(frame) & is_far & is_first

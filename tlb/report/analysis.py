@@ -74,7 +74,7 @@ class Analysis:
     def with_least_times(self) -> Self | None:
         """The same with each time as short as it may be that an earlier version of a kernel measured
         too long; None without any."""
-        if "working_set_bytes" not in self.frame or self.frame.empty:
+        if "measures" not in self.frame or self.frame.empty:
             return None
         is_too_high = row_tables.may_be_too_high(self.frame)
         if not is_too_high.any():

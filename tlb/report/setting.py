@@ -10,7 +10,7 @@ from tlb.machine import host as hosts
 from tlb.machine.host import Host, data_tlbs
 from tlb.measure import kernels
 from tlb.measure.row_tables import (
-    ALIKE_BYTES,
+    ALIKE_LINES,
     MOST_EXCESS,
     is_of_earlier_version,
     may_be_too_high,
@@ -165,8 +165,11 @@ def earlier_kernels(frame: pd.DataFrame) -> str:
         return ""
     names = list_in_words([f"`{kernel}`" for kernel in sorted({*earlier["kernel"]})])
     text = f"**These times were taken with an earlier version of {names}.**"
-    if may_be_too_high(earlier).any():
-        text += f" Those above {format_size(ALIKE_BYTES)} are up to {MOST_EXCESS} times too high."
+    far = earlier[may_be_too_high(earlier)]
+    if len(far):
+        page_bytes = int((far["working_set_bytes"] / far["lines"]).median())
+        size = format_size(ALIKE_LINES * page_bytes)
+        text += f" Those above {size} are up to {MOST_EXCESS} times too high."
     return text
 
 
