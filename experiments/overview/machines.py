@@ -22,7 +22,7 @@ from experiments.overview.profile import (
     read_translation_profile,
 )
 from tlb.machine.host import Host
-from tlb.measure import build, machine_states, row_tables
+from tlb.measure import build, machine_states
 from tlb.measure.store import Store
 from tlb.report import analysis, charts, quantities
 from tlb.report.card import THIS_COMPUTER_LABEL
@@ -43,7 +43,6 @@ TLB_ENTRY_QUANTITY_NAMES = {
 Backing = Literal["whole", "splintered", "unknown"]
 _PAGES: dict[str, Backing] = {"not splintered": "whole", "splintered by the host": "splintered"}
 _LABEL_CHARS = 40  # what a phone has room for
-TOO_HIGH_MARK = " †"  # of a time that may be too high (row_tables.may_be_too_high)
 
 
 class MachinesPageQuantities(quantities.Quantities):
@@ -77,7 +76,6 @@ class MeasuredMachine(NamedTuple):
     is_own: bool = False
     kernels: int = 0  # that measured rows of it
     earlier_kernels: int = 0  # of these, in an earlier version than the present one alone
-    too_high: frozenset[str] = frozenset()  # kernels of which times may be too high
 
     @property
     def pages(self) -> Backing:
@@ -103,11 +101,6 @@ class MeasuredMachine(NamedTuple):
         if known is None:
             raise Unavailable("no-data", f"{' or '.join(names)} of {self.name}")
         return known
-
-    def mark(self, name: str) -> str:
-        """Return TOO_HIGH_MARK for a quantity that rests on times that may be too high, else ""."""
-        is_marked = name == "walk_over_2_gib" and "page_chase" in self.too_high
-        return TOO_HIGH_MARK if is_marked else ""
 
     @property
     def counts(self) -> bool:
@@ -178,7 +171,6 @@ class Analysis(analysis.Analysis):
             why=tuple(why),
             kernels=rows["kernel"].nunique(),
             earlier_kernels=_earlier_kernels(rows),
-            too_high=kernels_too_high(rows),
         )
 
     def with_value(self, *names: str) -> list[MeasuredMachine]:
@@ -240,15 +232,6 @@ def _earlier_kernels(rows: pd.DataFrame) -> int:
     return sum(build.declared_measures(str(name), "c") > last for name, last in newest.items())
 
 
-def kernels_too_high(rows: pd.DataFrame) -> frozenset[str]:
-    """Return the kernels of which times may be too high."""
-    return (
-        frozenset(rows.loc[row_tables.may_be_too_high(rows), "kernel"])
-        if len(rows)
-        else frozenset()
-    )
-
-
 def _splinter(about: Chapter, name: str, host: Host | None) -> SplinteringVerdict | None:
     """As the chapter about page sizes infers it from its rows."""
     if host is None or "hugepages" not in (
@@ -297,12 +280,12 @@ _VALUE_ROOM = 6.0  # times the longest time: where the axis ends, right of its l
 def times_by_machine(a: Analysis) -> Figure:
     """Draw all machines' times. Raises Unavailable("too-few-points") where no machine has one."""
     found = [
-        (each.name, each.label, words, q.value, q.low, q.high, q.coverage, each.mark(name))
+        (each.name, each.label, words, q.value, q.low, q.high, q.coverage)
         for each in a.machines
         for name, words in _SHOWN.items()
         if (q := each.quantity(name)) and each.value(name) > 0  # on a logarithmic axis
     ]
-    columns = ["machine", "label", "what", "value", "low", "high", "coverage", "mark"]
+    columns = ["machine", "label", "what", "value", "low", "high", "coverage"]
     data = pd.DataFrame(
         require_nonempty(found, "no machine has a time in its profile"), columns=columns
     )
@@ -346,7 +329,7 @@ def _values(
         for row, d, wide in zip(shown.itertuples(), digits, is_wide, strict=True)
     ]
     few = np.where(shown["coverage"] < LEAST_COVERAGE, FEW_MAPPINGS_MARK, "")
-    labels = alt.Chart(shown.assign(words=np.char.add(words, few) + shown["mark"]))
+    labels = alt.Chart(shown.assign(words=np.char.add(words, few)))
     labels = labels.mark_text(align="left", dx=7)
     return labels.encode(
         x=alt.X("high:Q", **x), y=charts.row("what", rows), text="words:N", **channels

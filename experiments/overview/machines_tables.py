@@ -17,13 +17,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from experiments import code, flushes, hugepages, page_faults, page_walks, stlb_cliff, tlb_blocking
-from experiments.overview.machines import (
-    TLB_ENTRY_QUANTITY_NAMES,
-    TOO_HIGH_MARK,
-    Analysis,
-    MeasuredMachine,
-    kernels_too_high,
-)
+from experiments.overview.machines import TLB_ENTRY_QUANTITY_NAMES, Analysis, MeasuredMachine
 from experiments.overview.profile import ProfileQuantity
 from tlb.report.card import THIS_COMPUTER_LABEL, machine_display_name
 from tlb.report.chapter import Chapter, chapter_of_published_machine
@@ -187,14 +181,13 @@ def _price(each: MeasuredMachine, name: str) -> Markup:
     if found is None or found.value is None:
         return _pair("", _why(each, name))
     digits = 0 if found.value >= 100 else 1 if found.value >= 10 else 2
-    mark = each.mark(name)
     if _is_of_few(found):
         return _pair(f"{found.value:,.{digits}f} ns{FEW_MAPPINGS_MARK}", "too few mappings")
     bounds = (found.low, found.high)
     ends = ["no bound" if end is None else f"{end:,.{digits}f}" for end in bounds]
     if found.low and found.high and found.high > MIN_MODE_RATIO * found.low > 0:
-        return _pair(f"{' to '.join(ends)} ns{mark}", "")
-    return _pair(f"{found.value:,.{digits}f} ns{mark}", " to ".join(ends))
+        return _pair(f"{' to '.join(ends)} ns", "")
+    return _pair(f"{found.value:,.{digits}f} ns", " to ".join(ends))
 
 
 def _is_of_few(found: ProfileQuantity | None) -> bool:
@@ -222,9 +215,6 @@ def _reach_bytes(each: MeasuredMachine) -> int | None:
 
 
 # --- numbers to remember
-
-# Numbers of the chase on base pages over more than 256 MiB.
-_FAR_CHASES = ("price_2_gib_ns", "far_price_ns", "far_thp_gain")
 
 # Of each chapter, what a number is called where its neighbours in the chapter are not beside it.
 NUMBERS: dict[ModuleType, dict[str, str]] = {
@@ -274,8 +264,6 @@ def numbers_table(chapter: Chapter) -> Html:
     own = (
         none_if_unavailable(chapter.store.read_document, chapter.machine, QUANTITIES_DOCUMENT) or {}
     )
-    too_high = ["page_chase" in kernels_too_high(chapter.data.load(machine)) for machine in ordered]
-    too_high[:0] = [False] * chapter.is_this
     rows, lines = Markup(""), ["\t".join(heads)]
     for module, wanted in NUMBERS.items():
         name = module.__name__.rpartition(".")[2]
@@ -293,9 +281,6 @@ def numbers_table(chapter: Chapter) -> Html:
         for each, words in wanted.items():
             declared = module.Quantities.declared[each]
             words, *cells = _shown(words, [quantities.of(declared) for quantities in kept])
-            if each in _FAR_CHASES:
-                marks = [TOO_HIGH_MARK * is_high for is_high in too_high]
-                cells = [cell + mark for cell, mark in zip(cells, marks, strict=True)]
             rows += Markup('<tr><th scope="row">{}</th>{}</tr>').format(
                 words, format_each_as_html("<td>{}</td>", cells)
             )

@@ -43,7 +43,7 @@ def test_a_claim_holds_inside_its_band_fails_outside_and_else_says_why_it_is_ope
             "cannot tell": found.reason in UNDECIDED_TEXTS or found.reason in REASON_TEXTS,
             "not testable here": found.reason in REASON_TEXTS,
         }
-        is_plain = found.reason not in ("few", "widened", "too-high", "")
+        is_plain = found.reason not in ("few", "widened", "")
         decides = places and ({*places} == {"inside"} or "outside" in places)
         if not by_rule[found.verdict] or (is_plain and decides):
             wrong.append((id, found.verdict, found.reason, places))

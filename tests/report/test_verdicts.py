@@ -345,23 +345,3 @@ def test_rows_of_a_kernel_that_measured_something_else_judge_no_claim(claims, mo
         for version in (1, least)
     )
     assert (old.verdict, old.reason, new.verdict) == ("cannot tell", "no-data", "holds")
-
-
-@pytest.mark.parametrize(
-    ("row", "verdict"),
-    [({}, "cannot tell"), ({"measures": 99}, "fails"), ({"lines": 1 << 16}, "fails")],
-)
-def test_times_that_may_be_too_high_decide_only_what_shorter_ones_would(claims, row, verdict):
-    def takes(a: Analysis, band: Band) -> Answer:
-        return effect_inside_band(median_interval(a.frame["ns_per_access"]), *band), "So long."
-
-    takes.__module__ = claims.__name__
-    claims_module.REGISTRY.pop(QUOTED, None)
-    claim(QUOTED)(takes)
-    chase = {"kernel": "page_chase", "engine": "c", "pages": "4k", "layout": "spread"}
-    far = chase | {"measures": 1, "lines": 1 << 20} | row
-    frame = pd.DataFrame([far | {"ns_per_access": ns} for ns in (300.0, 301, 302, 303, 304, 305)])
-    a = Analysis(frame, About(Stated().host()))
-    found = judge(claims_module.REGISTRY[QUOTED], a)
-    assert found.verdict == verdict and found.effects[0].interval.high == 305
-    assert (found.reason == "too-high") == (verdict == "cannot tell")

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from tlb.measure import build
 from tlb.measure.catalogue import KERNEL_DECLARATIONS
 from tlb.measure.record import NAME_PATTERN, KernelBuild, KernelEngine, Point, Record
-from tlb.system.page_sizes import BASE_PAGES
 from tlb.system.reasons import LazyModule, Unavailable
 
 if TYPE_CHECKING:
@@ -32,10 +31,6 @@ EXPERIMENTS_COLUMN = "experiments"  # the chapters whose grid has the row's poin
 _POINT = [name for name in Point.model_fields if name != "options"]  # columns of their own
 _LISTS = ("options", "also", "counters", "batch_ns_per_access", "histogram")
 _DTYPES: dict[str, Any] = {"integer": "int64", "number": "float64", "string": "str"}
-# The first version of kernels that now have a later one read smaps after the warm-up. Up to so many
-# lines, one on each base page, it measures what later ones do; beyond them its times are up to so
-# many times too high.
-ALIKE_LINES, MOST_EXCESS = 1 << 16, 1.5
 
 
 @cache
@@ -389,17 +384,3 @@ def point_columns(frame: pd.DataFrame) -> list[str]:
     known = {*frame["kernel"]} & {*KERNEL_DECLARATIONS}
     options = {option for kernel in known for option in KERNEL_DECLARATIONS[kernel].options}
     return [name for name in (*_POINT, *sorted(options)) if name in frame]
-
-
-def is_of_earlier_version(frame: pd.DataFrame) -> pd.Series:
-    """Tell which rows a kernel measured in an earlier version than its file declares."""
-    programs = pd.MultiIndex.from_frame(frame[["kernel", "engine"]])
-    declared = {program: build.declared_measures(*program) for program in programs.unique()}
-    return frame["measures"] < pd.Series(programs.map(declared), index=frame.index)
-
-
-def may_be_too_high(frame: pd.DataFrame) -> pd.Series:
-    """Tell which rows have times that may be up to MOST_EXCESS times too high."""
-    is_far = (frame["layout"] == "spread") & (frame["lines"] > ALIKE_LINES)
-    is_first = (frame["pages"] == BASE_PAGES) & (frame["measures"] == 1)
-    return is_of_earlier_version(frame) & is_far & is_first

@@ -100,7 +100,6 @@ _REASON_WORDS = {
     "bistable": "measurements in two groups",
     "conditions": "not under its conditions",
     "ambiguous": "several explanations fit",
-    "too-high": "times may be too high",
     "too-few-points": "not enough measured",
     "sweep-short": "sweep too short",
     "no-data": "not measured",

@@ -70,19 +70,6 @@ class Analysis:
         most = int(row_tables.processes_per_point(self.frame).max())
         return most < FEWEST_MAPPINGS_WITH_INTERVAL
 
-    @cached_property
-    def with_least_times(self) -> Self | None:
-        """The same with each time as short as it may be that an earlier version of a kernel measured
-        too long; None without any."""
-        if "measures" not in self.frame or self.frame.empty:
-            return None
-        is_too_high = row_tables.may_be_too_high(self.frame)
-        if not is_too_high.any():
-            return None
-        frame = self.frame.copy()
-        frame.loc[is_too_high, "ns_per_access"] /= row_tables.MOST_EXCESS
-        return type(self)(frame, self.about)
-
     @property
     def base_page_bytes(self) -> int:
         """The distance of two lines of a spread layout."""

@@ -8,14 +8,8 @@ import pandas as pd
 
 from tlb.machine import host as hosts
 from tlb.machine.host import Host, data_tlbs
-from tlb.measure import kernels
-from tlb.measure.row_tables import (
-    ALIKE_LINES,
-    MOST_EXCESS,
-    is_of_earlier_version,
-    may_be_too_high,
-    processes_per_point,
-)
+from tlb.measure import build, kernels
+from tlb.measure.row_tables import processes_per_point
 from tlb.report.analysis import Analysis
 from tlb.stats.curves import counter_curve, missing_counter_reason
 from tlb.system.page_sizes import PAGE_KINDS, ordered_page_sizes, page_words
@@ -157,20 +151,16 @@ def set_up(a: Analysis) -> str:
 
 
 def earlier_kernels(frame: pd.DataFrame) -> str:
-    """Say which kernels measured these rows in an earlier version, and its effect; "" for none."""
+    """Say which kernels measured these rows in an earlier version; "" for none."""
     if frame.empty:
         return ""
-    earlier = frame[is_of_earlier_version(frame)]
+    programs = pd.MultiIndex.from_frame(frame[["kernel", "engine"]])
+    now = {program: build.declared_measures(*program) for program in programs.unique()}
+    earlier = frame[frame["measures"] < programs.map(now)]
     if earlier.empty:
         return ""
     names = list_in_words([f"`{kernel}`" for kernel in sorted({*earlier["kernel"]})])
-    text = f"**These times were taken with an earlier version of {names}.**"
-    far = earlier[may_be_too_high(earlier)]
-    if len(far):
-        page_bytes = int((far["working_set_bytes"] / far["lines"]).median())
-        size = format_size(ALIKE_LINES * page_bytes)
-        text += f" Those above {size} are up to {MOST_EXCESS} times too high."
-    return text
+    return f"**These times were taken with an earlier version of {names}.**"
 
 
 def _other_documents(a: Analysis) -> str:

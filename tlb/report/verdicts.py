@@ -351,7 +351,7 @@ def answer_of(claim: Claim, a: Analysis, **bands: Any) -> StoredAnswer:
     its predicate runs. What few mappings leave open, or decide without the finding that an obstacle
     needs, is open for that.
     """
-    answer = _open_if_too_high(_answer_of_rows(claim, a, **bands), claim, a, **bands)
+    answer = _answer_of_rows(claim, a, **bands)
     if not a.has_few_mappings or _is_of_enough_runs(answer):
         return answer
     is_open = answer.decide().reason in OPEN_TO_MORE_MAPPINGS
@@ -408,20 +408,6 @@ def _answer_of_rows(claim: Claim, a: Analysis, **bands: Any) -> StoredAnswer:
     if isinstance(truth, Undecided):
         return StoredAnswer(evidence=evidence, reason=truth.code, detail=truth.text)
     return StoredAnswer(evidence=evidence, effects=tuple(map(StoredEffect.of, effects)))
-
-
-def _open_if_too_high(
-    answer: StoredAnswer, claim: Claim, a: Analysis, **bands: Any
-) -> StoredAnswer:
-    """Return an answer, left open where it rests on times that an earlier version of a kernel may
-    have measured too long, and the shortest that they may be would decide otherwise."""
-    found, least = answer.decide(), a.with_least_times
-    if least is None or not (found.is_decided and found.is_of_interval):
-        return answer
-    if _answer_of_rows(claim, least, **bands).decide().verdict == found.verdict:
-        return answer
-    why = {"reason": "too-high", "detail": UNDECIDED_TEXTS["too-high"]}
-    return answer.model_copy(update=why)
 
 
 def _superseded(claim: Claim, frame: pd.DataFrame) -> Unavailable | None:

@@ -78,8 +78,6 @@ UNDECIDED_TEXTS: dict[str, str] = {
     "the band.",
     "conditions": "The conditions differ from those of the source.",
     "ambiguous": "The result fits more than one explanation.",
-    "too-high": "An earlier version of the program measured times that may be too high, and shorter "
-    "ones would decide otherwise.",
 }
 
 
