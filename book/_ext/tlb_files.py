@@ -35,7 +35,7 @@ _AT_ALL_TIMES = (1980, 1, 1, 0, 0, 0)  # the first that a zip can say: two build
 
 VERDICTS = 'class="tlb-verdicts"'  # tlb/report/verdicts.py
 HOW_TO_JUDGE = (
-    "Unfold a verdict to see its test. To judge by other limits, give them to <code>judge</code> in the "
+    "Open a verdict to see its test. To judge by other limits, pass them to <code>judge</code> in the "
     "notebook."
 )
 

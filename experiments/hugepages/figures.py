@@ -272,7 +272,8 @@ LOAD_PARTS_DESCRIPTION = (
 
 def load_parts() -> pd.DataFrame:
     """Return a row a machine of HOSTS, page size and part of a random load in 4 GiB: name (of the
-    bar), part, begin, end (ns), label (the parts in words), short (the same, for a phone)."""
+    bar), part, begin, end (ns), label (the parts in words), short (the same, for a phone), is_bound
+    (whether the part is at most so long, and may be none)."""
     return pd.concat(map(_parts_on, HOSTS), ignore_index=True)
 
 
@@ -288,14 +289,15 @@ def _parts_on(machine: str) -> pd.DataFrame:
         added = median_interval(measured["translation"])
         name = f"{HOSTS[machine]}, {'4 KiB' if pages == '4k' else '2 MiB'} pages"
         label, short = _words_of_parts(data, added)
-        ends = (0.0, data), (data, data + added.value)
-        kinds = (_DATA, _ON_BASE if pages == "4k" else _ON_HUGE)
-        # A difference that may be none is no part of the bar
+        is_bound = added.low <= 0
+        end = data + (added.high if is_bound else added.value)
+        kind = _ON_BASE if pages == "4k" else _ON_HUGE
         parts += [
-            (name, part, *end, label, short)
-            for part, end in zip(kinds, ends[: 1 + (added.low > 0)], strict=False)
+            (name, _DATA, 0.0, data, label, short, False),
+            (name, kind, data, end, label, short, is_bound),
         ]
-    return pd.DataFrame(parts, columns=["name", "part", "begin", "end", "label", "short"])
+    columns = ["name", "part", "begin", "end", "label", "short", "is_bound"]
+    return pd.DataFrame(parts, columns=columns)
 
 
 def _words_of_parts(data_ns: float, added: Interval) -> tuple[str, str]:
@@ -304,7 +306,8 @@ def _words_of_parts(data_ns: float, added: Interval) -> tuple[str, str]:
     if added.low <= 0:
         most = f"under {added.high:.0f}"
         data = f"{data_ns:.0f} data"
-        return f"{data}, translation too small to measure ({most})", f"{data} + {most}"
+        long = f"{data}, translation too small to measure ({most})"
+        return long, f"{data_ns:.0f} + {most} translation"
     is_wide = added.high > MIN_MODE_RATIO * added.low
     shown = f"{added.low:.0f} to {added.high:.0f}" if is_wide else f"{added.value:.0f}"
     words = f"{data_ns:.0f} data + {shown} translation"
@@ -312,16 +315,19 @@ def _words_of_parts(data_ns: float, added: Interval) -> tuple[str, str]:
 
 
 def load_parts_chart(parts: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
-    """Draw a bar for each load: data and then translation."""
+    """Draw a bar for each load: data and then translation, outlined if that is a bound."""
     order = list(dict.fromkeys(parts["name"].sort_values(ascending=False)))
     colour = charts.colour("part", charts.named_colours(LOAD_PART_COLOURS), columns=3, offset=10)
     row_px = 32  # low, for the first screen of the first page
     base = alt.Chart(parts).encode(y=charts.row("name", order))
     x = alt.X("begin:Q", axis=charts.ns_axis("ns per load"))
-    bars = base.mark_bar(height=10, yOffset=4).encode(x=x, x2="end:Q", color=colour)
+    ends = base.encode(x=x, x2="end:Q", color=colour)
+    bars = ends.transform_filter("!datum.is_bound").mark_bar(height=10, yOffset=4)
+    bounds = ends.transform_filter("datum.is_bound")
+    bounds = bounds.mark_bar(height=9, yOffset=4, filled=False, strokeWidth=1)
     first = base.transform_filter("datum.begin == 0")
     labels = first.mark_text(align="left", dy=-11)
     words = f"(width < {_WIDE_PX} ? datum.short : datum.label)"
     labels = labels.transform_calculate(words=f"replace(datum.name, ' pages', '') + ': ' + {words}")
     labels = labels.encode(x=alt.value(0), text="words:N")
-    return alt.layer(bars, labels).properties(height=row_px * len(order))
+    return alt.layer(bars, bounds, labels).properties(height=row_px * len(order))

@@ -267,13 +267,13 @@ def _profile(store: Store, name: str) -> TranslationProfile:
 # table of all numbers has the others.
 _SHOWN = {
     "load_first_level": "a load that hits the L1 TLB",
-    "walk_table_l3": "a page walk, its entry in the L3 cache, adds",
+    "walk_table_l3": "a walk, its table within the stated L3, adds",
     "walk_over_2_gib": "translation adds to a load in 2 GiB, at least",
     "fault_fresh_large": "touch and unmap 2 MiB (THP), for each 4 KiB",
 }
 
-_ROW_PX = 92  # room for the name and, below it, a line for each machine
-_PLACES_PX = [42, 84]  # of these lines in a row
+_ROW_PX = 104  # room for the name and, below it, a line for each machine
+_PLACES_PX = [46, 104]  # of these lines in a row
 _VALUE_ROOM = 6.0  # times the longest time: where the axis ends, right of its label
 
 

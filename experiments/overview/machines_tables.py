@@ -234,7 +234,7 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
     },
     hugepages: {
         "far_thp_gain": "A random load on transparent huge pages: times as fast",
-        "walk_huge_share": "Share of translation past the STLB's reach that huge pages leave",
+        "walk_huge_share": "Share of translation that huge pages leave just past the STLB's reach, to 32 or 64 MiB",
     },
     page_faults: {
         "buffer_page_ns": "Touch and unmap a fresh 4 KiB page",

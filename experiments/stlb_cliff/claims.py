@@ -170,7 +170,7 @@ def rises_fourfold(a: Analysis, band: Band, flat: Band = ABOUT_ONE) -> Answer:
         f"loop changes by a factor of {below:.2f}; from half of the entries to twice as many it "
         f"grows by {ratio:.2f}"
     )
-    across = "twice the entries over half"
+    across = "in NumPy"
     if len(a.gather):
         bare = a.rise_across(a.gather)
         evidence += f", and that of the same loads without NumPy's own work by {bare:.2f}"

@@ -12,7 +12,7 @@ from tlb.measure import build, kernels
 from tlb.measure.row_tables import processes_per_point
 from tlb.report.analysis import Analysis
 from tlb.stats.curves import counter_curve, missing_counter_reason
-from tlb.system.page_sizes import BASE_PAGES, PAGE_KINDS, ordered_page_sizes, page_words
+from tlb.system.page_sizes import PAGE_KINDS, ordered_page_sizes, page_words
 from tlb.system.reasons import (
     PAGE_REASON_CODES,
     Unavailable,
@@ -22,8 +22,6 @@ from tlb.system.reasons import (
 )
 from tlb.system.units import escape_markdown, format_size, list_in_words, with_thousands
 
-# Up to this working set, the first version of the kernels measures what later ones do.
-_ALIKE_BYTES = 256 << 20
 _IN_SHORT = {  # why a page size has no rows
     "pool-empty": "pool empty",
     "thp-never": "switched off",
@@ -153,7 +151,7 @@ def set_up(a: Analysis) -> str:
 
 
 def earlier_kernels(frame: pd.DataFrame) -> str:
-    """Say which kernels measured these rows in an earlier version, and its effect; "" for none."""
+    """Say which kernels measured these rows in an earlier version; "" for none."""
     if frame.empty:
         return ""
     programs = pd.MultiIndex.from_frame(frame[["kernel", "engine"]])
@@ -162,13 +160,7 @@ def earlier_kernels(frame: pd.DataFrame) -> str:
     if earlier.empty:
         return ""
     names = list_in_words([f"`{kernel}`" for kernel in sorted({*earlier["kernel"]})])
-    text = f"**These times were taken with an earlier version of {names}.**"
-    far = earlier.query(
-        f"pages == {BASE_PAGES!r} and layout == 'spread' and working_set_bytes > {_ALIKE_BYTES}"
-    )
-    if (far["measures"] == 1).any():
-        text += f" Those above {format_size(_ALIKE_BYTES)} are up to 1.5 times too high."
-    return text
+    return f"**These times were taken with an earlier version of {names}.**"
 
 
 def _other_documents(a: Analysis) -> str:
