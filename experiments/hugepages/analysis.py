@@ -44,7 +44,9 @@ class Quantities(quantities.Quantities):
     far_thp_gain = QuantityDeclaration(
         "speedup by transparent huge pages, largest working set", "times", 2
     )
-    far_1g_gain = QuantityDeclaration("speedup by 1 GiB pages, largest working set", "times", 2)
+    far_1g_gain = QuantityDeclaration(
+        "speedup by 1 GiB pages, largest working set", "times", 2, pages="1g"
+    )
     base_64_mib_ns = QuantityDeclaration("a load in 64 MiB, on base pages", "ns", 1)
     huge_64_mib_ns = QuantityDeclaration("a load in 64 MiB, on 2 MiB pages", "ns", 1)
     packed_64_mib_ns = QuantityDeclaration("a packed load in 64 MiB", "ns", 1)
@@ -116,6 +118,17 @@ class Analysis(analysis.Analysis):
             pages: self.price_on(pages, self.spread[pages], self.packed[pages])
             for pages in FULLY_SWEPT_PAGES
         }
+
+    def comparable(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return the rows, each of pages (as `page_labels` has them) and lines, whose difference
+        between spread and packed is a price."""
+        gaps = {
+            (self.page_labels[pages], lines)
+            for pages, price in self.price.items()
+            for lines in price.gaps
+        }
+        places = zip(table["pages"], table["lines"], strict=True)
+        return table[[place not in gaps for place in places]].reset_index(drop=True)
 
     @property
     def judged_base_price(self) -> Curve:

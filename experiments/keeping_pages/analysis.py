@@ -60,7 +60,9 @@ class Quantities(quantities.Quantities):
     most_gain = QuantityDeclaration("most gain by advice, of random reads of 256 MiB", "times", 2)
     base_gb_s = QuantityDeclaration("GB/s that one thread touches on base pages", "", 1)
     thp_gb_s = QuantityDeclaration("GB/s that one thread touches on transparent huge pages", "", 1)
-    gigantic_gb_s = QuantityDeclaration("GB/s that one thread touches on 1 GiB pages", "", 1)
+    gigantic_gb_s = QuantityDeclaration(
+        "GB/s that one thread touches on 1 GiB pages", "", 1, pages="1g"
+    )
     base_all_gb_s = QuantityDeclaration(
         "GB/s that a thread on each CPU touches on base pages", "", 1
     )

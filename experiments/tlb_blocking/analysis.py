@@ -59,7 +59,9 @@ class Quantities(quantities.Quantities):
     block_gain = QuantityDeclaration(
         "gain in the largest blocks inside the reach, the longest stays", "times", 1
     )
-    block_gain_past = QuantityDeclaration("gain in blocks of twice the reach or more", "times", 1)
+    block_gain_past = QuantityDeclaration(
+        "gain in blocks of twice the reach or more, the longest stays", "times", 1
+    )
     page_each_ns = QuantityDeclaration("price of a page for each vertex, without blocks", "ns")
     page_each_inside_ns = QuantityDeclaration(
         "price of a page for each vertex, in blocks inside the reach", "ns", 1
