@@ -62,18 +62,22 @@ class Quantities(quantities.Quantities):
         "share of that chase's time that 1,000 flushes per second take", "share", 1
     )
     part_unmap_us = QuantityDeclaration(
-        "munmap of one base page of a huge page, on one CPU", "us", 1
+        "munmap of one base page of a huge page, on one CPU", "us", 1, pages="thp"
     )
     collapse_us = QuantityDeclaration("a collapse, program on one CPU", "us")
     area_collapse_ms = QuantityDeclaration("a collapse of 64 MiB that another thread reads", "ms")
-    page_collapse_ms = QuantityDeclaration("a collapse of one of its 32 huge pages", "ms", 1)
+    page_collapse_ms = QuantityDeclaration(
+        "a collapse of one of its 32 huge pages", "ms", 1, pages="thp"
+    )
     collapse_flushes = QuantityDeclaration(
         "flushes of each other CPU by a collapse", "", 1, is_found=True
     )
     fork_base_us = QuantityDeclaration("fork with 64 MiB on base pages", "us")
-    fork_thp_us = QuantityDeclaration("fork with 64 MiB on huge pages", "us")
+    fork_thp_us = QuantityDeclaration("fork with 64 MiB on huge pages", "us", pages="thp")
     write_base_us = QuantityDeclaration("first write after a fork, on base pages", "us", 1)
-    write_thp_us = QuantityDeclaration("first write after a fork, to a huge page", "us", 1)
+    write_thp_us = QuantityDeclaration(
+        "first write after a fork, to a huge page", "us", 1, pages="thp"
+    )
     price_alone_ns = QuantityDeclaration("translation of a load without a switch", "ns", 1)
     price_process_ns = QuantityDeclaration(
         "translation of a load after a switch to a process and back", "ns", 1

@@ -71,7 +71,7 @@ class Quantities(quantities.Quantities):
         "first touch of 4 KiB with 4 KiB pages on a side, the most", "ns"
     )
     touch_huge_ns = QuantityDeclaration(
-        "first touch of 4 KiB with huge pages on both sides, the most", "ns"
+        "first touch of 4 KiB with huge pages on both sides, the most", "ns", pages="thp"
     )
     clocks_agree = QuantityDeclaration(
         "inner guest's runs timed alike by its clock and one outside", "share"

@@ -36,6 +36,7 @@ from tlb.report.overlay import (
     has_breaks,
     has_dotted_gaps,
     has_rows_of,
+    name_base_pages,
     own_marks_at_places,
 )
 from tlb.report.quantities import (
@@ -185,6 +186,7 @@ def show_table(frame: pd.DataFrame, note: str) -> Html:
     table = data_table(frame)
     if page.current_page().is_reference:
         return table
+    note = "Not measured on this machine." if frame.empty else note
     below = Markup('<p class="tlb-beside" role="note">{}</p>').format(note)
     return table + Html(str(below), note)
 
@@ -211,6 +213,8 @@ def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
         own += _on_other_pages(made.reference.data, made.data) or base
     of_size = f" {shown.heading}: {own.strip()}." if own else ""
     if grey:
+        if all(shown.base_pages):
+            name_base_pages(spec, *shown.base_pages)
         label = _IN_GREY.format(list_in_words(grey), other) + of_size
     elif shown.beside:
         label = _BELOW.format(other) + of_size

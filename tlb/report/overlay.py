@@ -268,6 +268,13 @@ def _name_both(own: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> None:
             axis["title"] = f"{title} (grey: {others[0][len(same) :].strip()})"
 
 
+def name_base_pages(spec: dict[str, Any], own: str, theirs: str) -> None:
+    """Add to the titles of axes that end in a machine's page size the size of the other's."""
+    for axis in (axis for channel in ("x", "y") for axis in _axes(spec, channel)):
+        if str(axis.get("title")).endswith(f" {own}"):
+            axis["title"] += f" (grey: {theirs})"
+
+
 def _name_what_is_drawn(spec: dict[str, Any]) -> None:
     """Leave out of a chart's legends what none of its rows is: colours stay those of all."""
     drawn = _texts(spec)
@@ -298,6 +305,9 @@ def _unite_rows(spec: dict[str, Any]) -> None:
     both, each with its name."""
     ordered = [how for how in _encodings(spec, "y") if isinstance(how.get("sort"), list)]
     drawn, names = _texts(spec), dict.fromkeys(name for how in ordered for name in how["sort"])
+    fields = {how.get("field") for how in ordered}
+    rows = [row for rows in spec["datasets"].values() for row in rows]
+    names |= dict.fromkeys(row[field] for row in rows for field in sorted(fields) if row.get(field))
     every = [name for name in names if name in drawn]
     for how in ordered:
         how["sort"] = every

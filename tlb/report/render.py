@@ -405,7 +405,7 @@ def _filled_and_hollow(
 
 # Words that are a number, or end in a time or a rate; sizes are not measured, and what others
 # published is of no mappings of ours.
-_ENDS_IN_NUMBER = "^(?!published)([0-9][0-9,.]*|.*[0-9] (ns|µs|ms|GB\\/s))$"
+_ENDS_IN_NUMBER = "^(?!published)([0-9][0-9,.]*|[\\s\\S]*[0-9] (ns|µs|ms|GB\\/s))$"
 WRAPPED_NAME = "wrapped"  # a column of names in lines, which may look like numbers
 _NAMED_BY = ("x", "y", "color", "shape", "strokeDash")  # a text of the same field is a name
 
