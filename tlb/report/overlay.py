@@ -305,9 +305,9 @@ def _unite_rows(spec: dict[str, Any]) -> None:
     both, each with its name."""
     ordered = [how for how in _encodings(spec, "y") if isinstance(how.get("sort"), list)]
     drawn, names = _texts(spec), dict.fromkeys(name for how in ordered for name in how["sort"])
-    fields = {how.get("field") for how in ordered}
+    fields = dict.fromkeys(how["field"] for how in ordered)
     rows = [row for rows in spec["datasets"].values() for row in rows]
-    names |= dict.fromkeys(row[field] for row in rows for field in sorted(fields) if row.get(field))
+    names |= dict.fromkeys(row[field] for row in rows for field in fields if row.get(field))
     every = [name for name in names if name in drawn]
     for how in ordered:
         how["sort"] = every
