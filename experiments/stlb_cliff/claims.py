@@ -487,13 +487,16 @@ def entries_cover_a_pool(
     )
 
 
+FLAT_TABLE_PAGE_BYTES = 4096  # as the source has it, whatever the machine's pages are
+
+
 @claim("flat-table-exabytes")
 def a_flat_table_takes_exabytes(a: Analysis, band: Band) -> Answer:
-    entries = 2**64 // a.base_page_bytes
+    entries = 2**64 // FLAT_TABLE_PAGE_BYTES
     return count_inside_band(
         entries * TABLE_ENTRY_BYTES,
         band,
-        f"2^64 bytes are {entries / 1e15:.1f} x 10^15 pages of {format_size(a.base_page_bytes)}, "
+        f"2^64 bytes are {entries / 1e15:.1f} x 10^15 pages of {format_size(FLAT_TABLE_PAGE_BYTES)}, "
         f"whose entries of {TABLE_ENTRY_BYTES} bytes take {entries * TABLE_ENTRY_BYTES / 1e15:.0f} petabytes.",
     )
 
@@ -540,9 +543,10 @@ def _second_level(a: Analysis) -> tuple[Interval, str]:
         raise Unavailable("no-step", "our chases show one level")
     own = levels[-1].stated
     each = f"{'both' if len(levels) == 2 else 'all'} levels together"
-    evidence = f"Our chases find {found:,.0f} entries in {each}; CPUID states "
+    evidence = f"Our chases find {found:,.0f} entries in {each}"
     if own is None:
-        return found, f"{evidence}nothing."
+        return found, f"{evidence}; none are stated."
+    evidence += "; CPUID states "
     if own <= found.high and found.low <= sum(level.stated or 0 for level in levels):
         stated = list_in_words(f"{level.stated or 0:,}" for level in levels)
         return Interval(own, own, own, found.coverage), f"{evidence}{stated}, which agrees."

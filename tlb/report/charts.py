@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 import altair as alt
 import pandas as pd
 
-from tlb.report.render import FONT_PX, MUTED_COLOUR, PALETTE, TEXT_COLOUR
+from tlb.report.render import FONT_PX, MUTED_COLOUR, PALETTE, TEXT_COLOUR, WRAPPED_NAME
 from tlb.stats.curves import Curve
 from tlb.stats.intervals import INTERVAL_COLUMNS
 from tlb.system.page_sizes import ordered_page_sizes
@@ -94,8 +94,10 @@ def median_y(
 
 
 # Names of curves beside their ends: the room for them on the right of a plot, in px; the letters of a
-# line, which fit it; how many times one stands above another on a logarithmic y, or more.
-NAMES_PX, NAME_LETTERS, NAMES_APART = 72, 9, 1.5
+# line, which fit it; how many times one stands above another on a logarithmic y, or more, and by
+# what share of a linear one.
+NAMES_PX, NAME_LETTERS, NAMES_APART, NAMES_APART_SHARE = 72, 9, 1.5, 0.15
+NAME_Y = "name_y"  # the column of their places
 
 
 def with_room_for_names(scale: alt.Scale) -> alt.Scale:
@@ -293,16 +295,19 @@ def curve_names(
     """Write the name of each series at the last point of its curve, in its colour: right of it where
     x has room for names, else above the highest curve and below the others."""
     x_field, y_field = (channel["shorthand"].partition(":")[0] for channel in (x, y))
-    ends = ends_of_curves(frame, series, x_field, y_field, NAMES_APART)
+    y_scale = y["scale"].to_dict() if isinstance(y["scale"], alt.Scale) else {}
+    top = y_scale.get("domain", [0.0])[-1] if y_scale.get("type", "linear") == "linear" else 0.0
+    apart = (1.0, NAMES_APART_SHARE * top) if top else (NAMES_APART, 0.0)
+    ends = ends_of_curves(frame, series, x_field, y_field, *apart)
     colour = unnamed_colour(series, colours)
     if isinstance(x["scale"], alt.Scale) and "range" in x["scale"].to_dict():
         wrapped = ends[series].map(lambda name: fill(name, NAME_LETTERS))
         # Vega centres the first line alone, so a second one would lie over the name below.
-        middle = {"expr": f"-{FONT_PX / 2} * (split(datum.wrapped, '\\n').length - 1)"}
-        beside = alt.Chart(ends.assign(wrapped=wrapped)).mark_text(
+        middle = {"expr": f"-{FONT_PX / 2} * (split(datum.{WRAPPED_NAME}, '\\n').length - 1)"}
+        beside = alt.Chart(ends.assign(**{WRAPPED_NAME: wrapped})).mark_text(
             align="left", baseline="middle", dx=8, dy=middle, lineBreak="\n", fontWeight="bold"
         )
-        beside = beside.encode(x=x, y="name_y:Q", text="wrapped:N", color=colour)
+        beside = beside.encode(x=x, y=f"{NAME_Y}:Q", text=f"{WRAPPED_NAME}:N", color=colour)
         return alt.LayerChart(layer=[beside])
     sides = ((ends.iloc[:-1], 24), (ends.iloc[-1:], -12))
     names = [
@@ -408,14 +413,17 @@ def shaded_sizes(sizes: Sequence[float], base_page_bytes: int) -> alt.LayerChart
     return shade + label.encode(x="middle:Q", y=alt.value("height"), text="label:N")
 
 
-def ends_of_curves(data: pd.DataFrame, series: str, x: str, y: str, times: float) -> pd.DataFrame:
-    """Return the last point of each series, with `name_y`: where its name stands on a logarithmic y.
-    Names are `times` apart, or more, so that none covers another."""
+def ends_of_curves(
+    data: pd.DataFrame, series: str, x: str, y: str, times: float, more: float = 0.0
+) -> pd.DataFrame:
+    """Return the last point of each series, with `name_y`: where its name stands on y, so that none
+    covers another. times, more: how far names are apart, or more, on a logarithmic y and on a linear
+    one."""
     ends = data.loc[data.groupby(series)[x].idxmax()].sort_values(y)
     places: list[float] = []
     for value in ends[y]:
-        places.append(max(value, places[-1] * times) if places else value)
-    return ends.assign(name_y=places)
+        places.append(max(value, places[-1] * times + more) if places else value)
+    return ends.assign(**{NAME_Y: places})
 
 
 def rows(field: str, names: Iterable[str], *layers: alt.Chart) -> alt.LayerChart:
