@@ -40,6 +40,9 @@ class Quantities(quantities.Quantities):
     predicted_pages = QuantityDeclaration(
         "most pages whose direct jumps are predicted", "pages", is_found=True
     )
+    direct_packed_ns = QuantityDeclaration(
+        "a direct jump among as many lines, side by side", "ns", 1
+    )
     direct_inside_ns = QuantityDeclaration(
         "what a page adds to a direct jump where the pages fill the iTLB", "ns", 1
     )
