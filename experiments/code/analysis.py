@@ -30,6 +30,8 @@ from tlb.stats.intervals import UNKNOWN_INTERVAL, Interval
 from tlb.system.page_sizes import BASE_PAGES, CACHE_LINE_BYTES
 from tlb.system.reasons import Unavailable, none_if_unavailable, require_nonempty
 
+LEAST_LOSS_NS = 1.0  # a few cycles: an unpredicted jump waits at least until it is decoded
+
 
 class Quantities(quantities.Quantities):
     """Times are of a jump to a line of code. What its own page adds is spread minus packed."""
@@ -39,6 +41,9 @@ class Quantities(quantities.Quantities):
     )
     predicted_pages = QuantityDeclaration(
         "most pages whose direct jumps are predicted", "pages", is_found=True
+    )
+    direct_packed_ns = QuantityDeclaration(
+        "a direct jump among as many lines, side by side", "ns", 1
     )
     direct_inside_ns = QuantityDeclaration(
         "what a page adds to a direct jump where the pages fill the iTLB", "ns", 1
@@ -136,13 +141,15 @@ class Analysis(analysis.Analysis):
     def predictor_end(self) -> tuple[int, int]:
         """The numbers of direct jumps before and after the steepest rise of the packed control,
         which no TLB explains: so many the branch predictor still knows, and no longer. Raises
-        Unavailable("too-few-points"), also where they lie too far apart to say."""
+        Unavailable("too-few-points"), also where they lie too far apart to say, or none is slow."""
         packed = self.packed.get("direct", Curve.of(self.frame[:0]))
         medians = require_nonempty(packed, "no direct jumps were measured side by side").medians
         rises = require_nonempty(
             (medians / medians.shift()).dropna(), "one number of jumps has no rise"
         )
         after = medians.index.get_loc(rises.idxmax())
+        if medians.iloc[after] - medians.iloc[after - 1] < LEAST_LOSS_NS:
+            raise Unavailable("too-few-points", "among the most direct jumps none is slow yet")
         known, forgotten = int(medians.index[after - 1]), int(medians.index[after])
         if forgotten > 2 * known:
             why = f"the grid has no number of jumps between {known:,} and {forgotten:,}"

@@ -35,8 +35,6 @@ class Quantities(quantities.Quantities):
     helped_others = QuantityDeclaration("programs that huge pages make faster", "", pages="thp")
     hurt_others = QuantityDeclaration("programs that huge pages make slower", "", pages="thp")
     undecided_others = QuantityDeclaration("programs for which the pairs cannot tell", "")
-    helped_alone = QuantityDeclaration("of these, faster if tried alone", "")
-    hurt_alone = QuantityDeclaration("of these, slower if tried alone", "")
     least_pairs = QuantityDeclaration("fewest pairs of runs of a program", "")
     most_pairs = QuantityDeclaration("most pairs of runs of a program", "")
     jvm_gain = QuantityDeclaration(

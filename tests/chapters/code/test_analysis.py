@@ -28,6 +28,11 @@ def test_what_a_front_end_hides_is_no_price():
     ).value == pytest.approx(1 - 2048 / pages)
 
 
+def test_a_predictor_that_forgets_no_jump_has_no_end():
+    with pytest.raises(Unavailable):
+        _ = analysis(rows(QUIET)).predictor_end
+
+
 def test_a_text_of_each_size_stands_beside_itself_on_large_pages():
     a = analysis(rows(Jumps(noise=1e-9, entries=(512, 2048))))  # 1 MiB is 256 pages
     assert a.texts["mib"].tolist() == list(grid.CODE_SIZES_MIB)
