@@ -293,7 +293,10 @@ def curve_names(
     """Write the name of each series at the last point of its curve, in its colour: right of it where
     x has room for names, else above the highest curve and below the others."""
     x_field, y_field = (channel["shorthand"].partition(":")[0] for channel in (x, y))
-    ends = ends_of_curves(frame, series, x_field, y_field, NAMES_APART)
+    is_wrapped = frame[series].map(len).max() > NAME_LETTERS  # a second line takes a fourth more
+    ends = ends_of_curves(
+        frame, series, x_field, y_field, NAMES_APART * (1.25 if is_wrapped else 1)
+    )
     colour = unnamed_colour(series, colours)
     if isinstance(x["scale"], alt.Scale) and "range" in x["scale"].to_dict():
         wrapped = ends[series].map(lambda name: fill(name, NAME_LETTERS))
