@@ -25,7 +25,7 @@ from sphinx.util.docutils import SphinxRole
 
 from tlb.report.render import CHART_THEME, CompactCodeFormatter, escape_json
 from tlb.system.files import ROOT
-from tlb.system.units import list_in_words
+from tlb.system.units import count_with_verb, list_in_words
 
 FOLDER = Path(__file__).parent
 PACKAGE = "every-load-is-two-loads"
@@ -323,9 +323,12 @@ def count_verdicts(app: Sphinx, doctree: nodes.document) -> None:
             if own:
                 fail = found["fails"] + found["elsewhere"]
                 decided = found["holds"] + fail
-                counted = f": {found['holds']} hold, {fail} fail" if decided else ""
-                if found["recomputed"]:
-                    counted += f"; {found['recomputed']} are recomputed from published numbers"
+                each = ((found["holds"], "hold"), (fail, "fail"))
+                counted = ", ".join(count_with_verb(*one) for one in each)
+                counted = f": {counted}" if decided else ""
+                if again := found["recomputed"]:
+                    verb = "is" if again == 1 else "are"
+                    counted += f"; {again} {verb} recomputed from published numbers"
                 words = f"{own[1]} decides {decided} of {own[2]} claims{counted}."
             cell.parent.insert(cell.parent.index(cell), nodes.paragraph("", words))
 

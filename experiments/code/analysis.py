@@ -74,15 +74,19 @@ class Quantities(quantities.Quantities):
         "part of the largest code that is hot", "share", is_counted=True
     )
     hot_ns = QuantityDeclaration("a jump among hot lines in every page", "ns")
-    hot_huge_ns = QuantityDeclaration("a jump among them on huge pages", "ns")
+    hot_huge_ns = QuantityDeclaration("a jump among them on huge pages", "ns", pages="thp")
     hot_packed_ns = QuantityDeclaration("a jump among as many hot lines side by side", "ns")
-    hot_both_ns = QuantityDeclaration("a jump among those on huge pages", "ns")
+    hot_both_ns = QuantityDeclaration("a jump among those on huge pages", "ns", pages="thp")
     half_share = QuantityDeclaration(
         "largest part of it that was placed side by side", "share", is_counted=True
     )
-    half_huge_ns = QuantityDeclaration("a jump if that part is scattered, on huge pages", "ns")
+    half_huge_ns = QuantityDeclaration(
+        "a jump if that part is scattered, on huge pages", "ns", pages="thp"
+    )
     half_packed_ns = QuantityDeclaration("a jump if it lies side by side", "ns")
-    half_both_ns = QuantityDeclaration("a jump if it lies side by side, on huge pages", "ns")
+    half_both_ns = QuantityDeclaration(
+        "a jump if it lies side by side, on huge pages", "ns", pages="thp"
+    )
     file_huge_share = QuantityDeclaration(
         "code of a mapped file that is on huge pages", "share", is_counted=True
     )

@@ -62,18 +62,22 @@ class Quantities(quantities.Quantities):
         "share of that chase's time that 1,000 flushes per second take", "share", 1
     )
     part_unmap_us = QuantityDeclaration(
-        "munmap of one base page of a huge page, on one CPU", "us", 1
+        "munmap of one base page of a huge page, on one CPU", "us", 1, pages="thp"
     )
     collapse_us = QuantityDeclaration("a collapse, program on one CPU", "us")
     area_collapse_ms = QuantityDeclaration("a collapse of 64 MiB that another thread reads", "ms")
-    page_collapse_ms = QuantityDeclaration("a collapse of one of its 32 huge pages", "ms", 1)
+    page_collapse_ms = QuantityDeclaration(
+        "a collapse of one of its 32 huge pages", "ms", 1, pages="thp"
+    )
     collapse_flushes = QuantityDeclaration(
         "flushes of each other CPU by a collapse", "", 1, is_found=True
     )
     fork_base_us = QuantityDeclaration("fork with 64 MiB on base pages", "us")
-    fork_thp_us = QuantityDeclaration("fork with 64 MiB on huge pages", "us")
+    fork_thp_us = QuantityDeclaration("fork with 64 MiB on huge pages", "us", pages="thp")
     write_base_us = QuantityDeclaration("first write after a fork, on base pages", "us", 1)
-    write_thp_us = QuantityDeclaration("first write after a fork, to a huge page", "us", 1)
+    write_thp_us = QuantityDeclaration(
+        "first write after a fork, to a huge page", "us", 1, pages="thp"
+    )
     price_alone_ns = QuantityDeclaration("translation of a load without a switch", "ns", 1)
     price_process_ns = QuantityDeclaration(
         "translation of a load after a switch to a process and back", "ns", 1
@@ -272,6 +276,13 @@ class _Switches(SingleEventAnalysis):
         return self._median(rows, "no processes were started so", name)
 
 
+def _counted(values: pd.Series) -> Interval:
+    """Return a count in each mapping: exact where all agree, for one mapping settles it."""
+    found = median_interval(values)
+    is_settled = values.nunique() == 1
+    return Interval(found.value, found.value, found.value) if is_settled else found
+
+
 class _Copies(SingleEventAnalysis):
     """The rows of `fork_write`."""
 
@@ -287,7 +298,7 @@ class _Copies(SingleEventAnalysis):
         ns."""
         rows = self._rows("fork_write", "used", "copied_bytes", used=1, mode="write", pages=pages)
         ns = self._median(rows, "no single writes were measured")
-        return median_interval(rows["copied_bytes"] / rows["lines"]), ns
+        return _counted(rows["copied_bytes"] / rows["lines"]), ns
 
     def _resident_per_used(self, pages: str) -> Interval:
         """Return the resident bytes over the used ones of arenas far apart."""
@@ -295,7 +306,7 @@ class _Copies(SingleEventAnalysis):
         where = {"mode": "touch", "pages": pages, "used": used}
         rows = self._rows("fork_write", "used", "resident_bytes", **where)
         rows = require_nonempty(rows, "no arenas were measured")
-        return median_interval(rows["resident_bytes"] / rows["working_set_bytes"])
+        return _counted(rows["resident_bytes"] / rows["working_set_bytes"])
 
     def waste(self) -> Interval:
         """Return how much more memory arenas far apart take on large pages than on base pages."""

@@ -36,15 +36,17 @@ class Quantities(quantities.Quantities):
         "memory that they would cover with whole 2 MiB pages", "bytes"
     )
     far_bytes = QuantityDeclaration(
-        "largest working set measured on base and on huge pages", "bytes"
+        "largest working set measured on base and on huge pages", "bytes", pages="thp"
     )
     far_base_ns = QuantityDeclaration("a load in the largest working set, on base pages", "ns")
     far_huge_ns = QuantityDeclaration("a load in the largest working set, on 2 MiB pages", "ns")
     far_gain = QuantityDeclaration("speedup by 2 MiB pages, largest working set", "times", 2)
     far_thp_gain = QuantityDeclaration(
-        "speedup by transparent huge pages, largest working set", "times", 2
+        "speedup by transparent huge pages, largest working set", "times", 2, pages="thp"
     )
-    far_1g_gain = QuantityDeclaration("speedup by 1 GiB pages, largest working set", "times", 2)
+    far_1g_gain = QuantityDeclaration(
+        "speedup by 1 GiB pages, largest working set", "times", 2, pages="1g"
+    )
     base_64_mib_ns = QuantityDeclaration("a load in 64 MiB, on base pages", "ns", 1)
     huge_64_mib_ns = QuantityDeclaration("a load in 64 MiB, on 2 MiB pages", "ns", 1)
     packed_64_mib_ns = QuantityDeclaration("a packed load in 64 MiB", "ns", 1)
@@ -83,9 +85,11 @@ class Quantities(quantities.Quantities):
     )
     read_base_ns = QuantityDeclaration("a random read of a 100 MB array, on base pages", "ns", 1)
     read_thp_ns = QuantityDeclaration(
-        "a random read of a 100 MB array, on transparent huge pages", "ns", 1
+        "a random read of a 100 MB array, on transparent huge pages", "ns", 1, pages="thp"
     )
-    read_gain = QuantityDeclaration("speedup of these reads by transparent huge pages", "times", 2)
+    read_gain = QuantityDeclaration(
+        "speedup of these reads by transparent huge pages", "times", 2, pages="thp"
+    )
 
 
 LEAST_JVMS = 3  # for JMH's own interval, of 99.9 %, to cover more than one mapping
@@ -116,6 +120,17 @@ class Analysis(analysis.Analysis):
             pages: self.price_on(pages, self.spread[pages], self.packed[pages])
             for pages in FULLY_SWEPT_PAGES
         }
+
+    def comparable(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return the rows, each of pages (as `page_labels` has them) and lines, whose difference
+        between spread and packed is a price."""
+        gaps = {
+            (self.page_labels[pages], lines)
+            for pages, price in self.price.items()
+            for lines in price.gaps
+        }
+        places = zip(table["pages"], table["lines"], strict=True)
+        return table[[place not in gaps for place in places]].reset_index(drop=True)
 
     @property
     def judged_base_price(self) -> Curve:

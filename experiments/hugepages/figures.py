@@ -145,7 +145,8 @@ def calculator_table(hosts: Mapping[str, Analysis]) -> pd.DataFrame:
     if not tables:
         return pd.DataFrame()
     choice = ["pages", "log2_bytes"]
-    table = pd.concat(tables, ignore_index=True).merge(tables[0][choice], on=choice)
+    table = pd.concat(tables, ignore_index=True)
+    table = table[table["log2_bytes"].isin(tables[0]["log2_bytes"])].reset_index(drop=True)
     if not is_of_few(next(iter(hosts.values()))):  # which are compared with nothing
         table["answer"] = table.groupby(choice)["answer"].transform(" ".join)
     table.loc[table["host"] != table["host"].iloc[0], "answer"] = ""  # said by the first host's
@@ -173,7 +174,9 @@ def _named_load_times(a: Analysis, host: str) -> pd.DataFrame:
 
 
 def initial_choice(rows: pd.DataFrame) -> tuple[int, str]:
-    """Return the size, as a power of two, and the page size that the figure shows at first."""
+    """Return the size, as a power of two, and the page size that the figure shows at first: both
+    of the first host."""
+    rows = rows[rows["host"] == rows["host"].iloc[0]]
     kinds = ordered_page_sizes(rows["pages"])
     pages = ASKED_PAGES if ASKED_PAGES in kinds else kinds[-1]
     return min(ASKED_LOG2, int(rows.loc[rows["pages"] == pages, "log2_bytes"].max())), pages

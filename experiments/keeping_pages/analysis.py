@@ -44,7 +44,7 @@ class Quantities(quantities.Quantities):
         "memory from the hugetlb pool on huge pages", "share", is_counted=True
     )
     freed_bytes = QuantityDeclaration(
-        "less resident after 4 KiB of a huge page are given back", "bytes"
+        "less resident after 4 KiB of a huge page are given back", "bytes", pages="thp"
     )
     lost_pages = QuantityDeclaration("huge pages lost by giving back 4 KiB", "", source=_SMAPS)
     plain_programs = QuantityDeclaration(
@@ -59,26 +59,32 @@ class Quantities(quantities.Quantities):
     least_gain = QuantityDeclaration("least gain by advice, of random reads of 256 MiB", "times", 2)
     most_gain = QuantityDeclaration("most gain by advice, of random reads of 256 MiB", "times", 2)
     base_gb_s = QuantityDeclaration("GB/s that one thread touches on base pages", "", 1)
-    thp_gb_s = QuantityDeclaration("GB/s that one thread touches on transparent huge pages", "", 1)
-    gigantic_gb_s = QuantityDeclaration("GB/s that one thread touches on 1 GiB pages", "", 1)
+    thp_gb_s = QuantityDeclaration(
+        "GB/s that one thread touches on transparent huge pages", "", 1, pages="thp"
+    )
+    gigantic_gb_s = QuantityDeclaration(
+        "GB/s that one thread touches on 1 GiB pages", "", 1, pages="1g"
+    )
     base_all_gb_s = QuantityDeclaration(
         "GB/s that a thread on each CPU touches on base pages", "", 1
     )
     thp_all_gb_s = QuantityDeclaration(
-        "GB/s that a thread on each CPU touches on huge pages", "", 1
+        "GB/s that a thread on each CPU touches on huge pages", "", 1, pages="thp"
     )
     heap_base_s = QuantityDeclaration(
         "seconds to touch 20 GB at one thread's rate, on base pages", "", 1
     )
     heap_thp_s = QuantityDeclaration(
-        "seconds to touch 20 GB at one thread's rate, on huge pages", "", 1
+        "seconds to touch 20 GB at one thread's rate, on huge pages", "", 1, pages="thp"
     )
     one_byte_bytes = QuantityDeclaration(
         "resident for one byte written on the largest pages", "bytes"
     )
     price_base_ns = QuantityDeclaration("price of translation on base pages", "ns")
     price_64k_ns = QuantityDeclaration("price of translation on 64 KiB pages (mTHP)", "ns")
-    price_thp_ns = QuantityDeclaration("price of translation on transparent huge pages", "ns")
+    price_thp_ns = QuantityDeclaration(
+        "price of translation on transparent huge pages", "ns", pages="thp"
+    )
 
 
 WHOLE, NOTHING = 0.99, 0.01  # shares that count as all and as nothing: a heap's edges are no pages

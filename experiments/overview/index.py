@@ -32,12 +32,13 @@ from tlb.stats import curves
 from tlb.stats.curves import Curve, medians_at_largest_common_x
 from tlb.stats.intervals import Interval, without_bounds_of_few
 from tlb.stats.scatter import MIN_MODE_RATIO
+from tlb.system.page_sizes import BASE_PAGES
 from tlb.system.reasons import Unavailable, none_if_unavailable, require_nonempty
 from tlb.system.units import escape_markdown, format_ns, format_size, list_in_words
 
 # What a machine may lack without the first page failing; a bad parameter is an error there too.
 _LACKING = ("no-data", "not-linux", "other-arch")
-BASE_PAGES_LABEL, PACKED_LABEL = "4 KiB", "packed"
+PACKED_LABEL = "packed"
 HUGE_PAGES_LABELS = {"2m": "2 MiB (pool)", "thp": "2 MiB (THP)"}
 
 
@@ -48,14 +49,12 @@ class Quantities(quantities.Quantities):
     near_ns = QuantityDeclaration(
         "a load that hits the L1 cache and the TLB's first level", "ns", 1
     )
-    reach_bytes = QuantityDeclaration(
-        "TLB reach on 4 KiB pages, by CPUID or else measured", "bytes"
-    )
+    reach_bytes = QuantityDeclaration("TLB reach on base pages, by CPUID or else measured", "bytes")
     load_4_gib_ns = QuantityDeclaration("a random load over 4 GiB", "ns")
     walk_4_gib_ns = QuantityDeclaration("translation's part of that load, at least", "ns")
     walk_4_gib_share = QuantityDeclaration("the same as a share of that load, at least", "share")
     gain_4_gib = QuantityDeclaration(
-        "random loads over 4 GiB on transparent huge pages: times as fast", "times", 2
+        "random loads over 4 GiB on transparent huge pages: times as fast", "times", 2, pages="thp"
     )
     fault_ns = QuantityDeclaration("touching and unmapping a fresh base page", "ns")
 
@@ -107,11 +106,16 @@ class Analysis(analysis.Analysis):
         """The chapter about the TLB cliff. Raises Unavailable where there are no rows of it."""
         return self.of(stlb_cliff)
 
+    @property
+    def base_label(self) -> str:
+        """The name of base pages in the figure."""
+        return self.page_labels[BASE_PAGES]
+
     @cached_property
     def curves(self) -> dict[str, Curve]:
         """ns per load by lines, of those measured: one line to each base page on two page sizes,
         and as many lines packed. Raises Unavailable where no chase was measured."""
-        found = {BASE_PAGES_LABEL: self.cliff.spread}
+        found = {self.base_label: self.cliff.spread}
         large = self._each[hugepages]
         if not isinstance(large, Unavailable):
             of_kind = {
@@ -201,7 +205,6 @@ def _analysis(module: ModuleType, chapter: Chapter) -> analysis.Analysis | Unava
 # --- the figure: ns per load against the working set, and a slider that answers for one
 
 _COLOURS = {
-    BASE_PAGES_LABEL: charts.PAGE_COLOURS["4k"],
     **{label: charts.PAGE_COLOURS[pages] for pages, label in HUGE_PAGES_LABELS.items()},
     PACKED_LABEL: charts.PART_COLOURS["data"],
 }
@@ -215,7 +218,9 @@ def load_time_chart(a: Analysis) -> Figure:
     page_bytes, found = a.base_page_bytes, a.curves
     data = charts.stacked(found, "no chase was measured", page_bytes=page_bytes)
     data = without_bounds_of_few(data)
-    colours = alt.Scale(domain=[*found], range=[_COLOURS[name] for name in found])
+    colours = alt.Scale(
+        domain=[*found], range=[_COLOURS.get(name, charts.PAGE_COLOURS["4k"]) for name in found]
+    )
     x, scale = charts.working_set(page_bytes), _scale(data)
     # A line between few sizes would hide the steps between them: THP has points alone.
     solid = [name for name in found if name not in (PACKED_LABEL, HUGE_PAGES_LABELS["thp"])]
@@ -232,8 +237,7 @@ def load_time_chart(a: Analysis) -> Figure:
         )
     ends = charts.capacities(a.cliff.entries, base_page_bytes=page_bytes)
     sizes = _sizes(
-        require_nonempty(found.get(BASE_PAGES_LABEL), "no chase was measured on base pages"),
-        page_bytes,
+        require_nonempty(found.get(a.base_label), "no chase was measured on base pages"), page_bytes
     )
     answers = {f"{size:g}": working_set_answer(a, slider_bytes(size)) for size in sizes}
     default = min(sizes, key=lambda size: abs(size - _ASKED_LOG2))
@@ -356,7 +360,7 @@ def working_set_answer(a: Analysis, working_set_bytes: int) -> str:
     }
     size = format_size(working_set_bytes)
     text = f"{size}, {lines:,.0f} pages of {format_size(a.base_page_bytes)}{_place(a, lines)}. "
-    text += f"A load takes {times[BASE_PAGES_LABEL]}"
+    text += f"A load takes {times[a.base_label]}"
     text += (
         f", and {times[PACKED_LABEL]} with the same number of lines packed"
         if PACKED_LABEL in times

@@ -58,25 +58,33 @@ class Quantities(quantities.Quantities):
     )
     first_touch_ns = QuantityDeclaration("a first touch of a page of such a buffer", "ns")
     populated_page_ns = QuantityDeclaration("a page of such a buffer, populated and unmapped", "ns")
-    buffer_huge_page_ns = QuantityDeclaration("a base page of a buffer on huge pages", "ns")
+    buffer_huge_page_ns = QuantityDeclaration(
+        "a base page of a buffer on huge pages", "ns", pages="thp"
+    )
     charge_share = QuantityDeclaration(
         "what a memory cgroup's charge adds to a page of a buffer", "share", 1
     )
     heap_bytes = QuantityDeclaration("heap that is filled", "bytes")
     heap_page_ns = QuantityDeclaration("a page of the heap, on base pages", "ns")
     heap_free_ns = QuantityDeclaration("giving back a page of the heap, on base pages", "ns")
-    heap_huge_page_ns = QuantityDeclaration("a base page of the heap, on huge pages", "ns")
-    heap_huge_fault_us = QuantityDeclaration("a fault of the heap, on huge pages", "us")
+    heap_huge_page_ns = QuantityDeclaration(
+        "a base page of the heap, on huge pages", "ns", pages="thp"
+    )
+    heap_huge_fault_us = QuantityDeclaration(
+        "a fault of the heap, on huge pages", "us", pages="thp"
+    )
     heap_gain = QuantityDeclaration("how many times as fast 2 MiB pages fill it", "times", 1)
     heap_two_threads_gain = QuantityDeclaration(
         "how many times as fast two threads fill it", "times", 2
     )
     fill_20_gb_s = QuantityDeclaration("seconds to fill 20 GB at that rate, on base pages", "", 1)
     fill_20_gb_huge_s = QuantityDeclaration(
-        "seconds to fill 20 GB at that rate, on huge pages", "", 1
+        "seconds to fill 20 GB at that rate, on huge pages", "", 1, pages="thp"
     )
     zeroing_share = QuantityDeclaration("samples that zero pages, on base pages", "share")
-    zeroing_huge_share = QuantityDeclaration("samples that zero pages, on huge pages", "share")
+    zeroing_huge_share = QuantityDeclaration(
+        "samples that zero pages, on huge pages", "share", pages="thp"
+    )
     record_kept_us = QuantityDeclaration("a record in a buffer that is kept", "us")
     record_mapped_us = QuantityDeclaration("a record in a buffer mapped for it", "us")
     kept_scaling = QuantityDeclaration("gain by a thread on each CPU, buffers kept", "times", 1)

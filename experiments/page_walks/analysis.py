@@ -42,9 +42,11 @@ class Quantities(quantities.Quantities):
 
     far_bytes = QuantityDeclaration("largest graph walked on base pages", "bytes")
     far_ns = QuantityDeclaration("a hop in the largest graph, on base pages", "ns")
-    far_thp_ns = QuantityDeclaration("a hop in the largest graph, on transparent huge pages", "ns")
+    far_thp_ns = QuantityDeclaration(
+        "a hop in the largest graph, on transparent huge pages", "ns", pages="thp"
+    )
     far_thp_gain = QuantityDeclaration(
-        "that hop on transparent huge pages: times as fast", "times", 2
+        "that hop on transparent huge pages: times as fast", "times", 2, pages="thp"
     )
     far_batch_thp_gain = QuantityDeclaration("the same, timed per batch", "times", 2)
     data_ns = QuantityDeclaration("a median hop on large pages, where walks are shortest", "ns")
@@ -87,7 +89,7 @@ class Quantities(quantities.Quantities):
     )
     walks_per_hop = QuantityDeclaration("page walks per hop, counted, on base pages", "", 2)
     thp_walks_per_hop = QuantityDeclaration(
-        "page walks per hop, counted, on transparent huge pages", "", 2
+        "page walks per hop, counted, on transparent huge pages", "", 2, pages="thp"
     )
     few_tables_ns = QuantityDeclaration("a TLB miss through few page tables", "ns")
     many_tables_ns = QuantityDeclaration("a TLB miss through many page tables", "ns")

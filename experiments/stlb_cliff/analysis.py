@@ -39,9 +39,14 @@ class Quantities(quantities.Quantities):
         "cost of a walk at two to four times the last level's reach", "ns"
     )
     unpriced_from_bytes = QuantityDeclaration(
-        "smallest working set in which only the packed lines fit a cache", "bytes", is_found=True
+        "smallest working set in which only the packed lines fit a cache",
+        "bytes",
+        is_found=True,
+        is_judged=True,
     )
-    unpriced_to_bytes = QuantityDeclaration("largest such working set", "bytes", is_found=True)
+    unpriced_to_bytes = QuantityDeclaration(
+        "largest such working set", "bytes", is_found=True, is_judged=True
+    )
     far_bytes = QuantityDeclaration(
         "largest working set whose cost of translation is known", "bytes"
     )

@@ -59,7 +59,9 @@ class Quantities(quantities.Quantities):
     block_gain = QuantityDeclaration(
         "gain in the largest blocks inside the reach, the longest stays", "times", 1
     )
-    block_gain_past = QuantityDeclaration("gain in blocks of twice the reach or more", "times", 1)
+    block_gain_past = QuantityDeclaration(
+        "gain in blocks of twice the reach or more, the longest stays", "times", 1
+    )
     page_each_ns = QuantityDeclaration("price of a page for each vertex, without blocks", "ns")
     page_each_inside_ns = QuantityDeclaration(
         "price of a page for each vertex, in blocks inside the reach", "ns", 1
@@ -67,7 +69,7 @@ class Quantities(quantities.Quantities):
     prefetch_ns = QuantityDeclaration("a hop prefetched at the best distance", "ns", 1)
     prefetch_gain = QuantityDeclaration("gain by a prefetch at the best distance", "times")
     prefetch_gain_next = QuantityDeclaration("gain by a prefetch one hop ahead", "times")
-    huge_hop_ns = QuantityDeclaration("a hop on huge pages, its path known", "ns")
+    huge_hop_ns = QuantityDeclaration("a hop on huge pages, its path known", "ns", pages="thp")
     huge_prefetch_ns = QuantityDeclaration("the same, prefetched at the best distance", "ns", 1)
     plain_tail_ns = QuantityDeclaration("95th percentile of a hop in the largest graph", "ns")
     stay_tail_ns = QuantityDeclaration(
@@ -81,8 +83,12 @@ class Quantities(quantities.Quantities):
     )
     stride_ns = QuantityDeclaration("a load at a stride of 4,096 bytes", "ns", 1)
     padded_ns = QuantityDeclaration("a load at a stride of 4,160 bytes", "ns", 1)
-    stride_huge_ns = QuantityDeclaration("a load at 4,096 bytes on huge pages", "ns", 1)
-    padded_huge_ns = QuantityDeclaration("a load at 4,160 bytes on huge pages", "ns", 1)
+    stride_huge_ns = QuantityDeclaration(
+        "a load at 4,096 bytes on huge pages", "ns", 1, pages="thp"
+    )
+    padded_huge_ns = QuantityDeclaration(
+        "a load at 4,160 bytes on huge pages", "ns", 1, pages="thp"
+    )
     padded_gain = QuantityDeclaration(
         "gain by 64 bytes more at a stride of 4,096 bytes", "times", 1
     )

@@ -71,7 +71,7 @@ class Quantities(quantities.Quantities):
         "first touch of 4 KiB with 4 KiB pages on a side, the most", "ns"
     )
     touch_huge_ns = QuantityDeclaration(
-        "first touch of 4 KiB with huge pages on both sides, the most", "ns"
+        "first touch of 4 KiB with huge pages on both sides, the most", "ns", pages="thp"
     )
     clocks_agree = QuantityDeclaration(
         "inner guest's runs timed alike by its clock and one outside", "share"
@@ -97,6 +97,7 @@ _OF_GUEST = {"4k": "4 KiB", "2m": "2 MiB", "1g": "1 GiB"}  # whose pages have no
 GUEST_BASE_PAGE_BYTES = 4096  # the guest of guest_chase is written for x86-64, as is its host
 SIZES = page_labels(GUEST_BASE_PAGE_BYTES)
 CLOCKS_AGREE = 0.01  # the relative difference of two clocks that counts as none
+LEAST_RUNS_ALIKE = 0.9  # the share of runs with such clocks below which the page warns
 
 
 def cell_name(guest: str, host: str) -> str:
@@ -283,6 +284,17 @@ class Analysis(analysis.Analysis):
     def clocks_agree(self) -> float:
         """The share of the guests' runs that both clocks time alike."""
         return float(((self.clocks - 1).abs() <= CLOCKS_AGREE).mean())
+
+    @property
+    def clocks_warning(self) -> str:
+        """Warn in a sentence that the clocks of many runs differ; "" if they do not, or none ran."""
+        share = none_if_unavailable(lambda: self.clocks_agree)
+        if share is None or share >= LEAST_RUNS_ALIKE:
+            return ""
+        return (
+            f"Inner guest on {self.about.shown_name}: its clock and one outside agree in only "
+            f"{share:.0%} of its runs, so do not rely on its times."
+        )
 
     @cached_property
     def touches(self) -> pd.DataFrame:

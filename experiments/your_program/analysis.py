@@ -31,9 +31,9 @@ class Quantities(quantities.Quantities):
     if nothing else is named. Others' programs count if a tenth of their memory was on huge
     pages, each once."""
 
-    others = QuantityDeclaration("programs of others tried on huge pages", "")
-    helped_others = QuantityDeclaration("programs that huge pages make faster", "")
-    hurt_others = QuantityDeclaration("programs that huge pages make slower", "")
+    others = QuantityDeclaration("programs of others tried on huge pages", "", pages="thp")
+    helped_others = QuantityDeclaration("programs that huge pages make faster", "", pages="thp")
+    hurt_others = QuantityDeclaration("programs that huge pages make slower", "", pages="thp")
     undecided_others = QuantityDeclaration("programs for which the pairs cannot tell", "")
     helped_alone = QuantityDeclaration("of these, faster if tried alone", "")
     hurt_alone = QuantityDeclaration("of these, slower if tried alone", "")
@@ -46,7 +46,10 @@ class Quantities(quantities.Quantities):
     jvm_4_gib_gain = QuantityDeclaration("gain of a JVM that touches 4 GiB and exits", "times", 1)
     jvm_8_gib_gain = QuantityDeclaration("gain of a JVM that touches 8 GiB and exits", "times", 1)
     jvm_faults_left = QuantityDeclaration(
-        "page faults of a JVM that touches 1 GiB, on huge pages over base pages", "share", 1
+        "page faults of a JVM that touches 1 GiB, on huge pages over base pages",
+        "share",
+        1,
+        pages="thp",
     )
     larger_others = QuantityDeclaration("programs with over 5% more memory at their peak", "")
     most_growth = QuantityDeclaration("largest growth of a program's memory", "times", 2)
@@ -62,7 +65,9 @@ class Quantities(quantities.Quantities):
         "gain of the same program on pages of the pool", "times", 2
     )
     map_gain = QuantityDeclaration("gain of Go's map of 1 GiB, a look-up", "times", 2)
-    parts_gain = QuantityDeclaration("gain of the join by partitioning, on huge pages", "times", 1)
+    parts_gain = QuantityDeclaration(
+        "gain of the join by partitioning, on huge pages", "times", 1, pages="thp"
+    )
     sharded_gain = QuantityDeclaration("gain of 64 threads by a part for each, a read", "times", 1)
 
 

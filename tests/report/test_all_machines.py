@@ -46,7 +46,7 @@ def test_a_summary_has_the_number_of_each_machine():
     read = BeautifulSoup(all_machines.summary_of_article(*rows).markup, "html.parser")
     shown = [row for row in read.select("tbody tr") if row.get("class") != ["tlb-why"]]
     *cells, counts, by_interval = ([cell.text for cell in row.select("td")[1:]] for row in shown)
-    assert [words.partition(",")[0] for words in counts] == ["2 hold", "1 hold"]
+    assert [words.partition(",")[0] for words in counts] == ["2 hold", "1 holds"]
     assert sum(map(int, re.findall(r"\d+", by_interval[0]))) <= 2  # not the one by arithmetic
     assert [len(row) for row in cells] == [2, 1]
     holds, open_ = cells[0]
@@ -85,8 +85,8 @@ def test_a_stated_number_is_no_verdict_by_an_interval(monkeypatch):
     stated = StoredEffect(value=2048, low=2048, high=2048, least=2048, most=2048)
     answers = {"Zen 3": {UNIT.id: StoredAnswer(effects=(stated,))}}
     monkeypatch.setattr(all_machines, "answers_by_machine", lambda: answers)
-    lines = all_machines.summary_of_article(("so", UNIT.id)).text.splitlines()
-    assert [line.rpartition("\t")[2].partition(",")[0] for line in lines[2:4]] == ["1 hold", "–"]
+    lines = all_machines.summary_of_article(("so", UNIT.id, "")).text.splitlines()
+    assert [line.rpartition("\t")[2].partition(",")[0] for line in lines[-2:]] == ["1 holds", "–"]
 
 
 def test_a_claim_that_repeats_another_is_not_shown_with_its_number():
@@ -111,6 +111,12 @@ def test_of_two_conditions_a_claim_that_holds_prints_both_and_one_that_fails_wha
     assert ", here; " in both and ", predicted 1.25 times or less" in both
     words = "2.50 (2.00 to 3.00) times, there, predicted 1.25 times or less"
     assert printed(UNIT, own, beyond) == words
+
+
+def test_of_too_few_mappings_a_cell_has_no_number():
+    effect = StoredEffect(value=1.5, low=1.5, high=1.5, coverage=0.5, least=1)
+    title, words = all_machines.verdict_cell(UNIT, StoredAnswer(effects=(effect,)))
+    assert not title and "few mappings" in words and "1.5" not in words
 
 
 def test_an_end_beside_its_bands_is_not_printed_with_more_digits():

@@ -70,12 +70,21 @@ def test_the_reference_s_medians_are_drawn_in_grey_under_the_own_ones():
     assert made.label in made.html() and MUTED_COLOUR in made.svg()
 
 
+def test_a_name_stands_beyond_the_grey_curve_that_ends_after_its_own():
+    short = OWN[OWN["working_set_bytes"] < 16 << 20]
+    made = OverlaidFigure(draw(short), "A.", short, "cliff", reference=shown().reference).spec()
+    names = [row for rows in made["datasets"].values() for row in rows if "wrapped" in row]
+    assert names and {row["working_set_bytes"] for row in names} == {
+        float(SLOW["working_set_bytes"].max())
+    }
+
+
 def test_dashes_at_a_place_are_of_the_own_machine_unless_both_have_them_there():
     def marked(data: pd.DataFrame, pages: int) -> alt.LayerChart:
         return alt.layer(draw(data), charts.marks([(4096.0 * pages, "STLB")], "working_set_bytes"))
 
     theirs = Figure(marked(SLOW, 3072), "A cliff.", SLOW, "cliff")
-    for pages, expected in ((2048, {"dashes"}), (3072, set())):
+    for pages, expected in ((2048, {"vertical dashes"}), (3072, set())):
         own = OverlaidFigure(marked(OWN, pages), "A cliff.", OWN, "cliff", reference=theirs)
         assert own_marks_at_places(own.spec(), theirs.html()) == expected
 

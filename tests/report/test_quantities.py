@@ -6,7 +6,7 @@ import pytest
 from tlb.report import quantities
 from tlb.report.quantities import ABSENT_TEXT_MARK, QuantityDeclaration
 from tlb.stats.intervals import Interval, median_interval
-from tlb.system.reasons import Unavailable
+from tlb.system.reasons import Unavailable, UnmeasuredNote
 
 
 class Quantities(quantities.Quantities):
@@ -14,6 +14,12 @@ class Quantities(quantities.Quantities):
     size = QuantityDeclaration("a size", "bytes")
     share = QuantityDeclaration("a share", "share")
     pages = QuantityDeclaration("pages", "pages")
+
+
+class FoundQuantities(Quantities):
+    found_bytes = QuantityDeclaration("a size that rows show", "bytes", is_found=True)
+    judged_bytes = QuantityDeclaration("a judged size", "bytes", is_found=True, is_judged=True)
+    gain = QuantityDeclaration("a gain on 1 GiB pages", "times", pages="1g")
 
 
 ROWS = pd.DataFrame({"repeat": [0, 1, 2, 2]})
@@ -82,6 +88,27 @@ def test_a_quantity_of_too_few_mappings_is_shown_without_its_interval_and_marked
     made = Quantities()
     made.record(ROWS, load_ns=median_interval([1.0, 2.0, 3.0]))
     assert made.load_ns.cell == "2.0 ns *"
+
+
+def test_too_few_mappings_show_nothing_that_a_comparison_has_to_find():
+    for number, cell in ((2, "–"), (5, "8 MiB")):
+        made = FoundQuantities()
+        made.record(pd.DataFrame({"repeat": range(number)}), judged_bytes=2**23)
+        assert made.judged_bytes.cell == cell
+
+
+def test_what_the_machine_does_not_give_is_the_reason_for_no_number():
+    made = FoundQuantities()
+    made.notes = [UnmeasuredNote("No such pages.", "pool-empty", ("2m", "1g"))]
+    made.record(ROWS, gain=float("nan"), load_ns=float("nan"))
+    assert (made.gain.lacking.code, made.load_ns.lacking.code) == ("pool-empty", "too-few-points")
+
+
+def test_a_size_found_in_too_few_mappings_has_no_more_digits_than_it_is_known_to():
+    few, many = FoundQuantities(), FoundQuantities()
+    for made, number in ((few, 2), (many, 5)):
+        made.record(pd.DataFrame({"repeat": range(number)}), found_bytes=2**20 * 16 * 2**0.5)
+    assert (few.found_bytes.cell, many.found_bytes.cell) == ("23 MiB *", "22.63 MiB")
 
 
 def test_a_time_without_an_interval_is_marked_if_all_its_rows_are_of_too_few_mappings():

@@ -35,7 +35,7 @@ from tlb.stats.effects import Effect
 from tlb.stats.intervals import MIN_MODE_RATIO
 from tlb.system.files import ROOT
 from tlb.system.reasons import UNDECIDED_TEXTS, Unavailable, none_if_unavailable
-from tlb.system.units import list_in_words
+from tlb.system.units import count_with_verb, list_in_words
 
 MACHINE_COLUMN = "machine"  # the column that names a row's machine
 
@@ -285,15 +285,11 @@ def _verdict_counts(
         shown_verdict(found[one.id].decide(), one) if one.id in found else NOT_MEASURED_CELL
         for one in judged
     )
-    counts = {
-        "hold": words["holds"],
-        "fail": words["fails"],
-        "fail here": words[FAILS_HERE],
-        "cannot tell": words["cannot tell"],
-        UNTESTABLE_HERE: words[UNTESTABLE_HERE],
-        NOT_MEASURED_CELL: words[NOT_MEASURED_CELL],
-    }
-    return ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "–"
+    verbs = {"hold": words["holds"], "fail": words["fails"], "fail here": words[FAILS_HERE]}
+    counts = [count_with_verb(count, verb) for verb, count in verbs.items() if count]
+    for word in ("cannot tell", UNTESTABLE_HERE, NOT_MEASURED_CELL):
+        counts += [f"{words[word]} {word}"] if words[word] else []
+    return ", ".join(counts) or "–"
 
 
 def decided_elsewhere(machine: str) -> dict[str, str]:
@@ -355,8 +351,9 @@ def verdict_cell(
     if found.is_decided:
         between = ", " if statement.status == RECOMPUTED_CLAIM_STATUS else ": "
         return found.evidence, Markup(between).join(filter(None, [word, number]))
-    why = ", ".join(filter(None, [_why_open(found), number]))
-    title = "" if found.reason == "few" else found.evidence
+    if found.reason == "few":  # its number would be compared
+        return "", Markup("{}: {}").format(word, _why_open(found))
+    why, title = ", ".join(filter(None, [_why_open(found), number])), found.evidence
     return title, Markup("{}: {}").format(word, why)
 
 
@@ -392,9 +389,6 @@ def number_words(statement: PublishedStatement, found: ClaimDecision) -> str:
         deciding.sort(
             key=lambda one: min(one.interval.low / one.least, one.most / one.interval.high)
         )
-    if found.reason == "few":  # what speaks against it, if anything does
-        against = [one for one in effects if not one.least <= one.interval.value <= one.most]
-        deciding = against or [*effects]
     first = _effect_words((deciding or effects)[0], statement)
     return f"in {len(deciding)} of {len(effects)}: {first}"
 

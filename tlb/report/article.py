@@ -36,6 +36,7 @@ from tlb.report.overlay import (
     has_breaks,
     has_dotted_gaps,
     has_rows_of,
+    name_base_pages,
     own_marks_at_places,
 )
 from tlb.report.quantities import (
@@ -92,8 +93,9 @@ _WITHOUT_GREY = "Numbers of {}."
 _AMONG_OTHERS = "This computer{} and published machines."
 _IN_PLACE = "In place of {}: this computer{}."
 _OF_FEW = "{}: fewer than five mappings, no interval."
-_DOTTED = "Dotted: no points between."
-_BROKEN = "No line: not measured."
+_DOTTED = "Dotted, in colour: no points of this page between."
+_BROKEN = "No line: not measured, or not comparable."
+_FEW_SHADED = "Shade: with so few mappings, the curves cannot be compared there."
 _PAGE_LABEL = re.compile(r"\d+ [KMG]iB")  # as tlb/system/page_sizes.py writes them
 
 
@@ -184,6 +186,7 @@ def show_table(frame: pd.DataFrame, note: str) -> Html:
     table = data_table(frame)
     if page.current_page().is_reference:
         return table
+    note = "Not measured on this machine." if frame.empty else note
     below = Markup('<p class="tlb-beside" role="note">{}</p>').format(note)
     return table + Html(str(below), note)
 
@@ -205,10 +208,13 @@ def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
     grey = sorted(grey_marks(spec := made.spec()))
     other, own = shown.beside.machine if shown.beside else "the reference", made.label
     if made.reference and not has_rows_of(spec, "pages"):
-        other += _on_other_pages(made.data, made.reference.data)
-        own += _on_other_pages(made.reference.data, made.data)
+        base, others_base = (f" on {size} pages" if size else "" for size in shown.base_pages)
+        other += _on_other_pages(made.data, made.reference.data) or others_base
+        own += _on_other_pages(made.reference.data, made.data) or base
     of_size = f" {shown.heading}: {own.strip()}." if own else ""
     if grey:
+        if all(shown.base_pages):
+            name_base_pages(spec, *shown.base_pages)
         label = _IN_GREY.format(list_in_words(grey), other) + of_size
     elif shown.beside:
         label = _BELOW.format(other) + of_size
@@ -225,7 +231,10 @@ def _notes_on_places(made: OverlaidFigure, spec: dict[str, Any], shown: page.Pag
     published = _committed_output(shown, made.name)
     html = "".join(published.get("data", {}).get("text/html", ""))
     own = own_marks_at_places(spec, html) if grey_marks(spec) else None
-    return f" {list_in_words(sorted(own)).capitalize()}: {shown.machine}'s." if own else ""
+    if not own:
+        return ""
+    of_few = f" {_FEW_SHADED}" if shown.few_mappings and "shade" in own else ""
+    return f" {list_in_words(sorted(own)).capitalize()}: {shown.machine}'s.{of_few}"
 
 
 def _notes_on_marks(made: OverlaidFigure, spec: dict[str, Any], shown: page.Page) -> str:
@@ -342,6 +351,7 @@ def quantities_of(chapter: Chapter, kind: type[_Quantities]) -> tuple[_Quantitie
     reference, which are the same on its own page."""
     own = kind()
     own.is_short = chapter.is_this and chapter.profile.max_working_set < LEAST_SWEEP_BYTES
+    own.notes = chapter.notes
     return own, own if chapter.is_reference else kind(chapter.kept_quantities("reference"))
 
 
@@ -377,12 +387,12 @@ def on_this_computer(own: _Quantities, reference: _Quantities) -> QuantitiesTabl
     sides: list[Quantities] = [beside]
     if own is not beside and is_measured:
         sides.append(own)
-    heads = [
-        "Quantity",
-        shown.beside.machine if shown.beside else "Reference machine",
-        *([_head_of(shown)] if len(sides) > 1 else []),
-        "Mappings",
-    ]
+    heads = [shown.beside.machine if shown.beside else "Reference machine"]
+    if len(sides) > 1:
+        bases = (f", {size} base pages" if size else "" for size in reversed(shown.base_pages))
+        pairs = zip([*heads, _head_of(shown)], bases, strict=True)
+        heads = [head + base for head, base in pairs]
+    heads = ["Quantity", *heads, "Mappings"]
     found = {name: [side.of(side.declared[name]) for side in sides] for name, _ in own}
     rows = [row for row in found.values() if any(one.interval for one in row)]
     table = _table(heads, rows)

@@ -482,15 +482,24 @@ def begin(chapter: str, namespace: dict[str, Any]) -> Chapter:
     page.name_frames()
     if not opened.is_reference:
         opened.machine = about.shown_name
+        opened.base_pages = _base_pages(about.host, chapter, checked["beside"])
         about.head = CompletenessLine(
             chapter,
             opened.machine,
             beside.machine if beside else "",
             few_mappings=opened.few_mappings,
+            base_page=opened.base_pages[0],
         )
         opened.head = about.head
         namespace["print"] = opened.print
     return about
+
+
+def _base_pages(host: Host, chapter: str, beside: str) -> tuple[str, str]:
+    """Return the sizes of base pages of a machine and of the one beside it, "" if they agree."""
+    other = chapter_of_published_machine(chapter, beside).host
+    sizes = host.base_page_bytes, other.base_page_bytes
+    return ("", "") if sizes[0] == sizes[1] else (format_size(sizes[0]), format_size(sizes[1]))
 
 
 def _page_about(chapter: str, given: dict[str, Any]) -> page.Page:

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 import altair as alt
 import pandas as pd
 
-from tlb.report.render import FONT_PX, MUTED_COLOUR, PALETTE, TEXT_COLOUR
+from tlb.report.render import FONT_PX, MUTED_COLOUR, PALETTE, TEXT_COLOUR, WRAPPED_NAME
 from tlb.stats.curves import Curve
 from tlb.stats.intervals import INTERVAL_COLUMNS
 from tlb.system.page_sizes import ordered_page_sizes
@@ -96,6 +96,7 @@ def median_y(
 # Names of curves beside their ends: the room for them on the right of a plot, in px; the letters of a
 # line, which fit it; how many times one stands above another on a logarithmic y, or more.
 NAMES_PX, NAME_LETTERS, NAMES_APART = 72, 9, 1.5
+NAME_Y = "name_y"  # the column of their places
 
 
 def with_room_for_names(scale: alt.Scale) -> alt.Scale:
@@ -301,11 +302,11 @@ def curve_names(
     if isinstance(x["scale"], alt.Scale) and "range" in x["scale"].to_dict():
         wrapped = ends[series].map(lambda name: fill(name, NAME_LETTERS))
         # Vega centres the first line alone, so a second one would lie over the name below.
-        middle = {"expr": f"-{FONT_PX / 2} * (split(datum.wrapped, '\\n').length - 1)"}
-        beside = alt.Chart(ends.assign(wrapped=wrapped)).mark_text(
+        middle = {"expr": f"-{FONT_PX / 2} * (split(datum.{WRAPPED_NAME}, '\\n').length - 1)"}
+        beside = alt.Chart(ends.assign(**{WRAPPED_NAME: wrapped})).mark_text(
             align="left", baseline="middle", dx=8, dy=middle, lineBreak="\n", fontWeight="bold"
         )
-        beside = beside.encode(x=x, y="name_y:Q", text="wrapped:N", color=colour)
+        beside = beside.encode(x=x, y=f"{NAME_Y}:Q", text=f"{WRAPPED_NAME}:N", color=colour)
         return alt.LayerChart(layer=[beside])
     sides = ((ends.iloc[:-1], 24), (ends.iloc[-1:], -12))
     names = [
@@ -418,7 +419,7 @@ def ends_of_curves(data: pd.DataFrame, series: str, x: str, y: str, times: float
     places: list[float] = []
     for value in ends[y]:
         places.append(max(value, places[-1] * times) if places else value)
-    return ends.assign(name_y=places)
+    return ends.assign(**{NAME_Y: places})
 
 
 def rows(field: str, names: Iterable[str], *layers: alt.Chart) -> alt.LayerChart:

@@ -46,6 +46,7 @@ class OverlaidFigure(Figure):
         own = super().spec()
         _name_what_is_drawn(own)
         theirs = _named_alike(theirs, own)
+        _move_names_to_ends(own, theirs)
         own = _with_dotted_gaps(own, theirs)
         has_bars = any(_mark(part)["type"] == "bar" for part in _parts(theirs))
         layers = list(_grey(theirs, has_bars, sorted(_texts(own) & _texts(theirs))))
@@ -103,7 +104,7 @@ def own_marks_at_places(own: dict[str, Any], published: str) -> set[str]:
         if mark["type"] == "rule" and axes == {"y"}:
             found.add("level line")
         elif mark["type"] == "rule" and mark.get("strokeDash"):
-            found.add("dashes")
+            found.add("vertical dashes")
         elif mark["type"] == "rect" and axes == {"x"}:
             found.add("shade")
     return found
@@ -267,6 +268,13 @@ def _name_both(own: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> None:
             axis["title"] = f"{title} (grey: {others[0][len(same) :].strip()})"
 
 
+def name_base_pages(spec: dict[str, Any], own: str, theirs: str) -> None:
+    """Add to the titles of axes that end in a machine's page size the size of the other's."""
+    for axis in (axis for channel in ("x", "y") for axis in _axes(spec, channel)):
+        if str(axis.get("title")).endswith(f" {own}"):
+            axis["title"] += f" (grey: {theirs})"
+
+
 def _name_what_is_drawn(spec: dict[str, Any]) -> None:
     """Leave out of a chart's legends what none of its rows is: colours stay those of all."""
     drawn = _texts(spec)
@@ -297,6 +305,9 @@ def _unite_rows(spec: dict[str, Any]) -> None:
     both, each with its name."""
     ordered = [how for how in _encodings(spec, "y") if isinstance(how.get("sort"), list)]
     drawn, names = _texts(spec), dict.fromkeys(name for how in ordered for name in how["sort"])
+    fields = {how.get("field") for how in ordered}
+    rows = [row for rows in spec["datasets"].values() for row in rows]
+    names |= dict.fromkeys(row[field] for row in rows for field in sorted(fields) if row.get(field))
     every = [name for name in names if name in drawn]
     for how in ordered:
         how["sort"] = every
@@ -384,6 +395,20 @@ def _named_alike(theirs: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
         if len(alike) == 1:
             text = text.replace(json.dumps(alike[0]), json.dumps(name))
     return json.loads(text)
+
+
+def _move_names_to_ends(own: dict[str, Any], theirs: dict[str, Any]) -> None:
+    """Let the name beside each curve stand where the longer one of both charts ends, so that it
+    covers no grey point."""
+    others = [row for rows in theirs.get("datasets", {}).values() for row in rows]
+    for part, data in _parts_with_data(own):
+        channels = part.get("encoding", {})
+        if _mark(part)["type"] != "text" or channels.get("y", {}).get("field") != charts.NAME_Y:
+            continue
+        x, series = channels["x"]["field"], channels["color"]["field"]
+        for row in own["datasets"][data]:
+            alike = [other for other in others if other.get(series) == row[series]]
+            row[x] = max([row[x], *(other[x] for other in alike if other.get(x))])
 
 
 def _texts(spec: dict[str, Any]) -> set[str]:

@@ -50,7 +50,8 @@ class Page:
     has the same text, which is about the reference, and a dash in the place of what it lacks.
     is_this: whether it is about this computer. few_mappings: how many mappings its points have,
     if too few to show intervals, else "". beside: the page about another machine that is shown in grey; None for the
-    reference. machine: its name on pages. head: the line at the head, if it has one.
+    reference. machine: its name on pages. base_pages: the size of its base pages and of those of
+    the machine in grey, where these differ. head: the line at the head, if it has one.
     tables, quantities: what its charts draw, by the drawing function, and what its table shows.
     """
 
@@ -61,6 +62,7 @@ class Page:
     is_this: bool = False
     few_mappings: str = ""
     machine: str = ""
+    base_pages: tuple[str, str] = ("", "")
     head: CompletenessLine | None = None
     beside: Page | None = None
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
@@ -262,12 +264,21 @@ class CompletenessLine:
     Outside a notebook it shows nothing.
 
     chapter: its name. shown: whose the figures are, as Markdown. beside: the machine in grey, ""
-    for the reference. few_mappings: as of a Page. has_rows: whether any row of the machine was read.
+    for the reference. few_mappings: as of a Page. base_page: the size of the machine's base pages,
+    if the reference has others. has_rows: whether any row of the machine was read.
     """
 
-    def __init__(self, chapter: str, shown: str, beside: str = "", *, few_mappings: str = ""):
+    def __init__(
+        self,
+        chapter: str,
+        shown: str,
+        beside: str = "",
+        *,
+        few_mappings: str = "",
+        base_page: str = "",
+    ):
         self._chapter, self._shown, self._beside = chapter, shown, beside
-        self._is_empty, self._few_mappings = False, few_mappings
+        self._is_empty, self._few_mappings, self._base_page = False, few_mappings, base_page
         self.has_rows = False
         self._handle = display(self._line({}), display_id=True) if get_ipython() else None
 
@@ -283,7 +294,8 @@ class CompletenessLine:
 
     def _line(self, left_out: Mapping[str, tuple[int, int]]) -> Html:
         missing, every = (sum(count[side] for count in left_out.values()) for side in (0, 1))
-        done = [f"{every - missing:,} of {every:,} measurements"] if missing else []
+        done = [f"base pages of {self._base_page}"] if self._base_page else []
+        done += [f"{every - missing:,} of {every:,} measurements"] if missing else []
         done += [self._few_mappings] if self._few_mappings and not self._is_empty else []
         text = self._about() + (f" ({', '.join(done)})." if done else ".")
         return Html(f'<p class="tlb-head-line" role="note">{inline_html(text)}</p>', text)

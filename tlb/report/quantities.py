@@ -8,7 +8,7 @@ A chapter declares them in `experiments/<chapter>/analysis.py` and records them 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isclose, isfinite
 from typing import Any, ClassVar, Literal, overload
@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 
 from tlb.stats.intervals import Interval
 from tlb.stats.scatter import MIN_MODE_RATIO, median_interval_rank
-from tlb.system.reasons import Unavailable
+from tlb.system.reasons import PAGE_REASON_CODES, Unavailable, UnmeasuredNote
 from tlb.system.units import format_size, rounded_to_digits
 
 Unit = Literal["ns", "us", "ms", "cycles", "pages", "lines", "bytes", "share", "times", ""]
@@ -143,6 +143,8 @@ class Quantity:
         if self.interval is None:
             is_below_zero = self.lacking and self.lacking.detail == _BELOW_ZERO.detail
             return f"{_BELOW_ZERO_CELL}{FEW_MAPPINGS_MARK}" if is_below_zero else ABSENT_CELL
+        if self.is_of_few and self.unit == "bytes":
+            return f"{format_size(round(self.value), is_rough=True)}{FEW_MAPPINGS_MARK}"
         return f"{self:value}{FEW_MAPPINGS_MARK}" if self.is_of_few else format(self)
 
     def cell_beside(self, others: Iterable[Quantity]) -> str:
@@ -183,7 +185,8 @@ class QuantityDeclaration:
     """Declares a quantity of a chapter. source: where the number comes from, if not from rows.
     is_found: of a number of pages, bytes or events, that measured rows show it; other such numbers
     are stated, or chosen by the grid, and known without an interval. is_counted: whether one process
-    settles it, such as what smaps shows."""
+    settles it, such as what smaps shows. is_judged: whether a comparison found it, which too few
+    mappings cannot make. pages: the kind of pages that it is of, if a machine may lack it."""
 
     def __init__(
         self,
@@ -194,9 +197,11 @@ class QuantityDeclaration:
         *,
         is_found: bool = False,
         is_counted: bool = False,
+        is_judged: bool = False,
+        pages: str = "",
     ):
         self.label, self.unit, self.decimals, self.source = label, unit, decimals, source
-        self.is_counted = is_counted
+        self.is_counted, self.is_judged, self.pages = is_counted, is_judged, pages
         self.is_measured = not source and not is_counted and (is_found or unit in _OF_TIMES)
         self.name = ""
 
@@ -262,9 +267,11 @@ class Quantities:
 
         is_short: whether the machine's sweeps end below the sizes that the quantities are of. What is
         then recorded has a reason in place of a number, unless it is stated or counted. So has what
-        is below zero and of too few mappings: no cost is, so it is noise.
+        is below zero and of too few mappings: no cost is, so it is noise. notes: what could not be
+        measured on the machine, such as some pages.
         """
         self.is_short = False
+        self.notes: Sequence[UnmeasuredNote] = ()
         self._found = {
             name: self.declared[name].restore(StoredQuantity.model_validate(one))
             for name, one in (kept or {}).items()
@@ -293,6 +300,8 @@ class Quantities:
     def _checked(self, declared: QuantityDeclaration, read: Quantity, mappings: int) -> Quantity:
         """Return what was read, with its mappings, or with a reason in place of a number that
         means nothing. mappings: of the rows."""
+        if read.interval is None and (why := self._lack_of(declared.pages)):
+            return replace(read, lacking=why)
         if declared.is_counted:
             return replace(read, mappings=0)
         if declared.source or not (read.mappings or declared.is_measured):
@@ -305,9 +314,17 @@ class Quantities:
             return replace(read, lacking=_OF_FEW) if is_of_few else read
         if not read.mappings and mappings < FEWEST_MAPPINGS_WITH_INTERVAL:
             read = replace(read, mappings=mappings)  # so that it is marked
+        if read.is_of_few and declared.is_judged:
+            return replace(read, interval=None, mappings=0, lacking=_OF_FEW)
         if read.is_of_few and read.value < 0:
             return replace(read, interval=None, lacking=_BELOW_ZERO)
         return read
+
+    def _lack_of(self, pages: str) -> Unavailable | None:
+        """Return why the machine does not give a kind of pages, None if that is not known."""
+        codes = [one.code for one in self.notes if pages in one.pages]
+        code = next((code for code in codes if code in PAGE_REASON_CODES), "")
+        return Unavailable(code) if code else None
 
     def of(self, declared: QuantityDeclaration) -> Quantity:
         """Return what was recorded, or a quantity that lacks its rows."""

@@ -403,8 +403,10 @@ def _filled_and_hollow(
 # --- numbers of too few mappings are marked, as in tables
 
 
-# Words that are a number, or end in a time or a rate; sizes are not measured.
-_ENDS_IN_NUMBER = "(^[0-9][0-9,.]*|[0-9] (ns|µs|ms|GB\\/s))$"
+# Words that are a number, or end in a time or a rate; sizes are not measured, and what others
+# published is of no mappings of ours.
+_ENDS_IN_NUMBER = "^(?!published)([0-9][0-9,.]*|[\\s\\S]*[0-9] (ns|µs|ms|GB\\/s))$"
+WRAPPED_NAME = "wrapped"  # a column of names in lines, which may look like numbers
 _NAMED_BY = ("x", "y", "color", "shape", "strokeDash")  # a text of the same field is a name
 
 
@@ -424,6 +426,7 @@ def _has_numbers(channels: Mapping[str, Any], rows: Sequence[Mapping[Any, Any]])
     text = channels.get("text", {})
     field = text.get("field")
     names = [how.get("field") for name, how in channels.items() if name in _NAMED_BY]
+    names.append(WRAPPED_NAME)
     words = [str(row[field]) for row in rows if field in row]
     is_number = text.get("type") == "quantitative" or not words
     is_any = is_number or any(re.search(_ENDS_IN_NUMBER, one) for one in words)

@@ -22,8 +22,8 @@ from tlb.system.reasons import (
 )
 from tlb.system.units import escape_markdown, format_size, list_in_words, with_thousands
 
-# Up to this working set, the first version of the kernels measures what later ones do.
-_ALIKE_BYTES = 256 << 20
+# Up to so many lines, one a page, the first version of the kernels measures what later ones do.
+_ALIKE_LINES = 1 << 16
 _IN_SHORT = {  # why a page size has no rows
     "pool-empty": "pool empty",
     "thp-never": "switched off",
@@ -164,10 +164,12 @@ def earlier_kernels(frame: pd.DataFrame) -> str:
     names = list_in_words([f"`{kernel}`" for kernel in sorted({*earlier["kernel"]})])
     text = f"**These times were taken with an earlier version of {names}.**"
     far = earlier.query(
-        f"pages == {BASE_PAGES!r} and layout == 'spread' and working_set_bytes > {_ALIKE_BYTES}"
+        f"pages == {BASE_PAGES!r} and layout == 'spread' and lines > {_ALIKE_LINES} and measures == 1"
     )
-    if (far["measures"] == 1).any():
-        text += f" Those above {format_size(_ALIKE_BYTES)} are up to 1.5 times too high."
+    if len(far):
+        page_bytes = int((far["working_set_bytes"] / far["lines"]).median())
+        size = format_size(_ALIKE_LINES * page_bytes)
+        text += f" Those above {size} are up to 1.5 times too high."
     return text
 
 

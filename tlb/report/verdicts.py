@@ -96,6 +96,11 @@ def _reach_in_cache(a: Analysis) -> str:
     return "reach-in-cache" if 0 < reach <= largest else ""
 
 
+def _other_base_pages(a: Analysis) -> str:
+    """The claim is about sizes or strides of 4 KiB pages, and the machine has none."""
+    return "" if a.base_page_bytes == 4096 else "page-size-unsupported"
+
+
 # What the column `obstacles` may name: functions that return a reason's code, or "".
 OBSTACLE_CHECKS: dict[str, Callable[[Analysis], str]] = {
     "splintered": _splintered,
@@ -103,6 +108,7 @@ OBSTACLE_CHECKS: dict[str, Callable[[Analysis], str]] = {
     "bare-metal": _bare_metal,
     "no-pmu": _no_pmu,
     "reach-in-cache": _reach_in_cache,
+    "page-size-unsupported": _other_base_pages,
 }
 
 

@@ -44,13 +44,14 @@ def parse_size(text: str) -> int:
     return int(size_bytes)
 
 
-def format_size(size_bytes: int) -> str:
+def format_size(size_bytes: int, *, is_rough: bool = False) -> str:
     """A size in the largest binary unit that fits, at most two decimals: "256 MiB", "1.5 GiB", "100
-    B"."""
+    B". is_rough: at most one decimal, and none from ten of the unit on."""
     for unit, letter in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         # From half a hundredth below the unit on, rounding would print "1024" of the unit beneath.
         if abs(size_bytes) >= unit - unit // 2**10 * 0.005:
-            return f"{_short(size_bytes / unit, 2)} {letter}"
+            decimals = (0 if abs(size_bytes) >= 10 * unit else 1) if is_rough else 2
+            return f"{_short(size_bytes / unit, decimals)} {letter}"
     return f"{size_bytes} B"
 
 
@@ -124,6 +125,12 @@ def _digits(value: float) -> str:
 def _short(value: float, decimals: int) -> str:
     text = f"{value:.{decimals}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def count_with_verb(count: int, verb: str) -> str:
+    """Return a count with its verb, whose first word follows it: "1 holds", "3 fail here"."""
+    first, _, rest = verb.partition(" ")
+    return " ".join(filter(None, [f"{count} {first}{'s' if count == 1 else ''}", rest]))
 
 
 def interval_with_unit(shown: str, unit: str) -> str:

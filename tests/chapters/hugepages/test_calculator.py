@@ -101,6 +101,14 @@ def test_a_machine_of_few_mappings_is_answered_without_another_one(monkeypatch, 
     assert answers.str.contains("another").any() == (not is_few)
 
 
+def test_another_machine_keeps_pages_that_the_first_one_lacks():
+    base = rows().query("pages == '4k'")
+    hosts = {"this computer": analysis(base), "another": analysis(rows())}
+    table = figures.calculator_table(hosts)
+    assert set(table.query("host == 'another'")["pages"]) == set(PAGES)
+    assert figures.initial_choice(table) == (30, "4k")
+
+
 def test_the_figure_offers_each_page_size_and_answers_the_first_choice():
     table = figures.calculator_table({"a host": analysis(rows())})
     assert figures.initial_choice(table) == (30, "2m")

@@ -152,6 +152,12 @@ def test_a_chase_that_misses_nothing_costs_the_same_in_a_guest():
         assert refusal(lambda name=name: of(name).in_first_cache) == "too-few-points"
 
 
+def test_a_page_warns_where_many_runs_have_clocks_that_differ():
+    off = rows().assign(outside_ns_per_access=lambda f: 1.5 * f["ns_per_access"])
+    assert not of().clocks_warning and not of("no guest").clocks_warning
+    assert " 0% " in analysis(off).clocks_warning
+
+
 def test_a_guest_of_five_levels_is_never_counted_with_one_of_four():
     five = rows(Guests(five=1.25))
     four = analysis(five[five["levels"] != 5])
