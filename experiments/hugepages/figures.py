@@ -226,8 +226,8 @@ def calculator_chart(rows: pd.DataFrame) -> alt.FacetChart:
     base = alt.Chart(rows).encode(x=x, y=y, color=colour)
     curves = base.transform_filter("datum.is_drawn")
     dots = base.transform_filter("datum.pages == pages && datum.log2_bytes == size")
-    layers = alt.layer(curves.mark_line(), dots.mark_point(size=140))
-    hosts = rows["machine"].unique()
+    layers = charts.layered(curves.mark_line(), dots.mark_point(size=140))
+    hosts = rows["machine"].unique().tolist()
     return charts.panels(layers, hosts, "expected ns per dependent load").add_params(*menus)
 
 
