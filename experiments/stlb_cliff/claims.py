@@ -543,9 +543,10 @@ def _second_level(a: Analysis) -> tuple[Interval, str]:
         raise Unavailable("no-step", "our chases show one level")
     own = levels[-1].stated
     each = f"{'both' if len(levels) == 2 else 'all'} levels together"
-    evidence = f"Our chases find {found:,.0f} entries in {each}; CPUID states "
+    evidence = f"Our chases find {found:,.0f} entries in {each}"
     if own is None:
-        return found, f"{evidence}nothing."
+        return found, f"{evidence}; none are stated."
+    evidence += "; CPUID states "
     if own <= found.high and found.low <= sum(level.stated or 0 for level in levels):
         stated = list_in_words(f"{level.stated or 0:,}" for level in levels)
         return Interval(own, own, own, found.coverage), f"{evidence}{stated}, which agrees."

@@ -31,9 +31,10 @@ GIB = 1 << 30
 @pytest.mark.parametrize(
     ("kernel", "row", "says", "is_high"),
     [
-        ("page_chase", {"working_set_bytes": GIB}, True, True),
-        ("page_chase", {"working_set_bytes": 256 << 20}, True, False),
-        ("page_chase", {"working_set_bytes": GIB, "pages": "2m"}, True, False),
+        ("page_chase", {"working_set_bytes": GIB, "lines": 1 << 18}, True, True),
+        ("page_chase", {"working_set_bytes": GIB, "lines": 1 << 14}, True, False),  # of 64 KiB
+        ("page_chase", {"working_set_bytes": 256 << 20, "lines": 1 << 16}, True, False),
+        ("page_chase", {"working_set_bytes": GIB, "lines": 1 << 18, "pages": "2m"}, True, False),
         ("page_chase", {"working_set_bytes": GIB, "measures": 2}, False, False),
         ("page_gather", {"working_set_bytes": GIB}, False, False),
     ],
