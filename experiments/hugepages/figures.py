@@ -37,8 +37,6 @@ from tlb.system.units import format_significant_digits, format_size
 
 ASKED_LOG2, ASKED_PAGES = 30, "2m"  # the static figure answers 1 GiB on 2 MiB pages
 _UNMEASURED = "This size was not measured on these pages."
-_WIDE_PX = 450  # a plot that has room for the hosts' names beside its curves
-_LEADER_PX = 16  # from the end of a curve to its name, which may stand higher
 # Octaves between measured sizes across which a time is interpolated: a step of the TLB or of a
 # cache may hide in more.
 MOST_OCTAVES_BETWEEN = 2.0
@@ -203,55 +201,41 @@ def _menus(rows: pd.DataFrame) -> list[alt.Parameter]:
     ]
 
 
-def calculator_chart(rows: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
-    """Draw expected ns of a dependent load of `calculator_table` against the working set: of each
-    host a curve of base pages and one of a kind of huge pages, which stands for the others too, and
-    dots for a size and a page size to choose. The second host's curves are dashed."""
-    kinds = {*rows["pages"]}
-    drawn = [BASE_PAGES, next((kind for kind in HUGE_PAGE_KINDS if kind in kinds), BASE_PAGES)]
-    axis = charts.bytes_axis("Working set")
-    scale = charts.with_room_for_names(charts.log_scale())
-    has_hosts = rows["host"].nunique() > 1
-    if has_hosts:  # a narrow page has room for the page sizes alone
-        names_px = f"(width < {_WIDE_PX} ? 50 : 162)"
-        scale["range"] = [0, {"expr": f"width - {names_px} - {_LEADER_PX}"}]
-    x = alt.X("working_set_bytes:Q", axis=axis, scale=scale)
-    ns = rows["ns"]
+def calculator_chart(rows: pd.DataFrame) -> alt.FacetChart:
+    """Draw expected ns of a dependent load of `calculator_table` against the working set, a panel for
+    each host: a curve of base pages and one of a kind of huge pages, which stands for the others too,
+    and dots for a size and a page size to choose."""
+    ns, menus = rows["ns"], _menus(rows)
     ticks = charts.within(charts.TIMES, ns.min() * 0.5, ns.max() * 1.3)
+    axis = charts.bytes_axis("Working set", [2**18, 2**22, 2**26, 2**30])
+    x = alt.X("working_set_bytes:Q", axis=axis, scale=charts.log_scale())
     y = alt.Y(
         "ns:Q",
         scale=charts.time_scale(pd.DataFrame({"median": ns, "high": ns})),
-        axis=charts.ns_axis("expected ns per dependent load", ticks),
+        axis=charts.ns_axis("", ticks),
     )
-    menus = _menus(rows)
-    rows = rows.assign(name=rows["label"].str.partition(" (")[0])
-    rows = rows.drop(columns=["answer", "label", "span_bytes", "reach_bytes", "walks_per_access"])
+    rows = rows.assign(name=rows["label"].str.partition(" (")[0], machine=rows["host"])
+    rows = rows[["pages", "log2_bytes", "working_set_bytes", "ns", "name", "machine"]]
+    names = rows.groupby("pages")["name"].first()
     colours = {
-        str(name): charts.PAGE_COLOURS[str(kind)]
-        for kind, name in rows.groupby("pages")["name"].first().items()
+        names[pages]: charts.PAGE_COLOURS[pages] for pages in ordered_page_sizes(names.index)
     }
-    colour = charts.unnamed_colour("name", charts.named_colours(colours))
+    colour = charts.colour("name", charts.named_colours(colours), offset=6)
+    rows["is_drawn"] = rows.groupby("machine")["pages"].transform(_is_drawn)
+    rows = rows[rows["is_drawn"] | rows["ns"].notna()]  # a size without a time breaks a curve
     base = alt.Chart(rows).encode(x=x, y=y, color=colour)
-    curves = base.encode(strokeDash=charts.dash("host", rows["host"].unique()))
-    curves = curves.transform_filter(alt.FieldOneOfPredicate(field="pages", oneOf=drawn))
+    curves = base.transform_filter("datum.is_drawn")
     dots = base.transform_filter("datum.pages == pages && datum.log2_bytes == size")
-    ends = rows[rows["pages"].isin(drawn)].assign(curve=rows["host"] + rows["pages"])
-    ends["host"] = ", " + ends["host"].str.partition(",")[0] if has_hosts else ""
-    names = _names_at_ends(ends, x, colour)
-    layers = alt.layer(curves.mark_line(), dots.mark_point(size=140), names)
-    return layers.add_params(*menus).properties(height=220)
+    layers = charts.layered(curves.mark_line(), dots.mark_point(size=140))
+    hosts = rows["machine"].unique().tolist()
+    return charts.panels(layers, hosts, "expected ns per dependent load").add_params(*menus)
 
 
-def _names_at_ends(rows: pd.DataFrame, x: alt.X, colour: alt.Color) -> alt.LayerChart:
-    """Return the name of each curve, with its host on a wide page, and a line to it from the curve's
-    end, since names that would touch stand higher."""
-    ends = charts.ends_of_curves(rows, "curve", "working_set_bytes", "ns", 2.2)
-    base = alt.Chart(ends).encode(x=x, color=colour)
-    names = base.mark_text(align="left", dx=4 + _LEADER_PX, fontWeight="bold")
-    names = names.transform_calculate(end=f"datum.name + (width < {_WIDE_PX} ? '' : datum.host)")
-    leaders = base.mark_rule(x2Offset=_LEADER_PX, opacity=0.5)
-    leaders = leaders.encode(y="ns:Q", x2="working_set_bytes:Q", y2="name_y:Q")
-    return charts.layered(leaders, names.encode(y="name_y:Q", text="end:N"))
+def _is_drawn(pages: pd.Series) -> pd.Series:
+    """Return whether a host's row is of base pages, or of the huge pages that stand for the others."""
+    measured = {*pages}
+    huge = next((kind for kind in HUGE_PAGE_KINDS if kind in measured), BASE_PAGES)
+    return pages.isin([BASE_PAGES, huge])
 
 
 # --- what a load waits for in two guests
@@ -259,6 +243,7 @@ def _names_at_ends(rows: pd.DataFrame, x: alt.X, colour: alt.Color) -> alt.Layer
 # Machines by whether a TLB entry covers a huge page, as the figure calls them
 HOSTS = {"zen-4-b312e3a0": "Zen 4", "emerald-rapids-64b9489c": "Emerald Rapids"}
 _SHOWN_LINES = 4 * 2**30 // 4096  # of 4 GiB, a line on each base page of both machines
+_WIDE_PX = 450  # a plot that has room for the parts in words
 _DATA = "data (packed lines)"
 _ON_BASE, _ON_HUGE = "translation on 4 KiB pages", "translation on 2 MiB pages"
 LOAD_PART_COLOURS = {

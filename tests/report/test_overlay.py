@@ -96,11 +96,13 @@ def test_a_level_line_is_of_the_own_machine():
     assert own_marks_at_places(own.spec(), theirs.html()) == {"level line"}
 
 
-def test_a_line_has_breaks_where_a_row_has_no_number():
+@pytest.mark.parametrize("has_panels", [False, True])
+def test_a_line_has_breaks_where_a_row_has_no_number(has_panels):
     def is_broken(ns: float) -> bool:
-        data = pd.DataFrame({"x": [1.0, 2.0, 3.0], "ns": [1.0, ns, 2.0]})
+        data = pd.DataFrame({"x": [1.0, 2.0, 3.0], "ns": [1.0, ns, 2.0], "machine": "one"})
         line = alt.Chart(data).mark_line().encode(x="x:Q", y="ns:Q")
-        return has_breaks(Figure(line, "A line.", data).spec())
+        chart = line.facet("machine:N") if has_panels else line
+        return has_breaks(Figure(chart, "A line.", data).spec())
 
     assert is_broken(float("nan")) and not is_broken(1.5)
 

@@ -295,9 +295,11 @@ def curve_names(
     """Write the name of each series at the last point of its curve, in its colour: right of it where
     x has room for names, else above the highest curve and below the others."""
     x_field, y_field = (channel["shorthand"].partition(":")[0] for channel in (x, y))
+    # A name of two lines takes a fourth more room
+    room = 1.25 if frame[series].map(len).max() > NAME_LETTERS else 1.0
     y_scale = y["scale"].to_dict() if isinstance(y["scale"], alt.Scale) else {}
     top = y_scale.get("domain", [0.0])[-1] if y_scale.get("type", "linear") == "linear" else 0.0
-    apart = (1.0, NAMES_APART_SHARE * top) if top else (NAMES_APART, 0.0)
+    apart = (1.0, room * NAMES_APART_SHARE * top) if top else (room * NAMES_APART, 0.0)
     ends = ends_of_curves(frame, series, x_field, y_field, *apart)
     colour = unnamed_colour(series, colours)
     if isinstance(x["scale"], alt.Scale) and "range" in x["scale"].to_dict():

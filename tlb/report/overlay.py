@@ -230,8 +230,8 @@ def _parts_with_data(spec: dict[str, Any], data: str = "") -> Iterator[tuple[dic
     part around it."""
     data = spec.get("data", {}).get("name", data)
     yield spec, data
-    for layer in spec.get("layer", ()):
-        yield from _parts_with_data(layer, data)
+    for part in (*spec.get("layer", ()), *([spec["spec"]] if "spec" in spec else ())):  # of panels
+        yield from _parts_with_data(part, data)
 
 
 def _encodings(spec: dict[str, Any], channel: str) -> Iterator[dict[str, Any]]:
