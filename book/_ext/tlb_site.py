@@ -323,9 +323,8 @@ def count_verdicts(app: Sphinx, doctree: nodes.document) -> None:
             if own:
                 fail = found["fails"] + found["elsewhere"]
                 decided = found["holds"] + fail
-                each = ((found["holds"], "hold"), (fail, "fail"))
-                counted = ", ".join(count_with_verb(*one) for one in each)
-                counted = f": {counted}" if decided else ""
+                both = count_with_verb(found["holds"], "hold"), count_with_verb(fail, "fail")
+                counted = f": {', '.join(both)}" if decided else ""
                 if again := found["recomputed"]:
                     verb = "is" if again == 1 else "are"
                     counted += f"; {again} {verb} recomputed from published numbers"

@@ -149,3 +149,5 @@ def test_names_at_curves_stand_apart_and_in_the_order_of_their_curves(lasts):
     assert ends["y"].is_monotonic_increasing and (ends["name_y"] >= ends["y"]).all()
     steps = ends["name_y"].to_numpy()
     assert (steps[1:] / steps[:-1] > 1.1999).all()
+    linear = charts.ends_of_curves(data, "series", "x", "y", 1.0, 3.0)["name_y"]
+    assert (linear.diff().dropna() > 2.999).all()

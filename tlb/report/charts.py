@@ -94,8 +94,9 @@ def median_y(
 
 
 # Names of curves beside their ends: the room for them on the right of a plot, in px; the letters of a
-# line, which fit it; how many times one stands above another on a logarithmic y, or more.
-NAMES_PX, NAME_LETTERS, NAMES_APART = 72, 9, 1.5
+# line, which fit it; how many times one stands above another on a logarithmic y, or more, and by
+# what share of a linear one.
+NAMES_PX, NAME_LETTERS, NAMES_APART, NAMES_APART_SHARE = 72, 9, 1.5, 0.15
 NAME_Y = "name_y"  # the column of their places
 
 
@@ -294,10 +295,12 @@ def curve_names(
     """Write the name of each series at the last point of its curve, in its colour: right of it where
     x has room for names, else above the highest curve and below the others."""
     x_field, y_field = (channel["shorthand"].partition(":")[0] for channel in (x, y))
-    is_wrapped = frame[series].map(len).max() > NAME_LETTERS  # a second line takes a fourth more
-    ends = ends_of_curves(
-        frame, series, x_field, y_field, NAMES_APART * (1.25 if is_wrapped else 1)
-    )
+    y_scale = y["scale"].to_dict() if isinstance(y["scale"], alt.Scale) else {}
+    top = y_scale.get("domain", [0.0])[-1] if y_scale.get("type", "linear") == "linear" else 0.0
+    is_wrapped = frame[series].map(len).max() > NAME_LETTERS
+    times = NAMES_APART * (1.25 if is_wrapped else 1)  # a second line takes a fourth more
+    apart = (1.0, NAMES_APART_SHARE * top) if top else (times, 0.0)
+    ends = ends_of_curves(frame, series, x_field, y_field, *apart)
     colour = unnamed_colour(series, colours)
     if isinstance(x["scale"], alt.Scale) and "range" in x["scale"].to_dict():
         wrapped = ends[series].map(lambda name: fill(name, NAME_LETTERS))
@@ -412,13 +415,16 @@ def shaded_sizes(sizes: Sequence[float], base_page_bytes: int) -> alt.LayerChart
     return shade + label.encode(x="middle:Q", y=alt.value("height"), text="label:N")
 
 
-def ends_of_curves(data: pd.DataFrame, series: str, x: str, y: str, times: float) -> pd.DataFrame:
-    """Return the last point of each series, with `name_y`: where its name stands on a logarithmic y.
-    Names are `times` apart, or more, so that none covers another."""
+def ends_of_curves(
+    data: pd.DataFrame, series: str, x: str, y: str, times: float, more: float = 0.0
+) -> pd.DataFrame:
+    """Return the last point of each series, with `name_y`: where its name stands on y, so that none
+    covers another. times, more: how far names are apart, or more, on a logarithmic y and on a linear
+    one."""
     ends = data.loc[data.groupby(series)[x].idxmax()].sort_values(y)
     places: list[float] = []
     for value in ends[y]:
-        places.append(max(value, places[-1] * times) if places else value)
+        places.append(max(value, places[-1] * times + more) if places else value)
     return ends.assign(**{NAME_Y: places})
 
 
