@@ -218,9 +218,8 @@ def load_time_chart(a: Analysis) -> Figure:
     page_bytes, found = a.base_page_bytes, a.curves
     data = charts.stacked(found, "no chase was measured", page_bytes=page_bytes)
     data = without_bounds_of_few(data)
-    colours = alt.Scale(
-        domain=[*found], range=[_COLOURS.get(name, charts.PAGE_COLOURS["4k"]) for name in found]
-    )
+    in_order = [_COLOURS.get(name, charts.PAGE_COLOURS["4k"]) for name in found]
+    colours = alt.Scale(domain=[*found], range=in_order)
     x, scale = charts.working_set(page_bytes), _scale(data)
     # A line between few sizes would hide the steps between them: THP has points alone.
     solid = [name for name in found if name not in (PACKED_LABEL, HUGE_PAGES_LABELS["thp"])]

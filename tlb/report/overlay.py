@@ -398,17 +398,19 @@ def _named_alike(theirs: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
 
 
 def _move_names_to_ends(own: dict[str, Any], theirs: dict[str, Any]) -> None:
-    """Let the name beside each curve stand where the longer one of both charts ends, so that it
-    covers no grey point."""
+    """Let the name of a curve stand at the end of the other chart's, where that ends later: beside
+    its own end it would cover grey points."""
     others = [row for rows in theirs.get("datasets", {}).values() for row in rows]
     for part, data in _parts_with_data(own):
         channels = part.get("encoding", {})
         if _mark(part)["type"] != "text" or channels.get("y", {}).get("field") != charts.NAME_Y:
             continue
         x, series = channels["x"]["field"], channels["color"]["field"]
+        named = {row.get(series): row for row in others if charts.NAME_Y in row}
         for row in own["datasets"][data]:
-            alike = [other for other in others if other.get(series) == row[series]]
-            row[x] = max([row[x], *(other[x] for other in alike if other.get(x))])
+            other = named.get(row[series])
+            if other and other[x] > row[x]:
+                row |= {x: other[x], charts.NAME_Y: other[charts.NAME_Y]}
 
 
 def _texts(spec: dict[str, Any]) -> set[str]:
