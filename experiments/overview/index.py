@@ -208,6 +208,7 @@ _COLOURS = {
     **{label: charts.PAGE_COLOURS[pages] for pages, label in HUGE_PAGES_LABELS.items()},
     PACKED_LABEL: charts.PART_COLOURS["data"],
 }
+_OF_BASE = charts.PAGE_COLOURS["4k"]
 _ASKED_LOG2 = 30.0  # the static figure answers for 1 GiB
 _STEP = 0.5  # of the slider, in octaves
 
@@ -218,8 +219,7 @@ def load_time_chart(a: Analysis) -> Figure:
     page_bytes, found = a.base_page_bytes, a.curves
     data = charts.stacked(found, "no chase was measured", page_bytes=page_bytes)
     data = without_bounds_of_few(data)
-    in_order = [_COLOURS.get(name, charts.PAGE_COLOURS["4k"]) for name in found]
-    colours = alt.Scale(domain=[*found], range=in_order)
+    colours = alt.Scale(domain=[*found], range=[_COLOURS.get(name, _OF_BASE) for name in found])
     x, scale = charts.working_set(page_bytes), _scale(data)
     # A line between few sizes would hide the steps between them: THP has points alone.
     solid = [name for name in found if name not in (PACKED_LABEL, HUGE_PAGES_LABELS["thp"])]

@@ -33,7 +33,12 @@ from tlb.stats.curves import (
 from tlb.stats.effects import Effect, effect_inside_band
 from tlb.stats.geometry_curves import PageTableLocation, WalkPrice
 from tlb.stats.intervals import Interval
-from tlb.system.page_sizes import BASE_PAGES, TABLE_ENTRY_BYTES, page_bytes
+from tlb.system.page_sizes import (
+    BASE_PAGES,
+    PUBLISHED_BASE_PAGE_BYTES,
+    TABLE_ENTRY_BYTES,
+    page_bytes,
+)
 from tlb.system.reasons import Unavailable, Undecided, require_nonempty
 from tlb.system.units import format_size, list_in_words, with_thousands
 
@@ -487,16 +492,13 @@ def entries_cover_a_pool(
     )
 
 
-FLAT_TABLE_PAGE_BYTES = 4096  # as the source has it, whatever the machine's pages are
-
-
 @claim("flat-table-exabytes")
 def a_flat_table_takes_exabytes(a: Analysis, band: Band) -> Answer:
-    entries = 2**64 // FLAT_TABLE_PAGE_BYTES
+    entries = 2**64 // PUBLISHED_BASE_PAGE_BYTES
     return count_inside_band(
         entries * TABLE_ENTRY_BYTES,
         band,
-        f"2^64 bytes are {entries / 1e15:.1f} x 10^15 pages of {format_size(FLAT_TABLE_PAGE_BYTES)}, "
+        f"2^64 bytes are {entries / 1e15:.1f} x 10^15 pages of {format_size(PUBLISHED_BASE_PAGE_BYTES)}, "
         f"whose entries of {TABLE_ENTRY_BYTES} bytes take {entries * TABLE_ENTRY_BYTES / 1e15:.0f} petabytes.",
     )
 

@@ -45,6 +45,7 @@ from tlb.report.render import Html, format_each_as_html, highlighted_code, inlin
 from tlb.stats.curves import missing_counter_reason
 from tlb.stats.effects import Effect
 from tlb.stats.intervals import LEAST_COVERAGE
+from tlb.system.page_sizes import PUBLISHED_BASE_PAGE_BYTES
 from tlb.system.reasons import (
     REASON_TEXTS,
     UNDECIDED_TEXTS,
@@ -98,7 +99,7 @@ def _reach_in_cache(a: Analysis) -> str:
 
 def _other_base_pages(a: Analysis) -> str:
     """The claim is about sizes or strides of 4 KiB pages, and the machine has none."""
-    return "" if a.base_page_bytes == 4096 else "page-size-unsupported"
+    return "" if a.base_page_bytes == PUBLISHED_BASE_PAGE_BYTES else "page-size-unsupported"
 
 
 # What the column `obstacles` may name: functions that return a reason's code, or "".

@@ -64,7 +64,11 @@ FULLY_SWEPT_PAGES = ("4k", "64k", "thp", "2m", "1g")
 HUGE_PAGE_KINDS: tuple[str, ...] = ("2m", "thp")
 
 
-def page_words(pages: str, base_page_bytes: int = 4096) -> str:
+# The base page of published machines and of the sources, all of x86-64.
+PUBLISHED_BASE_PAGE_BYTES = 4096
+
+
+def page_words(pages: str, base_page_bytes: int = PUBLISHED_BASE_PAGE_BYTES) -> str:
     """A page size as a sentence calls it: "2 MiB pages of the pool"."""
     return PAGE_KINDS[pages].words.format(format_size(page_bytes(pages, base_page_bytes)))
 
