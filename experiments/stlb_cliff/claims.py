@@ -547,7 +547,7 @@ def _second_level(a: Analysis) -> tuple[Interval, str]:
     each = f"{'both' if len(levels) == 2 else 'all'} levels together"
     evidence = f"Our chases find {found:,.0f} entries in {each}"
     if own is None:
-        return found, f"{evidence}; none are stated."
+        return found, f"{evidence}; no number is stated."
     evidence += "; CPUID states "
     if own <= found.high and found.low <= sum(level.stated or 0 for level in levels):
         stated = list_in_words(f"{level.stated or 0:,}" for level in levels)
