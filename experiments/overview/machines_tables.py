@@ -224,7 +224,6 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
         "hit_ns": "A hit in the STLB adds",
         "walk_ns": "Translation adds to a random load over 2 to 4 times the STLB's reach",
         "price_2_gib_ns": "Translation adds to a random load over 2 GiB, at least",
-        "far_price_ns": "Translation adds to a random load over the largest working set, at least",
     },
     page_walks: {
         "walk_l2_ns": "A walk alone (data in the L1 cache), its entries in the L2 cache",
