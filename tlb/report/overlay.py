@@ -46,7 +46,6 @@ class OverlaidFigure(Figure):
         own = super().spec()
         _name_what_is_drawn(own)
         theirs = _named_alike(theirs, own)
-        _move_names_to_ends(own, theirs)
         own = _with_dotted_gaps(own, theirs)
         has_bars = any(_mark(part)["type"] == "bar" for part in _parts(theirs))
         layers = list(_grey(theirs, has_bars, sorted(_texts(own) & _texts(theirs))))
@@ -395,22 +394,6 @@ def _named_alike(theirs: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
         if len(alike) == 1:
             text = text.replace(json.dumps(alike[0]), json.dumps(name))
     return json.loads(text)
-
-
-def _move_names_to_ends(own: dict[str, Any], theirs: dict[str, Any]) -> None:
-    """Let the name of a curve stand at the end of the other chart's, where that ends later: beside
-    its own end it would cover grey points."""
-    others = [row for rows in theirs.get("datasets", {}).values() for row in rows]
-    for part, data in _parts_with_data(own):
-        channels = part.get("encoding", {})
-        if _mark(part)["type"] != "text" or channels.get("y", {}).get("field") != charts.NAME_Y:
-            continue
-        x, series = channels["x"]["field"], channels["color"]["field"]
-        named = {row.get(series): row for row in others if charts.NAME_Y in row}
-        for row in own["datasets"][data]:
-            other = named.get(row[series])
-            if other and other[x] > row[x]:
-                row |= {x: other[x], charts.NAME_Y: other[charts.NAME_Y]}
 
 
 def _texts(spec: dict[str, Any]) -> set[str]:
