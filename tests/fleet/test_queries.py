@@ -24,7 +24,7 @@ def test_each_query_finds_rows(monkeypatch):
 
 
 def test_the_gain_by_sql_is_the_one_by_pandas(monkeypatch):
-    found = asked(QUERIES[0], monkeypatch).set_index("machine")["gain"]
+    found, gains = asked(QUERIES[0], monkeypatch).set_index("machine")["gain"], {}
     for path in (ROOT / "data").glob("*/rows.parquet"):
         rows = pd.read_parquet(path)
         far = rows[
@@ -36,4 +36,6 @@ def test_the_gain_by_sql_is_the_one_by_pandas(monkeypatch):
             & (rows["working_set_bytes"] == 2 << 30)
         ]
         medians = far.groupby("pages")["ns_per_access"].median()
-        assert found[path.parent.name] == pytest.approx(medians["4k"] / medians["thp"])
+        if {"4k", "thp"} <= {*medians.index}:
+            gains[path.parent.name] = medians["4k"] / medians["thp"]
+    assert gains and found.dropna().to_dict() == pytest.approx(gains)
