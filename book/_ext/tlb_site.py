@@ -327,7 +327,7 @@ def count_verdicts(app: Sphinx, doctree: nodes.document) -> None:
                 counted = f": {', '.join(both)}" if decided else ""
                 if again := found["recomputed"]:
                     verb = "is" if again == 1 else "are"
-                    counted += f"; {again} {verb} recomputed from published numbers"
+                    counted += f"; {again} {verb} recomputed without a measurement"
                 words = f"{own[1]} decides {decided} of {own[2]} claims{counted}."
             cell.parent.insert(cell.parent.index(cell), nodes.paragraph("", words))
 

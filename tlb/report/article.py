@@ -94,8 +94,8 @@ _AMONG_OTHERS = "This computer{} and published machines."
 _IN_PLACE = "In place of {}: this computer{}."
 _OF_FEW = "{}: fewer than five mappings, no interval."
 _DOTTED = "Dotted, in colour: no points of this page between."
-_BROKEN = "No line: not measured, or not comparable."
-_FEW_SHADED = "Shade: with so few mappings, the curves cannot be compared there."
+_BROKEN = "No line: not known, or not comparable."
+_FEW_SHADED = "Shade: with so few mappings we cannot tell whether both lie in one cache."
 _PAGE_LABEL = re.compile(r"\d+ [KMG]iB")  # as tlb/system/page_sizes.py writes them
 
 
