@@ -276,13 +276,6 @@ class _Switches(SingleEventAnalysis):
         return self._median(rows, "no processes were started so", name)
 
 
-def _counted(values: pd.Series) -> Interval:
-    """Return a count in each mapping: exact where all agree, for one mapping settles it."""
-    found = median_interval(values)
-    is_settled = values.nunique() == 1
-    return Interval(found.value, found.value, found.value) if is_settled else found
-
-
 class _Copies(SingleEventAnalysis):
     """The rows of `fork_write`."""
 
@@ -298,7 +291,7 @@ class _Copies(SingleEventAnalysis):
         ns."""
         rows = self._rows("fork_write", "used", "copied_bytes", used=1, mode="write", pages=pages)
         ns = self._median(rows, "no single writes were measured")
-        return _counted(rows["copied_bytes"] / rows["lines"]), ns
+        return median_interval(rows["copied_bytes"] / rows["lines"]), ns
 
     def _resident_per_used(self, pages: str) -> Interval:
         """Return the resident bytes over the used ones of arenas far apart."""
@@ -306,7 +299,7 @@ class _Copies(SingleEventAnalysis):
         where = {"mode": "touch", "pages": pages, "used": used}
         rows = self._rows("fork_write", "used", "resident_bytes", **where)
         rows = require_nonempty(rows, "no arenas were measured")
-        return _counted(rows["resident_bytes"] / rows["working_set_bytes"])
+        return median_interval(rows["resident_bytes"] / rows["working_set_bytes"])
 
     def waste(self) -> Interval:
         """Return how much more memory arenas far apart take on large pages than on base pages."""

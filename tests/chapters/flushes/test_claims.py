@@ -74,14 +74,6 @@ def test_forks_and_arenas_are_judged_by_what_they_cost():
     assert found["sparse-small-allocations-hurt"] == "holds"
 
 
-def test_counts_of_bytes_are_decided_by_one_mapping():
-    found = words_of(flushes.claims, analysis(rows().query("repeat == 0")))
-    assert {id: found[id] for id in COPIED} == {
-        "cow-copies-2-mib": "fails",
-        "sparse-small-allocations-hurt": "holds",
-    }
-
-
 def test_linux_s_own_work_is_judged_by_what_it_costs():
     assert verdicts_of(DOCUMENTED) == dict.fromkeys(DOCUMENTED, "holds")
     cheap = housekeeping(is_cheap=True)
