@@ -200,7 +200,8 @@ _NUMPY_VERSION = f"{_PYTHON} -c \"import numpy; print('NumPy', numpy.__version__
 _VET = "env GO111MODULE=off GOTOOLCHAIN=local go vet -a @/large.go"
 _JAVA = "default-jdk-headless"
 _JAVA_RUN = "java -Xms2g -Xmx2g -XX:+AlwaysPreTouch @/LookUps.java"
-HEAPS = {"jvm-start": 1, "jvm-start-2": 2, "jvm-start-4": 4, "jvm-start-8": 8}  # of a JVM, in GiB
+# Of a JVM, in GiB; the last is nearest to the book's heap of 20 GB that 24 GiB of memory can hold.
+HEAPS = {"jvm-start": 1, "jvm-start-2": 2, "jvm-start-4": 4, "jvm-start-8": 8, "jvm-start-18": 18}
 
 
 def _heap(gib: int) -> ProgramCase:
