@@ -90,6 +90,18 @@ def test_dashes_at_a_place_are_of_the_own_machine_unless_both_have_them_there():
         assert own_marks_at_places(own.spec(), theirs.html()) == expected
 
 
+def test_no_size_that_can_be_compared_lies_in_a_shade():
+    sizes, comparable = [512.0, 2048.0, 4096.0], [256.0, 1024.0, 8192.0]
+    shaded = charts.shaded_sizes(sizes, 4096, comparable)
+    (rows,) = shaded.to_dict()["datasets"].values()
+    inside = [
+        [any(row["least"] <= 4096 * n <= row["most"] for row in rows) for n in each]
+        for each in (sizes, comparable)
+    ]
+    assert all(inside[0]) and not any(inside[1])
+    assert [row["label"] for row in rows].count("") == len(rows) - 1 == 1
+
+
 def test_a_level_line_is_of_the_own_machine():
     level = alt.Chart(pd.DataFrame({"ns": [294.0]})).mark_rule().encode(y="ns:Q")
     theirs = Figure(draw(SLOW), "A cliff.", SLOW, "cliff")

@@ -351,7 +351,8 @@ def verdict_cell(
     if found.is_decided:
         between = ", " if statement.status == RECOMPUTED_CLAIM_STATUS else ": "
         return found.evidence, Markup(between).join(filter(None, [word, number]))
-    if found.reason == "few":  # its number would be compared
+    if found.reason == "few" or any(one.is_of_few for one in found.effects):
+        # its number would be compared
         return "", Markup("{}: {}").format(word, _why_open(found))
     why, title = ", ".join(filter(None, [_why_open(found), number])), found.evidence
     return title, Markup("{}: {}").format(word, why)

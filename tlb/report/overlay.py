@@ -454,7 +454,7 @@ class DimmedFigure(Figure):
     def html(self) -> str:
         why = "not measured here."
         if self.is_measured:
-            why = "too little was measured here for this figure, or it shows nothing clear."
+            why = "too little is known here for this figure."
         words = f"This is {self.whose}: {why}"
         note = Markup('<p class="tlb-borrowed-note" role="note">{}</p>').format(words)
         return f'<div class="tlb-borrowed">{note}{super().html()}</div>'

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
+from itertools import pairwise
+from math import inf, isclose
 from typing import TYPE_CHECKING
 
 from tlb.stats.intervals import (
@@ -373,6 +374,15 @@ def price_of(spread: Curve, packed: Curve, entries: float = LEAST_ENTRIES) -> Cu
         else:
             rows.append(row | {"low": row["low"] - ahead, BY_REPEAT_COLUMN: None} if ahead else row)
     return Curve(pd.DataFrame(rows, columns=price.table.columns), price.x, gaps=tuple(gaps))
+
+
+def is_comparable(price: Curve, lines: float) -> bool:
+    """Return whether a curve of `price_of` has a price at so many lines: neither this size nor, if
+    it was not measured, one beside it is a gap."""
+    sizes = sorted([*price.xs, *price.gaps])
+    same = [n for n in sizes if isclose(n, lines, rel_tol=SAME_GRID_POINT)]
+    around = same or [n for pair in pairwise(sizes) if pair[0] < lines < pair[1] for n in pair]
+    return not {*around} & {*price.gaps}
 
 
 def packed_walk_bound(spread: Curve, lines: float, entries: float) -> float:
