@@ -384,6 +384,8 @@ def _pages_lacking(host: Host) -> dict[str, str]:
         lacking["thp"] = "thp-never"
     if host.base_page_bytes != PUBLISHED_BASE_PAGE_BYTES:
         lacking[format_size(PUBLISHED_BASE_PAGE_BYTES)] = "page-size-unsupported"
+    if host.base_page_bytes == 64 << 10:  # whose tables map 2 MiB, 512 MiB and 16 GiB
+        lacking["1g"] = "page-size-unsupported"
     return lacking
 
 

@@ -156,11 +156,27 @@ def _named_frame(frame: pd.DataFrame) -> str:
     committed = ["".join(one.get("data", {}).get("text/html", "")) for one in outputs]
     if frame.to_html(notebook=True) in committed:
         return _frame_html(frame)
-    known = frame.dropna(how="all").dropna(how="all", axis="columns")
+    known = without_ratios(frame) if shown.few_mappings else frame
+    known = known.dropna(how="all").dropna(how="all", axis="columns")
     heading, html = shown.output_heading, _frame_html(known)
     if known.empty:
         heading, html = f"{shown.heading}: too little is known for this table.", ""
     return f'<p class="tlb-beside" role="note">{heading}</p>{html}'
+
+
+_RATIO = re.compile(r"\b(times as fast|ratio|gain|speedup)\b")
+
+
+def without_ratios(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame without the rows and columns that are called a ratio, all if an axis is:
+    too few mappings are compared with nothing."""
+    axes = [*frame.index.names, *frame.columns.names]
+    if any(_RATIO.search(str(name)) for name in axes):
+        return frame.iloc[:0]
+    rows, columns = (
+        [not _RATIO.search(str(label)) for label in labels] for labels in (frame.index, frame.columns)
+    )
+    return frame.loc[rows, columns]
 
 
 def _frame_html(frame: pd.DataFrame) -> str:
