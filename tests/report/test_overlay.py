@@ -208,6 +208,21 @@ def test_a_figure_keeps_its_legend_over_the_grey_of_the_reference():
         assert alone.count(f">{name}<") == made.count(f">{name}<") == 1
 
 
+def test_marks_in_a_legend_are_the_own_machine_s():
+    def draw_shapes(data: pd.DataFrame) -> alt.Chart:
+        names = ["spread", "packed"]
+        colour, shape = charts.colour("layout", names), charts.shape("layout", names)
+        point = alt.Chart(data).mark_point()
+        return point.encode(x="lines:Q", y="median:Q", color=colour, shape=shape)
+
+    reference = Figure(draw_shapes(SLOW), "Points.", SLOW, "points")
+    few = OWN.assign(n=1)
+    made = OverlaidFigure(draw_shapes(few), "Points.", few, "points", reference=reference).spec()
+    grey, own = made["layer"]
+    assert grey["encoding"]["shape"]["legend"] is None
+    assert own["layer"][0]["mark"]["filled"] is False and "legend" not in own["layer"][0]["encoding"]
+
+
 def test_only_the_reference_is_grey_over_its_points():
     def draw_with_a_rule(data: pd.DataFrame) -> alt.LayerChart:
         return draw(data) + charts.marks([(1 << 20, "a capacity")], "working_set_bytes")
