@@ -45,6 +45,9 @@ class Quantities(quantities.Quantities):
     direct_packed_ns = QuantityDeclaration(
         "a direct jump among as many lines, side by side", "ns", 1
     )
+    direct_own_page_ns = QuantityDeclaration(
+        "a direct jump among as many lines, each on its own page", "ns", 1
+    )
     direct_inside_ns = QuantityDeclaration(
         "what a page adds to a direct jump where the pages fill the iTLB", "ns", 1
     )
