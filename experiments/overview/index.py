@@ -365,7 +365,7 @@ def working_set_answer(a: Analysis, working_set_bytes: int) -> str:
         if PACKED_LABEL in times
         else ""
     )
-    if (gaps := a.cliff.price.gaps) and gaps[0] <= lines <= gaps[-1]:
+    if {*_nearest(a.cliff.spread, lines)} & {*a.cliff.price.gaps}:
         text += (
             "; only the packed lines still fit the last cache, so not all of that is translation"
         )
