@@ -164,8 +164,8 @@ class Analysis(analysis.Analysis):
             {
                 "mappings": n,
                 "noise of each": f"{noise:.0%}",
-                "decided on the line, %": percent(n, noise, line),
-                "decided a fifth beyond it, %": percent(n, noise, line * beyond),
+                "decided at the edge, %": percent(n, noise, line),
+                "decided a fifth beyond, %": percent(n, noise, line * beyond),
             }
             for n in (campaign.LEAST, campaign.MOST)
             for noise in noises
@@ -226,7 +226,8 @@ class Analysis(analysis.Analysis):
 
     def by_chapter(self) -> pd.DataFrame:
         """Return a row a chapter and machine, the reference's first: how many points and
-        measurements, the minutes that these took, a digest of the rows."""
+        measurements, the minutes that these took, a digest of the rows. No column names the machine
+        if there is one."""
         found = []
         for chapter, rows in self._behind_the_pages:
             name = chapter.name
@@ -237,10 +238,12 @@ class Analysis(analysis.Analysis):
                 "measurements": len(rows),
                 "minutes": rows["wall_ns"].sum() / 6e10,
                 "measured from": rows["started_at"].min()[:10],
-                "rows": _digest(rows),
+                "digest of the rows": _digest(rows),
             }
             found.append(row)
-        return pd.DataFrame(found)
+        frame = pd.DataFrame(found)
+        is_of_one = len({row["machine"] for row in found}) == 1
+        return frame.drop(columns="machine") if is_of_one else frame
 
     def by_kernel(self) -> pd.DataFrame:
         """Return a row a kernel, engine and version of what it measures: the digest of its source,
