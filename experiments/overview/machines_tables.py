@@ -170,13 +170,13 @@ def _where(each: MeasuredMachine) -> Markup:
     counts = "counters" if each.counts else "no counters"
     releases = map(procfs.label, each.releases or (host.kernel_release,))
     system = f"{host.os} {list_in_words([*releases])}"
-    mark = FEW_MAPPINGS_MARK if each.splinter and each.splinter.is_of_few else ""
+    by_few = ", by few mappings" if each.splinter and each.splinter.is_of_few else ""
     pages = _PAGES[each.pages]
     earlier = ""
     if each.earlier_kernels:
         earlier = f", {each.earlier_kernels} of {each.kernels} programs in an earlier version"
     measured = f"measured {each.days[1] or 'never'}: {each.rows:,} rows{earlier}"
-    words = [pages and f"{pages}{mark}", counts, system, procfs.label(host.arch), measured]
+    words = [pages and f"{pages}{by_few}", counts, system, procfs.label(host.arch), measured]
     below = format_each_as_html("<small>{}</small>", filter(None, words))
     return Markup("{}{}").format(guest or f"guest, {procfs.label(hypervisor_name(host))}", below)
 
@@ -237,7 +237,7 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
         "walk_l2_ns": "A walk alone (data in the L1 cache), its entry in the L2 cache",
         "walk_l3_ns": "A walk alone, its entry within the stated size of the L3 cache",
         "walk_memory_ns": "A walk alone, the guest's last entry in memory, upper tables cold too",
-        "entry_ns": "Each page-table entry read from memory adds to a random hop",
+        "entry_ns": "Each page-table entry that a load must read from memory adds",
     },
     hugepages: {
         "base_64_mib_ns": "A random load over 64 MiB on 4 KiB pages",
