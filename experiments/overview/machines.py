@@ -301,8 +301,9 @@ def times_by_machine(a: Analysis) -> Figure:
     axis = alt.Axis(title="ns", format=",", tickCount=6)
     x: dict[str, Any] = {"scale": charts.log_scale(10, ends), "axis": axis}
     channels: dict[str, Any] = {"color": charts.colour("label", _colours(names))}
-    if len(names) <= len(PALETTE):
-        channels["shape"] = charts.shape("label", names)
+    if len(names) <= len(PALETTE):  # names stand at the marks
+        channels["color"] = charts.unnamed_colour("label", _colours(names))
+        channels["shape"] = charts.shape("label", names).legend(None)
         # In a row one below the other, because marks of machines that lie close would cover each
         # other.
         places = alt.Scale(domain=names, range=_PLACES_PX)
@@ -320,11 +321,13 @@ def times_by_machine(a: Analysis) -> Figure:
 def _values(
     shown: pd.DataFrame, rows: Sequence[str], x: Mapping[str, Any], **channels: Any
 ) -> alt.Chart:
-    """Return the number of each mark, right of it: its ends if they are far apart."""
+    """Return the machine and the number of each mark, right of it: its ends if they are far apart."""
     digits = np.where(shown["value"] < 10, 1, 0)
     is_wide = shown["high"] > MIN_MODE_RATIO * shown["low"]
     words = [
-        f"{row.low:,.{d}f} to {row.high:,.{d}f}" if wide else f"{row.value:,.{d}f}"
+        f"{row.label}: {row.low:,.{d}f} to {row.high:,.{d}f}"
+        if wide
+        else f"{row.label}: {row.value:,.{d}f}"
         for row, d, wide in zip(shown.itertuples(), digits, is_wide, strict=True)
     ]
     few = np.where(shown["coverage"] < LEAST_COVERAGE, FEW_MAPPINGS_MARK, "")
