@@ -76,8 +76,12 @@ class Quantities(quantities.Quantities):
         "page walks of a random jump to the most pages, counted", "", 2
     )
     text_bytes = QuantityDeclaration("largest code", "bytes")
-    gain_100_mib = QuantityDeclaration("gain by 2 MiB pages in 100 MiB of code", "times", 2, pages="thp")
-    gain_far = QuantityDeclaration("gain by 2 MiB pages in the largest code", "times", 1, pages="thp")
+    gain_100_mib = QuantityDeclaration(
+        "gain by 2 MiB pages in 100 MiB of code", "times", 2, pages="thp"
+    )
+    gain_far = QuantityDeclaration(
+        "gain by 2 MiB pages in the largest code", "times", 1, pages="thp"
+    )
     hot_share = QuantityDeclaration(
         "part of the largest code that is hot", "share", is_counted=True
     )

@@ -65,7 +65,9 @@ class Quantities(quantities.Quantities):
         "munmap of one base page of a huge page, on one CPU", "us", 1, pages="thp"
     )
     collapse_us = QuantityDeclaration("a collapse, program on one CPU", "us", pages="thp")
-    area_collapse_ms = QuantityDeclaration("a collapse of 64 MiB that another thread reads", "ms", pages="thp")
+    area_collapse_ms = QuantityDeclaration(
+        "a collapse of 64 MiB that another thread reads", "ms", pages="thp"
+    )
     page_collapse_ms = QuantityDeclaration(
         "a collapse of one of its 32 huge pages", "ms", 1, pages="thp"
     )

@@ -36,7 +36,9 @@ class Quantities(quantities.Quantities):
     plain_share = QuantityDeclaration(
         "memory that nothing was asked for, on huge pages", "share", is_counted=True, pages="thp"
     )
-    advised_share = QuantityDeclaration("advised memory on huge pages", "share", is_counted=True, pages="thp")
+    advised_share = QuantityDeclaration(
+        "advised memory on huge pages", "share", is_counted=True, pages="thp"
+    )
     shared_share = QuantityDeclaration(
         "advised shared memory on huge pages", "share", is_counted=True, pages="thp"
     )
@@ -46,7 +48,9 @@ class Quantities(quantities.Quantities):
     freed_bytes = QuantityDeclaration(
         "less resident after 4 KiB of a huge page are given back", "bytes", pages="thp"
     )
-    lost_pages = QuantityDeclaration("huge pages lost by giving back 4 KiB", "", source=_SMAPS, pages="thp")
+    lost_pages = QuantityDeclaration(
+        "huge pages lost by giving back 4 KiB", "", source=_SMAPS, pages="thp"
+    )
     plain_programs = QuantityDeclaration(
         "arrays on huge pages without a switch, of five languages", "", source=_SMAPS, pages="thp"
     )
@@ -56,8 +60,12 @@ class Quantities(quantities.Quantities):
     pool_programs = QuantityDeclaration(
         "arrays on pages of the pool, of five languages", "", source=_SMAPS
     )
-    least_gain = QuantityDeclaration("least gain by advice, of random reads of 256 MiB", "times", 2, pages="thp")
-    most_gain = QuantityDeclaration("most gain by advice, of random reads of 256 MiB", "times", 2, pages="thp")
+    least_gain = QuantityDeclaration(
+        "least gain by advice, of random reads of 256 MiB", "times", 2, pages="thp"
+    )
+    most_gain = QuantityDeclaration(
+        "most gain by advice, of random reads of 256 MiB", "times", 2, pages="thp"
+    )
     base_gb_s = QuantityDeclaration("GB/s that one thread touches on base pages", "", 1)
     thp_gb_s = QuantityDeclaration(
         "GB/s that one thread touches on transparent huge pages", "", 1, pages="thp"

@@ -220,7 +220,9 @@ def test_marks_in_a_legend_are_the_own_machine_s():
     made = OverlaidFigure(draw_shapes(few), "Points.", few, "points", reference=reference).spec()
     grey, own = made["layer"]
     assert grey["encoding"]["shape"]["legend"] is None
-    assert own["layer"][0]["mark"]["filled"] is False and "legend" not in own["layer"][0]["encoding"]
+    assert (
+        own["layer"][0]["mark"]["filled"] is False and "legend" not in own["layer"][0]["encoding"]
+    )
 
 
 def test_only_the_reference_is_grey_over_its_points():

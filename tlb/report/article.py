@@ -65,12 +65,7 @@ from tlb.report.render import (
 from tlb.report.verdicts import Verdict, chapter_verdicts, table_of_answered_verdicts, verdict_table
 from tlb.stats.intervals import INTERVAL_COLUMNS, without_bounds_of_few
 from tlb.system.files import ROOT
-from tlb.system.page_sizes import (
-    BASE_PAGES,
-    PAGE_KINDS,
-    PUBLISHED_BASE_PAGE_BYTES,
-    page_words,
-)
+from tlb.system.page_sizes import BASE_PAGES, PAGE_KINDS, PUBLISHED_BASE_PAGE_BYTES, page_words
 from tlb.system.reasons import explain_reason
 from tlb.system.units import format_size, list_in_words
 

@@ -174,7 +174,8 @@ def without_ratios(frame: pd.DataFrame) -> pd.DataFrame:
     if any(_RATIO.search(str(name)) for name in axes):
         return frame.iloc[:0]
     rows, columns = (
-        [not _RATIO.search(str(label)) for label in labels] for labels in (frame.index, frame.columns)
+        [not _RATIO.search(str(label)) for label in labels]
+        for labels in (frame.index, frame.columns)
     )
     return frame.loc[rows, columns]
 

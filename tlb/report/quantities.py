@@ -269,8 +269,9 @@ class Quantities:
         is_short: whether the machine's sweeps end below the sizes that the quantities are of. What is
         then recorded has a reason in place of a number, unless it is stated or counted. So has what
         is below zero and of too few mappings: no cost is, so it is noise. is_own: whether they are of
-        this computer; what compares two times of too few mappings then has a reason too. notes: what could not be measured on the machine, such as some pages. lacking_pages: kinds of
-        pages that it does not have, each with the reason's code.
+        this computer; what compares two times of too few mappings then has a reason too. notes: what
+        could not be measured on the machine, such as some pages. lacking_pages: kinds of pages that
+        it does not have, each with the reason's code.
         """
         self.is_short = self.is_own = False
         self.notes: Sequence[UnmeasuredNote] = ()
