@@ -295,8 +295,8 @@ def _over(own: Figure, theirs: Figure, size: str, shown: page.Page) -> Figure:
 
 def _of_machines(figure: Figure, shown: page.Page) -> Figure:
     """Label a figure that names each machine."""
-    names = figure.data.filter(items=sorted(MACHINE_COLUMNS)).astype(str)
-    is_among = any(THIS_COMPUTER_LABEL in name for name in names.to_numpy().flat)
+    names = figure.data.filter(items=sorted(MACHINE_COLUMNS))
+    is_among = any(THIS_COMPUTER_LABEL in str(name) for name in names.to_numpy().flat)
     if not is_among:
         return _labelled(figure, _PUBLISHED)
     star = FEW_MAPPINGS_MARK.strip() if has_marked_numbers(spec := figure.spec()) else ""
@@ -306,7 +306,7 @@ def _of_machines(figure: Figure, shown: page.Page) -> Figure:
     reference = published.reference(shown.notebook)
     words = machine_display_name(published, reference).partition(",")[0]
     label = _IN_PLACE.format(words, few)
-    if any(words in name for name in names.to_numpy().flat):
+    if any(words in str(name) for name in names.to_numpy().flat):
         label = _AMONG_OTHERS.format(few)
     return _labelled(figure, label + _notes_on_gaps(spec))
 

@@ -157,7 +157,7 @@ def _named_frame(frame: pd.DataFrame) -> str:
     if frame.to_html(notebook=True) in committed:
         return _frame_html(frame)
     known = without_ratios(frame) if shown.few_mappings else frame
-    known = known.dropna(how="all").dropna(how="all", axis="columns")
+    known = without_bounds_of_few(known).dropna(how="all").dropna(how="all", axis="columns")
     heading, html = shown.output_heading, _frame_html(known)
     if known.empty:
         heading, html = f"{shown.heading}: too little is known for this table.", ""
