@@ -41,6 +41,9 @@ _UNKNOWN = "This size is not known on these pages."
 # cache may hide in more.
 MOST_OCTAVES_BETWEEN = 2.0
 AS_GOOD_AS_MEASURED = 0.2  # octaves from a measured size
+# From this share of loads on that walk, their time is nearly the chase's own, however it divides
+# into data and translation.
+NEARLY_ALL_WALK = 0.75
 PAST_REACH_TIMES = (
     2  # times the last level's entries: from there on nearly every access of a cycle walks
 )
@@ -94,7 +97,10 @@ def expected_load_times(a: Analysis, known: ModelledTlb) -> pd.DataFrame:
             walk = max(_at(far, max(lines, far.xs[0])) - known.hit_ns, 0.0)
             drawn = first * known.hit_ns + last * walk
             ns = _at(a.packed[pages], lines) + (_at(price, lines) if span > base else drawn)
-            if not (_is_near_measured(price, lines) and a.has_price(pages, lines)):
+            needs_price = span <= base and last < NEARLY_ALL_WALK
+            if not _is_near_measured(price, lines) or (
+                needs_price and not a.has_price(pages, lines)
+            ):
                 ns = nan  # breaks the curve
             rows.append((pages, log2_bytes, span, known.last * span, last, ns))
     require_nonempty(rows, f"nothing was measured past {PAST_REACH_TIMES * known.last:,.0f} lines")
@@ -160,7 +166,7 @@ def calculator_table(hosts: Mapping[str, Analysis]) -> pd.DataFrame:
     tables: list[pd.DataFrame] = []
     for host, analysis in hosts.items():
         rows = none_if_unavailable(_named_load_times, analysis, host if tables else "")
-        if rows is None:
+        if rows is None or rows["ns"].isna().all():
             break
         tables.append(rows.assign(host=host))
     if not tables:
