@@ -30,28 +30,28 @@ class Quantities(quantities.Quantities):
     4 KiB pages of the machine; its 2 MiB pages are transparent ones. Prices are spread minus packed."""
 
     near_4k_on_4k_ns = QuantityDeclaration(
-        "a hit in the TLB's last level, inner guest's 4 KiB on the guest's 4 KiB: cost", "ns", 1
+        "an STLB hit in the inner guest, its 4 KiB pages on the guest's 4 KiB: cost", "ns", 1
     )
     near_2m_on_4k_ns = QuantityDeclaration(
-        "a hit in the TLB's last level, inner guest's 2 MiB on the guest's 4 KiB: cost", "ns", 1
+        "an STLB hit in the inner guest, its 2 MiB pages on the guest's 4 KiB: cost", "ns", 1
     )
     near_4k_on_2m_ns = QuantityDeclaration(
-        "a hit in the TLB's last level, inner guest's 4 KiB on the guest's 2 MiB: cost", "ns", 1
+        "an STLB hit in the inner guest, its 4 KiB pages on the guest's 2 MiB: cost", "ns", 1
     )
     near_2m_on_2m_ns = QuantityDeclaration(
-        "a hit in the TLB's last level, inner guest's 2 MiB on the guest's 2 MiB: cost", "ns", 1
+        "an STLB hit in the inner guest, its 2 MiB pages on the guest's 2 MiB: cost", "ns", 1
     )
     walk_2m_on_4k = QuantityDeclaration(
-        "past both levels, inner guest's 2 MiB on 4 KiB: cost over 4 KiB on 4 KiB", "times", 2
+        "past the STLB, 2 MiB pages in the inner guest alone: cost over 4 KiB", "times", 2
     )
     walk_4k_on_2m = QuantityDeclaration(
-        "past both levels, inner guest's 4 KiB on 2 MiB: cost over 4 KiB on 4 KiB", "times", 2
+        "past the STLB, 2 MiB pages in the guest alone: cost over 4 KiB", "times", 2
     )
     walk_2m_on_2m = QuantityDeclaration(
-        "past both levels, inner guest's 2 MiB on 2 MiB: cost over 4 KiB on 4 KiB", "times", 2
+        "past the STLB, 2 MiB pages in both: cost over 4 KiB", "times", 2
     )
     walk_process = QuantityDeclaration(
-        "past both levels, a process on 2 MiB: cost over one on 4 KiB", "times", 2
+        "past the STLB, 2 MiB pages in a process of the guest: cost over 4 KiB", "times", 2
     )
     far_bytes = QuantityDeclaration("largest working set of all pairs of page sizes", "bytes")
     far_4k_ratio = QuantityDeclaration(
@@ -65,13 +65,15 @@ class Quantities(quantities.Quantities):
         2,
     )
     touch_least_ns = QuantityDeclaration(
-        "first touch of 4 KiB with 4 KiB pages on a side, the least", "ns"
+        "first touch of 4 KiB in the inner guest, 4 KiB pages on a side: the least", "ns"
     )
     touch_most_ns = QuantityDeclaration(
-        "first touch of 4 KiB with 4 KiB pages on a side, the most", "ns"
+        "first touch of 4 KiB in the inner guest, 4 KiB pages on a side: the most", "ns"
     )
     touch_huge_ns = QuantityDeclaration(
-        "first touch of 4 KiB with huge pages on both sides, the most", "ns", pages="thp"
+        "first touch of 4 KiB in the inner guest, huge pages on both sides: the most",
+        "ns",
+        pages="thp",
     )
     clocks_agree = QuantityDeclaration(
         "inner guest's runs timed alike by its clock and one outside", "share"
