@@ -40,49 +40,46 @@ class Quantities(quantities.Quantities):
     4 KiB pages of the machine; its 2 MiB pages are transparent ones. Prices are spread minus packed."""
 
     near_4k_on_4k_ns = QuantityDeclaration(
-        "a hit in the TLB's last level, inner guest's 4 KiB on the guest's 4 KiB: cost",
+        "an STLB hit in the inner guest, its 4 KiB pages on the guest's 4 KiB: cost",
         "ns",
         1,
         pages=BASE_PAGES_OF_GUEST,
     )
     near_2m_on_4k_ns = QuantityDeclaration(
-        "a hit in the TLB's last level, inner guest's 2 MiB on the guest's 4 KiB: cost",
+        "an STLB hit in the inner guest, its 2 MiB pages on the guest's 4 KiB: cost",
         "ns",
         1,
         pages=BASE_PAGES_OF_GUEST,
     )
     near_4k_on_2m_ns = QuantityDeclaration(
-        "a hit in the TLB's last level, inner guest's 4 KiB on the guest's 2 MiB: cost",
+        "an STLB hit in the inner guest, its 4 KiB pages on the guest's 2 MiB: cost",
         "ns",
         1,
         pages=BASE_PAGES_OF_GUEST,
     )
     near_2m_on_2m_ns = QuantityDeclaration(
-        "a hit in the TLB's last level, inner guest's 2 MiB on the guest's 2 MiB: cost",
+        "an STLB hit in the inner guest, its 2 MiB pages on the guest's 2 MiB: cost",
         "ns",
         1,
         pages=BASE_PAGES_OF_GUEST,
     )
     walk_2m_on_4k = QuantityDeclaration(
-        "past both levels, inner guest's 2 MiB on 4 KiB: cost over 4 KiB on 4 KiB",
+        "past the STLB, 2 MiB pages in the inner guest alone: cost over 4 KiB",
         "times",
         2,
         pages=BASE_PAGES_OF_GUEST,
     )
     walk_4k_on_2m = QuantityDeclaration(
-        "past both levels, inner guest's 4 KiB on 2 MiB: cost over 4 KiB on 4 KiB",
+        "past the STLB, 2 MiB pages in the guest alone: cost over 4 KiB",
         "times",
         2,
         pages=BASE_PAGES_OF_GUEST,
     )
     walk_2m_on_2m = QuantityDeclaration(
-        "past both levels, inner guest's 2 MiB on 2 MiB: cost over 4 KiB on 4 KiB",
-        "times",
-        2,
-        pages=BASE_PAGES_OF_GUEST,
+        "past the STLB, 2 MiB pages in both: cost over 4 KiB", "times", 2, pages=BASE_PAGES_OF_GUEST
     )
     walk_process = QuantityDeclaration(
-        "past both levels, a process on 2 MiB: cost over one on 4 KiB",
+        "past the STLB, 2 MiB pages in a process of the guest: cost over 4 KiB",
         "times",
         2,
         pages=BASE_PAGES_OF_GUEST,
@@ -101,15 +98,17 @@ class Quantities(quantities.Quantities):
         pages=BASE_PAGES_OF_GUEST,
     )
     touch_least_ns = QuantityDeclaration(
-        "first touch of 4 KiB with 4 KiB pages on a side, the least",
+        "first touch of 4 KiB in the inner guest, 4 KiB pages on a side: the least",
         "ns",
         pages=BASE_PAGES_OF_GUEST,
     )
     touch_most_ns = QuantityDeclaration(
-        "first touch of 4 KiB with 4 KiB pages on a side, the most", "ns", pages=BASE_PAGES_OF_GUEST
+        "first touch of 4 KiB in the inner guest, 4 KiB pages on a side: the most",
+        "ns",
+        pages=BASE_PAGES_OF_GUEST,
     )
     touch_huge_ns = QuantityDeclaration(
-        "first touch of 4 KiB with huge pages on both sides, the most",
+        "first touch of 4 KiB in the inner guest, huge pages on both sides: the most",
         "ns",
         pages=BASE_PAGES_OF_GUEST,
     )
