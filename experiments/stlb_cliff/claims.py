@@ -21,11 +21,7 @@ from tlb.report.claims import (
     count_inside_band,
     points_where,
 )
-from tlb.report.verdicts import (
-    does_answer_hold,
-    effects_judgeable_in_guest,
-    measured_outside_guest,
-)
+from tlb.report.verdicts import does_answer_hold, effects_judgeable_in_guest, measured_outside_guest
 from tlb.stats.curves import (
     HALF_OCTAVE_TOLERANCE,
     counter_curve,
