@@ -184,10 +184,11 @@ def _beside_article(
 # --- what each machine has, in a sentence, in a table and over a panel
 
 
-def on_each_machine(found: Mapping[str, Interval], form: str = ".0f") -> str:
-    """Return "45 (40 to 55) on Zen 4 and 18 to 28 on Emerald Rapids", without those not measured."""
+def on_each_machine(found: Mapping[str, Interval], form: str = ".0f", unit: str = "") -> str:
+    """Return "45 (40 to 55) ns on Zen 4 and 18 to 28 ns on Emerald Rapids", without those not
+    measured. unit: with its blank."""
     known = {name: one for name, one in found.items() if one.is_known}
-    return list_in_words(f"{one:{form}} on {name}" for name, one in known.items())
+    return list_in_words(f"{one:{form}}{unit} on {name}" for name, one in known.items())
 
 
 def interval_cells(curves: Mapping[str, Curve], xs: Iterable[float], form: str) -> pd.DataFrame:
