@@ -304,8 +304,7 @@ def times_by_machine(a: Analysis) -> Figure:
     if len(names) <= len(PALETTE):  # names stand at the marks
         channels["color"] = charts.unnamed_colour("label", _colours(names))
         channels["shape"] = charts.shape("label", names).legend(None)
-        # In a row one below the other, because marks of machines that lie close would cover each
-        # other.
+        # In a row one below the other, as marks that lie close would cover each other
         places = alt.Scale(domain=names, range=_PLACES_PX)
         channels["yOffset"] = alt.YOffset("label:N", sort=names, scale=places)
     medians = charts.medians_in_rows(
