@@ -23,12 +23,7 @@ from experiments.overview.profile import ProfileQuantity
 from tlb.report.card import THIS_COMPUTER_LABEL, machine_display_name
 from tlb.report.chapter import Chapter, chapter_of_published_machine
 from tlb.report.notebooks import page_titles
-from tlb.report.quantities import (
-    FEW_MAPPINGS_MARK,
-    QUANTITIES_DOCUMENT,
-    Quantities,
-    Quantity,
-)
+from tlb.report.quantities import FEW_MAPPINGS_MARK, QUANTITIES_DOCUMENT, Quantities, Quantity
 from tlb.report.render import FEW_MAPPINGS_NOTE, Html, format_each_as_html
 from tlb.report.setting import hypervisor_name
 from tlb.stats.intervals import LEAST_COVERAGE
@@ -241,7 +236,7 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
     },
     hugepages: {
         "base_64_mib_ns": "A random load over 64 MiB on 4 KiB pages",
-        "huge_64_mib_ns": "The same on 2 MiB pages",
+        "huge_64_mib_ns": "The same on huge pages",
         "gain_4_gib": "Random loads over 4 GiB on transparent huge pages: times as fast",
     },
     page_faults: {

@@ -43,9 +43,7 @@ def chapter_names_in_order() -> list[str]:
 
 def page_titles() -> dict[str, str]:
     """Return how the book's menu calls each page but the first, by the page's name."""
-    return {
-        Path(entry["file"]).name: entry["title"] for entry in _contents() if "title" in entry
-    }
+    return {Path(entry["file"]).name: entry["title"] for entry in _contents() if "title" in entry}
 
 
 def _contents() -> list[dict[str, str]]:
