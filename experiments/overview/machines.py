@@ -272,7 +272,7 @@ _SHOWN = {
 }
 
 _ROW_PX = 104  # room for the name and, below it, a line for each machine
-_PLACES_PX = [46, 104]  # of these lines in a row
+_PLACES_PX = [46, 94]  # of these lines in a row
 _VALUE_ROOM = 6.0  # times the longest time: where the axis ends, right of its label
 
 
@@ -304,8 +304,7 @@ def times_by_machine(a: Analysis) -> Figure:
     if len(names) <= len(PALETTE):  # names stand at the marks
         channels["color"] = charts.unnamed_colour("label", _colours(names))
         channels["shape"] = charts.shape("label", names).legend(None)
-        # In a row one below the other, because marks of machines that lie close would cover each
-        # other.
+        # In a row one below the other, as marks that lie close would cover each other
         places = alt.Scale(domain=names, range=_PLACES_PX)
         channels["yOffset"] = alt.YOffset("label:N", sort=names, scale=places)
     medians = charts.medians_in_rows(

@@ -236,7 +236,7 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
     },
     hugepages: {
         "base_64_mib_ns": "A random load over 64 MiB on 4 KiB pages",
-        "huge_64_mib_ns": "The same on 2 MiB pages",
+        "huge_64_mib_ns": "The same on huge pages",
         "gain_4_gib": "Random loads over 4 GiB on transparent huge pages: times as fast",
     },
     page_faults: {

@@ -372,8 +372,11 @@ def linked_table(frame: pd.DataFrame) -> str:
     for row in frame.astype({"chapter": str}).itertuples(index=False):
         name, title = row.chapter, escape_markdown(_title(row.chapter))
         link = title if name == survey.NAME else f"[{title}]({name}.ipynb)"
-        others = (f"{cell:,.1f}" if isinstance(cell, float) else f"{cell}" for cell in row[1:])
-        lines.append([link, *map(escape_markdown, others)])
+        cells = [
+            f"{cell:,.1f}" if isinstance(cell, float) else format(cell, "," if number else "")
+            for cell, number in zip(row[1:], numbers[1:], strict=True)
+        ]
+        lines.append([link, *map(escape_markdown, cells)])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
