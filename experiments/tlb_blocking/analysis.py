@@ -62,7 +62,9 @@ class Quantities(quantities.Quantities):
     block_gain_past = QuantityDeclaration(
         "gain in blocks of twice the reach or more, left after the most hops", "times", 1
     )
-    page_each_ns = QuantityDeclaration("added to a hop by a page for each vertex, without blocks", "ns")
+    page_each_ns = QuantityDeclaration(
+        "added to a hop by a page for each vertex, without blocks", "ns"
+    )
     page_each_inside_ns = QuantityDeclaration(
         "added to a hop by a page for each vertex, in blocks inside the reach", "ns", 1
     )

@@ -184,9 +184,7 @@ def scatters(scope: Scope, pages: str) -> list[Point]:
         in_one_pass, in_two = FAN_OUT_BITS[1::2], FAN_OUT_BITS[-1:]
     if _has_controls_alone(scope, pages):
         in_one_pass, in_two = CONTROL_BITS, ()
-    scatter = partial(
-        scope.point, "radix_partition", pages, "partition", tuples=join_rows(scope)
-    )
+    scatter = partial(scope.point, "radix_partition", pages, "partition", tuples=join_rows(scope))
     return [scatter(bits=bits) for bits in in_one_pass] + [
         scatter(bits=bits, passes=2) for bits in in_two
     ]
