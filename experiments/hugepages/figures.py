@@ -254,9 +254,10 @@ def calculator_chart(rows: pd.DataFrame) -> alt.FacetChart:
         names[pages]: charts.PAGE_COLOURS[pages] for pages in ordered_page_sizes(names.index)
     }
     rows["is_drawn"] = rows.groupby("machine")["pages"].transform(_is_drawn)
-    drawn = {*rows.loc[rows["is_drawn"] & rows["ns"].notna(), "name"]}
-    shown = [name for name in colours if name in drawn]
-    colour = charts.colour("name", charts.named_colours(colours), offset=6, values=shown)
+    known = rows[rows["is_drawn"] & rows["ns"].notna()]
+    drawn = [name for name in colours if name in {*known["name"]}]
+    legend = charts.line_legend(columns=len(drawn), values=drawn, offset=6)
+    colour = charts.colour("name", charts.named_colours(colours)).legend(legend)
     rows = rows[rows["is_drawn"] | rows["ns"].notna()]  # a size without a time breaks a curve
     base = alt.Chart(rows).encode(x=x, y=y, color=colour)
     curves = base.transform_filter("datum.is_drawn")

@@ -337,6 +337,16 @@ def test_no_size_beside_a_gap_has_a_price(lines, expected):
     assert is_comparable(replace(priced, gaps=(64.0,)), lines) is expected
 
 
+def test_a_load_that_left_a_cache_in_a_part_of_the_mappings_has_no_price():
+    def gaps(spread_ns: list[float], n: int) -> tuple[float, ...]:
+        measured = [*rows(n, "packed", [10.0] * 9), *rows(n, "spread", spread_ns)]
+        return price(pd.DataFrame(measured), ENTRIES).gaps
+
+    left = [40.0] * 4 + [200.0] * 5
+    assert gaps(left, 4 * ENTRIES) == (4 * ENTRIES,) and gaps(left, ENTRIES) == ()
+    assert gaps([40.0] * 4 + [80.0] * 5, 4 * ENTRIES) == ()  # by translation alone
+
+
 def test_curves_that_end_at_different_sizes_are_compared_where_both_were_measured():
     near, far = measured({1: [2.0], 4: [3.0]}), measured({1: [4.0], 4: [6.0], 8: [9.0]})
     assert medians_at_largest_common_x({"near": near, "far": far, "none": near.between(5, 6)}) == (
