@@ -127,7 +127,7 @@ def sample_run(loops: pd.DataFrame) -> alt.FacetChart:
     """
     times = charts.within(charts.TIMES, loops["median"].min(), loops["median"].max())
     y = alt.Y("median:Q", axis=charts.ns_axis("", times), scale=charts.log_scale(10))
-    return _beside_article(loops, y, "ns per access", 1.5)
+    return _beside_article(loops, y, "ns per access", 1.7)
 
 
 def huge_page_speedups(found: pd.DataFrame) -> alt.FacetChart:
@@ -137,7 +137,7 @@ def huge_page_speedups(found: pd.DataFrame) -> alt.FacetChart:
     """
     axis = charts.ns_axis("", [1, 2, 5, 9])
     y = alt.Y("median:Q", axis=axis, scale=charts.log_scale(10, (0.7, 10)))
-    one = alt.Chart().mark_rule(color=charts.MUTED_COLOUR).encode(y=alt.datum(1))
+    one = alt.Chart().mark_rule(color=charts.MUTED_COLOUR, strokeWidth=0.5).encode(y=alt.datum(1))
     return _beside_article(found, y, "times as fast on 2 MiB pages", 1.2, one)
 
 
@@ -175,7 +175,10 @@ def _beside_article(
         published.mark_point(filled=False, size=45).encode(tooltip=tooltip),
         # From the end of a line to its name, as lines that end close together push names apart.
         names.mark_rule(x2Offset=7, opacity=0.6).encode(x2=f"{size}:Q", y2=f"{charts.NAME_Y}:Q"),
-        names.mark_text(align="left", dx=9).encode(y=f"{charts.NAME_Y}:Q", text="series:N"),
+        # Above the line at 1, where there is one
+        names.mark_text(align="left", dx=9, dy=-8 * len(more)).encode(
+            y=f"{charts.NAME_Y}:Q", text="series:N"
+        ),
     ]
     panels = [*data["machine"].unique()]
     return charts.panels(alt.layer(*layers, data=data), panels, unit)
