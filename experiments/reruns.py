@@ -127,7 +127,7 @@ def sample_run(loops: pd.DataFrame) -> alt.FacetChart:
     """
     times = charts.within(charts.TIMES, loops["median"].min(), loops["median"].max())
     y = alt.Y("median:Q", axis=charts.ns_axis("", times), scale=charts.log_scale(10))
-    return _beside_article(loops, y, "ns per access", 1.5)
+    return _beside_article(loops, y, "ns per access", 1.7)
 
 
 def huge_page_speedups(found: pd.DataFrame) -> alt.FacetChart:
@@ -137,7 +137,7 @@ def huge_page_speedups(found: pd.DataFrame) -> alt.FacetChart:
     """
     axis = charts.ns_axis("", [1, 2, 5, 9])
     y = alt.Y("median:Q", axis=axis, scale=charts.log_scale(10, (0.7, 10)))
-    one = alt.Chart().mark_rule(color=charts.MUTED_COLOUR).encode(y=alt.datum(1))
+    one = alt.Chart().mark_rule(color=charts.MUTED_COLOUR, strokeWidth=0.5).encode(y=alt.datum(1))
     return _beside_article(found, y, "times as fast on 2 MiB pages", 1.2, one)
 
 
@@ -145,40 +145,44 @@ def _beside_article(
     data: pd.DataFrame, y: alt.Y, unit: str, apart: float, *more: alt.Chart
 ) -> alt.FacetChart:
     """Draw series by working set with their intervals, and in each panel the article's as hollow
-    points. A series' name stands at its end; apart: how many times as high the next one is."""
+    points. A series' name stands at its end; apart: how many times as high the next one is. more:
+    layers below, a line at 1, above which names stand."""
     data = data.reset_index(drop=True)
-    size = "working_set_bytes"
     ends = [
-        charts.ends_of_curves(part, "series", size, "median", apart)
+        charts.ends_of_curves(part, "series", "working_set_bytes", "median", apart)
         for _, part in data.groupby("machine")
     ]
     data = data.join(pd.concat(ends)[charts.NAME_Y])
-    series = [ARTICLE_SERIES, *data["series"].unique()]
-    series = list(dict.fromkeys(series))
+    series = list(dict.fromkeys([ARTICLE_SERIES, *data["series"]]))
     scale = alt.Scale(domain=series, range=[TEXT_COLOUR, *charts.OTHER_COLOURS][: len(series)])
     x = alt.X(
-        f"{size}:Q",
+        "working_set_bytes:Q",
         axis=charts.bytes_axis("Working set", [2**20, 2**25, 2**30]),
-        scale=charts.log_scale(domain=(float(data[size].min()), 2.0**37)),
+        scale=charts.log_scale(domain=(float(data["working_set_bytes"].min()), 2.0**37)),
     )
-    colour = alt.Color("series:N", scale=scale, legend=None)
-    base = alt.Chart().encode(x=x, y=y, color=colour)
+    base = alt.Chart().encode(x=x, y=y, color=alt.Color("series:N", scale=scale, legend=None))
     ours = base.transform_filter(f"datum.series != '{ARTICLE_SERIES}'")
     published = base.transform_filter(f"datum.series == '{ARTICLE_SERIES}'")
-    names = base.transform_filter(f"isValid(datum.{charts.NAME_Y})")
-    tooltip = ["series:N", f"{size}:Q", "median:Q"]
     layers = [
         *more,
         ours.mark_rule(strokeWidth=2, opacity=0.5).encode(y="low:Q", y2="high:Q"),
         ours.mark_line(point=alt.OverlayMarkDef(size=24)),
         published.mark_line(strokeDash=[3, 3], strokeWidth=1),
-        published.mark_point(filled=False, size=45).encode(tooltip=tooltip),
-        # From the end of a line to its name, as lines that end close together push names apart.
-        names.mark_rule(x2Offset=7, opacity=0.6).encode(x2=f"{size}:Q", y2=f"{charts.NAME_Y}:Q"),
-        names.mark_text(align="left", dx=9).encode(y=f"{charts.NAME_Y}:Q", text="series:N"),
+        published.mark_point(filled=False, size=45),
+        *_names_at_ends(base, -8 if more else 0),
     ]
     panels = [*data["machine"].unique()]
     return charts.panels(alt.layer(*layers, data=data), panels, unit)
+
+
+def _names_at_ends(base: alt.Chart, dy: float) -> list[alt.Chart]:
+    """Return the name of each series at its last point, and a stroke from there to the name, as
+    lines that end close together push names apart."""
+    names, y = base.transform_filter(f"isValid(datum.{charts.NAME_Y})"), f"{charts.NAME_Y}:Q"
+    return [
+        names.mark_rule(x2Offset=7, opacity=0.6).encode(x2="working_set_bytes:Q", y2=y),
+        names.mark_text(align="left", dx=9, dy=dy).encode(y=y, text="series:N"),
+    ]
 
 
 # --- what each machine has, in a sentence, in a table and over a panel

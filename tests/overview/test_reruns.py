@@ -13,6 +13,6 @@ def test_a_sentence_and_a_table_leave_out_what_a_machine_lacks():
     assert reruns.on_each_machine(found) == "45 (40 to 55) on Zen 4 and 7 (3 repeats) on Zen 5"
     rows = pd.DataFrame({"lines": [1, 1, 1, 1, 1, 1], "ns_per_access": [2.0] * 6})
     table = reruns.interval_cells({"Zen 4": Curve.of(rows)}, [1, 2], ".1f")
-    assert table["Zen 4"].tolist() == ["2.0", None]
+    assert table["Zen 4"].fillna("–").tolist() == ["2.0", "–"]
     assert reruns.name_and_end("Zen 5", 2**28, 2**32) == "Zen 5, up to 256 MiB"
     assert reruns.name_and_end("Zen 4", 2**33, 2**32) == "Zen 4"
