@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import altair as alt
 import pandas as pd
 
 from tlb.report import charts
 from tlb.report.render import TEXT_COLOUR
+from tlb.stats.curves import Curve
+from tlb.stats.intervals import Interval
+from tlb.system.units import format_size, list_in_words
 
 # --- five levels: records by threads, and how long faults take
 
@@ -110,79 +113,98 @@ def thp_read_speedups(shown: pd.DataFrame, colours: Mapping[str, str]) -> alt.Fa
     return chart.properties(width=230, height=150).facet(loops, columns=2)
 
 
-# --- what translation costs: the article's figure, and the gain of huge pages at each of its sizes
+# --- what translation costs: the article's two figures, a panel for each machine
 
 ARTICLE_SERIES = "article"  # the series of published points
-SAMPLE_LOOPS = ("ns per access, NumPy as published", "ns per access, the same loads in C")
-
-
-def _machine_colours(data: pd.DataFrame) -> alt.Color:
-    """Return a colour for each machine, as its name at its curve has it, and ink for the article."""
-    names = [name for name in data["machine"].unique() if name != ARTICLE_SERIES]
-    scale = charts.machine_colours([*names, ARTICLE_SERIES])
-    return alt.Color("machine:N", scale=scale, legend=None)
-
-
-def _by_machine(data: pd.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
-    """Return lines with intervals for machines, hollow points for the article, and a name at each."""
-    base = alt.Chart(data).encode(x=x, y=y, color=_machine_colours(data))
-    measured = base.transform_filter(f"datum.machine != '{ARTICLE_SERIES}'")
-    published = base.transform_filter(f"datum.machine == '{ARTICLE_SERIES}'")
-    names = base.transform_filter("isValid(datum.name_y)")
-    return [
-        # Of all: the article has no intervals, and Vega-Lite warns of five filters in two panels.
-        base.mark_rule(strokeWidth=2, opacity=0.5).encode(y="low:Q", y2="high:Q"),
-        measured.mark_line(point=alt.OverlayMarkDef(size=24)),
-        published.mark_line(strokeDash=[3, 3], strokeWidth=1),
-        published.mark_point(filled=False, size=70).encode(tooltip=["machine:N", "median:Q"]),
-        # From the end of a line to its name, as lines that end close together push names apart.
-        names.mark_rule(x2Offset=9, opacity=0.6).encode(x2=x.shorthand, y2="name_y:Q"),
-        names.mark_text(align="left", dx=11).encode(y="name_y:Q", text="machine:N"),
-    ]
-
-
-def _named(data: pd.DataFrame, times: float) -> pd.DataFrame:
-    """Add where a series' name stands, at its last point; names are at least `times` apart."""
-    ends = charts.ends_of_curves(data, "machine", "working_set_bytes", "median", times)
-    return data.join(ends["name_y"])
+OUR_SERIES = "ours"
 
 
 def sample_run(loops: pd.DataFrame) -> alt.FacetChart:
-    """Draw the time per access by working set, the program and the bare loads beside each other.
+    """Draw the time per access by working set: the article's, its program's on each machine and that
+    of the same loads in C.
 
-    loops: columns loop (of LOOPS), machine, working_set_bytes, median, low, high.
+    loops: columns machine, series, working_set_bytes, median, low, high.
     """
-    parts = loops.reset_index(drop=True).groupby("loop")
-    named = pd.concat(_named(part, 1.36) for _, part in parts)
-    ticks = [2**20, 2**25, 2**30]
-    x = alt.X(
-        "working_set_bytes:Q",
-        axis=charts.bytes_axis("Working set", ticks),
-        scale=charts.log_scale(domain=(2**18, 2.0**41)),
-    )
     times = charts.within(charts.TIMES, loops["median"].min(), loops["median"].max())
     y = alt.Y("median:Q", axis=charts.ns_axis("", times), scale=charts.log_scale(10))
-    chart = alt.layer(*_by_machine(named, x, y)).properties(width=280, height=260)
-    left = alt.Header(labelAnchor="start", labelLimit=0)
-    facet = alt.Facet("loop:N", title=None, sort=list(SAMPLE_LOOPS), header=left)
-    return chart.facet(facet, columns=2)
+    return _beside_article(loops, y, "ns per access", 1.7)
 
 
-def huge_page_speedups(found: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
+def huge_page_speedups(found: pd.DataFrame) -> alt.FacetChart:
     """Draw how many times as fast the published loop is on 2 MiB pages, by working set.
 
-    found: columns machine, working_set_bytes, median, low, high.
+    found: columns machine, series, working_set_bytes, median, low, high.
     """
-    named = _named(found.reset_index(drop=True), 1.16)
-    ticks = sorted(found["working_set_bytes"].unique().tolist())
+    axis = charts.ns_axis("", [1, 2, 5, 9])
+    y = alt.Y("median:Q", axis=axis, scale=charts.log_scale(10, (0.7, 10)))
+    one = alt.Chart().mark_rule(color=charts.MUTED_COLOUR, strokeWidth=0.5).encode(y=alt.datum(1))
+    return _beside_article(found, y, "times as fast on 2 MiB pages", 1.2, one)
+
+
+def _beside_article(
+    data: pd.DataFrame, y: alt.Y, unit: str, apart: float, *more: alt.Chart
+) -> alt.FacetChart:
+    """Draw series by working set with their intervals, and in each panel the article's as hollow
+    points. A series' name stands at its end; apart: how many times as high the next one is. more:
+    layers below, a line at 1, above which names stand."""
+    data = data.reset_index(drop=True)
+    ends = [
+        charts.ends_of_curves(part, "series", "working_set_bytes", "median", apart)
+        for _, part in data.groupby("machine")
+    ]
+    data = data.join(pd.concat(ends)[charts.NAME_Y])
+    series = list(dict.fromkeys([ARTICLE_SERIES, *data["series"]]))
+    scale = alt.Scale(domain=series, range=[TEXT_COLOUR, *charts.OTHER_COLOURS][: len(series)])
     x = alt.X(
         "working_set_bytes:Q",
-        axis=charts.bytes_axis("Working set", ticks),
-        scale=charts.log_scale(domain=(2**21, 2.0**38)),
+        axis=charts.bytes_axis("Working set", [2**20, 2**25, 2**30]),
+        scale=charts.log_scale(domain=(float(data["working_set_bytes"].min()), 2.0**37)),
     )
-    axis = charts.ns_axis("times as fast on 2 MiB pages", [0.5, 1, 2, 5, 9])
-    y = alt.Y("median:Q", axis=axis, scale=charts.log_scale(10))
-    one = (
-        alt.Chart(pd.DataFrame({"median": [1.0]})).mark_rule(color=charts.MUTED_COLOUR).encode(y=y)
-    )
-    return alt.layer(one, *_by_machine(named, x, y)).properties(height=280)
+    base = alt.Chart().encode(x=x, y=y, color=alt.Color("series:N", scale=scale, legend=None))
+    ours = base.transform_filter(f"datum.series != '{ARTICLE_SERIES}'")
+    published = base.transform_filter(f"datum.series == '{ARTICLE_SERIES}'")
+    layers = [
+        *more,
+        ours.mark_rule(strokeWidth=2, opacity=0.5).encode(y="low:Q", y2="high:Q"),
+        ours.mark_line(point=alt.OverlayMarkDef(size=24)),
+        published.mark_line(strokeDash=[3, 3], strokeWidth=1),
+        published.mark_point(filled=False, size=45),
+        *_names_at_ends(base, -8 if more else 0),
+    ]
+    panels = [*data["machine"].unique()]
+    return charts.panels(alt.layer(*layers, data=data), panels, unit)
+
+
+def _names_at_ends(base: alt.Chart, dy: float) -> list[alt.Chart]:
+    """Return the name of each series at its last point, and a stroke from there to the name, as
+    lines that end close together push names apart."""
+    names, y = base.transform_filter(f"isValid(datum.{charts.NAME_Y})"), f"{charts.NAME_Y}:Q"
+    return [
+        names.mark_rule(x2Offset=7, opacity=0.6).encode(x2="working_set_bytes:Q", y2=y),
+        names.mark_text(align="left", dx=9, dy=dy).encode(y=y, text="series:N"),
+    ]
+
+
+# --- what each machine has, in a sentence, in a table and over a panel
+
+
+def on_each_machine(found: Mapping[str, Interval], form: str = ".0f", unit: str = "") -> str:
+    """Return "45 (40 to 55) ns on Zen 4 and 18 to 28 ns on Emerald Rapids", without those not
+    measured. unit: with its blank."""
+    known = {name: one for name, one in found.items() if one.is_known}
+    return list_in_words(f"{one:{form}}{unit} on {name}" for name, one in known.items())
+
+
+def interval_cells(curves: Mapping[str, Curve], xs: Iterable[float], form: str) -> pd.DataFrame:
+    """Return each machine's estimates at each x as a table prints them, None where there is none."""
+    xs = [*xs]
+    found = {name: [curve.get(x) for x in xs] for name, curve in curves.items()}
+    return pd.DataFrame(found, index=xs).map(lambda one: f"{one:{form}}" if one.is_known else None)
+
+
+def name_and_end(name: str, largest_bytes: float, of_bytes: float) -> str:
+    """Return the title of a machine's panel: "Zen 5, up to 256 MiB", or its name alone where its
+    largest size is the article's, of_bytes, or more."""
+    if largest_bytes >= of_bytes:
+        return name
+    return f"{name}, up to {format_size(int(largest_bytes))}"

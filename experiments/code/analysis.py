@@ -45,6 +45,9 @@ class Quantities(quantities.Quantities):
     direct_packed_ns = QuantityDeclaration(
         "a direct jump among as many lines, side by side", "ns", 1
     )
+    direct_own_page_ns = QuantityDeclaration(
+        "a direct jump among as many lines, each on its own page", "ns", 1
+    )
     direct_inside_ns = QuantityDeclaration(
         "what a page adds to a direct jump where the pages fill the iTLB", "ns", 1
     )
@@ -73,8 +76,12 @@ class Quantities(quantities.Quantities):
         "page walks of a random jump to the most pages, counted", "", 2
     )
     text_bytes = QuantityDeclaration("largest code", "bytes")
-    gain_100_mib = QuantityDeclaration("gain by 2 MiB pages in 100 MiB of code", "times", 2)
-    gain_far = QuantityDeclaration("gain by 2 MiB pages in the largest code", "times", 1)
+    gain_100_mib = QuantityDeclaration(
+        "gain by 2 MiB pages in 100 MiB of code", "times", 2, pages="thp"
+    )
+    gain_far = QuantityDeclaration(
+        "gain by 2 MiB pages in the largest code", "times", 1, pages="thp"
+    )
     hot_share = QuantityDeclaration(
         "part of the largest code that is hot", "share", is_counted=True
     )
@@ -93,10 +100,10 @@ class Quantities(quantities.Quantities):
         "a jump if it lies side by side, on huge pages", "ns", pages="thp"
     )
     file_huge_share = QuantityDeclaration(
-        "code of a mapped file that is on huge pages", "share", is_counted=True
+        "code of a mapped file that is on huge pages", "share", is_counted=True, pages="thp"
     )
     advised_huge_share = QuantityDeclaration(
-        "code copied to advised memory that is on huge pages", "share", is_counted=True
+        "code copied to advised memory that is on huge pages", "share", is_counted=True, pages="thp"
     )
 
 

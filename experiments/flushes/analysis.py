@@ -33,7 +33,7 @@ from tlb.report.analysis import SingleEventAnalysis
 from tlb.report.quantities import QuantityDeclaration
 from tlb.stats.curves import Curve, select_rows
 from tlb.stats.intervals import Interval, median_interval
-from tlb.system.page_sizes import BASE_PAGES
+from tlb.system.page_sizes import BASE_PAGES, page_bytes
 from tlb.system.reasons import Unavailable, require_nonempty
 
 _DOCUMENT = "housekeeping.json"
@@ -64,13 +64,15 @@ class Quantities(quantities.Quantities):
     part_unmap_us = QuantityDeclaration(
         "munmap of one base page of a huge page, on one CPU", "us", 1, pages="thp"
     )
-    collapse_us = QuantityDeclaration("a collapse, program on one CPU", "us")
-    area_collapse_ms = QuantityDeclaration("a collapse of 64 MiB that another thread reads", "ms")
+    collapse_us = QuantityDeclaration("a collapse, program on one CPU", "us", pages="thp")
+    area_collapse_ms = QuantityDeclaration(
+        "a collapse of 64 MiB that another thread reads", "ms", pages="thp"
+    )
     page_collapse_ms = QuantityDeclaration(
         "a collapse of one of its 32 huge pages", "ms", 1, pages="thp"
     )
     collapse_flushes = QuantityDeclaration(
-        "flushes of each other CPU by a collapse", "", 1, is_found=True
+        "flushes of each other CPU by a collapse", "", 1, is_found=True, pages="thp"
     )
     fork_base_us = QuantityDeclaration("fork with 64 MiB on base pages", "us")
     fork_thp_us = QuantityDeclaration("fork with 64 MiB on huge pages", "us", pages="thp")
@@ -206,22 +208,27 @@ class _Shootdowns(SingleEventAnalysis):
         }
         return self._median(self._rows("shootdown", **where), "no part of a page was removed")
 
+    def _collapses(self, kernel: str, *columns: str, **where: object) -> pd.DataFrame:
+        """Return a kernel's rows whose memory has room for a large page of this machine."""
+        rows = self._rows(kernel, *columns, "arena_bytes", **where)
+        return rows[rows["arena_bytes"] >= page_bytes(HUGE_PAGE_KIND, self.base_page_bytes)]
+
     def collapse_ns(self) -> Interval:
         """Return ns in which Linux makes a large page of base pages on request, on one CPU."""
-        rows = self._rows("shootdown", "threads", mode="collapse", threads=0)
+        rows = self._collapses("shootdown", "threads", mode="collapse", threads=0)
         return self._median(rows, "no pages were collapsed")
 
     def area_collapse_ns(self) -> Interval:
         """Return ns in which Linux makes large pages of a whole area, one after the other, while
         another thread chases through it."""
-        rows = self._rows("collapse_chase", "joined_ns", mode="random")
+        rows = self._collapses("collapse_chase", "joined_ns", mode="random")
         rows = require_nonempty(rows.dropna(subset=["joined_ns"]), "no area was collapsed")
         return median_interval(rows["joined_ns"])
 
     def flushes_per_collapse(self) -> float:
         """Return the flushes that each other CPU sees for a large page that Linux makes of base
         pages. Raises Unavailable("linux-lacks") too."""
-        rows = self._rows("shootdown", "threads", "flushes_seen", mode="collapse")
+        rows = self._collapses("shootdown", "threads", "flushes_seen", mode="collapse")
         rows = rows[rows["threads"] > 0]
         self.require_others(rows, "no pages were collapsed beside other threads")
         rows = require_nonempty(rows.dropna(subset=["flushes_seen"]), _NOT_COUNTED, "linux-lacks")

@@ -46,7 +46,7 @@ def a_switch_flushes(a: Analysis, band: Band) -> Answer:
         f"The first {HOPS_TIMED_AFTER_SWITCH} walks after a switch of processes take {ratio:.2f} times as long "
         "as those after one of threads."
     )
-    if a.host.pcid:
+    if a.host.pcid and a.host.arch == "x86_64":
         evidence += (
             " By its source, Linux reloads CR3 without a flush on a CPU with PCID, if it still "
             "knows the address space."

@@ -124,13 +124,17 @@ class Analysis(analysis.Analysis):
     def comparable(self, table: pd.DataFrame) -> pd.DataFrame:
         """Return the rows, each of pages (as `page_labels` has them) and lines, whose difference
         between spread and packed is a price."""
-        gaps = {
-            (self.page_labels[pages], lines)
-            for pages, price in self.price.items()
-            for lines in price.gaps
-        }
-        places = zip(table["pages"], table["lines"], strict=True)
-        return table[[place not in gaps for place in places]].reset_index(drop=True)
+        kinds = {self.page_labels[pages]: pages for pages in self.price}
+        places = zip(table["pages"].map(kinds), table["lines"], strict=True)
+        return table[[self.has_price(*place) for place in places]].reset_index(drop=True)
+
+    def has_price(self, pages: str, lines: float) -> bool:
+        """Return whether spread minus packed is a price at so many lines on a page size: neither
+        this size nor one beside it is a gap of the chapter's curve or, on base pages, of The TLB
+        cliff's."""
+        if pages == BASE_PAGES and not self.is_comparable(lines):
+            return False
+        return curves.is_comparable(self.price[pages], lines)
 
     @property
     def judged_base_price(self) -> Curve:

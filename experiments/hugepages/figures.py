@@ -36,11 +36,14 @@ from tlb.system.units import format_significant_digits, format_size
 # --- the calculator
 
 ASKED_LOG2, ASKED_PAGES = 30, "2m"  # the static figure answers 1 GiB on 2 MiB pages
-_UNMEASURED = "This size was not measured on these pages."
+_UNKNOWN = "This size is not known on these pages."
 # Octaves between measured sizes across which a time is interpolated: a step of the TLB or of a
 # cache may hide in more.
 MOST_OCTAVES_BETWEEN = 2.0
 AS_GOOD_AS_MEASURED = 0.2  # octaves from a measured size
+# From this share of loads on that walk, their time is nearly the chase's own, however it divides
+# into data and translation.
+NEARLY_ALL_WALK = 0.75
 PAST_REACH_TIMES = (
     2  # times the last level's entries: from there on nearly every access of a cycle walks
 )
@@ -75,28 +78,50 @@ def _missed(entries: float, pages: float) -> float:
 
 def expected_load_times(a: Analysis, known: ModelledTlb) -> pd.DataFrame:
     """Return a row a page size and power of two of bytes at which it was chased: pages, log2_bytes,
-    span_bytes, reach_bytes, walks_per_access, ns. Raises Unavailable("too-few-points") if no page
-    size was measured past twice the last level."""
+    span_bytes, reach_bytes, walks_per_access, ns, NaN for what is not known. Raises
+    Unavailable("too-few-points") if no page size was measured past twice the last level."""
     rows, base = [], a.base_page_bytes
     for pages, spread in a.spread.items():
         price = spread - a.packed[pages]
         far = price.between(PAST_REACH_TIMES * known.last, inf)
-        if not len(far) or (known.is_splintered is None and pages != BASE_PAGES):
+        if not len(far):
+            continue
+        is_known = pages == BASE_PAGES or known.is_splintered is not None
+        if not is_known:  # the chase's own time, as measured
+            rows += _measured_times(pages, spread, base)
             continue
         span = base if known.is_splintered else page_bytes(pages, base)
-        least, most = np.log2(base * price.xs[0]), np.log2(base * price.xs[-1])
-        for log2_bytes in range(int(np.ceil(least)), int(most) + 1):
+        for log2_bytes in _powers_of_two(price, base):
             lines = 2**log2_bytes / base
             first, last = (_missed(n, 2**log2_bytes / span) for n in (known.first, known.last))
             walk = max(_at(far, max(lines, far.xs[0])) - known.hit_ns, 0.0)
             drawn = first * known.hit_ns + last * walk
             ns = _at(a.packed[pages], lines) + (_at(price, lines) if span > base else drawn)
-            if not _is_near_measured(price, lines):
+            needs_price = span <= base and last < NEARLY_ALL_WALK
+            if not _is_near_measured(price, lines) or (
+                needs_price and not a.has_price(pages, lines)
+            ):
                 ns = nan  # breaks the curve
             rows.append((pages, log2_bytes, span, known.last * span, last, ns))
     require_nonempty(rows, f"nothing was measured past {PAST_REACH_TIMES * known.last:,.0f} lines")
     columns = ["pages", "log2_bytes", "span_bytes", "reach_bytes", "walks_per_access", "ns"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def _powers_of_two(curve: Curve, base_page_bytes: int) -> range:
+    """Return the powers of two of bytes from a curve's first to its last number of lines."""
+    least, most = (np.log2(base_page_bytes * curve.xs[end]) for end in (0, -1))
+    return range(int(np.ceil(least)), int(most) + 1)
+
+
+def _measured_times(pages: str, spread: Curve, base_page_bytes: int) -> list[tuple]:
+    """Return the rows of a page size of which it is not known what an entry covers: times alone."""
+    rows = []
+    for log2_bytes in _powers_of_two(spread, base_page_bytes):
+        lines = 2**log2_bytes / base_page_bytes
+        ns = _at(spread, lines) if _is_near_measured(spread, lines) else nan
+        rows.append((pages, log2_bytes, nan, nan, nan, ns))
+    return rows
 
 
 def _is_near_measured(curve: Curve, lines: float) -> bool:
@@ -116,6 +141,8 @@ def _at(curve: Curve, lines: float) -> float:
 def calculator_answer(row: pd.Series, where: str, base_page_bytes: int) -> str:
     """Return a row of `expected_load_times` in words. where: the size and the pages, or the host.
     Entries were found on base pages and fewer may hold larger ones: a bound of what they reach."""
+    if pd.isna(row["span_bytes"]):
+        return f"{where}: reach not known, about {format_significant_digits(row['ns'], 2)} ns."
     is_bound = row["span_bytes"] > base_page_bytes
     at_most, or_more = ("at most ", " or more") if is_bound else ("", "")
     walks = f"{row['walks_per_access']:.2f} walks per load{or_more}"
@@ -139,7 +166,7 @@ def calculator_table(hosts: Mapping[str, Analysis]) -> pd.DataFrame:
     tables: list[pd.DataFrame] = []
     for host, analysis in hosts.items():
         rows = none_if_unavailable(_named_load_times, analysis, host if tables else "")
-        if rows is None:
+        if rows is None or rows["ns"].isna().all():
             break
         tables.append(rows.assign(host=host))
     if not tables:
@@ -167,7 +194,7 @@ def _named_load_times(a: Analysis, host: str) -> pd.DataFrame:
         )
         + mark
         if pd.notna(row["ns"])
-        else (f"On {host}: not measured." if host else _UNMEASURED)
+        else (f"On {host}: not known." if host else _UNKNOWN)
         for (_, row), size, label in zip(rows.iterrows(), sizes.astype(int), labels, strict=True)
     ]
     return rows.assign(working_set_bytes=sizes, label=labels, answer=answers)
@@ -176,19 +203,25 @@ def _named_load_times(a: Analysis, host: str) -> pd.DataFrame:
 def initial_choice(rows: pd.DataFrame) -> tuple[int, str]:
     """Return the size, as a power of two, and the page size that the figure shows at first: both
     of the first host."""
-    rows = rows[rows["host"] == rows["host"].iloc[0]]
+    rows = _known_of_first_host(rows)
     kinds = ordered_page_sizes(rows["pages"])
     pages = ASKED_PAGES if ASKED_PAGES in kinds else kinds[-1]
     return min(ASKED_LOG2, int(rows.loc[rows["pages"] == pages, "log2_bytes"].max())), pages
 
 
+def _known_of_first_host(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with a time of the first host, which alone are offered."""
+    return rows[(rows["host"] == rows["host"].iloc[0]) & rows["ns"].notna()]
+
+
 def _menus(rows: pd.DataFrame) -> list[alt.Parameter]:
     """Return the menus of sizes and page sizes, and the answer to each choice."""
-    names = dict(zip(rows["pages"], rows["label"], strict=True))
+    known = _known_of_first_host(rows)
+    names = dict(zip(known["pages"], known["label"], strict=True))
     kinds, sizes = ordered_page_sizes(names), sorted(set(rows["log2_bytes"]))
     size, pages = initial_choice(rows)
     answers: dict[str, dict[str, str]] = {kind: {} for kind in kinds}
-    for row in rows[rows["answer"] != ""].itertuples():
+    for row in rows[(rows["answer"] != "") & rows["pages"].isin(kinds)].itertuples():
         answers[str(row.pages)][str(row.log2_bytes)] = str(row.answer)
     labels = [format_size(2**n) for n in sizes]
     menu = alt.binding_select(options=sizes, labels=labels, name="Working set ")
@@ -197,7 +230,7 @@ def _menus(rows: pd.DataFrame) -> list[alt.Parameter]:
         alt.param("size", value=size, bind=menu),
         alt.param("pages", value=pages, bind=other),
         alt.param("answers", value=answers),
-        alt.param("readout", expr=f"answers[pages][size] || '{_UNMEASURED}'"),
+        alt.param("readout", expr=f"answers[pages][size] || '{_UNKNOWN}'"),
     ]
 
 
@@ -220,8 +253,11 @@ def calculator_chart(rows: pd.DataFrame) -> alt.FacetChart:
     colours = {
         names[pages]: charts.PAGE_COLOURS[pages] for pages in ordered_page_sizes(names.index)
     }
-    colour = charts.colour("name", charts.named_colours(colours), offset=6)
     rows["is_drawn"] = rows.groupby("machine")["pages"].transform(_is_drawn)
+    known = rows[rows["is_drawn"] & rows["ns"].notna()]
+    drawn = [name for name in colours if name in {*known["name"]}]
+    legend = charts.line_legend(columns=len(drawn), values=drawn, offset=6)
+    colour = charts.colour("name", charts.named_colours(colours)).legend(legend)
     rows = rows[rows["is_drawn"] | rows["ns"].notna()]  # a size without a time breaks a curve
     base = alt.Chart(rows).encode(x=x, y=y, color=colour)
     curves = base.transform_filter("datum.is_drawn")

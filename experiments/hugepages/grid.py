@@ -59,11 +59,16 @@ def line_counts(scope: Scope) -> dict[str, list[int]]:
 def gathers(scope: Scope) -> list[Point]:
     """The published program at its sizes, and at those that its text names."""
     return [
-        scope.point("page_gather", pages, engine="numpy", layout="spread", lines=scope.lines(size))
+        scope.point("page_gather", pages, engine="numpy", layout="spread", lines=lines)
         for pages in GATHER_PAGES
-        for size in GATHER_BYTES
-        if size <= scope.profile.max_working_set
+        for lines in gather_lines(scope)
     ]
+
+
+def gather_lines(scope: Scope) -> list[int]:
+    """Return how many lines the published program reads, up to the largest working set."""
+    sizes = [size for size in GATHER_BYTES if size <= scope.profile.max_working_set]
+    return [scope.lines(size) for size in sizes]
 
 
 def touches(scope: Scope) -> list[Point]:

@@ -23,7 +23,7 @@ from tlb.report.quantities import QuantityDeclaration
 from tlb.stats import curves
 from tlb.stats.curves import select_rows
 from tlb.stats.intervals import Interval, median_interval, summarise_with_medians_of
-from tlb.system.page_sizes import PAGE_KINDS, page_size_rank, page_words
+from tlb.system.page_sizes import BASE_PAGES, PAGE_KINDS, page_size_rank, page_words
 from tlb.system.reasons import Unavailable, none_if_unavailable, require_nonempty
 
 _SMAPS = "smaps of one process"
@@ -34,11 +34,13 @@ class Quantities(quantities.Quantities):
     in a working set of eight times the TLB's reach."""
 
     plain_share = QuantityDeclaration(
-        "memory that nothing was asked for, on huge pages", "share", is_counted=True
+        "memory that nothing was asked for, on huge pages", "share", is_counted=True, pages="thp"
     )
-    advised_share = QuantityDeclaration("advised memory on huge pages", "share", is_counted=True)
+    advised_share = QuantityDeclaration(
+        "advised memory on huge pages", "share", is_counted=True, pages="thp"
+    )
     shared_share = QuantityDeclaration(
-        "advised shared memory on huge pages", "share", is_counted=True
+        "advised shared memory on huge pages", "share", is_counted=True, pages="thp"
     )
     pool_share = QuantityDeclaration(
         "memory from the hugetlb pool on huge pages", "share", is_counted=True
@@ -46,18 +48,24 @@ class Quantities(quantities.Quantities):
     freed_bytes = QuantityDeclaration(
         "less resident after 4 KiB of a huge page are given back", "bytes", pages="thp"
     )
-    lost_pages = QuantityDeclaration("huge pages lost by giving back 4 KiB", "", source=_SMAPS)
+    lost_pages = QuantityDeclaration(
+        "huge pages lost by giving back 4 KiB", "", source=_SMAPS, pages="thp"
+    )
     plain_programs = QuantityDeclaration(
-        "arrays on huge pages without a switch, of five languages", "", source=_SMAPS
+        "arrays on huge pages without a switch, of five languages", "", source=_SMAPS, pages="thp"
     )
     advised_programs = QuantityDeclaration(
-        "advised arrays on huge pages, of five languages", "", source=_SMAPS
+        "advised arrays on huge pages, of five languages", "", source=_SMAPS, pages="thp"
     )
     pool_programs = QuantityDeclaration(
         "arrays on pages of the pool, of five languages", "", source=_SMAPS
     )
-    least_gain = QuantityDeclaration("least gain by advice, of random reads of 256 MiB", "times", 2)
-    most_gain = QuantityDeclaration("most gain by advice, of random reads of 256 MiB", "times", 2)
+    least_gain = QuantityDeclaration(
+        "least gain by advice, of random reads of 256 MiB", "times", 2, pages="thp"
+    )
+    most_gain = QuantityDeclaration(
+        "most gain by advice, of random reads of 256 MiB", "times", 2, pages="thp"
+    )
     base_gb_s = QuantityDeclaration("GB/s that one thread touches on base pages", "", 1)
     thp_gb_s = QuantityDeclaration(
         "GB/s that one thread touches on transparent huge pages", "", 1, pages="thp"
@@ -133,9 +141,11 @@ class Analysis(analysis.Analysis):
         return prices
 
     def price_on(self, pages: str) -> Interval:
-        """Return the price of a page size. Raises Unavailable("too-few-points")."""
+        """Return the price of a page size. Raises Unavailable: too-few-points, control-elsewhere."""
         if pages not in self.ladder:
             raise Unavailable("too-few-points", f"no chase on {page_words(pages)} has its control")
+        if pages == BASE_PAGES and not self.is_comparable(self.ladder_lines):
+            raise Unavailable("control-elsewhere", f"at {self.ladder_lines:,} lines")
         return self.ladder[pages]
 
     # --- faulting in

@@ -29,7 +29,7 @@ from tlb.report.quantities import (
 )
 from tlb.report.render import MUTED_COLOUR, Figure
 from tlb.stats import curves
-from tlb.stats.curves import Curve, medians_at_largest_common_x
+from tlb.stats.curves import Curve, is_comparable, medians_at_largest_common_x
 from tlb.stats.intervals import Interval, without_bounds_of_few
 from tlb.stats.scatter import MIN_MODE_RATIO
 from tlb.system.page_sizes import BASE_PAGES
@@ -221,8 +221,7 @@ def load_time_chart(a: Analysis) -> Figure:
     data = without_bounds_of_few(data)
     colours = alt.Scale(domain=[*found], range=[_COLOURS.get(name, _OF_BASE) for name in found])
     x, scale = charts.working_set(page_bytes), _scale(data)
-    # A line between few sizes would hide the steps between them: THP has points alone.
-    solid = [name for name in found if name not in (PACKED_LABEL, HUGE_PAGES_LABELS["thp"])]
+    solid = [name for name in found if name != PACKED_LABEL]
     y = alt.Y("median:Q", scale=scale)
     chart = charts.series_chart(data, x, "ns per load", colours, scale=scale, joined=solid)
     control = alt.Chart(data).transform_filter(f"datum.series === '{PACKED_LABEL}'")
@@ -365,10 +364,8 @@ def working_set_answer(a: Analysis, working_set_bytes: int) -> str:
         if PACKED_LABEL in times
         else ""
     )
-    if (gaps := a.cliff.price.gaps) and gaps[0] <= lines <= gaps[-1]:
-        text += (
-            "; only the packed lines still fit the last cache, so not all of that is translation"
-        )
+    if not is_comparable(a.cliff.price, lines):
+        text += "; part of the difference may be the data's"
     for name in HUGE_PAGES_LABELS.values():
         if name in times:
             return f"{text}. On {name.replace(' (', ' pages (')} it takes {times[name]}."

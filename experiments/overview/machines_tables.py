@@ -9,7 +9,7 @@ book/assets/machines.css lets the reading order follow. Without style, the table
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf, isfinite
 from types import ModuleType
 from typing import NamedTuple
@@ -17,11 +17,13 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from experiments import code, flushes, hugepages, page_faults, page_walks, stlb_cliff, tlb_blocking
+from experiments.overview import chapter_name, index
 from experiments.overview.machines import TLB_ENTRY_QUANTITY_NAMES, Analysis, MeasuredMachine
 from experiments.overview.profile import ProfileQuantity
 from tlb.report.card import THIS_COMPUTER_LABEL, machine_display_name
 from tlb.report.chapter import Chapter, chapter_of_published_machine
-from tlb.report.quantities import FEW_MAPPINGS_MARK, QUANTITIES_DOCUMENT, Quantity
+from tlb.report.notebooks import page_titles
+from tlb.report.quantities import FEW_MAPPINGS_MARK, QUANTITIES_DOCUMENT, Quantities, Quantity
 from tlb.report.render import FEW_MAPPINGS_NOTE, Html, format_each_as_html
 from tlb.report.setting import hypervisor_name
 from tlb.stats.intervals import LEAST_COVERAGE
@@ -60,7 +62,7 @@ def _by_host(each: MeasuredMachine) -> object:
 
 
 TABLE_ORDERS = (
-    Order("book", "the order of all pages", lambda each: 0),
+    Order("book", "as elsewhere in the book", lambda each: 0),
     Order("host", "host, bare metal first", _by_host),
     Order("counters", "machines with counters first", lambda each: not each.counts),
     Order("reach", "reach, largest first", lambda each: -(_reach_bytes(each) or 0)),
@@ -163,13 +165,13 @@ def _where(each: MeasuredMachine) -> Markup:
     counts = "counters" if each.counts else "no counters"
     releases = map(procfs.label, each.releases or (host.kernel_release,))
     system = f"{host.os} {list_in_words([*releases])}"
-    mark = FEW_MAPPINGS_MARK if each.splinter and each.splinter.is_of_few else ""
+    by_few = ", by few mappings" if each.splinter and each.splinter.is_of_few else ""
     pages = _PAGES[each.pages]
     earlier = ""
     if each.earlier_kernels:
         earlier = f", {each.earlier_kernels} of {each.kernels} programs in an earlier version"
     measured = f"measured {each.days[1] or 'never'}: {each.rows:,} rows{earlier}"
-    words = [pages and f"{pages}{mark}", counts, system, procfs.label(host.arch), measured]
+    words = [pages and f"{pages}{by_few}", counts, system, procfs.label(host.arch), measured]
     below = format_each_as_html("<small>{}</small>", filter(None, words))
     return Markup("{}{}").format(guest or f"guest, {procfs.label(hypervisor_name(host))}", below)
 
@@ -217,31 +219,32 @@ def _reach_bytes(each: MeasuredMachine) -> int | None:
 # --- numbers to remember
 
 # Of each chapter, what a number is called where its neighbours in the chapter are not beside it.
+# Those of 4 GiB are the first page's. Each row is of one size, so that its machines compare.
 NUMBERS: dict[ModuleType, dict[str, str]] = {
     stlb_cliff: {
         "last_entries": "Entries of the STLB (Emerald Rapids: of both levels, found by a chase)",
         "near_ns": "A load that hits the L1 cache and the TLB's first level",
         "hit_ns": "A hit in the STLB adds",
         "walk_ns": "Translation adds to a random load over 2 to 4 times the STLB's reach",
-        "price_2_gib_ns": "Translation adds to a random load over 2 GiB, at least",
+        "walk_4_gib_ns": "Translation adds to a random load over 4 GiB, at least",
     },
     page_walks: {
-        "walk_l2_ns": "A walk alone (data in the L1 cache), its entries in the L2 cache",
-        "walk_l3_ns": "A walk alone, its entries within the stated size of the L3 cache",
-        "walk_memory_ns": "A walk alone, the guest's last entries in memory, upper tables cold too",
-        "entry_ns": "Each page-table entry read from memory adds to a random hop",
+        "walk_l2_ns": "A walk alone (data in the L1 cache), its entry in the L2 cache",
+        "walk_l3_ns": "A walk alone, its entry within the stated size of the L3 cache",
+        "walk_memory_ns": "A walk alone, the guest's last entry in memory, upper tables cold too",
+        "entry_ns": "Each page-table entry that a load must read from memory adds",
     },
     hugepages: {
-        "far_thp_gain": "A random load on transparent huge pages: times as fast",
-        "walk_huge_share": "Share of translation that huge pages leave just past the STLB's reach, to 32 or 64 MiB",
+        "base_64_mib_ns": "A random load over 64 MiB on 4 KiB pages",
+        "huge_64_mib_ns": "The same on huge pages",
+        "gain_4_gib": "Random loads over 4 GiB on transparent huge pages: times as fast",
     },
     page_faults: {
         "buffer_page_ns": "Touch and unmap a fresh 4 KiB page",
-        "fill_20_gb_s": "Fill 20 GB on 4 KiB pages, if the host backs it already: at the rate of a smaller heap, seconds",
+        "fill_20_gb_s": "Fill 20 GB on 4 KiB pages, scaled from the size in brackets, seconds",
         "fill_20_gb_huge_s": "The same on 2 MiB pages, seconds",
     },
     tlb_blocking: {
-        "prefetch_gain": "A walk on a known path, prefetched (it overlaps mostly cache misses): times as fast",
         "join_gain": "A hash join, partitioned first: times as fast",
         "padding_saves_ns": "64 bytes of padding at a stride of 4 KiB save, per load (below 0: they cost)",
     },
@@ -252,6 +255,9 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
     },
     code: {"gain_100_mib": "100 MiB of code on 2 MiB pages: times as fast"},
 }
+# Ends so many times apart give no range that one could remember
+_MOST_ENDS_RATIO = 4.0
+_TOO_WIDE = "cannot tell"
 
 
 def numbers_table(chapter: Chapter) -> Html:
@@ -263,22 +269,21 @@ def numbers_table(chapter: Chapter) -> Html:
     own = (
         none_if_unavailable(chapter.store.read_document, chapter.machine, QUANTITIES_DOCUMENT) or {}
     )
+    titles = page_titles()
     rows, lines = Markup(""), ["\t".join(heads)]
     for module, wanted in NUMBERS.items():
-        name = module.__name__.rpartition(".")[2]
-        kept = [
-            module.Quantities(chapter_of_published_machine(name, machine).kept_quantities(machine))
-            for machine in names
-        ]
-        if chapter.is_this:
-            kept.insert(0, module.Quantities(own.get(name, {})))
-        title = str(module.__doc__).partition(":")[0]
+        name = chapter_name(module)
+        title = titles.get(name, name)
         rows += Markup('<tr><th colspan="{}"><a href="{}.html">{}</a></th></tr>').format(
             len(heads), name, title
         )
         lines.append(title)
         for each, words in wanted.items():
-            declared = module.Quantities.declared[each]
+            recorder = module if each in module.Quantities.declared else index
+            kept = _kept_of_machines(recorder, names)
+            if chapter.is_this:
+                kept.insert(0, recorder.Quantities(own.get(chapter_name(recorder), {})))
+            declared = recorder.Quantities.declared[each]
             words, *cells = _shown(words, [quantities.of(declared) for quantities in kept])
             rows += Markup('<tr><th scope="row">{}</th>{}</tr>').format(
                 words, format_each_as_html("<td>{}</td>", cells)
@@ -291,6 +296,15 @@ def numbers_table(chapter: Chapter) -> Html:
     )
     made = Html(str(Markup(table).format(head, rows)), "\n".join(lines))
     return made + FEW_MAPPINGS_NOTE if any(FEW_MAPPINGS_MARK in line for line in lines) else made
+
+
+def _kept_of_machines(module: ModuleType, machines: Iterable[str]) -> list[Quantities]:
+    """Return a chapter's quantities of each machine, as `tlb refresh` kept them."""
+    name = chapter_name(module)
+    return [
+        module.Quantities(chapter_of_published_machine(name, machine).kept_quantities(machine))
+        for machine in machines
+    ]
 
 
 def _shown(words: str, row: Sequence[Quantity]) -> list[str]:
@@ -314,11 +328,11 @@ def _after(conditions: str) -> str:
 def _without_interval(quantity: Quantity) -> str:
     """Return a quantity without its interval, which its chapter has, or the range alone of one that
     varies widely; of too few mappings the estimate alone, marked."""
-    if quantity.interval is None or quantity.is_of_few:
+    known = quantity.interval
+    if known is None or quantity.is_of_few:
         return quantity.cell
-    if (
-        quantity.interval.low > 0
-        and quantity.interval.high > MIN_MODE_RATIO * quantity.interval.low
-    ):
+    if known.high > _MOST_ENDS_RATIO * known.low > 0:
+        return _TOO_WIDE
+    if known.high > MIN_MODE_RATIO * known.low > 0:
         return f"{quantity}"
     return f"{quantity:value}"

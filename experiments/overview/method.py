@@ -27,6 +27,7 @@ from tlb.stats.effects import effect_inside_band
 from tlb.stats.intervals import Interval, median_interval
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable, none_if_unavailable, require_nonempty
+from tlb.system.units import escape_markdown
 
 # What numbers pass through; the rest of requirements.lock builds the page around them.
 LIBRARIES = (
@@ -163,8 +164,8 @@ class Analysis(analysis.Analysis):
             {
                 "mappings": n,
                 "noise of each": f"{noise:.0%}",
-                "decided on the line, %": percent(n, noise, line),
-                "decided a fifth beyond it, %": percent(n, noise, line * beyond),
+                "decided at the edge, %": percent(n, noise, line),
+                "decided a fifth beyond, %": percent(n, noise, line * beyond),
             }
             for n in (campaign.LEAST, campaign.MOST)
             for noise in noises
@@ -225,21 +226,24 @@ class Analysis(analysis.Analysis):
 
     def by_chapter(self) -> pd.DataFrame:
         """Return a row a chapter and machine, the reference's first: how many points and
-        measurements, the minutes that these took, a digest of the rows."""
+        measurements, the minutes that these took, a digest of the rows. No column names the machine
+        if there is one."""
         found = []
         for chapter, rows in self._behind_the_pages:
             name = chapter.name
             row = {
-                "chapter": name.replace("_", " "),
+                "chapter": name,
                 "machine": chapter.shown_name,
                 "points": len(processes_per_point(rows)),
                 "measurements": len(rows),
                 "minutes": rows["wall_ns"].sum() / 6e10,
                 "measured from": rows["started_at"].min()[:10],
-                "rows": _digest(rows),
+                "digest of the rows": _digest(rows),
             }
             found.append(row)
-        return pd.DataFrame(found)
+        frame = pd.DataFrame(found)
+        is_of_one = len({row["machine"] for row in found}) == 1
+        return frame.drop(columns="machine") if is_of_one else frame
 
     def by_kernel(self) -> pd.DataFrame:
         """Return a row a kernel, engine and version of what it measures: the digest of its source,
@@ -248,7 +252,7 @@ class Analysis(analysis.Analysis):
         frames = [pd.DataFrame(columns=[*by, "chapters"])]
         for name, (_, rows) in self.kept.items():
             own = rows.rename(columns={"source": "digest"})[by].drop_duplicates().sort_values(by)
-            frames.append(own.assign(chapters=name.replace("_", " ")))
+            frames.append(own.assign(chapters=_title(name)))
         found = pd.concat(frames[1:] or frames, ignore_index=True)
         return found.groupby(by, as_index=False).agg({"chapters": ", ".join})
 
@@ -260,7 +264,7 @@ class Analysis(analysis.Analysis):
             for state in rows["state"].unique():
                 of = chapter.shown_name, state
                 described[of] = chapter.described(state)
-                chapters.setdefault(of, []).append(chapter.name.replace("_", " "))
+                chapters.setdefault(of, []).append(_title(chapter.name))
         found = []
         for (name, state), host in described.items():
             row = {"machine": name, "processor": f"{host.cpu_model} ({host.microarchitecture})"}
@@ -342,15 +346,38 @@ class Analysis(analysis.Analysis):
         second = Analysis(about).second_run
         for chapter, found in second.groupby("chapter", sort=False):
             off, words = relative_excess(found["ratio"]), found["verdict"].value_counts()
-            row: dict[str, object] = {"chapter": str(chapter).replace("_", " ")}
+            row: dict[str, object] = {"chapter": str(chapter)}
             row |= {
                 "times": len(found),
                 "half within": f"{off.median():.1%}",
-                "nineteen in twenty within": f"{off.quantile(0.95):.0%}",
+                "19 in 20 within": f"{off.quantile(0.95):.0%}",
             }
             verdicts = (DIFFERS_VERDICT, NO_DIFFERENCE_VERDICT, CANNOT_TELL_VERDICT)
             rows.append(row | {word: int(words.get(word, 0)) for word in verdicts})
         return pd.DataFrame(rows)
+
+
+def _title(chapter: str) -> str:
+    """Return how the book's menu calls a chapter."""
+    return "tlb geometry" if chapter == survey.NAME else notebooks.page_titles()[chapter]
+
+
+def linked_table(frame: pd.DataFrame) -> str:
+    """Return a frame with a row a chapter as a Markdown table, the chapter's title a link to its
+    page; "" without rows."""
+    if frame.empty:
+        return ""
+    numbers = [pd.api.types.is_numeric_dtype(kind) for kind in frame.dtypes]
+    lines = [[*frame.columns], ["--:" if number else "---" for number in numbers]]
+    for row in frame.astype({"chapter": str}).itertuples(index=False):
+        name, title = row.chapter, escape_markdown(_title(row.chapter))
+        link = title if name == survey.NAME else f"[{title}]({name}.ipynb)"
+        cells = [
+            f"{cell:,.1f}" if isinstance(cell, float) else format(cell, "," if number else "")
+            for cell, number in zip(row[1:], numbers[1:], strict=True)
+        ]
+        lines.append([link, *map(escape_markdown, cells)])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _spread(times: pd.Series) -> float:

@@ -73,7 +73,9 @@ class Quantities(quantities.Quantities):
     heap_huge_fault_us = QuantityDeclaration(
         "a fault of the heap, on huge pages", "us", pages="thp"
     )
-    heap_gain = QuantityDeclaration("how many times as fast 2 MiB pages fill it", "times", 1)
+    heap_gain = QuantityDeclaration(
+        "how many times as fast 2 MiB pages fill it", "times", 1, pages="thp"
+    )
     heap_two_threads_gain = QuantityDeclaration(
         "how many times as fast two threads fill it", "times", 2
     )
@@ -89,7 +91,9 @@ class Quantities(quantities.Quantities):
     record_mapped_us = QuantityDeclaration("a record in a buffer mapped for it", "us")
     kept_scaling = QuantityDeclaration("gain by a thread on each CPU, buffers kept", "times", 1)
     mapped_scaling = QuantityDeclaration("gain by a thread on each CPU, buffers mapped", "times", 1)
-    idle_fault_ms = QuantityDeclaration("slowest fault on memory left alone, a 2 MiB page", "ms", 1)
+    idle_fault_ms = QuantityDeclaration(
+        "slowest fault on memory left alone, a 2 MiB page", "ms", 1, pages="thp"
+    )
 
 
 CHUNK_LINES = (

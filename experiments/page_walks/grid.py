@@ -33,7 +33,14 @@ PageTablesPerLevel = tuple[int, int, int]  # of each level
 
 
 def points(scope: Scope) -> list[Point]:
-    graphs = [*hops(scope), *batches(scope), *touches(scope), *several_walkers(scope)]
+    """Return all points: the hops, as in the loop that the page shows, and `others`."""
+    return [*hops(scope), *others(scope)]
+
+
+def others(scope: Scope) -> list[Point]:
+    """Return walks in batches, several at a time, and chases through page tables and over pages
+    that were first touched in three orders."""
+    graphs = [*batches(scope), *touches(scope), *several_walkers(scope)]
     return [*graphs, *table_chases(scope)]
 
 

@@ -21,7 +21,7 @@ from tlb.report.claims import (
     count_inside_band,
     points_where,
 )
-from tlb.report.verdicts import effects_judgeable_in_guest, measured_outside_guest
+from tlb.report.verdicts import does_answer_hold, effects_judgeable_in_guest, measured_outside_guest
 from tlb.stats.curves import (
     HALF_OCTAVE_TOLERANCE,
     counter_curve,
@@ -35,6 +35,7 @@ from tlb.stats.geometry_curves import PageTableLocation, WalkPrice
 from tlb.stats.intervals import Interval
 from tlb.system.page_sizes import (
     BASE_PAGES,
+    CACHE_LINE_BYTES,
     PUBLISHED_BASE_PAGE_BYTES,
     TABLE_ENTRY_BYTES,
     page_bytes,
@@ -50,7 +51,10 @@ STEP_WIDTH = 1.25
 INSIDE_THE_REACH = 1 << 20, 4 << 20  # bytes: where the published line stays flat
 PUBLISHED_CLIMB = {16 << 20: 18.0, 256 << 20: 60.0, 4 << 30: 130.0}  # ns an access, by bytes
 ABOUT_ONE = (0.75, 1.25)  # a quarter around a number without a range
-FAR_BYTES = 4 << 30  # where the published sweep ends
+# The sources have pages of 4 KiB. So many has 1 GiB, whose table outgrows the nearer caches, and so
+# many the end of the published sweep, 4 GiB.
+FAR_PAGES, MOST_PAGES = ((gib << 30) // PUBLISHED_BASE_PAGE_BYTES for gib in (1, 4))
+THRASHING_BYTES = 8 << 30  # of the 10 GB that "thrashes those caches", the power of two below
 ENTRIES, POOL_PAGES = 32, 2200
 X86_MICROARCHITECTURES = (*("Haswell", "Ice Lake", "Golden Cove", "Gracemont", "Zen 2", "Zen 5"),)
 # Entries, about, with the 5 % by which chases may find more or fewer than CPUID states.
@@ -97,7 +101,7 @@ def selected_gather(*sizes: int, layouts: tuple[str, ...] = ("spread",)) -> Poin
 
 # The two largest sizes of the chase and its control.
 largest_chases = points_where("page_chase", **_BOTH, low=lambda scope: scope.most_lines / 4)
-chase_of_one_gib = points_where("page_chase", **_BOTH, lines=lambda scope: scope.lines(1 << 30))
+chase_of_one_gib = points_where("page_chase", **_BOTH, lines=FAR_PAGES)
 chases_near_first_level = points_where(
     "page_chase", **_BOTH, high=lambda scope: 4 * min(scope.entries, default=0)
 )
@@ -113,9 +117,17 @@ def _packed_walks(a: Analysis, lines: int) -> str:
     return f" Its interval allows {bound:.0f} ns for page walks of the packed lines." * (bound > 0)
 
 
+def _require_far(lines: int) -> int:
+    """Return a number of pages. Raises Unavailable("sweep-short") if they are fewer than in 1 GiB of
+    4 KiB pages."""
+    if lines < FAR_PAGES:
+        raise Unavailable("sweep-short", f"{lines:,} pages")
+    return lines
+
+
 def _far(a: Analysis) -> int:
     """Return the lines of the published sweep's end, or of the largest that has a price."""
-    return min(a.largest, FAR_BYTES // a.base_page_bytes)
+    return min(a.largest, MOST_PAGES)
 
 
 # --- the published loop: independent loads, one line a page, in a shuffled order that is repeated
@@ -133,7 +145,7 @@ def gather_takes(a: Analysis, band: Band, size_bytes: int) -> Answer:
         if took.low > 2 * bare.high:
             evidence += ", most of it NumPy's own work"
         evidence += f"; without NumPy's own work the same {lines:,} loads take {bare:.2f} ns each"
-        what = f"in C {bare.value:.2g} ns, in NumPy"
+        what = f"in NumPy; in C {bare.value:.2g} ns"
     return effect_inside_band(took, *band, what=what), f"{evidence}."
 
 
@@ -244,7 +256,7 @@ def capacity_alone(a: Analysis, most: float = SHARED_RISE) -> Answer:
     share = shared * (1 / rise.value)
     return effect_inside_band(share, most=most), (
         f"Across the second step the chase gains {rise.value:z.1f} ns; its packed control, the "
-        f"same lines on a 64th of the pages, gains {shared.value:z.1f} ns, {share:z.2f} of that."
+        f"same lines {a.base_page_bytes // CACHE_LINE_BYTES} to a page, gains {shared.value:z.1f} ns, {share:z.2f} of that."
     )
 
 
@@ -361,13 +373,16 @@ def a_walk_takes_60_to_250_cycles(a: Analysis, band: Band) -> Answer:
 
 @claim("walk-of-several-hundred-ns", points=largest_chases)
 def a_walk_takes_several_hundred_ns(a: Analysis, band: Band) -> Answer:
-    past = a.judged_price.between(2**30 // a.base_page_bytes, inf)
-    price = require_nonempty(past, "nothing was measured over 1 GiB and more").last
+    past = a.judged_price.between(FAR_PAGES, inf)
+    price = require_nonempty(past, f"nothing was measured over {FAR_PAGES:,} pages and more").last
     evidence = f"Over {format_size(a.largest_bytes)} translation costs {price.value:z.0f} ns."
     evidence += _packed_walks(a, a.largest)
-    return effects_judgeable_in_guest(
-        a, effect_inside_band(price, *band, what=_in(a.largest_bytes))
-    ), evidence
+    effect = effect_inside_band(price, *band, what=_in(a.largest_bytes))
+    effects = effects_judgeable_in_guest(a, effect)
+    # A walk in a larger graph may cost more, so a smaller one can only support the claim.
+    if a.largest_bytes < THRASHING_BYTES and not does_answer_hold(effect):
+        raise Unavailable("sweep-short", evidence)
+    return effects, evidence
 
 
 @claim("climbs-at-a-gibibyte", points=selected_chase("spread", "packed", low=2))
@@ -388,7 +403,7 @@ def climbs_past_the_second_cache(a: Analysis, band: Band) -> Answer:
 
 @claim("miss-dearer-than-an-l3-miss", points=largest_chases)
 def a_miss_is_dearer_than_memory(a: Analysis, band: Band) -> Answer:
-    memory, size = a.packed.at(_far(a)), _far(a) * a.base_page_bytes
+    memory, size = a.packed.at(_require_far(_far(a))), _far(a) * a.base_page_bytes
     # (spread - packed) / packed is spread / packed less one, whose two sides are independent.
     whole = a.spread.at(_far(a)) / memory
     most = max(whole.high, (a.spread.at(_far(a)) / a.memory.at(_far(a))).high)
@@ -405,10 +420,10 @@ def a_miss_is_dearer_than_memory(a: Analysis, band: Band) -> Answer:
     points=lambda *point: largest_chases(*point) or chase_of_one_gib(*point),
 )
 def every_walk_is_from_memory(a: Analysis, band: Band) -> Answer:
-    lines = 2**30 // a.base_page_bytes
+    lines = FAR_PAGES
     ratio = a.judged_price.at(lines) / a.memory.last
     return effect_inside_band(ratio, *band), (
-        f"At 1 GiB translation costs {ratio.value:.2f} times what a load from memory takes, "
+        f"At {format_size(lines * a.base_page_bytes)} translation costs {ratio.value:.2f} times what a load from memory takes, "
         f"{a.packed.last.value:.0f} ns.{_packed_walks(a, lines)}"
     )
 

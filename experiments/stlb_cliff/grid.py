@@ -16,16 +16,17 @@ RANDOM_UP_TO_BYTES = 256 << 20  # 1 - C/M is within 5 % of 1 long before
 
 
 def points(scope: Scope) -> list[Point]:
-    """The chase in a random cycle, spread and packed, and `other_points`."""
-    return _chases(scope, "cycle", line_counts(scope)) + other_points(scope)
+    """The chase in a random cycle, spread and packed, then in two other orders, the gather and the
+    stores."""
+    chases = {"cycle": line_counts(scope)} | other_orders(scope)
+    found = [point for order, sizes in chases.items() for point in _chases(scope, order, sizes)]
+    return found + gathers(scope) + published(scope) + stores(scope)
 
 
-def other_points(scope: Scope) -> list[Point]:
-    """The chase in two other orders, the gather and the stores."""
-    random_most = min(scope.most_lines, scope.lines(RANDOM_UP_TO_BYTES))
-    chases = _chases(scope, "random", drawn(scope, random_most))
-    chases += _chases(scope, "sequential", in_order(scope, random_most))
-    return chases + gathers(scope) + published(scope) + stores(scope)
+def other_orders(scope: Scope) -> dict[str, list[int]]:
+    """Return by order how many lines are chased in it."""
+    most = min(scope.most_lines, scope.lines(RANDOM_UP_TO_BYTES))
+    return {"random": drawn(scope, most), "sequential": in_order(scope, most)}
 
 
 def _chases(scope: Scope, order: str, sizes: list[int]) -> list[Point]:

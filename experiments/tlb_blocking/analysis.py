@@ -51,20 +51,22 @@ class Quantities(quantities.Quantities):
     hop_ns = QuantityDeclaration("a hop of the largest random walk, without blocks", "ns")
     block_bytes = QuantityDeclaration("largest blocks inside the TLB's reach", "bytes")
     block_gain_few = QuantityDeclaration(
-        "gain in the largest blocks inside the reach, stays of 1,024 hops", "times", 1
+        "gain in the largest blocks inside the reach, left after 1,024 hops", "times", 1
     )
     block_gain_some = QuantityDeclaration(
-        "gain in the largest blocks inside the reach, stays of 16,384 hops", "times", 1
+        "gain in the largest blocks inside the reach, left after 16,384 hops", "times", 1
     )
     block_gain = QuantityDeclaration(
-        "gain in the largest blocks inside the reach, the longest stays", "times", 1
+        "gain in the largest blocks inside the reach, left after the most hops", "times", 1
     )
     block_gain_past = QuantityDeclaration(
-        "gain in blocks of twice the reach or more, the longest stays", "times", 1
+        "gain in blocks of twice the reach or more, left after the most hops", "times", 1
     )
-    page_each_ns = QuantityDeclaration("price of a page for each vertex, without blocks", "ns")
+    page_each_ns = QuantityDeclaration(
+        "added to a hop by a page for each vertex, without blocks", "ns"
+    )
     page_each_inside_ns = QuantityDeclaration(
-        "price of a page for each vertex, in blocks inside the reach", "ns", 1
+        "added to a hop by a page for each vertex, in blocks inside the reach", "ns", 1
     )
     prefetch_ns = QuantityDeclaration("a hop prefetched at the best distance", "ns", 1)
     prefetch_gain = QuantityDeclaration("gain by a prefetch at the best distance", "times")
@@ -171,22 +173,22 @@ class Analysis(analysis.Analysis):
         largest = inside[inside["block_pages"] == inside["block_pages"].max()]
         return require_nonempty(largest, "no block is inside the reach").sort_values("block_steps")
 
-    def gain_of_stay(self, hops: int) -> Interval:
+    def gain_of_blocks(self, hops: int) -> Interval:
         """Return how many times as fast a hop is in the largest blocks inside the reach, if the walk
-        stays for so many hops. Raises Unavailable("too-few-points")."""
+        leaves them after so many hops. Raises Unavailable("too-few-points")."""
         rows = select_rows(self.largest_inside, block_steps=hops)
-        require_nonempty(rows, f"no stay of {hops:,} hops in blocks inside the reach")
+        require_nonempty(rows, f"no blocks inside the reach were left after {hops:,} hops")
         return Interval.of(rows.iloc[0], "gain")
 
     @property
-    def longest_stays(self) -> str:
+    def most_hops_in_a_block(self) -> str:
         """The graph that was walked in blocks and the most hops in one, as conditions of a
-        quantity: "1 GiB, stays of 262,144 hops"; "" for none."""
+        quantity: "1 GiB, 262,144 hops in a block"; "" for none."""
         blocks = select_rows(self.blocks, pages=BASE_PAGES)
         if blocks.empty:
             return ""
         size, hops = (int(blocks[name].max()) for name in ("vertices", "block_steps"))
-        return f"{graph_size_words(size)}, stays of {hops:,} hops"
+        return f"{graph_size_words(size)}, {hops:,} hops in a block"
 
     @property
     def smallest_past(self) -> pd.Series:
@@ -299,9 +301,9 @@ class Analysis(analysis.Analysis):
         if len(small) and vertices > PUBLISHED_BLOCK_VERTICES:
             groups.append((SINGLE_BLOCK_GRAPH_LABEL, BASE_PAGES, 0, small))
         if len(inside := select_rows(blocked, pages=BASE_PAGES, lines=vertices)):
-            if len(stay := select_rows(inside, block_vertices=PUBLISHED_BLOCK_VERTICES)):
+            if len(one := select_rows(inside, block_vertices=PUBLISHED_BLOCK_VERTICES)):
                 groups.append(
-                    (PUBLISHED_SINGLE_BLOCK_LABEL, BASE_PAGES, PUBLISHED_BLOCK_VERTICES, stay)
+                    (PUBLISHED_SINGLE_BLOCK_LABEL, BASE_PAGES, PUBLISHED_BLOCK_VERTICES, one)
                 )
             block = inside["block_vertices"]
             inside = inside[

@@ -19,7 +19,7 @@ MOST_COARSE_BYTES = 2 << 30  # of a coarse grid's graphs: one of 4 GiB takes fou
 MANY_VERTICES = 1 << 24  # 1 GiB: past every cache, and a graph of it is ready in a second
 # Hops in a block: fewer than it has pages, some to a page, many.
 BLOCK_STEPS = (1 << 10, 1 << 14, 1 << 18)
-STAY_STEPS = 1 << 24  # hops in a block: more than a region has
+NEVER_LEFT_STEPS = 1 << 24  # hops in a block: more than a region has
 DISTANCES = (0, 1, 4, 16)
 MORE_DISTANCES = (2, 8, 32, 64)
 FEW_DISTANCES = (0, 4, 16)  # of a coarse grid on large pages, which are a control
@@ -45,9 +45,20 @@ STRIDE_SUM_PAGE_KINDS = (BASE_PAGES, "thp", "2m")
 
 
 def points(scope: Scope) -> list[Point]:
-    """Return all points, in the order of the loop that the page shows and the functions it calls."""
-    walks = blocked_walks(scope) + page_per_vertex(scope) + prefetches(scope) + remedies(scope)
-    return walks + joins(scope) + strided_sums(scope)
+    """Return all points, in the order of the loops that the page shows and the function it calls."""
+    changes = blocked_walks(scope) + prefetched_walks(scope) + joins(scope)
+    return changes + other_points(scope)
+
+
+def other_points(scope: Scope) -> list[Point]:
+    """Return a page for each vertex, walks timed hop by hop, strided sums, scatters, and prefetches
+    and joins on huge pages."""
+    points = page_per_vertex(scope) + remedies(scope) + strided_sums(scope)
+    for pages in LARGE_PAGES[: 3 if scope.is_fine else 2]:
+        points += scatters(scope, pages)
+        if pages != BASE_PAGES:
+            points += prefetched_walks(scope, pages) + joins(scope, pages)
+    return points
 
 
 def _most(scope: Scope) -> int:
@@ -68,18 +79,19 @@ def block_sizes(scope: Scope) -> list[int]:
     return [2**k for k in range(11, largest, 2 if scope.is_fine else 3)]
 
 
-def stays(scope: Scope) -> tuple[int, ...]:
+def hops_in_a_block(scope: Scope) -> tuple[int, ...]:
     """Return after how many hops a walk leaves a block."""
     return BLOCK_STEPS[: 3 if scope.is_fine else 2]
 
 
 def blocked_walks(scope: Scope) -> list[Point]:
-    """Return the walk without blocks, and in each size of block for each stay."""
+    """Return the walk without blocks, and in blocks, for each size and number of hops in a
+    block."""
     walk = partial(scope.point, "graph_walk", vertices=graph_vertices(scope))
     return [walk(mode="plain")] + [
         walk(mode="blocked", block_vertices=block, block_steps=hops)
         for block in block_sizes(scope)
-        for hops in stays(scope)
+        for hops in hops_in_a_block(scope)
     ]
 
 
@@ -102,13 +114,19 @@ def page_per_vertex(scope: Scope) -> list[Point]:
     ]
 
 
-def prefetches(scope: Scope) -> list[Point]:
-    """Prefetches of the vertex some hops ahead, by page size."""
-    vertices, distances = graph_vertices(scope), DISTANCES + MORE_DISTANCES * scope.is_fine
+def distances(scope: Scope, pages: str = BASE_PAGES) -> tuple[int, ...]:
+    """Return how many hops ahead a walk prefetches; 0 for no prefetch."""
+    if scope.is_fine:
+        return DISTANCES + MORE_DISTANCES
+    return DISTANCES if pages == BASE_PAGES else FEW_DISTANCES
+
+
+def prefetched_walks(scope: Scope, pages: str = BASE_PAGES) -> list[Point]:
+    """Return the walk along a known path, prefetched from each distance."""
+    vertices = graph_vertices(scope)
     return [
-        scope.point("graph_walk", pages, "prefetch", vertices=vertices, distance=distance)
-        for pages in LARGE_PAGES[: 3 if scope.is_fine else 2]
-        for distance in (distances if scope.is_fine or pages == BASE_PAGES else FEW_DISTANCES)
+        scope.point("graph_walk", pages, "prefetch", vertices=vertices, distance=hops)
+        for hops in distances(scope, pages)
     ]
 
 
@@ -123,7 +141,7 @@ def remedies(scope: Scope) -> list[Point]:
         sizes = (inside, inside // 4)[: 2 if scope.is_fine else 1]
         blocks = [(block, BLOCK_STEPS[1]) for block in sizes if 4 <= block < vertices]
     if vertices > PUBLISHED_BLOCK_VERTICES:
-        blocks.append((PUBLISHED_BLOCK_VERTICES, STAY_STEPS))
+        blocks.append((PUBLISHED_BLOCK_VERTICES, NEVER_LEFT_STEPS))
     modes: list[tuple[str, str, dict[str, Any]]] = [(pages, "plain", {}) for pages in LARGE_PAGES]
     for block, steps in blocks:
         modes.append((BASE_PAGES, "blocked", {"block_vertices": block, "block_steps": steps}))
@@ -133,27 +151,42 @@ def remedies(scope: Scope) -> list[Point]:
     ]
 
 
-def joins(scope: Scope) -> list[Point]:
-    """Partitioning by fan-out in one pass and two, and whole joins.
+def join_rows(scope: Scope) -> int:
+    """Return the rows of each of the two relations that are joined."""
+    return max(1 << 10, min(1 << 21, scope.profile.max_working_set // 2048))
 
-    A coarse profile has only what claims compare, and controls on large pages.
-    """
-    rows = max(1 << 10, min(1 << 21, scope.profile.max_working_set // 2048))
-    fine = scope.is_fine
-    fan_outs = FAN_OUT_BITS if fine else FAN_OUT_BITS[1::2]
-    modes: list[tuple[str, dict[str, Any]]] = [("partition", {"bits": b}) for b in fan_outs]
-    modes += [("partition", {"bits": b, "passes": 2}) for b in FAN_OUT_BITS[-2 if fine else -1 :]]
-    modes += [("naive", {})] + [("partitioned", {"bits": b}) for b in JOIN_BITS[0 if fine else 1 :]]
-    controls: list[tuple[str, dict[str, Any]]] = [
-        *(("partition", {"bits": b}) for b in CONTROL_BITS),
-        ("naive", {}),
-        ("partitioned", {"bits": CONTROL_BITS[-1]}),
+
+def _has_controls_alone(scope: Scope, pages: str) -> bool:
+    return not scope.is_fine and (pages != BASE_PAGES or scope.profile.points_per_octave == 1)
+
+
+def join_bits(scope: Scope, pages: str = BASE_PAGES) -> tuple[int, ...]:
+    """Return the bits of the hash by which a join is partitioned."""
+    if _has_controls_alone(scope, pages):
+        return CONTROL_BITS[-1:]
+    return JOIN_BITS[0 if scope.is_fine else 1 :]
+
+
+def joins(scope: Scope, pages: str = BASE_PAGES) -> list[Point]:
+    """Return a hash join as it is, and in partitions."""
+    rows = join_rows(scope)
+    return [scope.point("radix_partition", pages, "naive", tuples=rows)] + [
+        scope.point("radix_partition", pages, "partitioned", tuples=rows, bits=bits)
+        for bits in join_bits(scope, pages)
     ]
-    coarsest = scope.profile.points_per_octave == 1
-    return [
-        scope.point("radix_partition", pages, mode, tuples=rows, **own)
-        for pages in LARGE_PAGES[: 3 if fine else 2]
-        for mode, own in (modes if fine or pages == BASE_PAGES and not coarsest else controls)
+
+
+def scatters(scope: Scope, pages: str) -> list[Point]:
+    """Return rows scattered into partitions, in one pass and in two."""
+    in_one_pass: tuple[int, ...] = FAN_OUT_BITS
+    in_two: tuple[int, ...] = FAN_OUT_BITS[-2:]
+    if not scope.is_fine:
+        in_one_pass, in_two = FAN_OUT_BITS[1::2], FAN_OUT_BITS[-1:]
+    if _has_controls_alone(scope, pages):
+        in_one_pass, in_two = CONTROL_BITS, ()
+    scatter = partial(scope.point, "radix_partition", pages, "partition", tuples=join_rows(scope))
+    return [scatter(bits=bits) for bits in in_one_pass] + [
+        scatter(bits=bits, passes=2) for bits in in_two
     ]
 
 

@@ -36,9 +36,13 @@ def test_processes_of_two_chapters_are_counted_once(tmp_path):
     chapter = stored(tmp_path, *records)
     chapter.data.ask(MACHINE, "hugepages", [records[0].point])
     a = method.Analysis(chapter)
-    assert list(a.by_chapter()["measurements"]) == [3, 3] and a.by_chapter()["rows"].nunique() == 1
+    assert (
+        list(a.by_chapter()["measurements"]) == [3, 3]
+        and a.by_chapter()["digest of the rows"].nunique() == 1
+    )
     assert len(a.rows) == 3 and a.rows["wall_ns"].sum() == 1.8e11
-    assert "hugepages" in a.by_kernel()["chapters"].iloc[0] and len(a.by_kernel()) == 1
+    assert "[Huge pages](hugepages.ipynb)" in method.linked_table(a.by_chapter())
+    assert "Huge pages" in a.by_kernel()["chapters"].iloc[0] and len(a.by_kernel()) == 1
 
 
 def test_a_second_run_is_told_by_how_far_it_lies_from_the_first(tmp_path):

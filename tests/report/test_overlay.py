@@ -90,6 +90,18 @@ def test_dashes_at_a_place_are_of_the_own_machine_unless_both_have_them_there():
         assert own_marks_at_places(own.spec(), theirs.html()) == expected
 
 
+def test_no_size_that_can_be_compared_lies_in_a_shade():
+    sizes, comparable = [512.0, 2048.0, 4096.0], [256.0, 1024.0, 8192.0]
+    shaded = charts.shaded_sizes(sizes, 4096, comparable)
+    (rows,) = shaded.to_dict()["datasets"].values()
+    inside = [
+        [any(row["least"] <= 4096 * n <= row["most"] for row in rows) for n in each]
+        for each in (sizes, comparable)
+    ]
+    assert all(inside[0]) and not any(inside[1])
+    assert [row["label"] for row in rows].count("") == len(rows) - 1 == 1
+
+
 def test_a_level_line_is_of_the_own_machine():
     level = alt.Chart(pd.DataFrame({"ns": [294.0]})).mark_rule().encode(y="ns:Q")
     theirs = Figure(draw(SLOW), "A cliff.", SLOW, "cliff")
@@ -194,6 +206,23 @@ def test_a_figure_keeps_its_legend_over_the_grey_of_the_reference():
     made = OverlaidFigure(draw_rows(own), "Two points.", own, "points", reference=reference).svg()
     for name in ("spread", "packed"):
         assert alone.count(f">{name}<") == made.count(f">{name}<") == 1
+
+
+def test_marks_in_a_legend_are_the_own_machine_s():
+    def draw_shapes(data: pd.DataFrame) -> alt.Chart:
+        names = ["spread", "packed"]
+        colour, shape = charts.colour("layout", names), charts.shape("layout", names)
+        point = alt.Chart(data).mark_point()
+        return point.encode(x="lines:Q", y="median:Q", color=colour, shape=shape)
+
+    reference = Figure(draw_shapes(SLOW), "Points.", SLOW, "points")
+    few = OWN.assign(n=1)
+    made = OverlaidFigure(draw_shapes(few), "Points.", few, "points", reference=reference).spec()
+    grey, own = made["layer"]
+    assert grey["encoding"]["shape"]["legend"] is None
+    assert (
+        own["layer"][0]["mark"]["filled"] is False and "legend" not in own["layer"][0]["encoding"]
+    )
 
 
 def test_only_the_reference_is_grey_over_its_points():

@@ -66,6 +66,19 @@ def test_a_frame_with_a_row_of_the_own_machine_is_not_called_the_own_machine_s()
     assert "*" not in page._named_frame(times.astype(int))  # counts
 
 
+def test_a_frame_of_the_own_machine_has_no_row_and_no_column_of_dashes():
+    page.open_page(page.Page("index", is_reference=False, machine="this computer"))
+    nothing = float("nan")
+    some = pd.DataFrame(
+        {"4 KiB": [1.5, nothing], "1 GiB": [nothing] * 2}, index=["64 MiB", "4 GiB"]
+    )
+    shown = page._named_frame(some)
+    assert "4 KiB" in shown and "64 MiB" in shown and "–" not in shown
+    assert "1 GiB" not in shown and "4 GiB" not in shown
+    none = page._named_frame(some[["1 GiB"]])
+    assert "<table" not in none and "too little is known" in none
+
+
 def write(folder: Path, *cells: tuple[str, dict]) -> None:
     made = [
         {"cell_type": "code", "source": source, "metadata": metadata, "outputs": []}

@@ -104,6 +104,22 @@ def test_what_the_machine_does_not_give_is_the_reason_for_no_number():
     assert (made.gain.lacking.code, made.load_ns.lacking.code) == ("pool-empty", "too-few-points")
 
 
+@pytest.mark.parametrize("is_own, cell", [(True, "–"), (False, "2 *")])
+def test_of_this_computer_too_few_mappings_compare_no_two_times(is_own, cell):
+    made = FoundQuantities()
+    made.is_own = is_own
+    made.record(pd.DataFrame({"repeat": [0]}), gain=median_interval([2.0]), load_ns=2.0)
+    assert (made.gain.cell, made.load_ns.cell) == (cell, "2.0 ns *")
+
+
+def test_a_page_size_that_the_machine_does_not_have_is_the_reason():
+    made = FoundQuantities()
+    made.lacking_pages = {"1g": "page-size-unsupported"}
+    made.record(ROWS, gain=no_pages, load_ns=no_pages)
+    assert made.gain.lacking.code == "page-size-unsupported"
+    assert made.load_ns.lacking.code == "no-geometry"
+
+
 def test_a_size_found_in_too_few_mappings_has_no_more_digits_than_it_is_known_to():
     few, many = FoundQuantities(), FoundQuantities()
     for made, number in ((few, 2), (many, 5)):

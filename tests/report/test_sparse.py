@@ -17,8 +17,11 @@ from support.rendered import CHAPTER_NAMES, Shown, render
 
 from tlb.measure.record import Point
 from tlb.measure.store import Store, data_root
+from tlb.report import charts
 from tlb.report.notebooks import chapter_names_in_order
+from tlb.report.overlay import OverlaidFigure, _encodings
 from tlb.report.page import notebook_cells
+from tlb.report.render import WRAPPED_NAME
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable
 
@@ -63,6 +66,23 @@ def is_kept(share: float, *key: object) -> bool:
 def assert_readable(shown: Shown) -> None:
     for text in (*shown.texts, *shown.verdicts):
         assert not ODD.search(text), text
+    for one in shown.drawn:
+        if isinstance(one, OverlaidFigure):
+            assert_names_what_is_drawn(one.spec())
+
+
+def assert_names_what_is_drawn(spec: dict[str, Any]) -> None:
+    """The names of curves stand at points of the own machine, and a legend has only what is drawn."""
+    datasets = [rows for key, rows in spec["datasets"].items() if not key.startswith("reference-")]
+    own = [row for rows in datasets for row in rows]
+    names = [row for row in own if charts.NAME_Y in row]
+    for row in names:
+        place = {key: row[key] for key in row if key not in (charts.NAME_Y, WRAPPED_NAME)}
+        assert any(place.items() <= other.items() for other in own if charts.NAME_Y not in other)
+    drawn = {value for rows in spec["datasets"].values() for row in rows for value in row.values()}
+    for channel in ("color", "shape", "strokeDash"):
+        for how in _encodings(spec, channel):
+            assert {*((how.get("legend") or {}).get("values", ()))} <= drawn
 
 
 @pytest.mark.parametrize(

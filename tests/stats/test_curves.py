@@ -2,6 +2,7 @@
 a second way to the number."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from support.common import make_record, refusal
 from tlb.stats.curves import (
     Curve,
     found_end,
+    is_comparable,
     medians_at_largest_common_x,
     packed_curve,
     packed_without_walks,
@@ -325,6 +327,24 @@ def test_a_price_is_the_machines_or_it_is_a_gap():
     assert (
         max(interval.value / walk_ns(n) for n, interval in differences if n > 64) > 10
     )  # what it would be without gaps
+
+
+@pytest.mark.parametrize(
+    "lines, expected", [(16, True), (64, False), (48, False), (90, False), (128, True), (512, True)]
+)
+def test_no_size_beside_a_gap_has_a_price(lines, expected):
+    priced = measured({16: [1.0], 32: [1.0], 128: [1.0], 256: [1.0]})
+    assert is_comparable(replace(priced, gaps=(64.0,)), lines) is expected
+
+
+def test_a_load_that_left_a_cache_in_a_part_of_the_mappings_has_no_price():
+    def gaps(spread_ns: list[float], n: int) -> tuple[float, ...]:
+        measured = [*rows(n, "packed", [10.0] * 9), *rows(n, "spread", spread_ns)]
+        return price(pd.DataFrame(measured), ENTRIES).gaps
+
+    left = [40.0] * 4 + [200.0] * 5
+    assert gaps(left, 4 * ENTRIES) == (4 * ENTRIES,) and gaps(left, ENTRIES) == ()
+    assert gaps([40.0] * 4 + [80.0] * 5, 4 * ENTRIES) == ()  # by translation alone
 
 
 def test_curves_that_end_at_different_sizes_are_compared_where_both_were_measured():

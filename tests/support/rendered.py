@@ -19,12 +19,13 @@ class Shown(NamedTuple):
     texts: tuple[str, ...]
     figures: tuple[str, ...]  # with their data
     verdicts: tuple[str, ...]  # and other tables
+    drawn: tuple[Figure, ...] = ()
 
 
 def render(notebook: str, machine: str) -> Shown:
     """Run a page's cells about a published machine, or this computer without measuring. Raises what a
     cell raises."""
-    texts, figures, tables = list[str](), list[str](), list[str]()
+    texts, drawn, tables = list[str](), list[Figure](), list[str]()
 
     def put(shown: Any) -> None:
         if isinstance(shown, Committed):
@@ -32,7 +33,7 @@ def render(notebook: str, machine: str) -> Shown:
         if isinstance(shown, page.Text):
             texts.append(shown.markdown)
         elif isinstance(shown, Figure):
-            figures.append(shown.alt + shown.csv())
+            drawn.append(shown)
         elif hasattr(shown, "text"):
             tables.append(shown.text)
 
@@ -46,4 +47,5 @@ def render(notebook: str, machine: str) -> Shown:
             made.cell = cell.number
             exec(compile(cell.source, made.place, "exec"), names)
             names |= {"begin": lambda *given: chapter}
-    return Shown(tuple(texts), tuple(figures), tuple(tables))
+    figures = (one.alt + one.csv() for one in drawn)
+    return Shown(tuple(texts), tuple(figures), tuple(tables), tuple(drawn))

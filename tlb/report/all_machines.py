@@ -32,7 +32,7 @@ from tlb.report.verdicts import (
     verdict_in_words,
 )
 from tlb.stats.effects import Effect
-from tlb.stats.intervals import MIN_MODE_RATIO
+from tlb.stats.intervals import MIN_MODE_RATIO, UNKNOWN_INTERVAL, Interval
 from tlb.system.files import ROOT
 from tlb.system.reasons import UNDECIDED_TEXTS, Unavailable, none_if_unavailable
 from tlb.system.units import count_with_verb, list_in_words
@@ -61,15 +61,21 @@ def rows_on_all_machines(page: Chapter, experiment: str, engine: str = "") -> pd
 
 
 def estimates_on_all_machines(page: Chapter, experiment: str) -> pd.DataFrame:
-    """Return what a chapter's kept quantities estimate, a row each by its name, and a column for each
-    machine; NaN for what a machine lacks."""
+    """Return what a chapter's kept quantities estimate, a row each by its name, and a column of
+    intervals for each machine; UNKNOWN_INTERVAL for what a machine lacks."""
     found = {}
     for name, about in page.published.items():
         kept = (
             none_if_unavailable(about.store.read_document, about.machine, QUANTITIES_DOCUMENT) or {}
         )
-        found[name] = {key: one.get("value") for key, one in kept.get(experiment, {}).items()}
-    return pd.DataFrame(found, dtype=float)
+        found[name] = {
+            key: Interval(one["value"], one["low"], one["high"], one.get("coverage", 1.0))
+            for key, one in kept.get(experiment, {}).items()
+            if "value" in one
+        }
+    return pd.DataFrame(found, dtype=object).map(
+        lambda one: one if isinstance(one, Interval) else UNKNOWN_INTERVAL
+    )
 
 
 # --- verdicts
@@ -236,7 +242,7 @@ def _summary_row(
     """Return a row of a re-run's first table, and the same as text."""
     one = statements()[id]
     found = _answers_to(one, answers)
-    is_marked = one.predicts_direction_only and one.status == "judged"
+    is_marked = one.predicts_direction_only and one.status != RECOMPUTED_CLAIM_STATUS
     band = format_band_in_unit(*one.band, one.unit) if any(map(isfinite, one.band)) else ""
     small = f"({DIRECTION_ONLY})" if is_marked else f"({band})" if band else ""
     cells = cells_by_machine(one, found, [*answers], is_summary=True)
@@ -249,16 +255,20 @@ def _count_rows(
     source: str, answers: Mapping[str, Mapping[str, StoredAnswer]]
 ) -> tuple[Markup, list[str]]:
     """Return two rows, and the same as text: how many of a source's judged claims get which verdict
-    on each machine, and how many of those that predict a number and that an interval answers."""
+    on each machine, and how many of those that predict a number and that an interval answers. A row
+    without a verdict is left out."""
     judged = [
         one for one in statements().values() if (one.source, one.status) == (source, "judged")
     ]
     rows, lines = Markup(""), []
     for says, is_by_interval in (
         (f"all {len(judged)} claims judged", False),
-        ("those of them that predict a number, by an interval", True),
+        ("those of them that predict a number, judged by an interval", True),
     ):
         counts = [_verdict_counts(judged, found, is_by_interval) for found in answers.values()]
+        if not any(counts):
+            continue
+        counts = [each or "–" for each in counts]
         cells = _cell_of_each_machine([("", each) for each in counts], answers)
         rows += Markup(_ROW).format("", says, "", cells)
         lines.append("\t".join([says, *counts]))
@@ -268,7 +278,8 @@ def _count_rows(
 def _verdict_counts(
     judged: Sequence[PublishedStatement], found: Mapping[str, StoredAnswer], is_by_interval: bool
 ) -> str:
-    """Return "12 hold, 6 fail, 3 fail here, 8 cannot tell, 5 not testable here", without those of 0.
+    """Return "12 hold, 6 fail, 3 fail here, 8 cannot tell, 5 not testable here", without those of 0;
+    "" if there are none.
 
     is_by_interval: only of claims that predict more than a direction and that a measured interval
     answers.
@@ -289,7 +300,7 @@ def _verdict_counts(
     counts = [count_with_verb(count, verb) for verb, count in verbs.items() if count]
     for word in ("cannot tell", UNTESTABLE_HERE, NOT_MEASURED_CELL):
         counts += [f"{words[word]} {word}"] if words[word] else []
-    return ", ".join(counts) or "–"
+    return ", ".join(counts)
 
 
 def decided_elsewhere(machine: str) -> dict[str, str]:
@@ -351,7 +362,8 @@ def verdict_cell(
     if found.is_decided:
         between = ", " if statement.status == RECOMPUTED_CLAIM_STATUS else ": "
         return found.evidence, Markup(between).join(filter(None, [word, number]))
-    if found.reason == "few":  # its number would be compared
+    if found.reason == "few" or any(one.is_of_few for one in found.effects):
+        # its number would be compared
         return "", Markup("{}: {}").format(word, _why_open(found))
     why, title = ", ".join(filter(None, [_why_open(found), number])), found.evidence
     return title, Markup("{}: {}").format(word, why)

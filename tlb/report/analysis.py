@@ -139,6 +139,21 @@ class Analysis:
         (`curves.packed_without_walks`)."""
         return curves.packed_without_walks(spread, packed, self._most_entries)
 
+    @cached_property
+    def _cliff_price(self) -> Curve | None:
+        """The price of translation on base pages by the chases of The TLB cliff; None without
+        them."""
+        rows = none_if_unavailable(self.about.kept, "stlb_cliff")
+        if rows is None:
+            return None
+        return self.price_of(curves.spread_curve(rows), curves.packed_curve(rows))
+
+    def is_comparable(self, lines: float) -> bool:
+        """Return whether spread minus packed is a price at so many lines on base pages, by the list
+        of The TLB cliff for all chapters: not at a size without a price, nor beside one."""
+        price = self._cliff_price
+        return price is None or curves.is_comparable(price, lines)
+
     @property
     def _most_entries(self) -> int:
         return max(self.entries, default=curves.LEAST_ENTRIES)

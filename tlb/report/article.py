@@ -21,6 +21,7 @@ import pandas as pd
 from markupsafe import Markup, escape
 from pygments.lexers import CLexer
 
+from tlb.machine.host import Host
 from tlb.measure.store import Store
 from tlb.report import page
 from tlb.report.all_machines import MACHINE_COLUMN, decided_elsewhere
@@ -64,7 +65,7 @@ from tlb.report.render import (
 from tlb.report.verdicts import Verdict, chapter_verdicts, table_of_answered_verdicts, verdict_table
 from tlb.stats.intervals import INTERVAL_COLUMNS, without_bounds_of_few
 from tlb.system.files import ROOT
-from tlb.system.page_sizes import PAGE_KINDS, page_words
+from tlb.system.page_sizes import BASE_PAGES, PAGE_KINDS, PUBLISHED_BASE_PAGE_BYTES, page_words
 from tlb.system.reasons import explain_reason
 from tlb.system.units import format_size, list_in_words
 
@@ -92,9 +93,9 @@ _PUBLISHED = "Published machines; none of this computer's points."
 _WITHOUT_GREY = "Numbers of {}."
 _AMONG_OTHERS = "This computer{} and published machines."
 _IN_PLACE = "In place of {}: this computer{}."
-_OF_FEW = "{}: fewer than five mappings, no interval."
+_OF_FEW = "{}: fewer than five mappings, no interval, may be far off."
 _DOTTED = "Dotted, in colour: no points of this page between."
-_BROKEN = "No line: not known, or not comparable."
+_BROKEN = "No line: no comparable points."
 _FEW_SHADED = "Shade: with so few mappings we cannot tell whether both lie in one cache."
 _PAGE_LABEL = re.compile(r"\d+ [KMG]iB")  # as tlb/system/page_sizes.py writes them
 
@@ -144,13 +145,22 @@ def show_chart(
     if beside is None:  # before the first refresh, or not measured there
         shown.put(_figure(draw, data, words))
         return
-    theirs = _figure(draw, beside, words)
     if data.empty:
-        shown.put(_dimmed(theirs, shown))
+        shown.put(_dimmed(_figure(draw, beside, words), shown))
         return
     size = f"{size_of} {format_size(round(size_bytes))}".strip() if size_bytes > 0 else ""
     own = _figure(draw, data, words, is_few=bool(shown.few_mappings))
-    shown.put(_over(own, theirs, size, shown))
+    if all(shown.base_pages) and not has_rows_of(own.spec(), "pages"):
+        beside = _with_base_pages_of(shown, beside)
+    shown.put(_over(own, _figure(draw, beside, words), size, shown))
+
+
+def _with_base_pages_of(shown: page.Page, beside: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of the machine beside with its base pages called as the page's own machine's:
+    both have one row and one colour. The line below the figure gives both sizes."""
+    own, theirs = shown.base_pages
+    known = [name for name in ("pages", "name") if name in beside]
+    return beside.assign(**{name: beside[name].replace(theirs, own) for name in known})
 
 
 def _figure(
@@ -208,9 +218,8 @@ def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
     grey = sorted(grey_marks(spec := made.spec()))
     other, own = shown.beside.machine if shown.beside else "the reference", made.label
     if made.reference and not has_rows_of(spec, "pages"):
-        base, others_base = (f" on {size} pages" if size else "" for size in shown.base_pages)
-        other += _on_other_pages(made.data, made.reference.data) or others_base
-        own += _on_other_pages(made.reference.data, made.data) or base
+        other += _on_pages(made.data, made.reference.data, shown.base_pages[::-1])
+        own += _on_pages(made.reference.data, made.data, shown.base_pages)
     of_size = f" {shown.heading}: {own.strip()}." if own else ""
     if grey:
         if all(shown.base_pages):
@@ -245,7 +254,7 @@ def _notes_on_marks(made: OverlaidFigure, spec: dict[str, Any], shown: page.Page
     if has_hollow_points(spec):
         notes.append(_OF_FEW.format(" or ".join(filter(None, ["Hollow", star]))))
     elif few and has_few_mappings(made.data) is not False:
-        notes.append(f"{few}{f' ({star})' if star else ''}: no intervals.")
+        notes.append(f"{few}{f' ({star})' if star else ''}: no intervals, may be far off.")
     elif star:
         notes.append(_OF_FEW.format(star))
     return "".join(f" {note}" for note in notes) + _notes_on_gaps(spec)
@@ -257,16 +266,22 @@ def _notes_on_gaps(spec: dict[str, Any]) -> str:
     return f"{dotted} {_BROKEN}" if has_breaks(spec) else dotted
 
 
-def _on_other_pages(own: pd.DataFrame, theirs: pd.DataFrame) -> str:
-    """Name the page sizes of another machine's figure if this one has others in place of some."""
+def _on_pages(own: pd.DataFrame, theirs: pd.DataFrame, bases: tuple[str, str]) -> str:
+    """Name the page sizes of another machine's figure if this one has others in place of some, or
+    its base pages are others. bases: the sizes of its base pages and of this one's, "" if they are
+    alike."""
     here, there = (
-        {
-            page_words(one) if one in PAGE_KINDS else f"{one} pages": one
+        dict.fromkeys(
+            page_words(one) if one in PAGE_KINDS else f"{one} pages"
             for one in data.get("pages", ())
             if one in PAGE_KINDS or _PAGE_LABEL.match(str(one))
-        }
+        )
         for data in (own, theirs)
     )
+    if bases[0]:
+        base = dict.fromkeys([page_words(BASE_PAGES), *(f"{size} pages" for size in bases)])
+        named = [f"{bases[0]} pages" if one in base else one for one in there]
+        return f" on {list_in_words(dict.fromkeys(named or [f'{bases[0]} pages']))}"
     has_others = there.keys() - here.keys() and here.keys() - there.keys()
     return f" on {list_in_words(there)}" if has_others else ""
 
@@ -280,8 +295,8 @@ def _over(own: Figure, theirs: Figure, size: str, shown: page.Page) -> Figure:
 
 def _of_machines(figure: Figure, shown: page.Page) -> Figure:
     """Label a figure that names each machine."""
-    names = figure.data.filter(items=sorted(MACHINE_COLUMNS)).astype(str)
-    is_among = any(THIS_COMPUTER_LABEL in name for name in names.to_numpy().flat)
+    names = figure.data.filter(items=sorted(MACHINE_COLUMNS))
+    is_among = any(THIS_COMPUTER_LABEL in str(name) for name in names.to_numpy().flat)
     if not is_among:
         return _labelled(figure, _PUBLISHED)
     star = FEW_MAPPINGS_MARK.strip() if has_marked_numbers(spec := figure.spec()) else ""
@@ -291,7 +306,7 @@ def _of_machines(figure: Figure, shown: page.Page) -> Figure:
     reference = published.reference(shown.notebook)
     words = machine_display_name(published, reference).partition(",")[0]
     label = _IN_PLACE.format(words, few)
-    if any(words in name for name in names.to_numpy().flat):
+    if any(words in str(name) for name in names.to_numpy().flat):
         label = _AMONG_OTHERS.format(few)
     return _labelled(figure, label + _notes_on_gaps(spec))
 
@@ -351,8 +366,22 @@ def quantities_of(chapter: Chapter, kind: type[_Quantities]) -> tuple[_Quantitie
     reference, which are the same on its own page."""
     own = kind()
     own.is_short = chapter.is_this and chapter.profile.max_working_set < LEAST_SWEEP_BYTES
-    own.notes = chapter.notes
+    own.is_own, own.notes = chapter.is_this, chapter.notes
+    own.lacking_pages = _pages_lacking(chapter.host)
     return own, own if chapter.is_reference else kind(chapter.kept_quantities("reference"))
+
+
+def _pages_lacking(host: Host) -> dict[str, str]:
+    """Return the pages that a machine does not have by its settings and its base pages, each with
+    the reason's code."""
+    lacking = {}
+    if host.thp.enabled == "never":
+        lacking["thp"] = "thp-never"
+    if host.base_page_bytes != PUBLISHED_BASE_PAGE_BYTES:
+        lacking[format_size(PUBLISHED_BASE_PAGE_BYTES)] = "page-size-unsupported"
+    if host.base_page_bytes == 64 << 10:  # whose tables map 2 MiB, 512 MiB and 16 GiB
+        lacking["1g"] = "page-size-unsupported"
+    return lacking
 
 
 @dataclass(frozen=True)

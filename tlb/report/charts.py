@@ -401,15 +401,29 @@ def marks(
     return alt.LayerChart(layer=[rules, *labels])
 
 
-def shaded_sizes(sizes: Sequence[float], base_page_bytes: int) -> alt.LayerChart | None:
+def shaded_sizes(
+    sizes: Sequence[float], base_page_bytes: int, comparable: Iterable[float] = ()
+) -> alt.LayerChart | None:
     """Shade the working sets at which only the packed lines fit a cache, so that the distance between
-    the curves is not translation alone; None without such sizes. sizes: in lines. Grey is the
-    reference machine's, on the page of another."""
+    the curves is not translation alone; None without such sizes. sizes: in lines; comparable: those
+    that are not shaded, nor the stretch around them. Grey is the reference machine's, on the page of
+    another."""
     if not sizes:
         return None
-    least, most = (size * base_page_bytes for size in (min(sizes), max(sizes)))
-    place = {"least": least / 2**0.25, "most": most * 2**0.25, "middle": (least * most) ** 0.5}
-    base = alt.Chart(pd.DataFrame([place | {"label": "not\ncomparable"}]))
+    pieces: list[list[float]] = [[]]
+    for size in sorted([*sizes, *comparable]):
+        if size in sizes:
+            pieces[-1].append(size)
+        elif pieces[-1]:
+            pieces.append([])
+    ends = [(each[0] * base_page_bytes, each[-1] * base_page_bytes) for each in pieces if each]
+    widest = max(ends, key=lambda end: end[1] / end[0])
+    places = [
+        {"least": least / 2**0.25, "most": most * 2**0.25, "middle": (least * most) ** 0.5}
+        | {"label": "not\ncomparable" if (least, most) == widest else ""}
+        for least, most in ends
+    ]
+    base = alt.Chart(pd.DataFrame(places))
     shade = base.mark_rect(color=MUTED_COLOUR, opacity=0.12).encode(x="least:Q", x2="most:Q")
     label = base.mark_text(baseline="line-bottom", dy=-18, lineBreak="\n", color=MUTED_COLOUR)
     return shade + label.encode(x="middle:Q", y=alt.value("height"), text="label:N")

@@ -37,10 +37,20 @@ _KINDS = {  # as errors name them
 
 def chapter_names_in_order() -> list[str]:
     """The chapters' names in reading order, from _toc.yml: the notebooks among its files."""
+    files = [entry["file"] for entry in _contents()]
+    return [Path(name).name for name in files if (ROOT / f"{name}.ipynb").exists()]
+
+
+def page_titles() -> dict[str, str]:
+    """Return how the book's menu calls each page but the first, by the page's name."""
+    return {Path(entry["file"]).name: entry["title"] for entry in _contents() if "title" in entry}
+
+
+def _contents() -> list[dict[str, str]]:
+    """Return the entries of _toc.yml, the first page before the others."""
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
     parts = toc.get("parts") or [{"chapters": toc.get("chapters", [])}]
-    files = [toc["root"]] + [entry["file"] for part in parts for entry in part["chapters"]]
-    return [Path(name).name for name in files if (ROOT / f"{name}.ipynb").exists()]
+    return [{"file": toc["root"]}] + [entry for part in parts for entry in part["chapters"]]
 
 
 def load_book_module(name: str) -> ModuleType:

@@ -408,12 +408,16 @@ def _texts(spec: dict[str, Any]) -> set[str]:
 
 
 def _without_colour(encoding: dict[str, Any]) -> dict[str, Any]:
-    """Return an encoding whose colours only tell series apart."""
+    """Return an encoding whose colours only tell series apart, and without a legend: the marks in it
+    are drawn as the own ones."""
     kept = {
         channel: _without_axis(how)
         for channel, how in encoding.items()
         if channel not in ("tooltip", "opacity", "color")
     }
+    for channel in {"shape", "strokeDash"} & kept.keys():
+        if isinstance(kept[channel], dict) and "field" in kept[channel]:
+            kept[channel] = kept[channel] | {"legend": None}
     if "field" in (colour := encoding.get("color", {})):
         series = {key: colour[key] for key in ("field", "type") if key in colour}
         kept = _with_detail(kept, series)
@@ -454,7 +458,7 @@ class DimmedFigure(Figure):
     def html(self) -> str:
         why = "not measured here."
         if self.is_measured:
-            why = "too little was measured here for this figure, or it shows nothing clear."
+            why = "too little is known here for this figure."
         words = f"This is {self.whose}: {why}"
         note = Markup('<p class="tlb-borrowed-note" role="note">{}</p>').format(words)
         return f'<div class="tlb-borrowed">{note}{super().html()}</div>'

@@ -87,7 +87,7 @@ class Page:
     @property
     def output_heading(self) -> str:
         """The line above what a cell prints or shows as a table."""
-        few = f" ({self.few_mappings}: no intervals, compare nothing)" if self.few_mappings else ""
+        few = f" ({self.few_mappings}: no intervals, may be far off)" if self.few_mappings else ""
         return f"{self.heading}{few}:"
 
     def committed_cell(self) -> Cell | None:
@@ -147,20 +147,37 @@ def name_frames() -> None:
 
 def _named_frame(frame: pd.DataFrame) -> str:
     """Return a frame as HTML below the name of its machine, unless it is the committed one, of
-    published machines, or names a machine in each row."""
+    published machines, or names a machine in each row. Rows and columns of which nothing is known
+    are left out."""
     shown = current_page()
     if _names_machines(frame, shown.machine):
         return _frame_of_machines(frame, shown)
-    html = _frame_html(frame)
     outputs = cell.outputs if (cell := shown.committed_cell()) else ()
     committed = ["".join(one.get("data", {}).get("text/html", "")) for one in outputs]
     if frame.to_html(notebook=True) in committed:
-        return html
-    heading = shown.output_heading
-    if frame.empty:
-        unclear = "too little was measured for this table, or it shows nothing clear."
-        heading, html = f"{shown.heading}: {unclear}", ""
+        return _frame_html(frame)
+    known = without_ratios(frame) if shown.few_mappings else frame
+    known = without_bounds_of_few(known).dropna(how="all").dropna(how="all", axis="columns")
+    heading, html = shown.output_heading, _frame_html(known)
+    if known.empty:
+        heading, html = f"{shown.heading}: too little is known for this table.", ""
     return f'<p class="tlb-beside" role="note">{heading}</p>{html}'
+
+
+_RATIO = re.compile(r"\b(times as fast|ratio|gain|speedup)\b")
+
+
+def without_ratios(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame without the rows and columns that are called a ratio, all if an axis is:
+    too few mappings are compared with nothing."""
+    axes = [*frame.index.names, *frame.columns.names]
+    if any(_RATIO.search(str(name)) for name in axes):
+        return frame.iloc[:0]
+    rows, columns = (
+        [not _RATIO.search(str(label)) for label in labels]
+        for labels in (frame.index, frame.columns)
+    )
+    return frame.loc[rows, columns]
 
 
 def _frame_html(frame: pd.DataFrame) -> str:

@@ -27,7 +27,7 @@ _DIGITS = 6  # no measurement has more
 FEW_MAPPINGS_MARK = (
     " *"  # marks, in a table, what is of fewer mappings than FEWEST_MAPPINGS_WITH_INTERVAL
 )
-FEW_MAPPINGS_FOOTNOTE = "* fewer than five mappings: no interval, do not compare"
+FEW_MAPPINGS_FOOTNOTE = "* fewer than five mappings: no interval, may be far off"
 FEWEST_MAPPINGS_WITH_INTERVAL = 5  # that an interval decides of: it then covers 94 %
 CONFIDENCE = 0.95  # of a median's interval, where there are mappings enough
 QUANTITIES_DOCUMENT = "quantities"  # the document that keeps them
@@ -40,11 +40,12 @@ _UNITS = {"us": " µs", "times": "", "share": "", "": ""}  # as a text writes th
 _LARGEST = "far_bytes"
 _SHORT = Unavailable("sweep-short")
 _OF_FEW = Unavailable("too-few-points", "fewer than five mappings")
-_MAY_BE_OF_FEW = ("no-step", "unstable")  # reasons that are not known of fewer
+_MAY_BE_OF_FEW = ("no-step", "unstable", "control-elsewhere")  # reasons that are not known of fewer
 _BELOW_ZERO = Unavailable("too-few-points", "it came out below zero, so it is noise")
 # What a table says, marked, in place of a dash: something was measured.
 _BELOW_ZERO_CELL = "not above zero"
 _OF_TIMES = ("ns", "us", "ms", "cycles", "share", "times")
+_COMPARED = ("share", "times")  # of two times, of which too few mappings cannot tell
 
 
 def _exact(value: float) -> Interval:
@@ -267,11 +268,14 @@ class Quantities:
 
         is_short: whether the machine's sweeps end below the sizes that the quantities are of. What is
         then recorded has a reason in place of a number, unless it is stated or counted. So has what
-        is below zero and of too few mappings: no cost is, so it is noise. notes: what could not be
-        measured on the machine, such as some pages.
+        is below zero and of too few mappings: no cost is, so it is noise. is_own: whether they are of
+        this computer; what compares two times of too few mappings then has a reason too. notes: what
+        could not be measured on the machine, such as some pages. lacking_pages: kinds of pages that
+        it does not have, each with the reason's code.
         """
-        self.is_short = False
+        self.is_short = self.is_own = False
         self.notes: Sequence[UnmeasuredNote] = ()
+        self.lacking_pages: Mapping[str, str] = {}
         self._found = {
             name: self.declared[name].restore(StoredQuantity.model_validate(one))
             for name, one in (kept or {}).items()
@@ -314,7 +318,8 @@ class Quantities:
             return replace(read, lacking=_OF_FEW) if is_of_few else read
         if not read.mappings and mappings < FEWEST_MAPPINGS_WITH_INTERVAL:
             read = replace(read, mappings=mappings)  # so that it is marked
-        if read.is_of_few and declared.is_judged:
+        is_judged = declared.is_judged or (self.is_own and declared.unit in _COMPARED)
+        if read.is_of_few and is_judged:
             return replace(read, interval=None, mappings=0, lacking=_OF_FEW)
         if read.is_of_few and read.value < 0:
             return replace(read, interval=None, lacking=_BELOW_ZERO)
@@ -324,6 +329,7 @@ class Quantities:
         """Return why the machine does not give a kind of pages, None if that is not known."""
         codes = [one.code for one in self.notes if pages in one.pages]
         code = next((code for code in codes if code in PAGE_REASON_CODES), "")
+        code = code or self.lacking_pages.get(pages, "")
         return Unavailable(code) if code else None
 
     def of(self, declared: QuantityDeclaration) -> Quantity:

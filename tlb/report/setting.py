@@ -134,7 +134,7 @@ def set_up(a: Analysis) -> str:
     items = {
         "Machine": f"{escape_markdown(machine(a))}.",
         "System": system(a, {*a.frame.get("state", ())}),
-        "Measured": _measured(a),
+        "Measured": f"{_measured(a)} {earlier_kernels(a.frame)}".strip(),
     }
     if len(a.frame):
         items |= {"Huge pages": _large(a.frame), "Counters": _counters(a)}
@@ -210,7 +210,9 @@ def _large(frame: pd.DataFrame) -> str:
         if PAGE_KINDS[kind].source == "pool":
             given.append(f"{page_words(kind)} (up to {format_size(int(most[kind]))} a process)")
     if not given:
-        return "All measurements used base pages."
+        makes = frame["kernel"].eq("collapse_chase") | frame["mode"].eq("collapse")
+        some = ", some of which Linux then collapsed into huge ones" if makes.any() else ""
+        return f"All measurements used base pages{some}."
     return f"Used, and confirmed by Linux in each process: {list_in_words(given)}."
 
 

@@ -217,8 +217,11 @@ def format_number_in_unit(value: float, unit: str, digits: int = EFFECT_DIGITS) 
 
 
 def format_exact_in_unit(value: float, unit: str) -> str:
-    """Return a count, or an end of a band, as `format_number_in_unit` without trailing zeros."""
-    number, *rest = format_number_in_unit(value, unit).partition(" ")
+    """Return a count, or an end of a band, as `format_number_in_unit` without trailing zeros; a ratio
+    that is near to 1 with as many digits as tell the two apart."""
+    one = (1.0,) if unit == "ratio" else ()
+    digits = digits_preserving_order((value,), one, EFFECT_DIGITS)
+    number, *rest = format_number_in_unit(value, unit, digits).partition(" ")
     percent = "%" if number.endswith("%") else ""
     number = number.removesuffix("%")
     number = number.rstrip("0").rstrip(".") if "." in number else number

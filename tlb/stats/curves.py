@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
+from itertools import pairwise
+from math import inf, isclose
 from typing import TYPE_CHECKING
 
 from tlb.stats.intervals import (
@@ -41,6 +42,10 @@ _LAST_LEVEL_PLATEAU = (1.4, 0.6)
 PACKED_LINES_PER_PAGE = 64  # of 4 KiB; larger base pages hold more
 # What the data of spread lines may cost more than packed ones, as a share of a price.
 _MOST_AHEAD, _MOST_AHEAD_OF_FEW = 1 / 2, 1 / 4
+# How far the bounds of a spread load may be apart, in multiples, if its data lie in the same cache
+# in all mappings. Just past the TLB's reach they are up to 1.9 apart, where some mappings have left
+# a cache and others have not, 3.3 to 5.3.
+_MOST_APART = 3
 LEAST_ENTRIES = 512  # of a second-level TLB of any CPU of the last ten years
 OCTAVE = 2.01  # a step of a coarse grid, rounded to whole lines
 
@@ -354,7 +359,9 @@ def price_of(spread: Curve, packed: Curve, entries: float = LEAST_ENTRIES) -> Cu
     spread lines take at least what N packed lines take, and at most what packed lines take at any
     point up to the first past CACHED_LINES N that is no slower than the whole spread load. The
     intervals span both. An x for which that is more than half of the difference, a quarter where
-    too few mappings give no interval that could show it, has no price and is one of `gaps`.
+    too few mappings give no interval that could show it, has no price and is one of `gaps`; so is
+    one at which the bounds of the spread load are over _MOST_APART times apart, for then its data
+    have left a cache in a part of the mappings.
 
     Past 64 times the entries the packed lines have too many pages as well: there the price is a
     lower bound, and a verdict takes `price_with_packed_walks`.
@@ -363,16 +370,27 @@ def price_of(spread: Curve, packed: Curve, entries: float = LEAST_ENTRIES) -> Cu
     control = packed.table.set_index(packed.x)
     for row in price.table.to_dict("records"):
         n = row[price.x]
+        load = spread.get(n)
         nearby = control.loc[n : next((x for x in control.index if x >= CACHED_LINES * n), inf)]
-        slowest = nearby["median"][nearby["low"] <= spread.get(n).high].max()
+        slowest = nearby["median"][nearby["low"] <= load.high].max()
         own = control["median"][n]
         ahead = slowest - own if n > entries and slowest > (1 + MAX_STABLE_SPREAD) * own else 0.0
         most = _MOST_AHEAD if row["n"] >= FEWEST_PAIRS_WITH_INTERVAL else _MOST_AHEAD_OF_FEW
-        if ahead > most * max(row["median"], 0.0):
+        is_apart = n > entries and load.high > _MOST_APART * load.low
+        if is_apart or ahead > most * max(row["median"], 0.0):
             gaps.append(n)
         else:
             rows.append(row | {"low": row["low"] - ahead, BY_REPEAT_COLUMN: None} if ahead else row)
     return Curve(pd.DataFrame(rows, columns=price.table.columns), price.x, gaps=tuple(gaps))
+
+
+def is_comparable(price: Curve, lines: float) -> bool:
+    """Return whether a curve of `price_of` has a price at so many lines: neither this size nor, if
+    it was not measured, one beside it is a gap."""
+    sizes = sorted([*price.xs, *price.gaps])
+    same = [n for n in sizes if isclose(n, lines, rel_tol=SAME_GRID_POINT)]
+    around = same or [n for pair in pairwise(sizes) if pair[0] < lines < pair[1] for n in pair]
+    return not {*around} & {*price.gaps}
 
 
 def packed_walk_bound(spread: Curve, lines: float, entries: float) -> float:

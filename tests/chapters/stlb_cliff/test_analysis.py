@@ -71,22 +71,13 @@ def test_the_share_of_walks_is_read_at_a_multiple_of_the_entries():
 
 
 @pytest.mark.parametrize("machine", Store(ROOT / "data").machines_in_order())
-def test_by_the_pages_bound_on_the_data_the_same_sizes_are_not_comparable(machine):
+def test_by_the_pages_rule_the_same_sizes_are_not_comparable_as_by_the_analysis(machine):
     chapter = chapter_of_published_machine("stlb_cliff", machine)
     page = after_cells(
-        *("cliff-041", "cliff-added", "cliff-medians", "cliff-data", "cliff-past"),
+        *("cliff-041", "cliff-added", "cliff-medians", "cliff-data", "cliff-past", "cliff-rule"),
         chapter=chapter,
         rows=chapter.kept("stlb_cliff"),
         base_page=chapter.host.base_page_bytes,
     )
-    spread, packed = page["spread_ns"], page["packed_ns"]
-
-    def is_mostly_data(lines: int) -> bool:
-        own = packed["median"][lines]
-        more, most = page["slowest_data_ns"](lines) - own, spread["median"][lines] - own
-        few = min(spread["n"][lines], packed["n"][lines]) < 5
-        return more > 0.05 * own and more > most * (1 / 4 if few else 1 / 2)
-
-    past = [n for n in page["added_ns"].index if n > max(page["analysis"].entries)]
-    found = [n for n in past if is_mostly_data(n)]
-    assert found and found == page["not_comparable"]
+    found = page["not_comparable"]
+    assert found and found == list(page["analysis"].price.gaps)

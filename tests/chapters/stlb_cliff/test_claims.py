@@ -100,6 +100,11 @@ JUDGED: dict[str, dict[str, Callable[[], Analysis]]] = {
         F: far,
         C: lambda: of(Truth(walk_ns=98.0, cache_step=(2**15, 99.0), noise=0.1)),
     },
+    "walk-of-several-hundred-ns": {
+        H: lambda: of(Truth(walk_ns=250.0)),
+        F: lambda: of(Truth(), grid(8 * GIB)),
+        C: textbook,  # a larger graph may cost more
+    },
     "every-walk-from-memory-at-a-gibibyte": {H: textbook, F: far, C: up_to(512 * MIB)},
     "four-reads-cost-400-ns": {
         H: far,
