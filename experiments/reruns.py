@@ -172,7 +172,7 @@ def _beside_article(
         *_names_at_ends(base, -8 if more else 0),
     ]
     panels = [*data["machine"].unique()]
-    return charts.panels(alt.layer(*layers, data=data), panels, unit)
+    return charts.panels(alt.LayerChart(layer=layers, data=data), panels, unit)
 
 
 def _names_at_ends(base: alt.Chart, dy: float) -> list[alt.Chart]:

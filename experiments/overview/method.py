@@ -369,8 +369,9 @@ def linked_table(frame: pd.DataFrame) -> str:
         return ""
     numbers = [pd.api.types.is_numeric_dtype(kind) for kind in frame.dtypes]
     lines = [[*frame.columns], ["--:" if number else "---" for number in numbers]]
-    for row in frame.astype({"chapter": str}).itertuples(index=False):
-        name, title = row.chapter, escape_markdown(_title(row.chapter))
+    for row in frame.itertuples(index=False):
+        name = str(row.chapter)
+        title = escape_markdown(_title(name))
         link = title if name == survey.NAME else f"[{title}]({name}.ipynb)"
         cells = [
             f"{cell:,.1f}" if isinstance(cell, float) else format(cell, "," if number else "")

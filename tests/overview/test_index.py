@@ -1,7 +1,7 @@
 """The first page: what it asks of the chapters, and what stays where rows are lacking."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
 
@@ -128,3 +128,10 @@ def test_nothing_is_answered_outside_of_what_was_measured():
     low, high = curve.medians.iloc[[-2, -1]]
     between = index.median_at(curve, (curve.xs[-2] * curve.xs[-1]) ** 0.5)
     assert between is not None and low <= between <= high
+
+
+def test_only_sizes_near_one_that_cannot_be_compared_are_more_than_translation():
+    a = page({"stlb_cliff": CLIFF})
+    vars(a.cliff)["price"] = replace(a.cliff.price, gaps=(2.0**12, 2.0**18))
+    texts = [index.working_set_answer(a, lines * 4096) for lines in (2**12, 2**15, 2**18)]
+    assert ["not all of that is translation" in text for text in texts] == [True, False, True]

@@ -17,6 +17,8 @@ from experiments.overview.profile import ProfileQuantity, TranslationProfile
 from tlb.measure import build
 from tlb.measure.store import Store
 from tlb.report.chapter import Chapter
+from tlb.report.quantities import Quantity
+from tlb.stats.intervals import Interval
 
 DEFAULTS = chapter.DEFAULTS | {"minutes": 0.0}
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202e'.\"|{{#if}}"
@@ -194,3 +196,14 @@ def test_a_machine_that_an_earlier_kernel_measured_is_marked(store, monkeypatch,
         for row in shown(a)[0].select("tbody tr")
     }
     assert marked == {"Zen 3": declared > 1, "Zen 5": declared > 2, "Zen 6": declared > 2}
+
+
+# --- numbers to remember
+
+
+@pytest.mark.parametrize(
+    ("high", "shown"), [(14.0, "12 ns"), (39.0, "10 to 39 ns"), (41.0, "cannot tell")]
+)
+def test_a_range_that_is_too_wide_to_remember_is_no_number(high, shown):
+    one = Quantity("a", "ns", 0, Interval(12.0, 10.0, high), mappings=9)
+    assert machines_tables._without_interval(one) == shown

@@ -217,12 +217,11 @@ def test_marks_in_a_legend_are_the_own_machine_s():
 
     reference = Figure(draw_shapes(SLOW), "Points.", SLOW, "points")
     few = OWN.assign(n=1)
-    made = OverlaidFigure(draw_shapes(few), "Points.", few, "points", reference=reference).spec()
-    grey, own = made["layer"]
-    assert grey["encoding"]["shape"]["legend"] is None
-    assert (
-        own["layer"][0]["mark"]["filled"] is False and "legend" not in own["layer"][0]["encoding"]
-    )
+    made = OverlaidFigure(draw_shapes(few), "Points.", few, "points", reference=reference)
+    grey, own = made.spec()["layer"]
+    assert "field" not in grey["encoding"]["shape"] and not own["layer"][0]["mark"]["filled"]
+    svg = made.svg()
+    assert all(svg.count(f">{name}<") == 1 for name in ("spread", "packed"))
 
 
 def test_only_the_reference_is_grey_over_its_points():

@@ -150,15 +150,17 @@ def show_chart(
         return
     size = f"{size_of} {format_size(round(size_bytes))}".strip() if size_bytes > 0 else ""
     own = _figure(draw, data, words, is_few=bool(shown.few_mappings))
-    if all(shown.base_pages) and not has_rows_of(own.spec(), "pages"):
-        beside = _with_base_pages_of(shown, beside)
+    beside = _with_own_base_pages(shown, own, beside)
     shown.put(_over(own, _figure(draw, beside, words), size, shown))
 
 
-def _with_base_pages_of(shown: page.Page, beside: pd.DataFrame) -> pd.DataFrame:
-    """Return a table of the machine beside with its base pages called as the page's own machine's:
-    both have one row and one colour. The line below the figure gives both sizes."""
+def _with_own_base_pages(shown: page.Page, figure: Figure, beside: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of the machine beside with its base pages called as the page's own machine's,
+    where these differ and the figure has no row for each size: both have one place and one colour.
+    The line below the figure gives both sizes."""
     own, theirs = shown.base_pages
+    if not (own and theirs) or has_rows_of(figure.spec(), "pages"):
+        return beside
     known = [name for name in ("pages", "name") if name in beside]
     return beside.assign(**{name: beside[name].replace(theirs, own) for name in known})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import cycle
@@ -23,6 +23,7 @@ _THEIRS = "reference-"  # before the name of a data set of the reference's
 _MARKS = {"line", "point"}  # bars would cover each other
 _BAND_OPACITY = 0.15
 _OPACITIES = [0.75, 0.4, 0.25]  # of series that only their colour tells apart
+_SHAPES = ("circle", "square", "triangle-up", "cross", "diamond", "triangle-right")  # of Vega
 _GAPS, _STRETCH = "-gaps", "stretch"  # a data set of dotted lines, and a line's number
 # The keys of a specification that belong to the whole chart.
 _TOP = ("$schema", "width", "height", "autosize", "config", "datasets", "params")
@@ -415,13 +416,30 @@ def _without_colour(encoding: dict[str, Any]) -> dict[str, Any]:
         for channel, how in encoding.items()
         if channel not in ("tooltip", "opacity", "color")
     }
-    for channel in {"shape", "strokeDash"} & kept.keys():
-        if isinstance(kept[channel], dict) and "field" in kept[channel]:
-            kept[channel] = kept[channel] | {"legend": None}
+    if isinstance(shape := kept.get("shape"), dict) and "field" in shape:
+        kept["shape"] = _shapes(shape)
     if "field" in (colour := encoding.get("color", {})):
         series = {key: colour[key] for key in ("field", "type") if key in colour}
         kept = _with_detail(kept, series)
     return kept
+
+
+def _shapes(shape: dict[str, Any]) -> dict[str, Any]:
+    """Return a shape for each series of a shape encoding, as Vega gives them, by conditions: a scale
+    would draw these marks in the legend of the own ones."""
+    names, scale = shape.get("scale", {}).get("domain"), shape.get("scale", {})
+    if not isinstance(names, list):
+        return shape
+    each = zip(names, cycle(scale.get("range", _SHAPES)), strict=False)
+    return {"condition": _by_name(shape["field"], each), "value": _SHAPES[0]}
+
+
+def _by_name(field: str, each: Iterable[tuple[str, Any]]) -> list[dict[str, Any]]:
+    """Return Vega-Lite conditions that give a value to each name in a field."""
+    return [
+        {"test": f"datum[{json.dumps(field)}] === {json.dumps(name)}", "value": value}
+        for name, value in each
+    ]
 
 
 def _shades(colour: dict[str, Any]) -> dict[str, Any]:
@@ -433,11 +451,7 @@ def _shades(colour: dict[str, Any]) -> dict[str, Any]:
         scale = {"range": _OPACITIES}
         return {"field": field, "type": "nominal", "scale": scale, "legend": None}
     each = zip(names, cycle(_OPACITIES), strict=False)
-    conditions = [
-        {"test": f"datum[{json.dumps(field)}] === {json.dumps(name)}", "value": opacity}
-        for name, opacity in each
-    ]
-    return {"condition": conditions, "value": _OPACITIES[0]}
+    return {"condition": _by_name(field, each), "value": _OPACITIES[0]}
 
 
 def _without_axis(how: Any) -> Any:
