@@ -23,10 +23,6 @@ OF_4096 = {
     "tlb/measure/catalogue.py": (1, "a guest's page table, which is x86-64's alone"),
     "tlb/measure/kernels.py": (1, "a number of lines, and not of bytes"),
     "tlb/measure/grid.py": (1, "the least that a parameter may ask for, on any machine"),
-    "experiments/virtualization/analysis.py": (
-        1,
-        "the base page of a guest, which is x86-64's alone",
-    ),
     "experiments/page_walks/grid.py": (1, "entries, and not bytes"),
     "tlb/measure/granted_pages.py": (
         1,
