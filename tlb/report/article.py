@@ -161,7 +161,8 @@ def _with_own_base_pages(shown: page.Page, figure: Figure, beside: pd.DataFrame)
     own, theirs = shown.base_pages
     if not (own and theirs) or has_rows_of(figure.spec(), "pages"):
         return beside
-    known = [name for name in ("pages", "name") if name in beside]
+    known = [name for name in ("pages", "name") if own in {*figure.data.get(name, ())}]
+    known = [name for name in known if name in beside]
     return beside.assign(**{name: beside[name].replace(theirs, own) for name in known})
 
 
