@@ -33,6 +33,7 @@ from tlb.report.claims import untestable_statements
 from tlb.report.overlay import (
     DimmedFigure,
     OverlaidFigure,
+    axis_titles,
     grey_marks,
     has_breaks,
     has_dotted_gaps,
@@ -150,6 +151,10 @@ def show_chart(
         return
     size = f"{size_of} {format_size(round(size_bytes))}".strip() if size_bytes > 0 else ""
     own = _figure(draw, data, words, is_few=bool(shown.few_mappings))
+    is_few = shown.few_mappings and own.is_of_few
+    if is_few and any(map(page.is_ratio, axis_titles(own.spec()))):  # compared with nothing
+        shown.put(_dimmed(_figure(draw, beside, words), shown))
+        return
     beside = _with_own_base_pages(shown, own, beside)
     shown.put(_over(own, _figure(draw, beside, words), size, shown))
 
