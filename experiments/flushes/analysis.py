@@ -56,7 +56,9 @@ class Quantities(quantities.Quantities):
     )
     heap_singly_ms = QuantityDeclaration("2 GB given back one page a call", "ms")
     heap_batched_ms = QuantityDeclaration("2 GB given back 512 pages a call", "ms")
-    lost_packed_us = QuantityDeclaration("lost to a flush by a chase with few TLB entries", "us")
+    lost_packed_us = QuantityDeclaration(
+        "lost to a flush by a chase with few TLB entries", "us", part_of="lost_spread_us"
+    )
     lost_spread_us = QuantityDeclaration("lost to a flush by a chase through 512 pages", "us")
     thousand_flushes_share = QuantityDeclaration(
         "share of that chase's time that 1,000 flushes per second take", "share", 1

@@ -29,7 +29,7 @@ class Quantities(quantities.Quantities):
     are spread minus packed."""
 
     last_entries = QuantityDeclaration(
-        "pages that the last level holds (CPUID, or measured)", "pages"
+        "pages that the last level (CPUID) or all levels (measured) hold", "pages"
     )
     base_reach_bytes = QuantityDeclaration("memory that these cover with base pages", "bytes")
     huge_reach_bytes = QuantityDeclaration(

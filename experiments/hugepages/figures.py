@@ -84,11 +84,8 @@ def expected_load_times(a: Analysis, known: ModelledTlb) -> pd.DataFrame:
     for pages, spread in a.spread.items():
         price = spread - a.packed[pages]
         far = price.between(PAST_REACH_TIMES * known.last, inf)
-        if not len(far):
-            continue
         is_known = pages == BASE_PAGES or known.is_splintered is not None
-        if not is_known:  # the chase's own time, as measured
-            rows += _measured_times(pages, spread, base)
+        if not (len(far) and is_known):
             continue
         span = base if known.is_splintered else page_bytes(pages, base)
         for log2_bytes in _powers_of_two(price, base):
@@ -114,16 +111,6 @@ def _powers_of_two(curve: Curve, base_page_bytes: int) -> range:
     return range(int(np.ceil(least)), int(most) + 1)
 
 
-def _measured_times(pages: str, spread: Curve, base_page_bytes: int) -> list[tuple]:
-    """Return the rows of a page size of which it is not known what an entry covers: times alone."""
-    rows = []
-    for log2_bytes in _powers_of_two(spread, base_page_bytes):
-        lines = 2**log2_bytes / base_page_bytes
-        ns = _at(spread, lines) if _is_near_measured(spread, lines) else nan
-        rows.append((pages, log2_bytes, nan, nan, nan, ns))
-    return rows
-
-
 def _is_near_measured(curve: Curve, lines: float) -> bool:
     """Whether a number of lines was nearly measured, or lies between two that are close enough."""
     octaves = np.log2(np.array(curve.xs, dtype=float)) - np.log2(lines)
@@ -141,8 +128,6 @@ def _at(curve: Curve, lines: float) -> float:
 def calculator_answer(row: pd.Series, where: str, base_page_bytes: int) -> str:
     """Return a row of `expected_load_times` in words. where: the size and the pages, or the host.
     Entries were found on base pages and fewer may hold larger ones: a bound of what they reach."""
-    if pd.isna(row["span_bytes"]):
-        return f"{where}: reach not known, about {format_significant_digits(row['ns'], 2)} ns."
     is_bound = row["span_bytes"] > base_page_bytes
     at_most, or_more = ("at most ", " or more") if is_bound else ("", "")
     walks = f"{row['walks_per_access']:.2f} walks per load{or_more}"

@@ -45,7 +45,7 @@ class Quantities(quantities.Quantities):
         "16 pages of a cached file, touched and unmapped", "us", 1
     )
     file_fault_us = QuantityDeclaration(
-        "a touch that faults, cached file, without unmapping", "us", 1
+        "a touch that faults, cached file, without unmapping", "us", 1, part_of="file_16_pages_us"
     )
     folio_page_ns = QuantityDeclaration(
         "a page of a file in large folios, touched and unmapped", "ns"
@@ -56,7 +56,9 @@ class Quantities(quantities.Quantities):
     buffer_page_ns = QuantityDeclaration(
         "a page of a buffer on base pages, touched and unmapped", "ns"
     )
-    first_touch_ns = QuantityDeclaration("a first touch of a page of such a buffer", "ns")
+    first_touch_ns = QuantityDeclaration(
+        "a first touch of a page of such a buffer", "ns", part_of="buffer_page_ns"
+    )
     populated_page_ns = QuantityDeclaration("a page of such a buffer, populated and unmapped", "ns")
     buffer_huge_page_ns = QuantityDeclaration(
         "a base page of a buffer on huge pages", "ns", pages="thp"

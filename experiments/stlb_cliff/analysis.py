@@ -22,7 +22,7 @@ class Quantities(quantities.Quantities):
         "pages that the first level holds (CPUID, or measured)", "pages"
     )
     last_entries = QuantityDeclaration(
-        "pages that the last level holds (CPUID, or measured)", "pages"
+        "pages that the last level (CPUID) or all levels (measured) hold", "pages"
     )
     first_reach_bytes = QuantityDeclaration("memory that the first level's entries cover", "bytes")
     last_reach_bytes = QuantityDeclaration("memory that the last level's entries cover", "bytes")

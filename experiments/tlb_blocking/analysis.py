@@ -46,7 +46,7 @@ class Quantities(quantities.Quantities):
     pages."""
 
     last_entries = QuantityDeclaration(
-        "pages that the last level holds, by CPUID or else as found", "pages"
+        "pages that the last level (CPUID) or all levels (measured) hold", "pages"
     )
     hop_ns = QuantityDeclaration("a hop of the largest random walk, without blocks", "ns")
     block_bytes = QuantityDeclaration("largest blocks inside the TLB's reach", "bytes")

@@ -26,15 +26,25 @@ def curve(data: pd.DataFrame) -> alt.Chart:
     return alt.Chart(data).mark_line().encode(x="x:Q", y="median:Q")
 
 
-def run(source: str, outputs: list[Any], is_reference: bool, tmp_path, monkeypatch, **names) -> Any:
+def run(
+    source: str,
+    outputs: list[Any],
+    is_reference: bool,
+    tmp_path,
+    monkeypatch,
+    few_mappings: str = "",
+    **names,
+) -> Any:
     """What a cell shows on a page, whose committed notebook has these outputs."""
     monkeypatch.setattr(page, "BOOK_FOLDER", tmp_path)
     cell = {"cell_type": "code", "source": source, "metadata": {}, "outputs": outputs}
     (tmp_path / "made.ipynb").write_text(json.dumps({"cells": [cell]}))
     shown: list[Any] = []
-    names |= {"show_chart": article.show_chart, "curve": curve, "put": shown.append}
+    names = {"show_chart": article.show_chart, "curve": curve, "put": shown.append} | names
     names["on_this_computer"] = article.on_this_computer
-    run_cells(page.Page("made", shown.append, is_reference=is_reference), names)
+    run_cells(
+        page.Page("made", shown.append, is_reference=is_reference, few_mappings=few_mappings), names
+    )
     (made,) = shown
     return made
 
@@ -86,6 +96,27 @@ def test_where_nothing_was_measured_the_reference_s_chart_is_dimmed(
     assert isinstance(made, DimmedFigure) and made.data.equals(DATA)
     unclear = replace(made, is_measured=True)  # of a page with rows
     assert [("not measured" in one.html()) for one in (made, unclear)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "title, few, kind",
+    [
+        ("times as fast", "one mapping each", DimmedFigure),
+        ("Rate, times those of one thread", "one mapping each", DimmedFigure),
+        ("ns", "one mapping each", OverlaidFigure),
+        ("times as fast", "", OverlaidFigure),
+    ],
+)
+def test_no_chart_draws_ratios_of_too_few_mappings(title, few, kind, tmp_path, monkeypatch):
+    def titled(data: pd.DataFrame) -> alt.Chart:
+        return curve(data).encode(y=alt.Y("median:Q", axis=alt.Axis(title=title)))
+
+    def made(*how: Any, **names: Any) -> Any:
+        return run(CHART, *how, tmp_path, monkeypatch, curve=titled, **names)
+
+    data, metadata = made([], True, data=DATA)._repr_mimebundle_()
+    outputs, own = [{"data": data, "metadata": metadata}], DATA.assign(median=[5.0, 6.0])
+    assert type(made(outputs, False, data=own, few_mappings=few)) is kind
 
 
 def test_a_chart_names_both_kinds_of_pages_where_the_reference_s_is_of_others(

@@ -79,6 +79,16 @@ def test_a_frame_of_the_own_machine_has_no_row_and_no_column_of_dashes():
     assert "<table" not in none and "too little is known" in none
 
 
+@pytest.mark.parametrize("few, is_shown", [("one mapping each", False), ("", True)])
+def test_of_too_few_mappings_a_frame_has_no_ratio_and_no_bounds(few, is_shown):
+    page.open_page(
+        page.Page("index", is_reference=False, machine="this computer", few_mappings=few)
+    )
+    names = ["times as fast", "times the cost on 4 KiB pages", "bounds apart"]
+    shown = page._named_frame(pd.DataFrame([[1.5] * 4], columns=[*names, "ns"]))
+    assert [name in shown for name in [*names, "ns"]] == [is_shown] * 3 + [True]
+
+
 def write(folder: Path, *cells: tuple[str, dict]) -> None:
     made = [
         {"cell_type": "code", "source": source, "metadata": metadata, "outputs": []}

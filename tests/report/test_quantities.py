@@ -134,6 +134,16 @@ def test_a_time_without_an_interval_is_marked_if_all_its_rows_are_of_too_few_map
     assert (few.load_ns.cell, many.load_ns.cell) == ("2.0 ns *", "2.0 ns")
 
 
+@pytest.mark.parametrize("mappings, cell", [(1, "–"), (5, "3.0 ns")])
+def test_a_part_that_exceeds_its_whole_is_noise_of_too_few_mappings(mappings, cell):
+    class PartQuantities(Quantities):
+        part_ns = QuantityDeclaration("a part of it", "ns", 1, part_of="load_ns")
+
+    made = PartQuantities()
+    made.record(pd.DataFrame({"repeat": range(mappings)}), part_ns=3.0, load_ns=2.0)
+    assert (made.part_ns.cell, made.load_ns.value) == (cell, 2.0)
+
+
 def test_a_time_below_zero_of_too_few_mappings_is_no_absent_one():
     made = Quantities()
     made.record(pd.DataFrame({"repeat": [0]}), load_ns=-2.0, share=float("nan"))

@@ -347,6 +347,18 @@ def test_a_load_that_left_a_cache_in_a_part_of_the_mappings_has_no_price():
     assert gaps([40.0] * 4 + [80.0] * 5, 4 * ENTRIES) == ()  # by translation alone
 
 
+@pytest.mark.parametrize("mappings, gaps", [(1, (512,)), (5, ())])
+def test_of_too_few_mappings_a_step_of_the_control_within_the_reach_is_a_gap(mappings, gaps):
+    times = {256: (1.3, 3.5), 512: (1.3, 6.5), 1024: (4.5, 6.3)}  # the spread lines left L1 at 512
+    measured = [
+        row
+        for n, both in times.items()
+        for layout, ns in zip(("packed", "spread"), both, strict=True)
+        for row in rows(n, layout, [ns] * mappings)
+    ]
+    assert price(pd.DataFrame(measured), ENTRIES).gaps == gaps
+
+
 def test_curves_that_end_at_different_sizes_are_compared_where_both_were_measured():
     near, far = measured({1: [2.0], 4: [3.0]}), measured({1: [4.0], 4: [6.0], 8: [9.0]})
     assert medians_at_largest_common_x({"near": near, "far": far, "none": near.between(5, 6)}) == (

@@ -33,6 +33,7 @@ from tlb.report.claims import untestable_statements
 from tlb.report.overlay import (
     DimmedFigure,
     OverlaidFigure,
+    axis_titles,
     grey_marks,
     has_breaks,
     has_dotted_gaps,
@@ -145,13 +146,18 @@ def show_chart(
     if beside is None:  # before the first refresh, or not measured there
         shown.put(_figure(draw, data, words))
         return
-    if data.empty:
+    own = None if data.empty else _figure(draw, data, words, is_few=bool(shown.few_mappings))
+    if own is None or (shown.few_mappings and _compares_few(own)):
         shown.put(_dimmed(_figure(draw, beside, words), shown))
         return
     size = f"{size_of} {format_size(round(size_bytes))}".strip() if size_bytes > 0 else ""
-    own = _figure(draw, data, words, is_few=bool(shown.few_mappings))
     beside = _with_own_base_pages(shown, own, beside)
     shown.put(_over(own, _figure(draw, beside, words), size, shown))
+
+
+def _compares_few(figure: Figure) -> bool:
+    """Return whether a figure draws ratios of too few mappings, which are compared with nothing."""
+    return figure.is_of_few and any(map(page.is_ratio, axis_titles(figure.spec())))
 
 
 def _with_own_base_pages(shown: page.Page, figure: Figure, beside: pd.DataFrame) -> pd.DataFrame:

@@ -252,6 +252,12 @@ def _ticks(spec: dict[str, Any], channel: str) -> Iterator[list[float]]:
             yield axis["values"]
 
 
+def axis_titles(spec: dict[str, Any]) -> list[str]:
+    """Return the titles of a chart's axes."""
+    axes = (axis for channel in ("x", "y") for axis in _axes(spec, channel))
+    return [str(axis["title"]) for axis in axes if axis.get("title")]
+
+
 def _add_ticks(own: list[list[float]], theirs: list[list[float]]) -> None:
     """Add another chart's ticks to those of each axis."""
     for ticks in own:

@@ -164,18 +164,22 @@ def _named_frame(frame: pd.DataFrame) -> str:
     return f'<p class="tlb-beside" role="note">{heading}</p>{html}'
 
 
-_RATIO = re.compile(r"\b(times as fast|ratio|gain|speedup)\b")
+_RATIO = re.compile(r"\b(times (as fast|the|those)|ratio|gain|speedup|bounds apart)\b")
+
+
+def is_ratio(label: object) -> bool:
+    """Return whether a row, a column or an axis is called a ratio."""
+    return bool(_RATIO.search(str(label)))
 
 
 def without_ratios(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame without the rows and columns that are called a ratio, all if an axis is:
     too few mappings are compared with nothing."""
     axes = [*frame.index.names, *frame.columns.names]
-    if any(_RATIO.search(str(name)) for name in axes):
+    if any(map(is_ratio, axes)):
         return frame.iloc[:0]
     rows, columns = (
-        [not _RATIO.search(str(label)) for label in labels]
-        for labels in (frame.index, frame.columns)
+        [not is_ratio(label) for label in labels] for labels in (frame.index, frame.columns)
     )
     return frame.loc[rows, columns]
 

@@ -42,6 +42,9 @@ _SHORT = Unavailable("sweep-short")
 _OF_FEW = Unavailable("too-few-points", "fewer than five mappings")
 _MAY_BE_OF_FEW = ("no-step", "unstable", "control-elsewhere")  # reasons that are not known of fewer
 _BELOW_ZERO = Unavailable("too-few-points", "it came out below zero, so it is noise")
+_OVER_WHOLE = Unavailable(
+    "too-few-points", "it came out above what it is a part of, so it is noise"
+)
 # What a table says, marked, in place of a dash: something was measured.
 _BELOW_ZERO_CELL = "not above zero"
 _OF_TIMES = ("ns", "us", "ms", "cycles", "share", "times")
@@ -187,7 +190,8 @@ class QuantityDeclaration:
     is_found: of a number of pages, bytes or events, that measured rows show it; other such numbers
     are stated, or chosen by the grid, and known without an interval. is_counted: whether one process
     settles it, such as what smaps shows. is_judged: whether a comparison found it, which too few
-    mappings cannot make. pages: the kind of pages that it is of, if a machine may lack it."""
+    mappings cannot make. pages: the kind of pages that it is of, if a machine may lack it. part_of:
+    the name of a quantity of which it is a part, in the same unit."""
 
     def __init__(
         self,
@@ -200,7 +204,9 @@ class QuantityDeclaration:
         is_counted: bool = False,
         is_judged: bool = False,
         pages: str = "",
+        part_of: str = "",
     ):
+        self.part_of = part_of
         self.label, self.unit, self.decimals, self.source = label, unit, decimals, source
         self.is_counted, self.is_judged, self.pages = is_counted, is_judged, pages
         self.is_measured = not source and not is_counted and (is_found or unit in _OF_TIMES)
@@ -334,8 +340,12 @@ class Quantities:
 
     def of(self, declared: QuantityDeclaration) -> Quantity:
         """Return what was recorded, or a quantity that lacks its rows."""
-        if declared.name in self._found:
-            return self._with_size(declared.name, self._found[declared.name])
+        if found := self._found.get(declared.name):
+            whole = self._found.get(declared.part_of)
+            is_more = whole and whole.interval and found.interval and found.value > whole.value
+            if is_more and found.is_of_few:
+                return replace(found, interval=None, lacking=_OVER_WHOLE)
+            return self._with_size(declared.name, found)
         lacking = Unavailable("no-data", declared.label)
         return Quantity(declared.label, declared.unit, declared.decimals, lacking=lacking)
 

@@ -361,7 +361,8 @@ def price_of(spread: Curve, packed: Curve, entries: float = LEAST_ENTRIES) -> Cu
     intervals span both. An x for which that is more than half of the difference, a quarter where
     too few mappings give no interval that could show it, has no price and is one of `gaps`; so is
     one at which the bounds of the spread load are over _MOST_APART times apart, for then its data
-    have left a cache in a part of the mappings.
+    have left a cache in a part of the mappings. Within the reach only too few mappings may leave a
+    cache at two sizes: there a step of the control counts.
 
     Past 64 times the entries the packed lines have too many pages as well: there the price is a
     lower bound, and a verdict takes `price_with_packed_walks`.
@@ -374,8 +375,11 @@ def price_of(spread: Curve, packed: Curve, entries: float = LEAST_ENTRIES) -> Cu
         nearby = control.loc[n : next((x for x in control.index if x >= CACHED_LINES * n), inf)]
         slowest = nearby["median"][nearby["low"] <= load.high].max()
         own = control["median"][n]
-        ahead = slowest - own if n > entries and slowest > (1 + MAX_STABLE_SPREAD) * own else 0.0
-        most = _MOST_AHEAD if row["n"] >= FEWEST_PAIRS_WITH_INTERVAL else _MOST_AHEAD_OF_FEW
+        is_of_few = row["n"] < FEWEST_PAIRS_WITH_INTERVAL
+        within_reach = MIN_MODE_RATIO if is_of_few else inf
+        step = 1 + MAX_STABLE_SPREAD if n > entries else within_reach
+        ahead = slowest - own if slowest > step * own else 0.0
+        most = _MOST_AHEAD_OF_FEW if is_of_few else _MOST_AHEAD
         is_apart = n > entries and load.high > _MOST_APART * load.low
         if is_apart or ahead > most * max(row["median"], 0.0):
             gaps.append(n)
