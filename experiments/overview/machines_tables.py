@@ -231,7 +231,7 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
     page_walks: {
         "walk_l2_ns": "A walk alone (data in the L1 cache), its entry in the L2 cache",
         "walk_l3_ns": "A walk alone, its entry within the stated size of the L3 cache",
-        "walk_memory_ns": "A walk alone, the guest's last entry in memory, upper tables cold too",
+        "walk_memory_ns": "A walk alone, the guest's last entry in memory, upper ones in the data caches",
         "entry_ns": "Each page-table entry that a load must read from memory adds",
     },
     hugepages: {

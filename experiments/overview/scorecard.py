@@ -24,7 +24,6 @@ from tlb.report.verdicts import (
     RECOMPUTED_CLAIM_STATUS,
     UNDECIDABLE,
     UNTESTABLE_HERE,
-    WRONG_VERDICT_PROBABILITY,
     claim_anchor,
     shown_verdict,
 )
@@ -53,7 +52,6 @@ class ClaimsPageQuantities(quantities.Quantities):
     direction = QuantityDeclaration("claims that predict a direction only", "")
     direction_hold = QuantityDeclaration("claims of these that hold on this machine", "")
     by_interval = QuantityDeclaration("claims that this machine judges by an interval", "")
-    wrong_by_chance = QuantityDeclaration("wrong verdicts of these to expect, at most", "", 1)
     statements = QuantityDeclaration("statements that we read in the sources", "")
     beyond = QuantityDeclaration("statements that no measurement here can decide", "")
     arithmetic = QuantityDeclaration("statements that are arithmetic", "")
@@ -155,7 +153,6 @@ class Scorecard:
             "several": len(several),
             "disagree": sum(claim.machines_disagree for claim in several),
             "by_interval": len(by_interval),
-            "wrong_by_chance": len(by_interval) * WRONG_VERDICT_PROBABILITY,
             "statements": kinds.total(),
             "beyond": kinds["not testable"],
             "arithmetic": kinds["arithmetic"],

@@ -171,6 +171,6 @@ def test_a_second_run_counts_only_the_verdicts_that_an_interval_decided(tmp_path
         for id, effects in {"same": (1,), "other": (1,), "open again": (1,), "fact": ()}.items()
     ]
     words = article._second_run(found, SimpleNamespace(about=about)).text
-    assert "2 of the 3 verdicts" in words and "1 of them alike" in words
+    assert "Of the 3" in words and "1 alike, 1 otherwise, and leaves 1 open" in words
     about.machine = "none"
     assert article._second_run(found, SimpleNamespace(about=about)).text == ""

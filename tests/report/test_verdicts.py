@@ -282,7 +282,8 @@ def test_of_a_machine_of_which_little_was_measured_only_what_it_answers_is_shown
     assert text.startswith("3 claims")
     assert all(one.evidence in text for one in answered)
     assert not any(one.evidence in text for one in others)
-    assert "chance" in text and "chance" not in table_of_answered_verdicts(answered[2:]).text
+    assert "Within one run" in text
+    assert "Within one run" not in table_of_answered_verdicts(answered[2:]).text
     assert table_of_answered_verdicts(answered).text == verdict_table(answered).text
     assert 'data-claims="6"' in table_of_answered_verdicts([*answered, *others]).markup
 

@@ -531,8 +531,9 @@ def _second_run(found: Sequence[Verdict], a: Analysis) -> Html:
     again = again[again.index.isin(first)]
     same = sum(first[str(id)] == verdict for id, verdict in again.items())
     words = (
-        f"A second run decides {len(again)} of the {len(first)} verdicts that rest on an interval again, "
-        f"{same} of them alike (<a href='method.html#what-a-second-run-has-to-show'>method</a>)."
+        f"Of the {len(first)} that an interval decides, a second run decides {same} alike, "
+        f"{len(again) - same} otherwise, and leaves {len(first) - len(again)} open "
+        "(<a href='method.html#what-a-second-run-has-to-show'>method</a>)."
     )
     return Html(f'<p class="tlb-chance">{words}</p>', Markup(words).striptags())
 

@@ -616,14 +616,6 @@ def _source(key: str) -> str:
     return source_names().get(key, key)
 
 
-def chance_words(tested: int) -> str:
-    """Say how many of the claims tested with an interval may be decided wrongly."""
-    return (
-        f"The rule decides at most {WRONG_VERDICT_PROBABILITY:.0%} of such claims wrongly, so on average at "
-        f"most {tested * WRONG_VERDICT_PROBABILITY:.1f} verdicts here are wrong by chance."
-    )
-
-
 def _chance(found: Sequence[Verdict]) -> Html:
     tested = sum(verdict.is_of_interval for verdict in found)
     if not any(verdict.is_of_interval and verdict.is_decided for verdict in found):
@@ -632,7 +624,8 @@ def _chance(found: Sequence[Verdict]) -> Html:
     if tested == len(found):
         number = f"All {tested} of these claims" if tested > 1 else "This claim"
     words = (
-        f"{number} {'is' if tested == 1 else 'are'} judged by an interval. {chance_words(tested)}"
+        f"{number} {'is' if tested == 1 else 'are'} judged by an interval. Within one run the rule decides "
+        f"at most {WRONG_VERDICT_PROBABILITY:.0%} of such claims wrongly."
     )
     return Html(f'<p class="tlb-chance">{escape(words)}</p>', words)
 
