@@ -165,7 +165,9 @@ def _beside_article(
     published = base.transform_filter(f"datum.series == '{ARTICLE_SERIES}'")
     layers = [
         *more,
-        ours.mark_rule(strokeWidth=2, opacity=0.5).encode(y="low:Q", y2="high:Q"),
+        # Of all: the article has no intervals, and each filter is one more for Vega to settle, which
+        # warns of too many.
+        base.mark_rule(strokeWidth=2, opacity=0.5).encode(y="low:Q", y2="high:Q"),
         ours.mark_line(point=alt.OverlayMarkDef(size=24)),
         published.mark_line(strokeDash=[3, 3], strokeWidth=1),
         published.mark_point(filled=False, size=45),
@@ -178,10 +180,10 @@ def _beside_article(
 def _names_at_ends(base: alt.Chart, dy: float) -> list[alt.Chart]:
     """Return the name of each series at its last point, and a stroke from there to the name, as
     lines that end close together push names apart."""
-    names, y = base.transform_filter(f"isValid(datum.{charts.NAME_Y})"), f"{charts.NAME_Y}:Q"
+    y = f"{charts.NAME_Y}:Q"  # null at all other points, which then have no mark
     return [
-        names.mark_rule(x2Offset=7, opacity=0.6).encode(x2="working_set_bytes:Q", y2=y),
-        names.mark_text(align="left", dx=9, dy=dy).encode(y=y, text="series:N"),
+        base.mark_rule(x2Offset=7, opacity=0.6).encode(x2="working_set_bytes:Q", y2=y),
+        base.mark_text(align="left", dx=9, dy=dy).encode(y=y, text="series:N"),
     ]
 
 
