@@ -433,7 +433,8 @@ def _without_colour(encoding: dict[str, Any]) -> dict[str, Any]:
 def _shapes(shape: dict[str, Any]) -> dict[str, Any]:
     """Return a shape for each series of a shape encoding, as Vega gives them, by conditions: a scale
     would draw these marks in the legend of the own ones."""
-    names, scale = shape.get("scale", {}).get("domain"), shape.get("scale", {})
+    scale = shape.get("scale", {})
+    names = scale.get("domain")
     if not isinstance(names, list):
         return shape
     each = zip(names, cycle(scale.get("range", _SHAPES)), strict=False)
