@@ -32,7 +32,7 @@ from tlb.report import quantities
 from tlb.report.analysis import SingleEventAnalysis
 from tlb.report.quantities import QuantityDeclaration
 from tlb.stats.curves import Curve, select_rows
-from tlb.stats.intervals import Interval, median_interval
+from tlb.stats.intervals import Interval, interval_of_rows, median_interval
 from tlb.system.page_sizes import BASE_PAGES, page_bytes
 from tlb.system.reasons import Unavailable, require_nonempty
 
@@ -150,7 +150,7 @@ class _Shootdowns(SingleEventAnalysis):
             "shootdown", mode=call, pages=BASE_PAGES, lines=ONE_PAGE_PER_CALL, apart=1
         )
         self.require_others(rows, "no calls beside other processes were measured")
-        return median_interval(rows["ns_per_access"])
+        return interval_of_rows(rows)
 
     @cached_property
     def flush_counts(self) -> pd.DataFrame:
@@ -225,7 +225,7 @@ class _Shootdowns(SingleEventAnalysis):
         another thread chases through it."""
         rows = self._collapses("collapse_chase", "joined_ns", mode="random")
         rows = require_nonempty(rows.dropna(subset=["joined_ns"]), "no area was collapsed")
-        return median_interval(rows["joined_ns"])
+        return interval_of_rows(rows, "joined_ns")
 
     def flushes_per_collapse(self) -> float:
         """Return the flushes that each other CPU sees for a large page that Linux makes of base
@@ -274,7 +274,8 @@ class _Switches(SingleEventAnalysis):
 
     def switch_ns(self, mode: str) -> Interval:
         """Return ns of a switch there and back."""
-        rows = self._rows("switch_chase", "switch_ns", mode=mode, lines=PAGES_WITHIN_STLB, hops=0)
+        where = {"mode": mode, "layout": "spread", "lines": PAGES_WITHIN_STLB, "hops": 0}
+        rows = self._rows("switch_chase", "switch_ns", **where)
         return self._median(rows, "no switches were measured", "switch_ns")
 
     def start(self, name: str) -> Interval:

@@ -22,7 +22,7 @@ from tlb.report.chapter import chapter_of_published_machine
 from tlb.report.quantities import QuantityDeclaration
 from tlb.stats import curves
 from tlb.stats.curves import select_rows
-from tlb.stats.intervals import Interval, median_interval, summarise_with_medians_of
+from tlb.stats.intervals import Interval, interval_of_rows, summarise_with_medians_of
 from tlb.system.page_sizes import BASE_PAGES, PAGE_KINDS, page_size_rank, page_words
 from tlb.system.reasons import Unavailable, none_if_unavailable, require_nonempty
 
@@ -203,7 +203,7 @@ class Analysis(analysis.Analysis):
         require_nonempty(rows, f"no memory on {page_words(pages)} was given back")
         cold = rows[rows["measures"] >= FREED_COLD]
         earlier = f"`prefault` in its version {FREED_COLD}"
-        return median_interval(require_nonempty(cold, earlier, "no-data")["free_ns_per_access"])
+        return interval_of_rows(require_nonempty(cold, earlier, "no-data"), "free_ns_per_access")
 
     # --- what programs got
 

@@ -175,9 +175,8 @@ class Analysis(analysis.Analysis):
 
     def touch_ns(self, way: Touch, column: str) -> Interval:
         """Return a column of its rows, such as mean_ns, of touches that were timed one by one."""
-        return median_interval(
-            require_nonempty(self.rows(way), f"{TOUCH_NAMES[way]} was not measured")[column]
-        )
+        rows = require_nonempty(self.rows(way), f"{TOUCH_NAMES[way]} was not measured")
+        return interval_of_rows(rows, column)
 
     def pages_per_fault(self, way: Touch) -> float:
         """Return how many base pages a fault maps."""

@@ -16,7 +16,7 @@ from tlb.report.chapter import Chapter
 from tlb.report.quantities import FEWEST_MAPPINGS_WITH_INTERVAL
 from tlb.stats import curves, geometry, splinter
 from tlb.stats.curves import Curve, select_rows
-from tlb.stats.intervals import Interval, median_interval
+from tlb.stats.intervals import Interval, interval_of_rows
 from tlb.system.page_sizes import page_labels
 from tlb.system.reasons import Unavailable, UnmeasuredNote, none_if_unavailable, require_nonempty
 
@@ -238,4 +238,4 @@ class SingleEventAnalysis(Analysis):
 
     @staticmethod
     def _median(rows: pd.DataFrame, lacking: str, value: str = "ns_per_access") -> Interval:
-        return median_interval(require_nonempty(rows, lacking)[value])
+        return interval_of_rows(require_nonempty(rows, lacking), value)

@@ -96,6 +96,14 @@ def test_what_a_switch_leaves_comes_back(kept):
     )
 
 
+def test_a_switch_is_timed_in_one_layout_and_counts_its_mappings():
+    frame = rows()
+    packed = (frame["kernel"] == "switch_chase") & (frame["layout"] == "packed")
+    frame.loc[packed, "switch_ns"] = 1.0
+    switch = analysis(frame).switch_ns("process")
+    assert switch.value == switch.low == switch.high == 5000.0
+
+
 def test_a_round_with_a_page_fault_is_left_out():
     frame = rows()
     faults = frame["faults_in_passes"].where(frame["repeat"] > 0, 3.0)
