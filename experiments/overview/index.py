@@ -380,8 +380,9 @@ def _place(a: Analysis, lines: float) -> str:
     if lines <= entries[0]:
         return ": the L1 TLB holds them all"
     times = lines / entries[-1]
+    whole = "STLB" if entries.is_stated else "TLB"
     if times < 0.75:
-        return ": the STLB holds them all"
+        return f": the {whole} holds them all"
     if times < 1.5:
-        return ": about what the STLB holds"
-    return f": {times:,.{times < 10:d}f} times what the STLB holds"
+        return f": about what the {whole} holds"
+    return f": {times:,.{times < 10:d}f} times what the {whole} holds"

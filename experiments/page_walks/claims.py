@@ -318,7 +318,9 @@ def a_graph_in_the_caches_flies(a: Analysis, band: Band) -> Answer:
 @claim("entries-still-cached-in-memory-regime")
 def entries_are_still_cached(a: Analysis, band: Band) -> Answer:
     reach = a.known_entries[-1] * a.base_page_bytes
-    evidence = f"The last level's {a.known_entries[-1]:,} entries reach {format_size(reach)}."
+    evidence = (
+        f"The {a.known_entries.whose} {a.known_entries[-1]:,} entries reach {format_size(reach)}."
+    )
     if reach < band[0]:
         evidence += (
             " At hundreds of megabytes the caches still hold the page table, but the TLB only a "

@@ -163,7 +163,6 @@ class Analysis(analysis.Analysis):
 
     def __init__(self, frame: pd.DataFrame, about: Chapter):
         super().__init__(frame, about)
-        self.timed = frame  # with such a guest
         if self.clocks_warning:
             self.frame = frame[frame["kernel"] != GUEST_CHASE_KERNEL]
 
@@ -328,7 +327,7 @@ class Analysis(analysis.Analysis):
     @property
     def clocks(self) -> pd.Series:
         """The time by the clock outside over that by the guest's, a value a process."""
-        rows = select_rows(self.timed, kernel=GUEST_CHASE_KERNEL, levels=4)
+        rows = select_rows(self.measured_rows, kernel=GUEST_CHASE_KERNEL, levels=4)
         ratios = rows.get("outside_ns_per_access", pd.Series(dtype=float)) / rows["ns_per_access"]
         return require_nonempty(ratios.dropna(), "no guest was timed by two clocks")
 

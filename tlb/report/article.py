@@ -33,7 +33,7 @@ from tlb.report.claims import untestable_statements
 from tlb.report.overlay import (
     DimmedFigure,
     OverlaidFigure,
-    axis_titles,
+    borrowed,
     grey_marks,
     has_breaks,
     has_dotted_gaps,
@@ -120,12 +120,15 @@ def show_chart(
     words: str,
     size_bytes: float = 0,
     size_of: str = "",
+    *,
+    is_ratio: bool = False,
 ) -> None:
     """Show what a function of a cell draws of a table.
 
     words: a sentence or two on what the reference's chart shows. size_bytes: what the data are of,
     where machines differ and the caption names the reference's; size_of: what has this size, as "a
-    heap of". Number and caption stand in the cell's metadata, `mystnb: {figure: {name, caption}}`.
+    heap of". is_ratio: whether it compares times, of which too few mappings tell
+    nothing. Number and caption stand in the cell's metadata, `mystnb: {figure: {name, caption}}`.
 
     On the page of another machine a chart has a line that says whose it is, unless it shows the
     same there or names each machine itself, in one of MACHINE_COLUMNS.
@@ -147,17 +150,12 @@ def show_chart(
         shown.put(_figure(draw, data, words))
         return
     own = None if data.empty else _figure(draw, data, words, is_few=bool(shown.few_mappings))
-    if own is None or (shown.few_mappings and _compares_few(own)):
+    if own is None or (is_ratio and shown.few_mappings and own.is_of_few):
         shown.put(_dimmed(_figure(draw, beside, words), shown))
         return
     size = f"{size_of} {format_size(round(size_bytes))}".strip() if size_bytes > 0 else ""
     beside = _with_own_base_pages(shown, own, beside)
     shown.put(_over(own, _figure(draw, beside, words), size, shown))
-
-
-def _compares_few(figure: Figure) -> bool:
-    """Return whether a figure draws ratios of too few mappings, which are compared with nothing."""
-    return figure.is_of_few and any(map(page.is_ratio, axis_titles(figure.spec())))
 
 
 def _with_own_base_pages(shown: page.Page, figure: Figure, beside: pd.DataFrame) -> pd.DataFrame:
@@ -201,11 +199,14 @@ def _dimmed(theirs: Figure, shown: page.Page) -> DimmedFigure:
 
 def show_table(frame: pd.DataFrame, note: str) -> Html:
     """Return a table that stands for a figure; on the page of another machine than the reference,
-    with a note that says whose it is."""
-    table = data_table(frame)
-    if page.current_page().is_reference:
+    with a note that says whose it is, and in place of an empty one the reference's."""
+    table, shown = data_table(frame), page.current_page()
+    if shown.is_reference:
         return table
-    note = "Not measured on this machine." if frame.empty else note
+    if frame.empty and (cell := shown.committed_cell()):
+        committed = (out.get("data", {}).get("text/html", "") for out in cell.outputs)
+        text = "This is the reference: not measured here."
+        return Html(borrowed("".join(map("".join, committed)), text), text)
     below = Markup('<p class="tlb-beside" role="note">{}</p>').format(note)
     return table + Html(str(below), note)
 
@@ -310,7 +311,7 @@ def _of_machines(figure: Figure, shown: page.Page) -> Figure:
         return _labelled(figure, _PUBLISHED)
     star = FEW_MAPPINGS_MARK.strip() if has_marked_numbers(spec := figure.spec()) else ""
     few = ", ".join(filter(None, [shown.few_mappings, star]))
-    few = f" ({few})" if shown.few_mappings else ""
+    few = f" ({few}: no intervals, may be far off)" if shown.few_mappings else ""
     published = Store(ROOT / "data")  # beside the committed text
     reference = published.reference(shown.notebook)
     words = machine_display_name(published, reference).partition(",")[0]

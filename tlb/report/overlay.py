@@ -252,12 +252,6 @@ def _ticks(spec: dict[str, Any], channel: str) -> Iterator[list[float]]:
             yield axis["values"]
 
 
-def axis_titles(spec: dict[str, Any]) -> list[str]:
-    """Return the titles of a chart's axes."""
-    axes = (axis for channel in ("x", "y") for axis in _axes(spec, channel))
-    return [str(axis["title"]) for axis in axes if axis.get("title")]
-
-
 def _add_ticks(own: list[list[float]], theirs: list[list[float]]) -> None:
     """Add another chart's ticks to those of each axis."""
     for ticks in own:
@@ -480,6 +474,10 @@ class DimmedFigure(Figure):
         why = "not measured here."
         if self.is_measured:
             why = "too little is known here for this figure."
-        words = f"This is {self.whose}: {why}"
-        note = Markup('<p class="tlb-borrowed-note" role="note">{}</p>').format(words)
-        return f'<div class="tlb-borrowed">{note}{super().html()}</div>'
+        return borrowed(super().html(), f"This is {self.whose}: {why}")
+
+
+def borrowed(html: str, words: str) -> str:
+    """Return what a page shows of another machine, dimmed, below words that say so."""
+    note = Markup('<p class="tlb-borrowed-note" role="note">{}</p>').format(words)
+    return f'<div class="tlb-borrowed">{note}{html}</div>'

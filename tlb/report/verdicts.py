@@ -597,10 +597,10 @@ def table_of_answered_verdicts(
     table = verdict_table(answered, beyond) if answered else _beyond(beyond)
     if not open_ones:
         return table
-    claims = "claim is" if len(open_ones) == 1 else "claims are"
+    claims = "claim has" if len(open_ones) == 1 else "claims have"
     words = (
-        f"{len(open_ones)} {claims} not decided on this machine: it lacks what they need, or too little of it was "
-        "measured."
+        f"{len(open_ones)} {claims} no row here: this machine lacks what they need, or too little of it "
+        "was measured."
     )
     # The page of all claims links to these too.
     anchors = format_each_as_html(
