@@ -99,24 +99,20 @@ def test_where_nothing_was_measured_the_reference_s_chart_is_dimmed(
 
 
 @pytest.mark.parametrize(
-    "title, few, kind",
+    "is_ratio, few, kind",
     [
-        ("times as fast", "one mapping each", DimmedFigure),
-        ("Rate, times those of one thread", "one mapping each", DimmedFigure),
-        ("ns", "one mapping each", OverlaidFigure),
-        ("times as fast", "", OverlaidFigure),
+        (True, "one mapping each", DimmedFigure),
+        (False, "one mapping each", OverlaidFigure),
+        (True, "", OverlaidFigure),
     ],
 )
-def test_no_chart_draws_ratios_of_too_few_mappings(title, few, kind, tmp_path, monkeypatch):
-    def titled(data: pd.DataFrame) -> alt.Chart:
-        return curve(data).encode(y=alt.Y("median:Q", axis=alt.Axis(title=title)))
-
-    def made(*how: Any, **names: Any) -> Any:
-        return run(CHART, *how, tmp_path, monkeypatch, curve=titled, **names)
-
-    data, metadata = made([], True, data=DATA)._repr_mimebundle_()
-    outputs, own = [{"data": data, "metadata": metadata}], DATA.assign(median=[5.0, 6.0])
-    assert type(made(outputs, False, data=own, few_mappings=few)) is kind
+def test_no_chart_draws_ratios_of_too_few_mappings(
+    is_ratio, few, kind, committed, tmp_path, monkeypatch
+):
+    chart = CHART.replace(")", f", is_ratio={is_ratio})")
+    own = DATA.assign(median=[5.0, 6.0])
+    made = run(chart, committed, False, tmp_path, monkeypatch, data=own, few_mappings=few)
+    assert type(made) is kind
 
 
 def test_a_chart_names_both_kinds_of_pages_where_the_reference_s_is_of_others(

@@ -38,6 +38,7 @@ from tlb.report.overlay import (
     has_breaks,
     has_dotted_gaps,
     has_rows_of,
+    marks_at_places_of_html,
     name_base_pages,
     own_marks_at_places,
 )
@@ -98,6 +99,7 @@ _OF_FEW = "{}: fewer than five mappings, no interval, may be far off."
 _DOTTED = "Dotted, in colour: no points of this page between."
 _BROKEN = "No line: no comparable points."
 _FEW_SHADED = "Shade: with so few mappings we cannot tell whether both lie in one cache."
+_NO_DASHES = "No vertical dashes: these places are not known."
 _PAGE_LABEL = re.compile(r"\d+ [KMG]iB")  # as tlb/system/page_sizes.py writes them
 
 
@@ -163,7 +165,7 @@ def _with_own_base_pages(shown: page.Page, figure: Figure, beside: pd.DataFrame)
     where these differ and the figure has no row for each size: both have one place and one colour.
     The line below the figure gives both sizes."""
     own, theirs = shown.base_pages
-    if not (own and theirs) or has_rows_of(figure.spec(), "pages"):
+    if not (own and theirs) or has_rows_of(figure.spec(), "pages", _PAGE_LABEL.match):
         return beside
     known = [name for name in ("pages", "name") if own in {*figure.data.get(name, ())}]
     known = [name for name in known if name in beside]
@@ -227,7 +229,7 @@ def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
     """Label a figure with what is grey in it or follows it."""
     grey = sorted(grey_marks(spec := made.spec()))
     other, own = shown.beside.machine if shown.beside else "the reference", made.label
-    if made.reference and not has_rows_of(spec, "pages"):
+    if made.reference and not has_rows_of(spec, "pages", _PAGE_LABEL.match):
         other += _on_pages(made.data, made.reference.data, shown.base_pages[::-1])
         own += _on_pages(made.reference.data, made.data, shown.base_pages)
     of_size = f" {shown.heading}: {own.strip()}." if own else ""
@@ -249,11 +251,13 @@ def _notes_on_places(made: OverlaidFigure, spec: dict[str, Any], shown: page.Pag
     """Say which marks at places along an axis are of the page's own machine alone."""
     published = _committed_output(shown, made.name)
     html = "".join(published.get("data", {}).get("text/html", ""))
-    own = own_marks_at_places(spec, html) if grey_marks(spec) else None
-    if not own:
-        return ""
-    of_few = f" {_FEW_SHADED}" if shown.few_mappings and "shade" in own else ""
-    return f" {list_in_words(sorted(own)).capitalize()}: {shown.machine}'s.{of_few}"
+    own = own_marks_at_places(spec, html) if grey_marks(spec) else set()
+    words = f" {list_in_words(sorted(own)).capitalize()}: {shown.machine}'s." if own else ""
+    words += f" {_FEW_SHADED}" if shown.few_mappings and "shade" in own else ""
+    drawn = own_marks_at_places(spec, "")
+    if "vertical dashes" in marks_at_places_of_html(html) - drawn:
+        words += f" {_NO_DASHES}"
+    return words
 
 
 def _notes_on_marks(made: OverlaidFigure, spec: dict[str, Any], shown: page.Page) -> str:

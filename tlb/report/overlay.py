@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import cycle
@@ -25,6 +25,7 @@ _BAND_OPACITY = 0.15
 _OPACITIES = [0.75, 0.4, 0.25]  # of series that only their colour tells apart
 _SHAPES = ("circle", "square", "triangle-up", "cross", "diamond", "triangle-right")  # of Vega
 _GAPS, _STRETCH = "-gaps", "stretch"  # a data set of dotted lines, and a line's number
+_SPEC = re.compile(r'class="tlb-spec">(.*?)</script>', re.DOTALL)
 # The keys of a specification that belong to the whole chart.
 _TOP = ("$schema", "width", "height", "autosize", "config", "datasets", "params")
 
@@ -47,6 +48,7 @@ class OverlaidFigure(Figure):
         own = super().spec()
         _name_what_is_drawn(own)
         theirs = _named_alike(theirs, own)
+        _give_each_series_a_place(theirs)
         own = _with_dotted_gaps(own, theirs)
         has_bars = any(_mark(part)["type"] == "bar" for part in _parts(theirs))
         layers = list(_grey(theirs, has_bars, sorted(_texts(own) & _texts(theirs))))
@@ -70,6 +72,8 @@ class OverlaidFigure(Figure):
             "datasets": datasets,
         }
         _unite_rows(made)
+        _drop_places_beyond_the_axis(made)
+        _part_names(made)
         return made
 
     def html(self) -> str:
@@ -110,6 +114,18 @@ def own_marks_at_places(own: dict[str, Any], published: str) -> set[str]:
     return found
 
 
+def marks_at_places_of_html(html: str) -> set[str]:
+    """Return which marks at places along an axis a figure has, as `Figure.html` gives it."""
+    found = _SPEC.search(html)
+    if not found:
+        return set()
+    spec = json.loads(found[1])
+    for name, kept in spec["datasets"].items():
+        rows = (zip(kept["columns"], row, strict=True) for row in kept["rows"])
+        spec["datasets"][name] = [*map(dict, rows)]
+    return own_marks_at_places(spec, "")
+
+
 def has_breaks(spec: dict[str, Any]) -> bool:
     """Return whether a line of the chart is interrupted where there is no number."""
     for part, data in _parts_with_data(spec):
@@ -130,8 +146,11 @@ def _with_dotted_gaps(own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, 
     them, and they are more than an octave apart on a logarithmic axis; without another chart, on a
     logarithmic axis alone."""
     is_log = any(how.get("scale", {}).get("type") == "log" for how in _encodings(own, "x"))
-    if not is_log and not theirs:
-        return own
+    is_filled = any(
+        _mark(part)["type"] == "area" and not _is_interval(part) for part in _parts(own)
+    )
+    if is_filled or not (is_log or theirs):
+        return own  # between the bins of a histogram no point is missing
     datasets = dict(own["datasets"])
     factor = OCTAVE if is_log else 1.0
     drawn = _dotted(own, "", datasets, theirs.get("datasets", {}), factor)
@@ -284,9 +303,64 @@ def _name_what_is_drawn(spec: dict[str, Any]) -> None:
             how["legend"] = how.get("legend", {}) | {"values": [n for n in names if n in drawn]}
 
 
-def has_rows_of(spec: dict[str, Any], field: str) -> bool:
-    """Return whether a chart has a row for each value of a column, with its name."""
-    return any(how.get("field") == field for how in _encodings(spec, "y"))
+def has_rows_of(spec: dict[str, Any], field: str, names: Callable[[str], Any]) -> bool:
+    """Return whether a chart has a row for each value of a column that is such a name."""
+    if not any(how.get("field") == field for how in _encodings(spec, "y")):
+        return False
+    every = (row.get(field) for rows in spec.get("datasets", {}).values() for row in rows)
+    return any(isinstance(value, str) and names(value) for value in every)
+
+
+def _give_each_series_a_place(theirs: dict[str, Any]) -> None:
+    """Let the scales of a chart that tell series apart name those that are drawn: the own machine's
+    chart, which made them, may name others."""
+    for part, data in _parts_with_data(theirs):
+        rows = theirs.get("datasets", {}).get(data, ())
+        for channel in ("color", "shape"):
+            how = part.get("encoding", {}).get(channel, {})
+            names, drawn = (
+                how.get("scale", {}).get("domain"),
+                {row.get(how.get("field")) for row in rows},
+            )
+            if isinstance(names, list) and (others := drawn - {*names, None}):
+                how["scale"]["domain"] = [n for n in names if n in drawn] + sorted(others)
+
+
+def _drop_places_beyond_the_axis(spec: dict[str, Any]) -> None:
+    """Leave out marks at places along x that the axis does not reach, such as a reach of the TLB."""
+    ends = [end for scale in _scales([spec], "x") for end in scale["domain"]]
+    for part, data in _parts_with_data(spec) if ends else ():
+        channels, rows = part.get("encoding", {}), spec["datasets"].get(data)
+        field = channels.get("x", {}).get("field")
+        if rows and field and "y" not in channels and _mark(part)["type"] in ("rule", "text"):
+            rows[:] = [row for row in rows if min(ends) <= row.get(field, min(ends)) <= max(ends)]
+
+
+def _part_names(spec: dict[str, Any]) -> None:
+    """Move the names of the other chart's curves away from those of the own ones."""
+    y_scales = [how.get("scale", {}) for how in _encodings(spec, "y")]
+    is_log = any(scale.get("type") == "log" for scale in y_scales)
+    ends = [end for scale in _scales([spec], "y") for end in scale["domain"]]
+    times, more = (1.25 * charts.NAMES_APART, 0.0)
+    if not is_log:
+        times, more = 1.0, 1.25 * charts.NAMES_APART_SHARE * max(ends, default=0.0)
+    drawn = _texts(
+        {"datasets": {n: r for n, r in spec["datasets"].items() if not n.startswith(_THEIRS)}}
+    )
+    taken, moved = list[float](), list[dict[str, Any]]()
+    for name, rows in spec["datasets"].items():
+        for row in (row for row in rows if charts.NAME_Y in row):
+            if name.startswith(_THEIRS):
+                moved += [] if drawn & {*map(str, row.values())} else [row]
+            else:
+                taken.append(row[charts.NAME_Y])
+    for row in sorted(moved, key=lambda row: row[charts.NAME_Y]):
+        at = row[charts.NAME_Y]
+        for place in sorted(taken):
+            if place / times - more < at < place * times + more:
+                at = place * times + more
+        row[charts.NAME_Y] = at
+        taken.append(at)
 
 
 def _draw_in_ink(spec: dict[str, Any]) -> None:

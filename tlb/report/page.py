@@ -179,9 +179,8 @@ def mark_ratios(frame: pd.DataFrame, *labels: str) -> pd.DataFrame:
 
 
 def _without_ratios(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame.drop(
-        index=(ratios := frame.attrs.get(_RATIOS, ())), columns=ratios, errors="ignore"
-    )
+    ratios = [*frame.attrs.get(_RATIOS, ())]
+    return frame.drop(index=ratios, columns=ratios, errors="ignore")
 
 
 def _frame_html(frame: pd.DataFrame) -> str:
