@@ -29,7 +29,7 @@ from tlb.report.setting import hypervisor_name
 from tlb.stats.intervals import LEAST_COVERAGE
 from tlb.stats.scatter import MIN_MODE_RATIO
 from tlb.system import procfs
-from tlb.system.reasons import REASON_TEXTS, none_if_unavailable
+from tlb.system.reasons import REASON_TEXTS, none_if_unavailable, require_nonempty
 from tlb.system.units import format_significant_digits, list_in_words
 
 _UNMEASURED = "not measured"
@@ -241,8 +241,8 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
     },
     page_faults: {
         "buffer_page_ns": "Touch and unmap a fresh 4 KiB page",
-        "fill_20_gb_s": "Fill 20 GB on 4 KiB pages, scaled from the size in brackets, seconds",
-        "fill_20_gb_huge_s": "The same on 2 MiB pages, seconds",
+        "heap_page_ns": "First touch of a 4 KiB page of a heap",
+        "heap_huge_fault_us": "First touch of a 2 MiB page of a heap",
     },
     tlb_blocking: {
         "join_gain": "A hash join, partitioned first: times as fast",
@@ -250,7 +250,7 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
     },
     flushes: {
         "unmap_alone_us": "munmap of a page, all threads on one CPU",
-        "unmap_added_us": "Threads on other CPUs add to it",
+        "unmap_added_us": "A thread on each other CPU adds to it (EPYC guests have one)",
         "switch_us": "Switch to another process and back",
     },
     code: {"gain_100_mib": "100 MiB of code on 2 MiB pages: times as fast"},
@@ -296,6 +296,24 @@ def numbers_table(chapter: Chapter) -> Html:
     )
     made = Html(str(Markup(table).format(head, rows)), "\n".join(lines))
     return made + FEW_MAPPINGS_NOTE if any(FEW_MAPPINGS_MARK in line for line in lines) else made
+
+
+class MachineMedians(NamedTuple):
+    """The lowest and the highest median of a quantity, and on how many published machines."""
+
+    low: float
+    high: float
+    machines: int
+
+
+def medians_of_machines(chapter: Chapter, module: ModuleType, name: str) -> MachineMedians:
+    """Return the range of a chapter's quantity over the published machines that measured it in
+    enough mappings for an interval. Raises Unavailable("no-data") where none did."""
+    kept = _kept_of_machines(module, chapter.data.machines_in_order())
+    every = [quantities.of(module.Quantities.declared[name]) for quantities in kept]
+    medians = [each.value for each in every if each.interval and not each.is_of_few]
+    require_nonempty(medians, f"{name} of no machine", "no-data")
+    return MachineMedians(min(medians), max(medians), len(medians))
 
 
 def _kept_of_machines(module: ModuleType, machines: Iterable[str]) -> list[Quantities]:
