@@ -38,7 +38,7 @@ from tlb.stats.intervals import LEAST_COVERAGE
 from tlb.stats.scatter import MIN_MODE_RATIO
 from tlb.system import procfs
 from tlb.system.page_sizes import PUBLISHED_BASE_PAGE_BYTES
-from tlb.system.reasons import REASON_TEXTS, none_if_unavailable
+from tlb.system.reasons import REASON_TEXTS, none_if_unavailable, require_nonempty
 from tlb.system.units import format_significant_digits, format_size, list_in_words
 
 _UNMEASURED = "not measured"
@@ -255,8 +255,8 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
     },
     page_faults: {
         "buffer_page_ns": "Touch and unmap a fresh 4 KiB page",
-        "fill_20_gb_s": "Fill 20 GB on 4 KiB pages, scaled from the size in brackets, seconds",
-        "fill_20_gb_huge_s": "The same on 2 MiB pages, seconds",
+        "heap_page_ns": "First touch of a 4 KiB page of a heap",
+        "heap_huge_fault_us": "First touch of a 2 MiB page of a heap",
     },
     tlb_blocking: {
         "join_gain": "A hash join, partitioned first: times as fast",
@@ -264,7 +264,7 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
     },
     flushes: {
         "unmap_alone_us": "munmap of a page, all threads on one CPU",
-        "unmap_added_us": "Threads on other CPUs add to it",
+        "unmap_added_us": "A thread on each other CPU adds to it (EPYC guests have one)",
         "switch_us": "Switch to another process and back",
     },
     code: {"gain_100_mib": "100 MiB of code on 2 MiB pages: times as fast"},
@@ -329,6 +329,24 @@ def _of_levels(entries: Quantity, host: Host) -> Quantity:
     """Return a number of entries with a note where no level is stated, so that a chase found all."""
     found = "" if tlb_entries(host) else "all levels, found by a chase"
     return replace(entries, conditions=found)
+
+
+class MachineMedians(NamedTuple):
+    """The lowest and the highest median of a quantity, and on how many published machines."""
+
+    low: float
+    high: float
+    machines: int
+
+
+def medians_of_machines(chapter: Chapter, module: ModuleType, name: str) -> MachineMedians:
+    """Return the range of a chapter's quantity over the published machines that measured it in
+    enough mappings for an interval. Raises Unavailable("no-data") where none did."""
+    kept = _kept_of_machines(module, chapter.data.machines_in_order())
+    every = [quantities.of(module.Quantities.declared[name]) for quantities in kept]
+    medians = [each.value for each in every if each.interval and not each.is_of_few]
+    require_nonempty(medians, f"{name} of no machine", "no-data")
+    return MachineMedians(min(medians), max(medians), len(medians))
 
 
 def _kept_of_machines(module: ModuleType, machines: Iterable[str]) -> list[Quantities]:

@@ -11,6 +11,7 @@ from support.campaigns import put
 from support.common import make_record
 from support.synthetic import HOLE, Stated
 
+from experiments import stlb_cliff
 from experiments.overview import machines, machines_tables, profile
 from experiments.overview.machines import Analysis
 from experiments.overview.profile import ProfileQuantity, TranslationProfile
@@ -19,6 +20,7 @@ from tlb.measure.store import Store
 from tlb.report.chapter import Chapter
 from tlb.report.quantities import Quantity
 from tlb.stats.intervals import Interval
+from tlb.system.reasons import Unavailable
 
 DEFAULTS = chapter.DEFAULTS | {"minutes": 0.0}
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202e'.\"|{{#if}}"
@@ -207,3 +209,18 @@ def test_a_machine_that_an_earlier_kernel_measured_is_marked(store, monkeypatch,
 def test_a_range_that_is_too_wide_to_remember_is_no_number(high, shown):
     one = Quantity("a", "ns", 0, Interval(12.0, 10.0, high), mappings=9)
     assert machines_tables._without_interval(one) == shown
+
+
+def test_the_range_over_machines_leaves_out_what_rests_on_few_mappings(store):
+    for name, ns, mappings, coverage in ((A, 3.0, 9, 0.96), (B, 5.0, 5, 0.94), ("c", 9.0, 3, 0.75)):
+        add(store, name)
+        known = {"value": ns, "low": ns - 1, "high": ns + 1}
+        kept = {"near_ns": known | {"mappings": mappings, "coverage": coverage}}
+        store.write_document(name, "quantities", {"stlb_cliff": kept})
+    about = Chapter("numbers", DEFAULTS | {"machine": "reference"}, store)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(machines_tables, "chapter_of_published_machine", lambda *_: about)
+        found = machines_tables.medians_of_machines(about, stlb_cliff, "near_ns")
+        assert found == machines_tables.MachineMedians(3.0, 5.0, 2)
+        with pytest.raises(Unavailable):
+            machines_tables.medians_of_machines(about, stlb_cliff, "hit_ns")
