@@ -451,10 +451,9 @@ def prediction_in_words(statement: PublishedStatement) -> str:
     """Return "predicts a load from memory: 70 to 80 ns", "" for a claim without a band; of one that no
     measurement here tests, also what would."""
     what_would = statement.note if statement.status == "not testable" else ""
-    what_would = what_would[:1].upper() + what_would[1:]  # a sentence of its own
     if not any(map(isfinite, statement.band)):
         return what_would
     band = f"predicts {statement.quantity}: {format_band_in_unit(*statement.band, statement.unit)}"
     if statement.predicts_direction_only:
         band += f" ({DIRECTION_ONLY})"
-    return f"{band}. {what_would}" if what_would else band
+    return f"{band}; {what_would}" if what_would else band
