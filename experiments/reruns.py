@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
 from tlb.report import charts
@@ -185,6 +186,70 @@ def _names_at_ends(base: alt.Chart, dy: float) -> list[alt.Chart]:
         base.mark_rule(x2Offset=7, opacity=0.6).encode(x2="working_set_bytes:Q", y2=y),
         base.mark_text(align="left", dx=9, dy=dy).encode(y=y, text="series:N"),
     ]
+
+
+# --- a graph walk: hops by the size of the graph, the machines' and the article's in one plot
+
+NAME_NEAR_SHARE = 0.08  # of y: a curve nearer to a name beside another one's end would cross it
+
+
+def hops_by_graph(hops: pd.DataFrame) -> alt.LayerChart:
+    """Draw nanoseconds per hop by the size of the graph, a curve for each machine and the article's.
+
+    hops: columns series, working_set_bytes, median, low, high.
+    """
+    return _by_graph(hops, "ns per hop")
+
+
+def tails_by_graph(tails: pd.DataFrame) -> alt.LayerChart:
+    """Draw the 95th percentile of a hop over its median as `hops_by_graph`."""
+    return _by_graph(tails, "95th percentile over median")
+
+
+def _by_graph(data: pd.DataFrame, title: str) -> alt.LayerChart:
+    names = list(dict.fromkeys(data["series"]))
+    top = float(data[["median", "high"]].max().max())
+    y = alt.Y("median:Q", title=title, scale=alt.Scale(domain=[0, 1.1 * top], nice=False))
+    sizes = data["working_set_bytes"]
+    axis = charts.bytes_axis("size of the graph", sizes[sizes >= sizes.min()].unique()[::2])
+    x = alt.X(
+        "working_set_bytes:Q",
+        axis=axis,
+        scale=charts.log_scale(domain=(float(sizes.min()), float(sizes.max()) * 1.1)),
+    )
+    colour = charts.unnamed_colour("series", charts.machine_colours(names))
+    base = alt.Chart(data).encode(x=x, y=y, color=colour)
+    ours = base.transform_filter(f"datum.series != '{ARTICLE_SERIES}'")
+    published = base.transform_filter(f"datum.series == '{ARTICLE_SERIES}'")
+    tooltip = charts.tips("series:N", "working_set_bytes:Q")
+    beside = alt.Chart(_places_of_names(data, top)).encode(
+        x=x, y="name_y:Q", color=colour, text="series:N"
+    )
+    return alt.layer(
+        ours.mark_rule(opacity=0.5, strokeWidth=2).encode(y="low:Q", y2="high:Q"),
+        ours.mark_line(point=True).encode(tooltip=tooltip),
+        published.mark_line(strokeDash=[3, 3]),
+        published.mark_point(filled=False, size=45),
+        beside.transform_filter("!datum.above").mark_text(align="left", dx=9, fontWeight="bold"),
+        beside.transform_filter("datum.above").mark_text(align="right", dy=-14, fontWeight="bold"),
+    )
+
+
+def _places_of_names(data: pd.DataFrame, top: float) -> pd.DataFrame:
+    """Return the last point of each series, with `name_y` and whether its name stands above that
+    point: where another curve goes on past it, or the plot ends. Else it stands right of it."""
+    ordered = data.sort_values("working_set_bytes")
+    ends = ordered.groupby("series", sort=False).tail(1)[["series", "working_set_bytes", "median"]]
+    places = []
+    for end in ends.itertuples():
+        going_on = [
+            np.interp(end.working_set_bytes, curve["working_set_bytes"], curve["median"])
+            for name, curve in ordered.groupby("series")
+            if name != end.series and curve["working_set_bytes"].max() > end.working_set_bytes
+        ]
+        near = [y for y in going_on if abs(y - end.median) < NAME_NEAR_SHARE * top]
+        places.append((max([end.median, *near]), bool(near) or not going_on))
+    return ends.assign(name_y=[y for y, _ in places], above=[above for _, above in places])
 
 
 # --- what each machine has, in a sentence, in a table and over a panel

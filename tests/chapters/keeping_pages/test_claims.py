@@ -73,7 +73,7 @@ JUDGED: dict[str, tuple[str, object, str, str]] = {
         H,
         "2 MiB less",
     ),
-    "a large page is split": (DROPS, lambda: analysis(ways=asked()), F, "1 of the large pages"),
+    "a large page is split": (DROPS, lambda: analysis(ways=asked()), F, "1 of the huge pages"),
     "a half": (CHOOSES, lambda: analysis(ways=asked()), H, "100% lie"),
     "no half": (CHOOSES, lambda: analysis(ways=asked(half=0)), F, "0% lie"),
     "Go asks for none": (GO, lambda: analysis(runtimes=go(0)), H, "0 B lie"),
