@@ -138,8 +138,8 @@ def advice_chooses_where(a: Analysis, band: Band) -> Answer:
     share, elsewhere = got.huge_share, got.rest_huge_bytes
     return Fact(
         band[0] <= share <= band[1] and not elsewhere,
-        f"{share:.0%} of the advised half lie on huge pages, and elsewhere in the process "
-        f"{format_size(elsewhere)} do.",
+        f"{share:.0%} of the advised half lies on huge pages, and {format_size(elsewhere)} elsewhere "
+        "in the process.",
         share,
     )
 
