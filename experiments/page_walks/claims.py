@@ -43,7 +43,7 @@ from tlb.system.reasons import Unavailable, Undecided, require_nonempty
 from tlb.system.units import format_size
 
 TWICE = (1.6, 2.4)  # the published run's 95th percentile at its largest sizes: 1.88 to 2.06 medians
-SHORT_TAIL = 1.35  # and 1.03 to 1.13 of them on large pages: what is nearer to one than to twice
+SHORT_TAIL = 1.35  # and 1.03 to 1.13 of them on huge pages: what is nearer to one than to twice
 LARGEST_GRAPH = (
     8 << 30
 )  # bytes: from there on it is twice in the published run; at 4 GiB it is 1.4 times
