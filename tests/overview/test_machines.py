@@ -224,3 +224,12 @@ def test_the_range_over_machines_leaves_out_what_rests_on_few_mappings(store):
         assert found == machines_tables.MachineMedians(3.0, 5.0, 2)
         with pytest.raises(Unavailable):
             machines_tables.medians_of_machines(about, stlb_cliff, "hit_ns")
+
+
+def test_a_column_names_base_pages_that_the_rows_do_not():
+    hosts = [Stated().host(), Stated(changes={"base_page_bytes": 65536, "tlb": ()}).host()]
+    heads = [machines_tables._own_head(host) for host in hosts]
+    assert ["64 KiB" in head for head in heads] == [False, True]
+    entries = Quantity("entries", "pages", 0, Interval(2048, 2048, 2048))
+    notes = [machines_tables._of_levels(entries, host).conditions for host in hosts]
+    assert ["all levels" in note for note in notes] == [False, True]

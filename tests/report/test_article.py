@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from support.pages import run_cells
 
-from tlb.report import article, page, quantities
+from tlb.report import article, charts, page, quantities
 from tlb.report.overlay import DimmedFigure, OverlaidFigure
 from tlb.report.quantities import QUANTITIES_DOCUMENT, QuantityDeclaration
 from tlb.report.render import Figure
@@ -131,6 +131,28 @@ def test_a_table_in_place_of_a_figure_says_whose_it_is_on_another_machine_s_page
     for is_reference in (True, False):
         page.open_page(page.Page("made", is_reference=is_reference))
         assert ("Whose." in article.show_table(DATA, "Whose.").text) is not is_reference
+
+
+def test_in_place_of_an_empty_table_the_reference_s_is_dimmed(tmp_path, monkeypatch):
+    cell = "put(show_table(data, 'Whose.'))"
+    made = run(cell, [], True, tmp_path, monkeypatch, data=DATA, show_table=article.show_table)
+    outputs = [{"data": made._repr_mimebundle_()}]
+    names = {"data": DATA[:0], "show_table": article.show_table}
+    other = run(cell, outputs, False, tmp_path, monkeypatch, **names)
+    assert made.markup in other.markup and not article.shows_its_machine(other.markup)
+
+
+def test_a_figure_says_that_the_places_of_the_published_dashes_are_not_known(tmp_path, monkeypatch):
+    def marked(data: pd.DataFrame) -> alt.LayerChart:
+        places = [(1.5, "a level")] if data["median"].max() < 5 else []
+        return curve(data) + charts.marks(places, "x") if places else alt.layer(curve(data))
+
+    how = {"curve": marked}
+    made = run(CHART, [], True, tmp_path, monkeypatch, data=DATA, **how)
+    data, metadata = made._repr_mimebundle_()
+    outputs = [{"data": data, "metadata": metadata}]
+    own = run(CHART, outputs, False, tmp_path, monkeypatch, data=DATA.assign(median=9.0), **how)
+    assert "No vertical dashes" in own.label
 
 
 def test_quantities_stand_beside_the_reference_s_and_are_kept_with_the_page(tmp_path, monkeypatch):

@@ -20,6 +20,7 @@ from tlb.stats.curves import OCTAVE
 
 _OPACITY = 0.45
 _THEIRS = "reference-"  # before the name of a data set of the reference's
+_AT_PLACES = ("rule", "text")  # marks at places along an axis, and their names
 _MARKS = {"line", "point"}  # bars would cover each other
 _BAND_OPACITY = 0.15
 _OPACITIES = [0.75, 0.4, 0.25]  # of series that only their colour tells apart
@@ -332,7 +333,12 @@ def _drop_places_beyond_the_axis(spec: dict[str, Any]) -> None:
     for part, data in _parts_with_data(spec) if ends else ():
         channels, rows = part.get("encoding", {}), spec["datasets"].get(data)
         field = channels.get("x", {}).get("field")
-        if rows and field and "y" not in channels and _mark(part)["type"] in ("rule", "text"):
+        if (
+            rows
+            and field
+            and "field" not in channels.get("y", {})
+            and _mark(part)["type"] in _AT_PLACES
+        ):
             rows[:] = [row for row in rows if min(ends) <= row.get(field, min(ends)) <= max(ends)]
 
 
