@@ -44,7 +44,9 @@ AS_GOOD_AS_MEASURED = 0.2  # octaves from a measured size
 # From this share of loads on that walk, their time is nearly the chase's own, however it divides
 # into data and translation.
 NEARLY_ALL_WALK = 0.75
-_NAMES_ROOM = 2**5  # of a working set: right of the curves, for their names
+# For the names of curves: the room right of them, in multiples of a working set, and how many times
+# one stands above another in so low a panel.
+_NAMES_ROOM, _NAMES_APART = 2**5, 2.0
 PAST_REACH_TIMES = (
     2  # times the last level's entries: from there on nearly every access of a cycle walks
 )
@@ -259,7 +261,7 @@ def _name_places(rows: pd.DataFrame) -> pd.Series:
     """Return where the name of each curve stands on y, at its last time; NaN elsewhere."""
     known = rows[rows["is_drawn"] & rows["ns"].notna()]
     ends = [
-        charts.ends_of_curves(curves, "name", "working_set_bytes", "ns", charts.NAMES_APART)
+        charts.ends_of_curves(curves, "name", "working_set_bytes", "ns", _NAMES_APART)
         for _, curves in known.groupby("machine")
     ]
     return pd.concat(ends)[charts.NAME_Y].reindex(rows.index)
