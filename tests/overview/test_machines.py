@@ -211,19 +211,18 @@ def test_a_range_that_is_too_wide_to_remember_is_no_number(high, shown):
     assert machines_tables._without_interval(one) == shown
 
 
-def test_the_range_over_machines_leaves_out_what_rests_on_few_mappings(store):
-    for name, ns, mappings, coverage in ((A, 3.0, 9, 0.96), (B, 5.0, 5, 0.94), ("c", 9.0, 3, 0.75)):
-        add(store, name)
+def test_the_range_over_machines_leaves_out_what_rests_on_few_mappings(store, monkeypatch):
+    kept = []
+    for ns, mappings, coverage in ((3.0, 9, 0.96), (5.0, 5, 0.94), (9.0, 3, 0.75)):
         known = {"value": ns, "low": ns - 1, "high": ns + 1}
-        kept = {"near_ns": known | {"mappings": mappings, "coverage": coverage}}
-        store.write_document(name, "quantities", {"stlb_cliff": kept})
+        known |= {"mappings": mappings, "coverage": coverage}
+        kept.append(stlb_cliff.Quantities({"near_ns": known}))
+    monkeypatch.setattr(machines_tables, "_kept_of_machines", lambda *_: kept)
     about = Chapter("numbers", DEFAULTS | {"machine": "reference"}, store)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(machines_tables, "chapter_of_published_machine", lambda *_: about)
-        found = machines_tables.medians_of_machines(about, stlb_cliff, "near_ns")
-        assert found == machines_tables.MachineMedians(3.0, 5.0, 2)
-        with pytest.raises(Unavailable):
-            machines_tables.medians_of_machines(about, stlb_cliff, "hit_ns")
+    found = machines_tables.medians_of_machines(about, stlb_cliff, "near_ns")
+    assert found == machines_tables.MachineMedians(3.0, 5.0, 2)
+    with pytest.raises(Unavailable):
+        machines_tables.medians_of_machines(about, stlb_cliff, "hit_ns")
 
 
 def test_a_column_names_base_pages_that_the_rows_do_not():
