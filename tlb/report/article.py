@@ -38,7 +38,7 @@ from tlb.report.overlay import (
     has_breaks,
     has_dotted_gaps,
     has_rows_of,
-    marks_at_places_of_html,
+    lacking_marks_at_places,
     name_base_pages,
     own_marks_at_places,
 )
@@ -254,8 +254,7 @@ def _notes_on_places(made: OverlaidFigure, spec: dict[str, Any], shown: page.Pag
     own = own_marks_at_places(spec, html) if grey_marks(spec) else set()
     words = f" {list_in_words(sorted(own)).capitalize()}: {shown.machine}'s." if own else ""
     words += f" {_FEW_SHADED}" if shown.few_mappings and "shade" in own else ""
-    drawn = own_marks_at_places(spec, "")
-    if "vertical dashes" in marks_at_places_of_html(html) - drawn:
+    if "vertical dashes" in lacking_marks_at_places(spec, html):
         words += f" {_NO_DASHES}"
     return words
 

@@ -9,17 +9,19 @@ from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import cycle
+from math import exp, log
 from os.path import commonprefix
 from typing import Any
 
 from markupsafe import Markup
 
 from tlb.report import charts
-from tlb.report.render import MUTED_COLOUR, TEXT_COLOUR, Figure, columns_and_rows, escape_json
+from tlb.report.render import MUTED_COLOUR, TEXT_COLOUR, Figure
 from tlb.stats.curves import OCTAVE
 
 _OPACITY = 0.45
 _THEIRS = "reference-"  # before the name of a data set of the reference's
+_APART = 1.1  # times the distance of names of one chart: those of two may have two lines
 _AT_PLACES = ("rule", "text")  # marks at places along an axis, and their names
 _MARKS = {"line", "point"}  # bars would cover each other
 _BAND_OPACITY = 0.15
@@ -99,32 +101,42 @@ def grey_marks(spec: dict[str, Any], data: str = "") -> set[str]:
 
 def own_marks_at_places(own: dict[str, Any], published: str) -> set[str]:
     """Return which marks at places along an axis are of the own machine alone: dashes, a shade, a
-    level line. published: the other machine's figure as HTML, in which a mark of both is too."""
-    found: set[str] = set()
-    for part, data in _parts_with_data(own):
-        mark, rows = _mark(part), own.get("datasets", {}).get(data)
-        axes = {"x", "y"} & {*part.get("encoding", {})}
-        if not rows or len(axes) != 1 or escape_json(columns_and_rows(rows)) in published:
+    level line. published: the other machine's figure as HTML, which may have them at these places."""
+    return {kind for kind, _ in {*_places(own)} - {*_places(_spec_of(published))}}
+
+
+def lacking_marks_at_places(own: dict[str, Any], published: str) -> set[str]:
+    """Return which kinds of such marks the other machine's figure has alone."""
+    ours, theirs = ({kind for kind, _ in _places(one)} for one in (own, _spec_of(published)))
+    return theirs - ours
+
+
+def _places(spec: dict[str, Any]) -> Iterator[tuple[str, frozenset[Any]]]:
+    """Yield what kind of marks at places along an axis a chart has, with their places."""
+    for part, data in _parts_with_data(spec):
+        mark, rows = _mark(part), spec.get("datasets", {}).get(data, ())
+        channels = part.get("encoding", {})
+        axes = {"x", "y"} & {*channels}
+        if not rows or len(axes) != 1:
             continue
+        places = frozenset(row.get(channels[axis].get("field")) for row in rows for axis in axes)
         if mark["type"] == "rule" and axes == {"y"}:
-            found.add("level line")
+            yield "level line", places
         elif mark["type"] == "rule" and mark.get("strokeDash"):
-            found.add("vertical dashes")
+            yield "vertical dashes", places
         elif mark["type"] == "rect" and axes == {"x"}:
-            found.add("shade")
-    return found
+            yield "shade", places
 
 
-def marks_at_places_of_html(html: str) -> set[str]:
-    """Return which marks at places along an axis a figure has, as `Figure.html` gives it."""
-    found = _SPEC.search(html)
-    if not found:
-        return set()
+def _spec_of(html: str) -> dict[str, Any]:
+    """Return the specification of a figure as `Figure.html` gives it; {} if there is none."""
+    if not (found := _SPEC.search(html)):
+        return {}
     spec = json.loads(found[1])
     for name, kept in spec["datasets"].items():
         rows = (zip(kept["columns"], row, strict=True) for row in kept["rows"])
         spec["datasets"][name] = [*map(dict, rows)]
-    return own_marks_at_places(spec, "")
+    return spec
 
 
 def has_breaks(spec: dict[str, Any]) -> bool:
@@ -343,30 +355,29 @@ def _drop_places_beyond_the_axis(spec: dict[str, Any]) -> None:
 
 
 def _part_names(spec: dict[str, Any]) -> None:
-    """Move the names of the other chart's curves away from those of the own ones."""
-    y_scales = [how.get("scale", {}) for how in _encodings(spec, "y")]
-    is_log = any(scale.get("type") == "log" for scale in y_scales)
+    """Move each name of the other chart's curves to the nearest place that no other name covers."""
+    is_log = any(how.get("scale", {}).get("type") == "log" for how in _encodings(spec, "y"))
     ends = [end for scale in _scales([spec], "y") for end in scale["domain"]]
-    times, more = (1.25 * charts.NAMES_APART, 0.0)
+    apart = log(_APART * charts.NAMES_APART)
     if not is_log:
-        times, more = 1.0, 1.25 * charts.NAMES_APART_SHARE * max(ends, default=0.0)
+        apart = _APART * charts.NAMES_APART_SHARE * max(ends, default=0.0)
+    place_of, value_at = (log, exp) if is_log else (float, float)
+    every = spec["datasets"].items()
     drawn = _texts(
-        {"datasets": {n: r for n, r in spec["datasets"].items() if not n.startswith(_THEIRS)}}
+        {"datasets": {name: rows for name, rows in every if not name.startswith(_THEIRS)}}
     )
     taken, moved = list[float](), list[dict[str, Any]]()
-    for name, rows in spec["datasets"].items():
-        for row in (row for row in rows if charts.NAME_Y in row):
-            if name.startswith(_THEIRS):
-                moved += [] if drawn & {*map(str, row.values())} else [row]
-            else:
-                taken.append(row[charts.NAME_Y])
+    for name, row in ((name, row) for name, rows in every for row in rows if charts.NAME_Y in row):
+        if not name.startswith(_THEIRS):
+            taken.append(place_of(row[charts.NAME_Y]))
+        elif not drawn & {*row.values()}:  # else the own curve of this name has it
+            moved.append(row)
     for row in sorted(moved, key=lambda row: row[charts.NAME_Y]):
-        at = row[charts.NAME_Y]
-        for place in sorted(taken):
-            if place / times - more < at < place * times + more:
-                at = place * times + more
-        row[charts.NAME_Y] = at
-        taken.append(at)
+        at = place_of(row[charts.NAME_Y])
+        places = [at, *(one + side for one in taken for side in (-apart, apart))]
+        free = [p for p in places if all(abs(p - one) > 0.99 * apart for one in taken)]
+        taken.append(min(free, key=lambda place: abs(place - at), default=at))
+        row[charts.NAME_Y] = value_at(taken[-1])
 
 
 def _draw_in_ink(spec: dict[str, Any]) -> None:
