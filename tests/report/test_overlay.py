@@ -113,13 +113,14 @@ def test_a_level_line_is_of_the_own_machine():
 
 @pytest.mark.parametrize("has_panels", [False, True])
 def test_a_line_has_breaks_where_a_row_has_no_number(has_panels):
-    def is_broken(ns: float) -> bool:
+    def is_broken(ns: float, **how: Any) -> bool:
         data = pd.DataFrame({"x": [1.0, 2.0, 3.0], "ns": [1.0, ns, 2.0], "machine": "one"})
-        line = alt.Chart(data).mark_line().encode(x="x:Q", y="ns:Q")
+        line = alt.Chart(data).mark_line(**how).encode(x="x:Q", y="ns:Q")
         chart = line.facet("machine:N") if has_panels else line
         return has_breaks(Figure(chart, "A line.", data).spec())
 
     assert is_broken(float("nan")) and not is_broken(1.5)
+    assert not is_broken(float("nan"), strokeDash=[2, 4])
 
 
 @pytest.mark.parametrize(

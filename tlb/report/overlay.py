@@ -140,13 +140,17 @@ def _spec_of(html: str) -> dict[str, Any]:
 
 
 def has_breaks(spec: dict[str, Any]) -> bool:
-    """Return whether a line of the chart is interrupted where there is no number."""
+    """Return whether a line of the chart is interrupted where there is no number, and no other line
+    of the chart is dotted there."""
+    found = False
     for part, data in _parts_with_data(spec):
         field = part.get("encoding", {}).get("y", {}).get("field")
         rows = spec.get("datasets", {}).get(data, ())
-        if _mark(part)["type"] == "line" and any(row.get(field, 0) is None for row in rows):
-            return True
-    return False
+        if _mark(part)["type"] == "line":
+            if "strokeDash" in _mark(part):
+                return False
+            found |= any(row.get(field, 0) is None for row in rows)
+    return found
 
 
 def has_dotted_gaps(spec: dict[str, Any]) -> bool:
