@@ -215,6 +215,12 @@ def test_a_place_that_the_axis_does_not_reach_is_not_drawn():
     assert ">64<" in made and ">8192<" not in made
 
 
+def test_the_own_words_have_an_outline_over_the_grey():
+    marks = [one["mark"] for one in layers(shown().spec()) if one["mark"]["type"] == "text"]
+    own = [mark for mark in marks if mark.get("color") != MUTED_COLOUR]
+    assert ["stroke" in mark for mark in own] == [True, False] * (len(own) // 2) and own
+
+
 def test_a_histogram_has_no_dotted_gaps():
     def draw_bins(data: pd.DataFrame) -> alt.LayerChart:
         base = alt.Chart(data).encode(x="ns:Q", y="share:Q")

@@ -77,6 +77,7 @@ class OverlaidFigure(Figure):
         _unite_rows(made)
         _drop_places_beyond_the_axis(made)
         _part_names(made)
+        made["layer"][-1] = _with_halos(made["layer"][-1])
         return made
 
     def html(self) -> str:
@@ -382,6 +383,17 @@ def _part_names(spec: dict[str, Any]) -> None:
         free = [p for p in places if all(abs(p - one) > 0.99 * apart for one in taken)]
         taken.append(min(free, key=lambda place: abs(place - at), default=at))
         row[charts.NAME_Y] = value_at(taken[-1])
+
+
+def _with_halos(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a part whose words can be read over marks: with an outline of paper below each."""
+    if "layer" in part:
+        return part | {"layer": [_with_halos(one) for one in part["layer"]]}
+    if _mark(part)["type"] != "text":
+        return part
+    outline = {"stroke": "white", "strokeWidth": 3, "strokeJoin": "round"}
+    unnamed = {key: one for key, one in part.items() if key not in ("name", "params")}
+    return {"layer": [unnamed | {"mark": _mark(part) | outline}, part]}
 
 
 def _draw_in_ink(spec: dict[str, Any]) -> None:
