@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import cycle
-from math import exp, log
+from math import log
 from os.path import commonprefix
-from typing import Any
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
@@ -21,7 +21,7 @@ from tlb.stats.curves import OCTAVE
 
 _OPACITY = 0.45
 _THEIRS = "reference-"  # before the name of a data set of the reference's
-_APART = 1.1  # times the distance of names of one chart: those of two may have two lines
+_NAME_WIDTH, _NAME_HEIGHT = 0.09, 0.09  # of a curve's name, as shares of a chart's
 _AT_PLACES = ("rule", "text")  # marks at places along an axis, and their names
 _MARKS = {"line", "point"}  # bars would cover each other
 _BAND_OPACITY = 0.15
@@ -361,28 +361,61 @@ def _drop_places_beyond_the_axis(spec: dict[str, Any]) -> None:
 
 def _part_names(spec: dict[str, Any]) -> None:
     """Move each name of the other chart's curves to the nearest place that no other name covers."""
-    is_log = any(how.get("scale", {}).get("type") == "log" for how in _encodings(spec, "y"))
-    ends = [end for scale in _scales([spec], "y") for end in scale["domain"]]
-    apart = log(_APART * charts.NAMES_APART)
-    if not is_log:
-        apart = _APART * charts.NAMES_APART_SHARE * max(ends, default=0.0)
-    place_of, value_at = (log, exp) if is_log else (float, float)
+    texts = {data: part for part, data in _parts_with_data(spec) if _mark(part)["type"] == "text"}
+    places_on = {channel: _axis_places(spec, channel) for channel in ("x", "y")}
     every = spec["datasets"].items()
     drawn = _texts(
         {"datasets": {name: rows for name, rows in every if not name.startswith(_THEIRS)}}
     )
-    taken, moved = list[float](), list[dict[str, Any]]()
-    for name, row in ((name, row) for name, rows in every for row in rows if charts.NAME_Y in row):
-        if not name.startswith(_THEIRS):
-            taken.append(place_of(row[charts.NAME_Y]))
-        elif not drawn & {*row.values()}:  # else the own curve of this name has it
-            moved.append(row)
-    for row in sorted(moved, key=lambda row: row[charts.NAME_Y]):
-        at = place_of(row[charts.NAME_Y])
-        places = [at, *(one + side for one in taken for side in (-apart, apart))]
-        free = [p for p in places if all(abs(p - one) > 0.99 * apart for one in taken)]
-        taken.append(min(free, key=lambda place: abs(place - at), default=at))
-        row[charts.NAME_Y] = value_at(taken[-1])
+    taken, moved = list[tuple[float, float]](), list[tuple[float, float, dict[str, Any]]]()
+    for name, part in texts.items():
+        for row in (row for row in spec["datasets"].get(name, ()) if charts.NAME_Y in row):
+            at = places_on["x"](row[part["encoding"]["x"]["field"]])
+            if not name.startswith(_THEIRS):
+                taken.append((at, places_on["y"](row[charts.NAME_Y])))
+            elif not drawn & {*row.values()}:  # else the own curve of this name has it
+                moved.append((at, places_on["y"](row[charts.NAME_Y]), row))
+    for at, height, row in sorted(moved, key=lambda one: one[1]):
+        beside = [y for x, y in taken if abs(x - at) < _NAME_WIDTH]
+        places = [height, *(y + side for y in beside for side in (-_NAME_HEIGHT, _NAME_HEIGHT))]
+        free = [y for y in places if all(abs(y - one) > 0.99 * _NAME_HEIGHT for one in beside)]
+        best = min(free, key=lambda y: abs(y - height), default=height)
+        taken.append((at, best))
+        row[charts.NAME_Y] = places_on["y"].value(best)
+
+
+class _AxisPlaces(NamedTuple):
+    """Where numbers are on an axis, from 0 at its beginning to 1 at its end."""
+
+    begin: float
+    end: float
+    is_log: bool
+
+    def __call__(self, value: float) -> float:
+        if self.is_log:
+            return log(value / self.begin) / log(self.end / self.begin)
+        return (value - self.begin) / (self.end - self.begin)
+
+    def value(self, place: float) -> float:
+        """Return the number at a place."""
+        if self.is_log:
+            return self.begin * (self.end / self.begin) ** place
+        return self.begin + place * (self.end - self.begin)
+
+
+def _axis_places(spec: dict[str, Any], channel: str) -> _AxisPlaces:
+    """Return where numbers are on a chart's axis: from end to end of its scale, or of its rows."""
+    every = [*_encodings(spec, channel)]
+    is_log = any((how.get("scale") or {}).get("type") == "log" for how in every)
+    ends = [end for scale in _scales([spec], channel) for end in scale["domain"]]
+    if not ends:
+        fields = {how.get("field") for how in every}
+        rows = [row for rows in spec["datasets"].values() for row in rows]
+        found = (row.get(field) for row in rows for field in fields)
+        ends = [one for one in found if isinstance(one, (int, float)) and (one > 0 or not is_log)]
+    begin = min(ends, default=1.0)
+    end = max(ends, default=2.0)
+    return _AxisPlaces(begin, end if end > begin else 2 * abs(begin) + 1, is_log)
 
 
 def _with_halos(part: dict[str, Any]) -> dict[str, Any]:
