@@ -238,7 +238,7 @@ def calculator_chart(rows: pd.DataFrame) -> alt.FacetChart:
     rows = rows.loc[rows["is_drawn"] | rows["ns"].notna(), [*columns, charts.NAME_Y]]
 
     ticks = charts.within(charts.TIMES, ns.min() * 0.5, ns.max() * 1.3)
-    axis = charts.bytes_axis("Working set", [2**18, 2**22, 2**26, 2**30])
+    axis = charts.bytes_axis("Working set", [2**18, 2**24, 2**30])
     sizes = rows["working_set_bytes"]
     with_room = charts.log_scale(domain=(sizes.min(), sizes.max() * _NAMES_ROOM))
     x = alt.X("working_set_bytes:Q", axis=axis, scale=with_room)
