@@ -32,7 +32,7 @@ from tlb.report import quantities
 from tlb.report.analysis import SingleEventAnalysis
 from tlb.report.quantities import QuantityDeclaration
 from tlb.stats.curves import Curve, select_rows
-from tlb.stats.intervals import Interval, interval_of_rows, median_interval
+from tlb.stats.intervals import Interval, median_interval
 from tlb.system.page_sizes import BASE_PAGES, page_bytes
 from tlb.system.reasons import Unavailable, require_nonempty
 
@@ -273,9 +273,9 @@ class _Switches(SingleEventAnalysis):
         return process / thread
 
     def switch_ns(self, mode: str) -> Interval:
-        """Return ns of a switch there and back; a mapping has it in both layouts, and counts once."""
+        """Return ns of a switch there and back."""
         rows = self._rows("switch_chase", "switch_ns", mode=mode, lines=PAGES_WITHIN_STLB, hops=0)
-        return interval_of_rows(require_nonempty(rows, "no switches were measured"), "switch_ns")
+        return self._median(rows, "no switches were measured", "switch_ns")
 
     def start(self, name: str) -> Interval:
         """Return `spawn_ns` or `exec_ns` of a new process that has PAGES_WITHIN_STLB pages."""

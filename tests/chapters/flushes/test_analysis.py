@@ -8,7 +8,6 @@ from support.synthetic import GIB, scope
 
 from experiments.flushes import grid
 from experiments.flushes.analysis import SWITCH_TO_NEW_PROCESS
-from tlb.stats.intervals import FIRST_PAIRED_ROW_VERSION, median_interval
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -56,12 +55,6 @@ def test_what_the_interrupted_program_pays():
     assert a.collapse_ns().value == pytest.approx(QUIET.call_ns + 512 * QUIET.page_ns)
     assert a.beside_discards().value == pytest.approx(QUIET.taken)
     assert a.slowed_by_discards("packed").value == pytest.approx(QUIET.interrupted)
-
-
-def test_a_switch_counts_once_a_mapping_though_it_was_timed_in_both_layouts():
-    frame = rows(QUIET).assign(measures=FIRST_PAIRED_ROW_VERSION)
-    of_mappings = median_interval(range(frame["repeat"].nunique()))
-    assert analysis(frame).switch_ns("process").coverage == of_mappings.coverage
 
 
 def test_a_flush_costs_the_chase_its_added_time_over_the_flushes_that_were_counted():
