@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
 from tlb.report import charts
-from tlb.report.render import TEXT_COLOUR
+from tlb.report.render import PALETTE, TEXT_COLOUR
 from tlb.stats.curves import Curve
 from tlb.stats.intervals import Interval
 from tlb.system.units import format_size, list_in_words
@@ -185,6 +186,105 @@ def _names_at_ends(base: alt.Chart, dy: float) -> list[alt.Chart]:
         base.mark_rule(x2Offset=7, opacity=0.6).encode(x2="working_set_bytes:Q", y2=y),
         base.mark_text(align="left", dx=9, dy=dy).encode(y=y, text="series:N"),
     ]
+
+
+# --- a graph walk: hops by the size of the graph, the machines' and the article's in one plot
+
+NAME_NEAR_SHARE = 0.08  # of the highest y: what is nearer to a name would cross it
+
+
+def hops_by_graph(hops: pd.DataFrame) -> alt.LayerChart:
+    """Draw nanoseconds per hop by the size of the graph, a curve for each machine and the article's.
+
+    hops: columns series, working_set_bytes, median, low, high.
+    """
+    top = float(hops[["median", "high"]].max().max())
+    y = alt.Y("median:Q", title="ns per hop", scale=alt.Scale(domain=[0, 1.1 * top], nice=False))
+    colours = charts.machine_colours(list(dict.fromkeys(hops["series"])))
+    x, colour = _graph_sizes(hops, 2), charts.unnamed_colour("series", colours)
+    names = alt.Chart(_places_of_names(hops, NAME_NEAR_SHARE * top)).encode(
+        x=x, y="name_y:Q", color=colour, text="series:N"
+    )
+    beside, above = (names.transform_filter(f"{sign}datum.above") for sign in ("!", ""))
+    layers = [
+        *_points_and_lines(alt.Chart(hops), x, y, colour),
+        beside.mark_text(align="left", dx=9, fontWeight="bold"),
+        above.mark_text(align="right", dy=-14, fontWeight="bold"),
+    ]
+    return alt.LayerChart(layer=layers)
+
+
+def tails_by_graph(tails: pd.DataFrame) -> alt.FacetChart:
+    """Draw the 95th percentile of a hop over its median by the size of the graph, a panel for each
+    machine with the article's curve in each. Its name stands at its last point, and ours at the first.
+
+    tails: as the hops of `hops_by_graph`.
+    """
+    is_article = tails["series"] == ARTICLE_SERIES
+    machines = pd.DataFrame({"machine": tails.loc[~is_article, "series"].unique()})
+    ours = tails[~is_article].assign(machine=lambda rows: rows["series"], series=OUR_SERIES)
+    data = pd.concat([tails[is_article].merge(machines, how="cross"), ours], ignore_index=True)
+    first, last = data["working_set_bytes"].agg(["min", "max"])
+    y = alt.Y("median:Q", title=None, scale=alt.Scale(domain=[1, 2.4], nice=False))
+    scale = alt.Scale(domain=[OUR_SERIES, ARTICLE_SERIES], range=[PALETTE[0], TEXT_COLOUR])
+    colour = charts.unnamed_colour("series", scale)
+    x = _graph_sizes(data, 3)
+    names = alt.Chart().encode(x=x, y=y, color=colour, text="series:N")
+    is_first = f"datum.working_set_bytes == {first} && datum.series == '{OUR_SERIES}'"
+    is_last = f"datum.working_set_bytes == {last} && datum.series != '{OUR_SERIES}'"
+    layers = [
+        *_points_and_lines(alt.Chart(), x, y, colour),
+        names.transform_filter(is_first).mark_text(align="left", dx=4, dy=-14, fontWeight="bold"),
+        names.transform_filter(is_last).mark_text(align="right", dy=-14, fontWeight="bold"),
+    ]
+    panel = alt.LayerChart(layer=layers, data=data)
+    return charts.panels(panel, list(machines["machine"]), "95th percentile over median")
+
+
+def _graph_sizes(data: pd.DataFrame, each: int) -> alt.X:
+    """Return the x of graphs' sizes, on which one in so many doublings has a tick."""
+    low, high = (int(data["working_set_bytes"].agg(end)) for end in ("min", "max"))
+    ticks = [low << n for n in range(0, (high // low).bit_length(), each)]
+    axis = charts.bytes_axis("size of the graph", ticks)
+    scale = charts.log_scale(domain=(low, high * 1.1))
+    return alt.X("working_set_bytes:Q", axis=axis, scale=scale)
+
+
+def _points_and_lines(chart: alt.Chart, x: alt.X, y: alt.Y, colour: alt.Color) -> list[alt.Chart]:
+    """Return our curves with their intervals, and the article's, dashed, with hollow points."""
+    base = chart.encode(x=x, y=y, color=colour)
+    ours = base.transform_filter(f"datum.series != '{ARTICLE_SERIES}'")
+    published = base.transform_filter(f"datum.series == '{ARTICLE_SERIES}'")
+    tooltip = charts.tips("series:N", "working_set_bytes:Q")
+    low = alt.Y("low:Q", title=y["title"], scale=y["scale"])
+    return [
+        ours.mark_rule(opacity=0.5, strokeWidth=2).encode(y=low, y2="high:Q"),
+        ours.mark_line(point=True).encode(tooltip=tooltip),
+        published.mark_line(strokeDash=[3, 3]),
+        published.mark_point(filled=False, size=45),
+    ]
+
+
+def _places_of_names(data: pd.DataFrame, near: float) -> pd.DataFrame:
+    """Return the last point of each series, with `name_y` and whether its name stands above that
+    point, else right of it: above if another curve goes on past it or ends below it, within `near`,
+    or if the plot ends there."""
+    ordered = data.sort_values("working_set_bytes")
+    ends = ordered.groupby("series", sort=False).tail(1)[["series", "working_set_bytes", "median"]]
+    last = ordered["working_set_bytes"].max()
+    places = []
+    for series, x, y in ends.itertuples(index=False):
+        others = [curve for name, curve in ordered.groupby("series") if name != series]
+        going_on = [
+            float(np.interp(x, curve["working_set_bytes"], curve["median"]))
+            for curve in others
+            if curve["working_set_bytes"].max() > x
+        ]
+        in_way = [place for place in going_on if abs(place - y) < near]
+        below = ends[(ends["working_set_bytes"] == x) & (ends["median"] < y)]["median"]
+        is_above = x == last or bool(in_way) or bool((y - below < near).any())
+        places.append((max([y, *in_way]), is_above))
+    return ends.assign(name_y=[y for y, _ in places], above=[above for _, above in places])
 
 
 # --- what each machine has, in a sentence, in a table and over a panel

@@ -1,4 +1,4 @@
-"""What articles say of code and of what large pages do for it, as predicates on the chapter's
+"""What articles say of code and of what huge pages do for it, as predicates on the chapter's
 Analysis."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tlb.system.units import list_in_words
 
 
 def _text(mib: int) -> PointPredicate:
-    """A text of so many MiB, on base pages and on large ones."""
+    """A text of so many MiB, on base pages and on huge ones."""
     return points_where("code_chase", lines=(mib << 20) // CACHE_LINE_BYTES)
 
 
@@ -31,7 +31,7 @@ def large_text_helps(a: Analysis, band: Band, mib: int) -> Answer:
     return (
         effect_inside_band(ratio, *band),
         f"A random jump in {mib} MiB of code takes {ratio:.2f} times as long on base pages as on "
-        "large ones.",
+        "huge ones.",
     )
 
 

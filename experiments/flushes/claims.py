@@ -32,8 +32,8 @@ def page_management_slows(a: Analysis, band: Band) -> Answer:
     ratio = a.beside_discards()
     return effect_inside_band(ratio, *band), (
         f"Beside a thread that gives its pages back, a chase through {PAGES_WITHIN_STLB} other pages takes "
-        f"{ratio:.2f} times as "
-        "long, after dividing by the slowdown of its packed control, which is the interrupts'."
+        f"{ratio:.2f} times as long. The slowdown of its packed control, which interrupts cause, is "
+        "divided out."
     )
 
 
@@ -63,7 +63,7 @@ def a_warm_worker_wins(a: Analysis, band: Band) -> Answer:
     new, worker = a.price_after(SWITCH_TO_NEW_PROCESS), a.price_after("process")
     cold_ns = (new.value - worker.value) * PAGES_WITHIN_STLB
     return effect_inside_band(ratio, *band), (
-        f"To start a program takes {ratio:.0f} times as long as to switch to a waiting worker and "
+        f"Starting a program takes {ratio:.0f} times as long as switching to a waiting worker and "
         f"back. Its cold TLB adds {format_ns(cold_ns)} to a request through {PAGES_WITHIN_STLB} pages."
     )
 
@@ -98,8 +98,7 @@ def defrag_costs_time(a: Analysis, band: Band) -> Answer:
     )
     return effect_inside_band(fragmented / free, *band), (
         f"With defrag at {DEFRAG_ALWAYS} the first touch of a 2 MiB range takes "
-        f"{format_ns(fragmented.value)} where memory is fragmented, "
-        f"and {format_ns(free.value)} where it is free."
+        f"{format_ns(fragmented.value)} in fragmented memory and {format_ns(free.value)} in free memory."
     )
 
 
@@ -110,7 +109,7 @@ def defrag_spikes(a: Analysis, band: Band) -> Answer:
         for mode in (DEFRAG_ALWAYS, DEFRAG_NOT_APPLICABLE)
     )
     return effect_inside_band(large / base, *band), (
-        f"Where memory is fragmented, one first touch in a thousand takes {format_ns(large.value)} "
+        f"In fragmented memory one first touch in a thousand takes {format_ns(large.value)} "
         f"or more with defrag at {DEFRAG_ALWAYS}, and {format_ns(base.value)} on {page_words(BASE_PAGES)}."
     )
 
@@ -119,7 +118,7 @@ def defrag_spikes(a: Analysis, band: Band) -> Answer:
 def defrag_is_paid_first(a: Analysis, band: Band) -> Answer:
     on, off = (a.first_touch_ns(FRAGMENTED_MEMORY, mode) for mode in (DEFRAG_ALWAYS, DEFRAG_NEVER))
     return effect_inside_band(on / off, *band), (
-        "Where memory is fragmented, the first touch of a 2 MiB range takes "
+        "In fragmented memory the first touch of a 2 MiB range takes "
         f"{format_ns(on.value)} with defrag at {DEFRAG_ALWAYS}, and {format_ns(off.value)} at {DEFRAG_NEVER}."
     )
 
@@ -131,8 +130,8 @@ def khugepaged_promotes(a: Analysis, band: Band) -> Answer:
     return count_inside_band(
         share,
         band,
-        f"Of {format_size(idle.bytes)} that no program touched for {idle.seconds:.0f} s, "
-        f"{share:.0%} became large.",
+        f"No program touched {format_size(idle.bytes)} for {idle.seconds:.0f} s, after which "
+        f"{share:.0%} lay on huge pages.",
     )
 
 
@@ -141,7 +140,7 @@ def a_pool_is_lost(a: Analysis, band: Band) -> Answer:
     share = a.pool_taken()
     return effect_inside_band(
         share, *band
-    ), f"As a pool grows, what is available to others shrinks by {share:.3f} times as much."
+    ), f"As a pool grows, what other programs can use shrinks by {share:.3f} times as much."
 
 
 @claim("pool-needs-application-changes", points=None)
@@ -150,6 +149,5 @@ def a_pool_needs_changes(a: Analysis, band: Band) -> Answer:
     return count_inside_band(
         share,
         band,
-        f"Of an array that a program has of its heap beside a free pool, {share:.0%} lie in the "
-        "pool.",
+        f"{share:.0%} of an array that a program takes from its heap lie in the pool, which is free.",
     )

@@ -55,7 +55,7 @@ def touches_of(*sizes: int, kinds: tuple[str, ...] = (BASE_PAGES, "thp")) -> Poi
 
 
 def _gain(a: Analysis, size: int) -> tuple[Interval, str]:
-    """Return how many times as fast the published loop is on large pages, and the sentence."""
+    """Return how many times as fast the published loop is on huge pages, and the sentence."""
     slow, fast = (
         a.gathers[pages].at(size // a.base_page_bytes) for pages in (BASE_PAGES, a.gathered)
     )
@@ -181,7 +181,7 @@ def what_is_left_is_the_caches(a: Analysis, band: Band) -> Answer:
 
 @claim("entry-spans-large-page", points=chases_on(BASE_PAGES, *HUGE_PAGE_KINDS, **_LARGEST))
 def an_entry_spans_a_large_page(a: Analysis, band: Band) -> Answer:
-    """By how many times the entries' reach on base pages, at the least, large pages cover: the
+    """By how many times the entries' reach on base pages, at the least, huge pages cover: the
     largest working set at which they cost at most half of what base pages do."""
     entries, large = a.known_entries[-1], a.large
     on_base, on_large = (
@@ -310,11 +310,11 @@ def larger_arrays_cost_more_everywhere(a: Analysis, band: Band) -> Answer:
             growth[str(pages)] = Interval.of(each[TOUCH_BYTES]) / Interval.of(each[1_000])
     if len(growth) < 2:
         lacking = (
-            "an array of 100 MB was not read beside one of 1 KB on base pages and on large ones"
+            "an array of 100 MB was not read beside one of 1 KB on base pages and on huge ones"
         )
         raise Unavailable("too-few-points", lacking)
     times = list_in_words(f"{ratio:.1f} on {page_words(pages)}" for pages, ratio in growth.items())
-    evidence = f"A read of 100 MB takes, over one of 1 KB, times {times}."
+    evidence = f"A read of 100 MB takes this many times as long as one of 1 kB: {times}."
     return [
         effect_inside_band(ratio, *band, what=f"on {page_words(pages)}")
         for pages, ratio in growth.items()
@@ -329,6 +329,6 @@ def a_hundred_megabytes_pass_the_last_cache(a: Analysis) -> Answer:
     return count_inside_band(
         TOUCH_BYTES / last,
         (1, inf),
-        f"The last cache here has {format_size(last)}, {last / 1e6:.0f} MB; the array has "
+        f"The last cache has {format_size(last)}, {last / 1e6:.0f} MB; the array has "
         f"{TOUCH_BYTES / 1e6:.0f}.",
     )

@@ -44,6 +44,9 @@ AS_GOOD_AS_MEASURED = 0.2  # octaves from a measured size
 # From this share of loads on that walk, their time is nearly the chase's own, however it divides
 # into data and translation.
 NEARLY_ALL_WALK = 0.75
+# For the names of curves: the room right of them, in multiples of a working set, and how many times
+# one stands above another in so low a panel.
+_NAMES_ROOM, _NAMES_APART = 2**5, 2.0
 PAST_REACH_TIMES = (
     2  # times the last level's entries: from there on nearly every access of a cycle walks
 )
@@ -222,34 +225,46 @@ def _menus(rows: pd.DataFrame) -> list[alt.Parameter]:
 def calculator_chart(rows: pd.DataFrame) -> alt.FacetChart:
     """Draw expected ns of a dependent load of `calculator_table` against the working set, a panel for
     each host: a curve of base pages and one of a kind of huge pages, which stands for the others too,
-    and dots for a size and a page size to choose."""
+    dotted across sizes without a time, and dots for a size and a page size to choose."""
     ns, menus = rows["ns"], _menus(rows)
-    ticks = charts.within(charts.TIMES, ns.min() * 0.5, ns.max() * 1.3)
-    axis = charts.bytes_axis("Working set", [2**18, 2**22, 2**26, 2**30])
-    x = alt.X("working_set_bytes:Q", axis=axis, scale=charts.log_scale())
-    y = alt.Y(
-        "ns:Q",
-        scale=charts.time_scale(pd.DataFrame({"median": ns, "high": ns})),
-        axis=charts.ns_axis("", ticks),
-    )
     rows = rows.assign(name=rows["label"].str.partition(" (")[0], machine=rows["host"])
-    rows = rows[["pages", "log2_bytes", "working_set_bytes", "ns", "name", "machine"]]
     names = rows.groupby("pages")["name"].first()
     colours = {
         names[pages]: charts.PAGE_COLOURS[pages] for pages in ordered_page_sizes(names.index)
     }
     rows["is_drawn"] = rows.groupby("machine")["pages"].transform(_is_drawn)
-    known = rows[rows["is_drawn"] & rows["ns"].notna()]
-    drawn = [name for name in colours if name in {*known["name"]}]
-    legend = charts.line_legend(columns=len(drawn), values=drawn, offset=6)
-    colour = charts.colour("name", charts.named_colours(colours)).legend(legend)
-    rows = rows[rows["is_drawn"] | rows["ns"].notna()]  # a size without a time breaks a curve
+    rows[charts.NAME_Y] = _name_places(rows)
+    columns = ["pages", "log2_bytes", "working_set_bytes", "ns", "name", "machine", "is_drawn"]
+    rows = rows.loc[rows["is_drawn"] | rows["ns"].notna(), [*columns, charts.NAME_Y]]
+
+    ticks = charts.within(charts.TIMES, ns.min() * 0.5, ns.max() * 1.3)
+    axis = charts.bytes_axis("Working set", [2**18, 2**24, 2**30])
+    sizes = rows["working_set_bytes"]
+    with_room = charts.log_scale(domain=(sizes.min(), sizes.max() * _NAMES_ROOM))
+    x = alt.X("working_set_bytes:Q", axis=axis, scale=with_room)
+    y_scale = charts.time_scale(pd.DataFrame({"median": ns, "high": ns}))
+    y = alt.Y("ns:Q", scale=y_scale, axis=charts.ns_axis("", ticks))
+    colour = charts.unnamed_colour("name", charts.named_colours(colours))
     base = alt.Chart(rows).encode(x=x, y=y, color=colour)
-    curves = base.transform_filter("datum.is_drawn")
+    curves = base.transform_filter("datum.is_drawn")  # a size without a time breaks a curve
+    across = curves.transform_filter("isValid(datum.ns)").mark_line(strokeDash=[1, 4])
     dots = base.transform_filter("datum.pages == pages && datum.log2_bytes == size")
-    layers = charts.layered(curves.mark_line(), dots.mark_point(size=140))
+    ends = base.transform_filter(f"isValid(datum.{charts.NAME_Y})")
+    ends = ends.mark_text(align="left", dx=6, fontWeight="bold")
+    ends = ends.encode(y=alt.Y(f"{charts.NAME_Y}:Q", scale=y_scale), text="name:N")
+    layers = charts.layered(across, curves.mark_line(), dots.mark_point(size=140), ends)
     hosts = rows["machine"].unique().tolist()
     return charts.panels(layers, hosts, "expected ns per dependent load").add_params(*menus)
+
+
+def _name_places(rows: pd.DataFrame) -> pd.Series:
+    """Return where the name of each curve stands on y, at its last time; NaN elsewhere."""
+    known = rows[rows["is_drawn"] & rows["ns"].notna()]
+    ends = [
+        charts.ends_of_curves(curves, "name", "working_set_bytes", "ns", _NAMES_APART)
+        for _, curves in known.groupby("machine")
+    ]
+    return pd.concat(ends)[charts.NAME_Y].reindex(rows.index)
 
 
 def _is_drawn(pages: pd.Series) -> pd.Series:

@@ -99,7 +99,7 @@ WHOLE, NOTHING = 0.99, 0.01  # shares that count as all and as nothing: a heap's
 MOST = 0.9  # of an array that counts as on huge pages: NumPy's own begins within one
 WASTES = ("arena", "dropped")  # ways that ask for what another asks for, and use a part of it
 FREED_COLD = 2  # the first `prefault` that did not read the page tables just before freeing them
-VARIANT = ["language", "variant", "huge_share", "low_ns", "high_ns"]
+VARIANT = ["language", "variant", "huge_share", "ns"]
 
 
 def _exactly(value: float) -> Interval:
@@ -214,8 +214,8 @@ class Analysis(analysis.Analysis):
 
     @cached_property
     def variants(self) -> pd.DataFrame:
-        """What the programs got, a row a language and variant with the columns VARIANT: the
-        median share over the repeats, and the fastest and the slowest one's ns per read."""
+        """What the programs got, a row a language and variant with the columns VARIANT: medians
+        over the repeats of the share on huge pages and of ns per read."""
         runs: dict[tuple[str, str], list[RuntimeReport]] = {}
         for report in self.programs.reports:
             runs.setdefault((report.language, report.variant), []).append(report)
@@ -224,8 +224,7 @@ class Analysis(analysis.Analysis):
                 "language": TOOLCHAINS[language].title,
                 "variant": variant,
                 "huge_share": median(report.huge_share for report in reports),
-                "low_ns": min(report.ns_per_access for report in reports),
-                "high_ns": max(report.ns_per_access for report in reports),
+                "ns": median(report.ns_per_access for report in reports),
             }
             for (language, variant), reports in runs.items()
         ]
@@ -240,16 +239,17 @@ class Analysis(analysis.Analysis):
             raise Unavailable(next(lacking, "no-data"), f"the programs' {variant} arrays")
         return int((rows["huge_share"] >= MOST).sum())
 
-    @property
-    def advice_gains(self) -> pd.Series:
-        """How many times as fast the fastest read gets by advice, by language, where it changed
-        the pages. Raises Unavailable, too-few-points where it changed none."""
+    def read_gains(self, variant: str) -> pd.Series:
+        """Return how many times as fast a median read is in a variant, "huge" or "pool", by
+        language, where that changed the pages. Raises Unavailable as `programs_on_huge_pages`
+        does, and too-few-points where it changed none."""
+        self.programs_on_huge_pages(variant)
         reads = self.variants.pivot(
-            index="language", columns="variant", values=["low_ns", "huge_share"]
+            index="language", columns="variant", values=["ns", "huge_share"]
         )
-        changed = reads[reads[("huge_share", "plain")] < MOST]["low_ns"]
-        gains = (changed["plain"] / changed["huge"]).dropna()
-        return require_nonempty(gains, "the advice changed no program's pages")
+        changed = reads[reads[("huge_share", "plain")] < MOST]["ns"]
+        gains = (changed["plain"] / changed[variant]).dropna()
+        return require_nonempty(gains, f"no program's pages changed, {variant}")
 
     @cached_property
     def ways(self) -> MemoryMappingMethodsDocument:

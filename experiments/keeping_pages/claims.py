@@ -1,4 +1,4 @@
-"""What the articles say of getting, proving and wasting large pages, as predicates on the chapter's
+"""What the articles say of getting, proving and wasting huge pages, as predicates on the chapter's
 Analysis."""
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ def an_arena_wastes_the_rest(a: Analysis, band: Band) -> Answer:
     return count_inside_band(
         wasted,
         band,
-        f"Of {format_size(got.mapped_bytes)} that were advised, {format_size(got.array_bytes)} "
-        f"were written and {format_size(got.resident_bytes)} are resident, {wasted:,} bytes more.",
+        f"A program advised {format_size(got.mapped_bytes)} and wrote {format_size(got.array_bytes)}. "
+        f"{format_size(got.resident_bytes)} are resident, {wasted:,} bytes more than it wrote.",
     )
 
 
@@ -116,8 +116,8 @@ def giving_back_drops_a_large_page(a: Analysis, band: Band) -> Answer:
     return count_inside_band(
         freed,
         band,
-        f"After MADV_DONTNEED of one base page, {format_size(freed)} less are resident by smaps, "
-        f"and the kernel maps {split} of the large pages by base pages.",
+        f"After MADV_DONTNEED of one base page smaps shows {format_size(freed)} less resident, "
+        f"and the kernel maps {split} of the huge pages by base pages.",
     )
 
 
@@ -127,8 +127,8 @@ def a_plain_mapping_has_none(a: Analysis, band: Band) -> Answer:
     return count_inside_band(
         got.huge_share,
         band,
-        f"Of a mapping that asks for nothing {got.huge_share:.0%} lie on large pages, with the "
-        f"kernel's setting at `{a.ways.thp}`.",
+        f"A mapping that asks for nothing has {got.huge_share:.0%} of its memory on huge pages, with "
+        f"the kernel's setting at `{a.ways.thp}`.",
     )
 
 
@@ -138,8 +138,8 @@ def advice_chooses_where(a: Analysis, band: Band) -> Answer:
     share, elsewhere = got.huge_share, got.rest_huge_bytes
     return Fact(
         band[0] <= share <= band[1] and not elsewhere,
-        f"Of the half that was advised {share:.0%} lie on large pages, and "
-        f"{format_size(elsewhere)} elsewhere in the process.",
+        f"{share:.0%} of the advised half lies on huge pages, and {format_size(elsewhere)} elsewhere "
+        "in the process.",
         share,
     )
 
@@ -158,9 +158,8 @@ def a_mapped_file_has_large_pages(a: Analysis, band: Band) -> Answer:
     return count_inside_band(
         file,
         band,
-        f"Of {a.ways.asked('file', in_words=True)}, {file:.0%} lie on large pages."
-        + f" Other file systems have settings of their own, and give what those say ({rest})."
-        * bool(got),
+        f"{file:.0%} of {a.ways.asked('file', in_words=True)} lie on huge pages."
+        + f" Other file systems have settings of their own, and follow them ({rest})." * bool(got),
     )
 
 
@@ -196,13 +195,13 @@ def _reports(a: Analysis, language: str, variant: str) -> list[RuntimeReport]:
 @claim("go-asks-for-no-large-pages", points=None)
 @claim("go-maps-at-4-kib", points=None, on_base_pages=True)
 def plain_go(a: Analysis, band: Band, on_base_pages: bool = False) -> Answer:
-    """Judge the share of a Go program's plain array on large pages, or on base pages; left open with
+    """Judge the share of a Go program's plain array on huge pages, or on base pages; left open with
     THP at `always`, which gives them unasked. Raises Unavailable."""
     plain = _reports(a, "go", "plain")
     huge, size = max(report.huge_bytes for report in plain), plain[0].array_bytes
     evidence = (
-        f"Of {format_size(size)} that a Go program allocates plainly, {format_size(huge)} lie on "
-        "large pages"
+        f"A Go program allocates {format_size(size)} plainly, of which {format_size(huge)} lie on "
+        "huge pages"
     )
     if a.programs.thp == "always" and huge:
         return Undecided(
@@ -226,7 +225,7 @@ def the_pool_in_five_languages(a: Analysis, band: Band) -> Answer:
     told = ", ".join(
         f"{TOOLCHAINS[language].title} {share:.0%}" for language, share in shares.items()
     )
-    evidence = f"Of what holds the array, from the pool, by smaps: {told}."
+    evidence = f"By smaps so much of the array's memory lies in the pool: {told}."
     is_whole = all(band[0] <= share <= band[1] for share in shares.values())
     if is_whole and len(shares) < len(TOOLCHAINS):
         return Undecided("conditions"), evidence
@@ -255,5 +254,5 @@ def javas_flag_is_not_thp(a: Analysis, band: Band) -> Answer:
 @claim("java-thp-is-madvise", points=None)
 def javas_other_flag_advises(a: Analysis, band: Band) -> Answer:
     share = min(report.huge_share for report in _reports(a, "java", "huge"))
-    evidence = f"With the flag {share:.0%} of Java's heap lie on transparent large pages."
+    evidence = f"With the flag {share:.0%} of Java's heap lie on transparent huge pages."
     return count_inside_band(share, band, evidence)

@@ -34,7 +34,7 @@ from tlb.stats.intervals import Interval, without_bounds_of_few
 from tlb.stats.scatter import MIN_MODE_RATIO
 from tlb.system.page_sizes import BASE_PAGES
 from tlb.system.reasons import Unavailable, none_if_unavailable, require_nonempty
-from tlb.system.units import escape_markdown, format_ns, format_size, list_in_words
+from tlb.system.units import escape_markdown, format_ns, format_size
 
 # What a machine may lack without the first page failing; a bad parameter is an error there too.
 _LACKING = ("no-data", "not-linux", "other-arch")
@@ -147,39 +147,28 @@ class Analysis(analysis.Analysis):
 
     @property
     def setup(self) -> str:
-        """Which machine this is, when its results were measured, and by which kernels, as
-        Markdown."""
+        """Which machine this is and, on a page about this computer, when its results were measured
+        and by which kernels, as Markdown."""
+        which = "Our reference machine" if self.about.is_reference else self.about.shown_name
+        text = f"{which[0].upper()}{which[1:]}: {escape_markdown(setting.machine(self))}."
+        if self.parameters["machine"] != "this":  # the page of machines says so
+            return text
         days = none_if_unavailable(lambda: self.provenance) or "Its chases were not measured."
         earlier = none_if_unavailable(lambda: setting.earlier_kernels(self.all_rows)) or ""
-        which = "Our reference machine" if self.about.is_reference else self.about.shown_name
-        return f"{which[0].upper()}{which[1:]}: {escape_markdown(setting.machine(self))}. {days} {earlier}".strip()
+        return f"{text} {days} {earlier}".strip()
 
     @property
     def provenance(self) -> str:
-        """Whose results these are, when they were measured, and what was left out. Raises
-        Unavailable."""
+        """When this computer's results were measured, and what was left out. Raises Unavailable."""
         self.of(stlb_cliff)  # without a chase, the page has no results
         days = sorted(self.all_rows["started_at"].str[:10].unique())
         when = f"on {days[0]}" if len(days) == 1 else f"from {days[0]} to {days[-1]}"
-        if self.parameters["machine"] != "this":
-            return f"Its published results were measured {when}{self._systems()}."
         short = (
             " The profile was `smoke`: its numbers are too few and too short to quote."
             if self.parameters["profile"] == "smoke"
             else ""
         )
         return f"Its results were measured {when}.{short}{self._left_out()}"
-
-    def _systems(self) -> str:
-        """Name the kernels under which the rows were measured, if they are of several."""
-        states = sorted({*self.all_rows["state"].dropna()})
-        found = none_if_unavailable(
-            lambda: {self.about.described(s).kernel_release for s in states}
-        )
-        if not found or len(found) < 2:
-            return ""
-        releases = list_in_words([escape_markdown(release) for release in sorted(found)])
-        return f", under Linux {releases} (the chapters say which)"
 
     def _left_out(self) -> str:
         """Count in one sentence what there was no time to measure, or was disturbed; "" if nothing."""
@@ -240,7 +229,8 @@ def load_time_chart(a: Analysis) -> Figure:
     answers = {f"{size:g}": working_set_answer(a, slider_bytes(size)) for size in sizes}
     default = min(sizes, key=lambda size: abs(size - _ASKED_LOG2))
     chosen = _chosen(_times(found, sizes, page_bytes), colours, x, y)
-    drawn = charts.layered(chart, control, single, ends, *chosen)
+    shade = charts.shaded_sizes(a.cliff.price.gaps, page_bytes, a.cliff.price.xs)
+    drawn = charts.layered(shade, chart, control, single, ends, *chosen)
     lines, ns = medians_at_largest_common_x(found)
     largest = ", ".join(f"{name} {format_ns(median)}" for name, median in ns.items())
     columns = ["series", "lines", "working_set_bytes", "median", "low", "high", "coverage", "n"]
@@ -380,8 +370,9 @@ def _place(a: Analysis, lines: float) -> str:
     if lines <= entries[0]:
         return ": the L1 TLB holds them all"
     times = lines / entries[-1]
+    whole = "STLB" if entries.is_stated else "TLB"
     if times < 0.75:
-        return ": the STLB holds them all"
+        return f": the {whole} holds them all"
     if times < 1.5:
-        return ": about what the STLB holds"
-    return f": {times:,.{times < 10:d}f} times what the STLB holds"
+        return f": about what the {whole} holds"
+    return f": {times:,.{times < 10:d}f} times what the {whole} holds"

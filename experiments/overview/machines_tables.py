@@ -10,6 +10,7 @@ book/assets/machines.css lets the reading order follow. Without style, the table
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from math import inf, isfinite
 from types import ModuleType
 from typing import NamedTuple
@@ -20,17 +21,25 @@ from experiments import code, flushes, hugepages, page_faults, page_walks, stlb_
 from experiments.overview import chapter_name, index
 from experiments.overview.machines import TLB_ENTRY_QUANTITY_NAMES, Analysis, MeasuredMachine
 from experiments.overview.profile import ProfileQuantity
+from tlb.machine.host import Host, tlb_entries
 from tlb.report.card import THIS_COMPUTER_LABEL, machine_display_name
 from tlb.report.chapter import Chapter, chapter_of_published_machine
 from tlb.report.notebooks import page_titles
-from tlb.report.quantities import FEW_MAPPINGS_MARK, QUANTITIES_DOCUMENT, Quantities, Quantity
+from tlb.report.quantities import (
+    FEW_MAPPINGS_MARK,
+    QUANTITIES_DOCUMENT,
+    Quantities,
+    Quantity,
+    in_brackets,
+)
 from tlb.report.render import FEW_MAPPINGS_NOTE, Html, format_each_as_html
 from tlb.report.setting import hypervisor_name
 from tlb.stats.intervals import LEAST_COVERAGE
 from tlb.stats.scatter import MIN_MODE_RATIO
 from tlb.system import procfs
-from tlb.system.reasons import REASON_TEXTS, none_if_unavailable
-from tlb.system.units import format_significant_digits, list_in_words
+from tlb.system.page_sizes import PUBLISHED_BASE_PAGE_BYTES
+from tlb.system.reasons import REASON_TEXTS, none_if_unavailable, require_nonempty
+from tlb.system.units import format_significant_digits, format_size, list_in_words
 
 _UNMEASURED = "not measured"
 _WHY = {  # a price has none, in the few words that a cell has room for
@@ -40,7 +49,11 @@ _WHY = {  # a price has none, in the few words that a cell has room for
     "unstable": "mappings differ",
     "control-elsewhere": "not comparable",
 }
-_PAGES = {"whole": "huge pages whole", "splintered": "huge pages splintered", "unknown": ""}
+_PAGES = {
+    "whole": "huge pages whole",
+    "splintered": "huge pages splintered",
+    "unknown": "huge pages: not known",
+}
 
 
 class Order(NamedTuple):
@@ -171,7 +184,7 @@ def _where(each: MeasuredMachine) -> Markup:
     if each.earlier_kernels:
         earlier = f", {each.earlier_kernels} of {each.kernels} programs in an earlier version"
     measured = f"measured {each.days[1] or 'never'}: {each.rows:,} rows{earlier}"
-    words = [pages and f"{pages}{by_few}", counts, system, procfs.label(host.arch), measured]
+    words = [f"{pages}{by_few}", counts, system, procfs.label(host.arch), measured]
     below = format_each_as_html("<small>{}</small>", filter(None, words))
     return Markup("{}{}").format(guest or f"guest, {procfs.label(hypervisor_name(host))}", below)
 
@@ -220,9 +233,10 @@ def _reach_bytes(each: MeasuredMachine) -> int | None:
 
 # Of each chapter, what a number is called where its neighbours in the chapter are not beside it.
 # Those of 4 GiB are the first page's. Each row is of one size, so that its machines compare.
+_LAST_ENTRIES = "last_entries"
 NUMBERS: dict[ModuleType, dict[str, str]] = {
     stlb_cliff: {
-        "last_entries": "Entries of the STLB (Emerald Rapids: of both levels, found by a chase)",
+        _LAST_ENTRIES: "Entries of the STLB",
         "near_ns": "A load that hits the L1 cache and the TLB's first level",
         "hit_ns": "A hit in the STLB adds",
         "walk_ns": "Translation adds to a random load over 2 to 4 times the STLB's reach",
@@ -241,8 +255,8 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
     },
     page_faults: {
         "buffer_page_ns": "Touch and unmap a fresh 4 KiB page",
-        "fill_20_gb_s": "Fill 20 GB on 4 KiB pages, scaled from the size in brackets, seconds",
-        "fill_20_gb_huge_s": "The same on 2 MiB pages, seconds",
+        "heap_page_ns": "First touch of a 4 KiB page of a heap",
+        "heap_huge_fault_us": "First touch of a 2 MiB page of a heap",
     },
     tlb_blocking: {
         "join_gain": "A hash join, partitioned first: times as fast",
@@ -250,7 +264,7 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
     },
     flushes: {
         "unmap_alone_us": "munmap of a page, all threads on one CPU",
-        "unmap_added_us": "Threads on other CPUs add to it",
+        "unmap_added_us": "A thread on each other CPU adds to it (EPYC guests have one)",
         "switch_us": "Switch to another process and back",
     },
     code: {"gain_100_mib": "100 MiB of code on 2 MiB pages: times as fast"},
@@ -265,7 +279,9 @@ def numbers_table(chapter: Chapter) -> Html:
     column each, grouped by the chapters that measure them, with links."""
     ordered = chapter.data.machines_in_order()
     names = {machine: machine_display_name(chapter.data, machine) for machine in ordered}
-    heads = ["", *([THIS_COMPUTER_LABEL] if chapter.is_this else []), *names.values()]
+    hosts = [chapter_of_published_machine(chapter.name, machine).host for machine in names]
+    hosts = [*([chapter.host] if chapter.is_this else []), *hosts]
+    heads = ["", *([_own_head(chapter.host)] if chapter.is_this else []), *names.values()]
     own = (
         none_if_unavailable(chapter.store.read_document, chapter.machine, QUANTITIES_DOCUMENT) or {}
     )
@@ -284,7 +300,10 @@ def numbers_table(chapter: Chapter) -> Html:
             if chapter.is_this:
                 kept.insert(0, recorder.Quantities(own.get(chapter_name(recorder), {})))
             declared = recorder.Quantities.declared[each]
-            words, *cells = _shown(words, [quantities.of(declared) for quantities in kept])
+            row = [quantities.of(declared) for quantities in kept]
+            if each == _LAST_ENTRIES:
+                row = [*map(_of_levels, row, hosts)]
+            words, *cells = _shown(words, row)
             rows += Markup('<tr><th scope="row">{}</th>{}</tr>').format(
                 words, format_each_as_html("<td>{}</td>", cells)
             )
@@ -296,6 +315,38 @@ def numbers_table(chapter: Chapter) -> Html:
     )
     made = Html(str(Markup(table).format(head, rows)), "\n".join(lines))
     return made + FEW_MAPPINGS_NOTE if any(FEW_MAPPINGS_MARK in line for line in lines) else made
+
+
+def _own_head(host: Host) -> str:
+    """Return the head of this computer's column, with its base pages if rows name others."""
+    if host.base_page_bytes == PUBLISHED_BASE_PAGE_BYTES:
+        return THIS_COMPUTER_LABEL
+    sizes = (host.base_page_bytes, PUBLISHED_BASE_PAGE_BYTES)
+    return f"{THIS_COMPUTER_LABEL}, {' in place of '.join(map(format_size, sizes))} pages"
+
+
+def _of_levels(entries: Quantity, host: Host) -> Quantity:
+    """Return a number of entries with a note where no level is stated, so that a chase found all."""
+    found = "" if tlb_entries(host) else "all levels, found by a chase"
+    return replace(entries, conditions=found)
+
+
+class MachineMedians(NamedTuple):
+    """The lowest and the highest median of a quantity, and on how many published machines."""
+
+    low: float
+    high: float
+    machines: int
+
+
+def medians_of_machines(chapter: Chapter, module: ModuleType, name: str) -> MachineMedians:
+    """Return the range of a chapter's quantity over the published machines that measured it in
+    enough mappings for an interval. Raises Unavailable("no-data") where none did."""
+    kept = _kept_of_machines(module, chapter.data.machines_in_order())
+    every = [quantities.of(module.Quantities.declared[name]) for quantities in kept]
+    medians = [each.value for each in every if each.interval and not each.is_of_few]
+    require_nonempty(medians, f"{name} of no machine", "no-data")
+    return MachineMedians(min(medians), max(medians), len(medians))
 
 
 def _kept_of_machines(module: ModuleType, machines: Iterable[str]) -> list[Quantities]:
@@ -310,19 +361,14 @@ def _kept_of_machines(module: ModuleType, machines: Iterable[str]) -> list[Quant
 def _shown(words: str, row: Sequence[Quantity]) -> list[str]:
     """Return the label and the cells of a row, with the sizes or kinds of pages that they are of:
     in the label if all are of the same, else in each cell."""
-    conditions = {one.conditions for one in row if one.interval} - {""}
+    conditions = {one.conditions for one in row if one.interval}
     cells = [_without_interval(one) for one in row]
-    if len(conditions) == 1:
-        words += _after(conditions.pop())
+    if len(conditions) == 1 and any(conditions):
+        words += in_brackets(conditions.pop())
     for place, one in enumerate(row if conditions else ()):
         if one.interval and one.conditions:
-            cells[place] += _after(one.conditions)
+            cells[place] += in_brackets(one.conditions)
     return [words, *cells]
-
-
-def _after(conditions: str) -> str:
-    """Return conditions in one pair of brackets: 2 MiB (pool) as (2 MiB, pool)."""
-    return f" ({conditions.replace(' (', ', ').replace(')', '')})"
 
 
 def _without_interval(quantity: Quantity) -> str:

@@ -42,19 +42,19 @@ def only_used_parts_have_tables(a: Analysis, band: Band) -> Answer:
     return count_inside_band(
         added,
         band,
-        f"Mapping as much as the published file adds {format_size(added)} of page tables, touching "
-        f"it {format_size(filled)}.",
+        f"Mapping as much as the published file adds {format_size(added)} of page tables, and touching "
+        f"it adds {format_size(filled)}.",
     )
 
 
 @claim("fault-affects-2-mib", points=_prefault(1, "thp"))
 def a_fault_takes_a_whole_page(a: Analysis, band: Band) -> Answer:
     rows = select_rows(a.frame, kernel="prefault", mode="touch", pages=["thp", "2m"])
-    resident = require_nonempty(rows, "no large page was faulted in")["one_byte_resident_bytes"]
+    resident = require_nonempty(rows, "no huge page was faulted in")["one_byte_resident_bytes"]
     sizes = list_in_words(format_size(int(n)) for n in sorted(set(resident)))
     return Fact(
         bool(resident.between(*band).all()),
-        f"One byte written to an untouched large page makes {sizes} resident.",
+        f"One byte written to an untouched huge page makes {sizes} resident.",
         float(resident.max()),
     )
 
@@ -66,11 +66,11 @@ def fewer_faults(a: Analysis, band: Band) -> Answer:
         for way in (FIRST_TOUCH_OF_BASE_PAGES, FIRST_TOUCH_OF_HUGE_PAGES)
     )
     if not large > 0:
-        raise Unavailable("too-few-points", "no large page faulted")
+        raise Unavailable("too-few-points", "no huge page faulted")
     return count_inside_band(
         base / large,
         band,
-        f"As much memory takes {with_thousands(base / large)} times as many faults on base pages as on "
+        f"The same memory takes {with_thousands(base / large)} times as many faults on base pages as on "
         f"{page_words('thp')}.",
     )
 
@@ -85,7 +85,7 @@ def the_kernel_walks_elsewhere(a: Analysis, band: Band) -> Answer:
     times = list_in_words(f"{name} takes {ratio.value:.3g}" for name, ratio in ratios.items())
     return (
         [effect_inside_band(ratio, *band, what=name) for name, ratio in ratios.items()],
-        f"Of a filled mapping {times} times as long as of one that nobody touched.",
+        f"On a filled mapping {times} times as long as on an untouched one.",
     )
 
 
@@ -97,8 +97,8 @@ def lower_locks_are_per_page(a: Analysis, band: Band) -> Answer:
     gain, evidence = (
         effect_inside_band(rate, *band),
         (
-            f"Two threads in different parts of fresh memory fault {rate:.2f} times as many pages a "
-            "second as one."
+            f"Two threads in different parts of fresh memory take {rate:.2f} times as many faults a "
+            "second as one thread."
         ),
     )
     if gain.decided() is False:

@@ -43,7 +43,7 @@ from tlb.system.reasons import Unavailable, Undecided, require_nonempty
 from tlb.system.units import format_size
 
 TWICE = (1.6, 2.4)  # the published run's 95th percentile at its largest sizes: 1.88 to 2.06 medians
-SHORT_TAIL = 1.35  # and 1.03 to 1.13 of them on large pages: what is nearer to one than to twice
+SHORT_TAIL = 1.35  # and 1.03 to 1.13 of them on huge pages: what is nearer to one than to twice
 LARGEST_GRAPH = (
     8 << 30
 )  # bytes: from there on it is twice in the published run; at 4 GiB it is 1.4 times
@@ -318,7 +318,9 @@ def a_graph_in_the_caches_flies(a: Analysis, band: Band) -> Answer:
 @claim("entries-still-cached-in-memory-regime")
 def entries_are_still_cached(a: Analysis, band: Band) -> Answer:
     reach = a.known_entries[-1] * a.base_page_bytes
-    evidence = f"The last level's {a.known_entries[-1]:,} entries reach {format_size(reach)}."
+    evidence = (
+        f"The {a.known_entries.whose} {a.known_entries[-1]:,} entries reach {format_size(reach)}."
+    )
     if reach < band[0]:
         evidence += (
             " At hundreds of megabytes the caches still hold the page table, but the TLB only a "

@@ -219,7 +219,7 @@ def no_walks_below_reach(a: Analysis, band: Band) -> Answer:
     _, entries = a.two_levels()
     walks = require_nonempty(a.counted("walk"), "no walks were counted", "no-pmu")
     below = walks.at(7 / 8 * entries, HALF_OCTAVE_TOLERANCE / 2)
-    evidence = f"At seven eighths of the entries {below:.3f} walks an access were counted."
+    evidence = f"At seven eighths of the entries we counted {below:.3f} walks an access."
     return effect_inside_band(below, *band), evidence
 
 
@@ -318,7 +318,7 @@ def every_access_misses(a: Analysis, band: Band) -> Answer:
     lines = 1.5 * a.two_levels()[1]
     if a.is_counted:
         walks = a.counted("walk").at(lines, HALF_OCTAVE_TOLERANCE / 2)
-        evidence = f"At one and a half times the entries {walks:.2f} walks an access were counted."
+        evidence = f"At one and a half times the entries we counted {walks:.2f} walks an access."
         return effect_inside_band(walks, *band), evidence
     a.what_rises()
     share = _of_a_walk(a, lines)
@@ -449,7 +449,7 @@ def miss_latency_is_not_constant(a: Analysis, band: Band) -> Answer:
 @claim("four-reads-cost-400-ns", points=largest_chases)
 def four_reads_cost_400_ns(a: Analysis, band: Band) -> Answer:
     four = a.memory.last * 4
-    evidence = f"Four times a load from memory (of the packed chase) is {four.value:.0f} ns here."
+    evidence = f"Four loads from memory, as the packed chase times one, take {four.value:.0f} ns."
     evidence += _packed_walks(a, a.packed.xs[-1])
     return effect_inside_band(four, *band), evidence
 
@@ -502,7 +502,7 @@ def entries_cover_a_pool(
     return count_inside_band(
         reach,
         (pool, inf),
-        f"{entries} × 2 MiB are {format_size(reach)}. The other figure is that of a pool of "
+        f"{entries} × 2 MiB are {format_size(reach)}. The article's figure is the size of a pool of "
         f"{pool_pages:,} pages, and a pool holds no translations.",
     )
 
@@ -646,7 +646,7 @@ def counted_cycles_a_walk(a: Analysis, band: Band, size_bytes: int) -> Answer:
         / require_nonempty(walks, "walks were not counted", why).last
     )
     return effect_inside_band(quotient, *band), (
-        f"In {format_size(size_bytes)} {quotient:.0f} cycles with a walk in progress were counted a walk."
+        f"In {format_size(size_bytes)} each walk had {quotient:.0f} cycles in which a walk was in progress."
     )
 
 

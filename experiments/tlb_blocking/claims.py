@@ -38,7 +38,7 @@ _HOP_BY_HOP = points_where("graph_walk", per_hop=1)
 
 
 def _remedies_at(a: Analysis, blocks: str) -> tuple[pd.Series, pd.Series, pd.Series]:
-    """Return the walk on base pages, in such blocks of them, and on large pages."""
+    """Return the walk on base pages, in such blocks of them, and on huge pages."""
     return (
         a.remedy(NO_REMEDY, BASE_PAGES),
         a.remedy(blocks, BASE_PAGES),
@@ -57,15 +57,15 @@ def blocking_removes_misses(a: Analysis, most: float = ALL_BUT_VANISHED) -> Answ
     excess, left = (Interval.of(row, "p95") - Interval.of(large, "p95") for row in (plain, cut))
     if excess.low <= 0:
         raise Unavailable(
-            "no-step", f"{told}: large pages do not show what a hop without misses takes"
+            "no-step", f"{told}: huge pages do not show what a hop without misses takes"
         )
     if cut["p50_high"] < large["p50_low"]:
         return (
             Undecided("ambiguous"),
-            f"{told}. The block's median is below that of large pages, so it gains in the caches "
+            f"{told}. The block's median is below that of huge pages, so it gains in the caches "
             "too.",
         )
-    # Both differences have the large pages in them: the farthest ends of a quotient of the two
+    # Both differences have the huge pages in them: the farthest ends of a quotient of the two
     # intervals are wide enough.
     low = left.low / (excess.high if left.low > 0 else excess.low)
     high = left.high / (excess.low if left.high > 0 else excess.high)
@@ -132,9 +132,7 @@ def _base(a: Analysis) -> Curve:
 
 
 def _price(a: Analysis) -> Curve:
-    return require_nonempty(
-        a.stride_price, "no stride was measured on base pages and on large ones"
-    )
+    return require_nonempty(a.stride_price, "no stride was measured on base pages and on huge ones")
 
 
 def _share(a: Analysis, stride: int) -> Interval:
@@ -157,7 +155,9 @@ def small_strides_hit(a: Analysis, band: Band) -> Answer:
     if len(a.stride_walks):
         beyond = [_more_than_one_walk_a_page(a, stride) for stride in strides]
         told = list_in_words(f"{a.stride_walks.at(stride).value:.3f}" for stride in strides)
-        evidence = f"At strides of 8, 64 and 512 B {told} walks a load were counted: one a page."
+        evidence = (
+            f"At strides of 8, 64 and 512 B we counted {told} walks a load, which is one a page."
+        )
         return [
             effect_inside_band(walks, *band, what=f"at {format_size(stride)}", unit=WALKS_BEYOND)
             for stride, walks in zip(strides, beyond, strict=True)
@@ -238,7 +238,7 @@ def every_access_misses(a: Analysis, band: Band) -> Answer:
     walks = require_nonempty(a.stride_walks, "no walks were counted", "no-pmu").at(PAGE_STRIDE)
     return effect_inside_band(
         walks, *band
-    ), f"At a stride of 4 KiB {walks:.2f} walks a load were counted."
+    ), f"At a stride of 4 KiB we counted {walks:.2f} walks a load."
 
 
 @claim("penalty-is-fixed", points=_plain(*_AND_BOUND, WIDEST_STRIDE, pages=BOTH))
@@ -283,7 +283,7 @@ def eight_to_a_page_hit(a: Analysis, band: Band) -> Answer:
     """By counts where there are any, as in small_strides_hit."""
     if len(a.stride_walks):
         walks = a.stride_walks.at(NARROW_STRIDE)
-        evidence = f"At a stride of 512 B {walks.value:.3f} walks a load were counted."
+        evidence = f"At a stride of 512 B we counted {walks.value:.3f} walks a load."
         beyond = _more_than_one_walk_a_page(a, NARROW_STRIDE)
         return effect_inside_band(beyond, *band, unit=WALKS_BEYOND), evidence
     if a.is_splintered:
@@ -304,7 +304,7 @@ def a_page_each_misses_both(a: Analysis, band: Band) -> Answer:
 
 
 def _kept(a: Analysis, narrow: int, wide: int) -> Interval:
-    """Return the share of the slowdown between two strides that remains on large pages."""
+    """Return the share of the slowdown between two strides that remains on huge pages."""
     slower = [curve.at(wide) - curve.at(narrow) for curve in (a.times[a.large], _base(a))]
     return slower[0].share_of(slower[1])
 
@@ -319,7 +319,7 @@ def lines_slow_it_first(a: Analysis, band: Band) -> Answer:
 @claim("slowdown-512-to-4k-is-tlb", points=_plain(*_AND_A_LINE_MORE, pages=BOTH))
 def translation_slows_it_then(a: Analysis, band: Band) -> Answer:
     """A line more than the stride misses the TLB as often, so what misses cost remains with it and
-    goes on whole large pages."""
+    goes on whole huge pages."""
     staggered = require_nonempty(a.padded, "no stride was measured with a line more")
     near, far, beyond = (
         _base(a).at(NARROW_STRIDE),

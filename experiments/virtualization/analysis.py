@@ -41,59 +41,62 @@ class Quantities(quantities.Quantities):
     4 KiB pages of the machine; its 2 MiB pages are transparent ones. Prices are spread minus packed."""
 
     near_4k_on_4k_ns = QuantityDeclaration(
-        "an STLB hit in the inner guest, its 4 KiB pages on the guest's 4 KiB: cost",
+        "cost of an STLB hit: inner guest 4 KiB, outer guest 4 KiB",
         "ns",
         1,
         pages=BASE_PAGES_OF_GUEST,
     )
     near_2m_on_4k_ns = QuantityDeclaration(
-        "an STLB hit in the inner guest, its 2 MiB pages on the guest's 4 KiB: cost",
+        "cost of an STLB hit: inner guest 2 MiB, outer guest 4 KiB",
         "ns",
         1,
         pages=BASE_PAGES_OF_GUEST,
     )
     near_4k_on_2m_ns = QuantityDeclaration(
-        "an STLB hit in the inner guest, its 4 KiB pages on the guest's 2 MiB: cost",
+        "cost of an STLB hit: inner guest 4 KiB, outer guest 2 MiB",
         "ns",
         1,
         pages=BASE_PAGES_OF_GUEST,
     )
     near_2m_on_2m_ns = QuantityDeclaration(
-        "an STLB hit in the inner guest, its 2 MiB pages on the guest's 2 MiB: cost",
+        "cost of an STLB hit: inner guest 2 MiB, outer guest 2 MiB",
         "ns",
         1,
         pages=BASE_PAGES_OF_GUEST,
     )
     walk_2m_on_4k = QuantityDeclaration(
-        "past the STLB, 2 MiB pages in the inner guest alone: cost over 4 KiB",
+        "past the STLB, inner guest 2 MiB, outer guest 4 KiB: cost over 4 KiB throughout",
         "times",
         2,
         pages=BASE_PAGES_OF_GUEST,
     )
     walk_4k_on_2m = QuantityDeclaration(
-        "past the STLB, 2 MiB pages in the guest alone: cost over 4 KiB",
+        "past the STLB, inner guest 4 KiB, outer guest 2 MiB: cost over 4 KiB throughout",
         "times",
         2,
         pages=BASE_PAGES_OF_GUEST,
     )
     walk_2m_on_2m = QuantityDeclaration(
-        "past the STLB, 2 MiB pages in both: cost over 4 KiB", "times", 2, pages=BASE_PAGES_OF_GUEST
+        "past the STLB, inner guest 2 MiB, outer guest 2 MiB: cost over 4 KiB throughout",
+        "times",
+        2,
+        pages=BASE_PAGES_OF_GUEST,
     )
     walk_process = QuantityDeclaration(
-        "past the STLB, 2 MiB pages in a process of the guest: cost over 4 KiB",
+        "past the STLB, a process on 2 MiB pages: cost over 4 KiB",
         "times",
         2,
         pages=BASE_PAGES_OF_GUEST,
     )
     far_bytes = QuantityDeclaration("largest working set of all pairs of page sizes", "bytes")
     far_4k_ratio = QuantityDeclaration(
-        "in the largest, a load in an inner guest of 4 KiB on 4 KiB, over a process on 4 KiB",
+        "in the largest, a load with inner guest 4 KiB, outer guest 4 KiB, over a process on 4 KiB",
         "times",
         2,
         pages=BASE_PAGES_OF_GUEST,
     )
     far_2m_ratio = QuantityDeclaration(
-        "in the largest, a load in an inner guest of 2 MiB on 4 KiB, over a process on 2 MiB",
+        "in the largest, a load with inner guest 2 MiB, outer guest 4 KiB, over a process on 2 MiB",
         "times",
         2,
         pages=BASE_PAGES_OF_GUEST,
@@ -163,7 +166,6 @@ class Analysis(analysis.Analysis):
 
     def __init__(self, frame: pd.DataFrame, about: Chapter):
         super().__init__(frame, about)
-        self.timed = frame  # with such a guest
         if self.clocks_warning:
             self.frame = frame[frame["kernel"] != GUEST_CHASE_KERNEL]
 
@@ -328,7 +330,7 @@ class Analysis(analysis.Analysis):
     @property
     def clocks(self) -> pd.Series:
         """The time by the clock outside over that by the guest's, a value a process."""
-        rows = select_rows(self.timed, kernel=GUEST_CHASE_KERNEL, levels=4)
+        rows = select_rows(self.measured_rows, kernel=GUEST_CHASE_KERNEL, levels=4)
         ratios = rows.get("outside_ns_per_access", pd.Series(dtype=float)) / rows["ns_per_access"]
         return require_nonempty(ratios.dropna(), "no guest was timed by two clocks")
 

@@ -57,7 +57,7 @@ def cold_references(guest: str, host: str, levels: int = 4, host_levels: int = 4
 
 def _on(guests: Analysis, a: Analysis, truth: MeasuredAnswer, sentence: str) -> Answer:
     """Return the answer, and say so if its rows are the reference machine's."""
-    return truth, sentence if guests is a else f"On the reference machine. {sentence}"
+    return truth, sentence if guests is a else f"Measured on the reference machine. {sentence}"
 
 
 def _guest_and_process(point: Point, scope: Scope) -> bool:

@@ -17,8 +17,8 @@ def walks_hide_from_profilers(a: Analysis, band: Band) -> Answer:
     the most that it can have."""
     share = a.elsewhere
     return effect_inside_band(share, *band, what="samples elsewhere:"), (
-        f"Of {a.profile.ticks:,} samples of a chase, all but {share:.1%} are at one instruction, the load or the "
-        "one after it."
+        f"Of {a.profile.ticks:,} samples of a chase all but {share:.1%} fall on one instruction, the load or "
+        "the one after it."
     )
 
 
@@ -40,8 +40,8 @@ def large_pages_boost(a: Analysis, band: Band, much_bytes: float = MUCH_BYTES) -
         effect_inside_band(gain, *band, what=title)
         for title, gain in zip(rows["title"], rows["gain"], strict=True)
     ], (
-        f"Of {number_in_words(len(rows))} programs of others with {format_size(int(much_bytes))} and "
-        f"more, large pages make {count_in_words(int(rows['faster'].sum()))} faster and "
+        f"Of {number_in_words(len(rows))} third-party programs with {format_size(int(much_bytes))} of data "
+        f"and more, huge pages make {count_in_words(int(rows['faster'].sum()))} faster and "
         f"{count_in_words(int(rows['slower'].sum()))} slower, each judged as if tried alone."
     )
 
@@ -53,8 +53,8 @@ def some_suffer(a: Analysis, band: Band) -> Answer:
     worst = rows.sort_values("high").iloc[0]
     slower = NO_SPEEDUP_INTERVAL / worst["gain"]
     return effect_inside_band(slower, *band, among=len(rows), what=worst["title"]), (
-        f"Of {number_in_words(len(rows))} programs of others {worst['title']} is the likeliest to "
-        f"lose: it takes {slower:.2f} times as long on large pages."
+        f"Of {number_in_words(len(rows))} third-party programs {worst['title']} is the likeliest to "
+        f"lose. It takes {slower:.2f} times as long on huge pages."
     )
 
 
@@ -62,6 +62,6 @@ def some_suffer(a: Analysis, band: Band) -> Answer:
 def redis_waits_after_a_fork(a: Analysis, band: Band) -> Answer:
     ratio = NO_SPEEDUP_INTERVAL / a.gain("redis-save")
     return effect_inside_band(ratio, *band), (
-        f"While it saves, its slowest write in a thousand takes {ratio:.2f} times as long with "
-        "large pages."
+        f"While Redis saves, its slowest write in a thousand takes {ratio:.2f} times as long with "
+        "huge pages."
     )

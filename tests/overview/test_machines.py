@@ -11,6 +11,7 @@ from support.campaigns import put
 from support.common import make_record
 from support.synthetic import HOLE, Stated
 
+from experiments import stlb_cliff
 from experiments.overview import machines, machines_tables, profile
 from experiments.overview.machines import Analysis
 from experiments.overview.profile import ProfileQuantity, TranslationProfile
@@ -19,6 +20,7 @@ from tlb.measure.store import Store
 from tlb.report.chapter import Chapter
 from tlb.report.quantities import Quantity
 from tlb.stats.intervals import Interval
+from tlb.system.reasons import Unavailable
 
 DEFAULTS = chapter.DEFAULTS | {"minutes": 0.0}
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202e'.\"|{{#if}}"
@@ -207,3 +209,26 @@ def test_a_machine_that_an_earlier_kernel_measured_is_marked(store, monkeypatch,
 def test_a_range_that_is_too_wide_to_remember_is_no_number(high, shown):
     one = Quantity("a", "ns", 0, Interval(12.0, 10.0, high), mappings=9)
     assert machines_tables._without_interval(one) == shown
+
+
+def test_the_range_over_machines_leaves_out_what_rests_on_few_mappings(store, monkeypatch):
+    kept = []
+    for ns, mappings, coverage in ((3.0, 9, 0.96), (5.0, 5, 0.94), (9.0, 3, 0.75)):
+        known = {"value": ns, "low": ns - 1, "high": ns + 1}
+        known |= {"mappings": mappings, "coverage": coverage}
+        kept.append(stlb_cliff.Quantities({"near_ns": known}))
+    monkeypatch.setattr(machines_tables, "_kept_of_machines", lambda *_: kept)
+    about = Chapter("numbers", DEFAULTS | {"machine": "reference"}, store)
+    found = machines_tables.medians_of_machines(about, stlb_cliff, "near_ns")
+    assert found == machines_tables.MachineMedians(3.0, 5.0, 2)
+    with pytest.raises(Unavailable):
+        machines_tables.medians_of_machines(about, stlb_cliff, "hit_ns")
+
+
+def test_a_column_names_base_pages_that_the_rows_do_not():
+    hosts = [Stated().host(), Stated(changes={"base_page_bytes": 65536, "tlb": ()}).host()]
+    heads = [machines_tables._own_head(host) for host in hosts]
+    assert ["64 KiB" in head for head in heads] == [False, True]
+    entries = Quantity("entries", "pages", 0, Interval(2048, 2048, 2048))
+    notes = [machines_tables._of_levels(entries, host).conditions for host in hosts]
+    assert ["all levels" in note for note in notes] == [False, True]

@@ -131,3 +131,10 @@ def test_each_condition_of_a_published_answer_has_its_own_name():
                 names = [effect.get("what", "") for effect in answer.get("effects", ())]
                 is_named = len(names) < 2 or (all(names) and len(set(names)) == len(names))
                 assert is_named, f"{path.parent.name}, {id}: {names}"
+
+
+def test_notes_and_readings_are_sentences():
+    texts = {f"{row.id}: {text}": text for row in SENTENCES for text in (row.note, row.reading)}
+    sentences = r"(?:[A-Z\d“`].*\.)?"
+    assert [id for id, text in texts.items() if not re.fullmatch(sentences, text)] == []
+    assert {row.status for row in SENTENCES if row.reading} == {"judged"}

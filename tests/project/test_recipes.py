@@ -111,7 +111,7 @@ def test_a_claim(copy):
 
 STATEMENT = (
     "join-takes-time,boncz1999,A section,A join takes time.,time of a row,0,,ns,join,4k,,,judged,"
-    "tlb_blocking,\n"
+    "tlb_blocking,,\n"
 )
 CLAIM = """
 

@@ -8,7 +8,7 @@ from bs4 import BeautifulSoup
 from tlb.report import all_machines
 from tlb.report.answers import StoredAnswer, StoredEffect
 from tlb.report.claims import statements
-from tlb.report.verdicts import format_band_in_unit
+from tlb.report.verdicts import AS_WE_READ_IT, format_band_in_unit
 
 ARITHMETIC = StoredAnswer(holds=True, evidence="4 times 6 are 24.")
 HOLDS = StoredAnswer(effects=(StoredEffect(value=1.5, low=1.4, high=1.6, least=1),))
@@ -40,6 +40,22 @@ def test_what_is_the_same_on_all_machines_has_one_cell():
         for row in read.select("tbody tr")
     ]
     assert widths == [[2], [1, 1], [2], [2]]
+
+
+def test_neighbours_with_the_same_cell_share_it_and_others_do_not(monkeypatch):
+    by_machine = {"Zen 4": OPEN, "Zen 3": OPEN, "Zen 5": HOLDS}
+    answers = {name: {IDS[1]: answer} for name, answer in by_machine.items()}
+    monkeypatch.setattr(all_machines, "answers_by_machine", lambda: answers)
+    read = BeautifulSoup(all_machines.judged_on_all_machines(IDS[1]).markup, "html.parser")
+    cells = read.select("td[data-machine]")
+    assert [cell["data-machine"] for cell in cells] == ["Zen 4, Zen 3", "Zen 5"]
+
+
+@pytest.mark.parametrize("answer, is_marked", [(HOLDS, True), (OPEN, False)])
+def test_a_decided_verdict_on_our_reading_of_the_words_is_marked(answer, is_marked):
+    _, words = all_machines.verdict_cell(UNIT._replace(reading="We read it so."), answer)
+    assert (AS_WE_READ_IT in words) is is_marked
+    assert AS_WE_READ_IT not in all_machines.verdict_cell(UNIT._replace(reading=""), answer)[1]
 
 
 def test_a_summary_has_the_number_of_each_machine():

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from support.pages import run_cells
 
-from tlb.report import article, page, quantities
+from tlb.report import article, charts, page, quantities
 from tlb.report.overlay import DimmedFigure, OverlaidFigure
 from tlb.report.quantities import QUANTITIES_DOCUMENT, QuantityDeclaration
 from tlb.report.render import Figure
@@ -99,24 +99,20 @@ def test_where_nothing_was_measured_the_reference_s_chart_is_dimmed(
 
 
 @pytest.mark.parametrize(
-    "title, few, kind",
+    "is_ratio, few, kind",
     [
-        ("times as fast", "one mapping each", DimmedFigure),
-        ("Rate, times those of one thread", "one mapping each", DimmedFigure),
-        ("ns", "one mapping each", OverlaidFigure),
-        ("times as fast", "", OverlaidFigure),
+        (True, "one mapping each", DimmedFigure),
+        (False, "one mapping each", OverlaidFigure),
+        (True, "", OverlaidFigure),
     ],
 )
-def test_no_chart_draws_ratios_of_too_few_mappings(title, few, kind, tmp_path, monkeypatch):
-    def titled(data: pd.DataFrame) -> alt.Chart:
-        return curve(data).encode(y=alt.Y("median:Q", axis=alt.Axis(title=title)))
-
-    def made(*how: Any, **names: Any) -> Any:
-        return run(CHART, *how, tmp_path, monkeypatch, curve=titled, **names)
-
-    data, metadata = made([], True, data=DATA)._repr_mimebundle_()
-    outputs, own = [{"data": data, "metadata": metadata}], DATA.assign(median=[5.0, 6.0])
-    assert type(made(outputs, False, data=own, few_mappings=few)) is kind
+def test_no_chart_draws_ratios_of_too_few_mappings(
+    is_ratio, few, kind, committed, tmp_path, monkeypatch
+):
+    chart = CHART.replace(")", f", is_ratio={is_ratio})")
+    own = DATA.assign(median=[5.0, 6.0])
+    made = run(chart, committed, False, tmp_path, monkeypatch, data=own, few_mappings=few)
+    assert type(made) is kind
 
 
 def test_a_chart_names_both_kinds_of_pages_where_the_reference_s_is_of_others(
@@ -135,6 +131,28 @@ def test_a_table_in_place_of_a_figure_says_whose_it_is_on_another_machine_s_page
     for is_reference in (True, False):
         page.open_page(page.Page("made", is_reference=is_reference))
         assert ("Whose." in article.show_table(DATA, "Whose.").text) is not is_reference
+
+
+def test_in_place_of_an_empty_table_the_reference_s_is_dimmed(tmp_path, monkeypatch):
+    cell = "put(show_table(data, 'Whose.'))"
+    made = run(cell, [], True, tmp_path, monkeypatch, data=DATA, show_table=article.show_table)
+    outputs = [{"data": made._repr_mimebundle_()}]
+    names = {"data": DATA[:0], "show_table": article.show_table}
+    other = run(cell, outputs, False, tmp_path, monkeypatch, **names)
+    assert made.markup in other.markup and not article.shows_its_machine(other.markup)
+
+
+def test_a_figure_says_that_the_places_of_the_published_dashes_are_not_known(tmp_path, monkeypatch):
+    def marked(data: pd.DataFrame) -> alt.LayerChart:
+        places = [(1.5, "a level")] if data["median"].max() < 5 else []
+        return curve(data) + charts.marks(places, "x") if places else alt.layer(curve(data))
+
+    how = {"curve": marked}
+    made = run(CHART, [], True, tmp_path, monkeypatch, data=DATA, **how)
+    data, metadata = made._repr_mimebundle_()
+    outputs = [{"data": data, "metadata": metadata}]
+    own = run(CHART, outputs, False, tmp_path, monkeypatch, data=DATA.assign(median=9.0), **how)
+    assert "No vertical dashes" in own.label
 
 
 def test_quantities_stand_beside_the_reference_s_and_are_kept_with_the_page(tmp_path, monkeypatch):

@@ -1,5 +1,7 @@
 """The reference machine's curves under another's: in grey, with ticks for both."""
 
+import json
+import re
 from typing import Any
 
 import altair as alt
@@ -111,13 +113,14 @@ def test_a_level_line_is_of_the_own_machine():
 
 @pytest.mark.parametrize("has_panels", [False, True])
 def test_a_line_has_breaks_where_a_row_has_no_number(has_panels):
-    def is_broken(ns: float) -> bool:
+    def is_broken(ns: float, **how: Any) -> bool:
         data = pd.DataFrame({"x": [1.0, 2.0, 3.0], "ns": [1.0, ns, 2.0], "machine": "one"})
-        line = alt.Chart(data).mark_line().encode(x="x:Q", y="ns:Q")
+        line = alt.Chart(data).mark_line(**how).encode(x="x:Q", y="ns:Q")
         chart = line.facet("machine:N") if has_panels else line
         return has_breaks(Figure(chart, "A line.", data).spec())
 
     assert is_broken(float("nan")) and not is_broken(1.5)
+    assert not is_broken(float("nan"), strokeDash=[2, 4])
 
 
 @pytest.mark.parametrize(
@@ -172,6 +175,62 @@ def test_a_grey_curve_has_no_name_that_differs_from_the_own_only_in_brackets():
     reference = Figure(draw_pages(theirs), "A cliff.", theirs, "pages")
     drawn = OverlaidFigure(draw_pages(own), "A cliff.", own, "pages", reference=reference).svg()
     assert ">4 KiB<" in drawn and "(pool)" not in drawn and "2 MiB" in drawn
+
+
+def spec_of_curves(own: list[str], theirs: list[str]) -> dict[str, Any]:
+    """The specification of a chart of curves with these names over one with others."""
+
+    def draw_named(names: list[str]) -> tuple[alt.LayerChart, pd.DataFrame]:
+        curves = [OWN.query("layout == 'spread'").assign(layout=name) for name in names]
+        x, data = charts.working_set(4096), pd.concat(curves, ignore_index=True)
+        drawn = charts.series_chart(data, x, "ns per load", charts.colours(own), "layout")
+        return drawn, data
+
+    chart, data = draw_named(theirs)
+    reference = Figure(chart, "Curves.", data, "curves")
+    chart, data = draw_named(own)
+    made = OverlaidFigure(chart, "Curves.", data, "curves", reference=reference)
+    return made.spec()
+
+
+def test_the_names_of_both_machines_curves_are_apart_and_their_shapes_differ():
+    spec = spec_of_curves(["64 KiB"], ["4 KiB", "1 GiB"])
+    rows = [row for rows in spec["datasets"].values() for row in rows if charts.NAME_Y in row]
+    places = sorted(row[charts.NAME_Y] for row in rows)
+    assert len(places) == 3
+    assert all(b >= 1.4 * a for a, b in zip(places, places[1:], strict=False))
+    named = r'=== \\"(?:4 KiB|1 GiB)\\"", "value": "(\w+)"'
+    shapes = re.findall(named, json.dumps(spec))
+    assert len({*shapes}) == 2
+
+
+def test_a_place_that_the_axis_does_not_reach_is_not_drawn():
+    def draw_to(data: pd.DataFrame, *places: float) -> alt.LayerChart:
+        x = alt.X("lines:Q", scale=alt.Scale(domain=[1, 4096]))
+        named = charts.marks([(place, f"{place:g}") for place in places], "lines")
+        return alt.layer(alt.Chart(data).mark_point().encode(x=x, y="median:Q"), named)
+
+    theirs = Figure(draw_to(SLOW, 64.0), "A cliff.", SLOW, "cliff")
+    made = OverlaidFigure(draw_to(OWN, 64.0, 8192.0), "A.", OWN, "cliff", reference=theirs).svg()
+    assert ">64<" in made and ">8192<" not in made
+
+
+def test_the_own_words_have_an_outline_over_the_grey():
+    marks = [one["mark"] for one in layers(shown().spec()) if one["mark"]["type"] == "text"]
+    own = [mark for mark in marks if mark.get("color") != MUTED_COLOUR]
+    assert ["stroke" in mark for mark in own] == [True, False] * (len(own) // 2) and own
+
+
+def test_a_histogram_has_no_dotted_gaps():
+    def draw_bins(data: pd.DataFrame) -> alt.LayerChart:
+        base = alt.Chart(data).encode(x="ns:Q", y="share:Q")
+        return alt.layer(base.mark_area(), base.mark_line())
+
+    bins = pd.DataFrame({"ns": [1.0, 2.0, 3.0], "share": [0.2, 0.5, 0.3]})
+    theirs = Figure(draw_bins(bins), "Bins.", bins, "bins")
+    own = bins.query("ns != 2")
+    made = OverlaidFigure(draw_bins(own), "Bins.", own, "bins", reference=theirs)
+    assert not has_dotted_gaps(made.spec())
 
 
 def test_points_of_too_few_mappings_are_hollow():

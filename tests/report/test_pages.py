@@ -13,6 +13,7 @@ from support.pages import run_cells
 from support.rendered import CHAPTER_NAMES
 
 from tlb.report import page, quantities
+from tlb.report.article import MACHINE_COLUMNS
 from tlb.report.notebooks import chapter_names_in_order
 from tlb.report.page import PageError
 from tlb.report.quantities import QuantityDeclaration
@@ -80,13 +81,19 @@ def test_a_frame_of_the_own_machine_has_no_row_and_no_column_of_dashes():
 
 
 @pytest.mark.parametrize("few, is_shown", [("one mapping each", False), ("", True)])
-def test_of_too_few_mappings_a_frame_has_no_ratio_and_no_bounds(few, is_shown):
+def test_of_too_few_mappings_a_frame_has_no_ratio(few, is_shown):
     page.open_page(
         page.Page("index", is_reference=False, machine="this computer", few_mappings=few)
     )
-    names = ["times as fast", "times the cost on 4 KiB pages", "bounds apart"]
-    shown = page._named_frame(pd.DataFrame([[1.5] * 4], columns=[*names, "ns"]))
-    assert [name in shown for name in [*names, "ns"]] == [is_shown] * 3 + [True]
+    times = pd.DataFrame([[1.5] * 2], columns=["times as fast", "ns"])
+    shown = page._named_frame(page.mark_ratios(times, "times as fast"))
+    assert ["times as fast" in shown, "ns" in shown] == [is_shown, True]
+    assert ("<table" in page._named_frame(page.mark_ratios(times))) is is_shown
+
+
+def test_a_frame_says_that_some_of_its_points_are_of_few_mappings():
+    some = page.Page("index", is_reference=False, machine="this computer", has_few_mappings=True)
+    assert "fewer than five" in some.output_heading
 
 
 def write(folder: Path, *cells: tuple[str, dict]) -> None:
@@ -128,6 +135,21 @@ def test_a_notebook_keeps_the_rules_of_pages(notebook):
     ]
     assert not any(re.search(r"\{%|\{\{ ", cell.source) for cell in saying)  # no templates
     assert all("remove-input" in cell.metadata.get("tags", []) for cell in saying)
+
+
+RATIO = re.compile(
+    r"<th>[^<]*\btimes (as fast|the|those)|\"title\":\"[^\"]*\btimes (as fast|the|those)"
+)
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_a_table_or_a_chart_that_compares_times_is_marked(notebook):
+    for cell in page.notebook_cells(notebook):
+        for output in cell.outputs:
+            html = "".join(output.get("data", {}).get("text/html", ""))
+            columns = output.get("metadata", {}).get("tlb", {}).get("csv", "").partition("\r")[0]
+            if RATIO.search(html) and not MACHINE_COLUMNS & {*columns.split(",")}:
+                assert re.search(r"mark_ratios\(|is_ratio=True", cell.source), cell.number
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS)

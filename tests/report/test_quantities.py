@@ -142,6 +142,7 @@ def test_a_part_that_exceeds_its_whole_is_noise_of_too_few_mappings(mappings, ce
     made = PartQuantities()
     made.record(pd.DataFrame({"repeat": range(mappings)}), part_ns=3.0, load_ns=2.0)
     assert (made.part_ns.cell, made.load_ns.value) == (cell, 2.0)
+    assert cell != "–" or not made.part_ns.mappings
 
 
 def test_a_time_below_zero_of_too_few_mappings_is_no_absent_one():

@@ -11,5 +11,6 @@ from tlb.report.article import show_figure as show_figure
 from tlb.report.article import show_source as show_source
 from tlb.report.article import show_table as show_table
 from tlb.report.chapter import begin as begin
+from tlb.report.page import mark_ratios as mark_ratios
 from tlb.report.page import say as say
 from tlb.report.page import show_facts as show_facts

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from math import isfinite
+from operator import itemgetter
 
 import pandas as pd
 from markupsafe import Markup
@@ -91,10 +93,10 @@ _WHY = '<tr class="tlb-why"><td colspan="{}">{}</td></tr>'
 _FOLDED = '<details class="tlb-beyond"><summary>{}</summary>{}</details>'
 _HOW_TO_READ = (
     '<p class="tlb-chance">In brackets is what a claim predicts. A cell gives the verdict and the measured '
-    "number that decides it, as an interval where "
-    "that is wide. <em>Fails here</em>: a time or a number of cycles that fails on this machine; on its "
-    "source's it may be right. An asterisk marks fewer than five mappings. "
-    '<a href="method.html#how-a-claim-is-judged">What the verdicts mean</a>.</p>'
+    "number that decides it, as an interval where that is wide. <em>As we read it</em>: the article's words "
+    "leave open what to measure, and the line below says how we read them. <em>Fails here</em>: a time or "
+    "a number of cycles that fails on this machine; on its source's it may be right. An asterisk marks fewer "
+    'than five mappings. <a href="method.html#how-a-claim-is-judged">What the verdicts mean</a>.</p>'
 )
 DIRECTION_ONLY = "direction only"  # of a claim that any difference to one side supports
 NOT_MEASURED_CELL, NOT_TESTABLE = "not measured", "not testable"
@@ -191,13 +193,19 @@ def cells_by_machine(
     *,
     is_summary: bool = False,
 ) -> Markup:
-    """Return a cell for each machine, or one for all if all have the same: what arithmetic decides,
-    which knows no machine, or what none can test. is_summary: as of `verdict_cell`."""
+    """Return a cell for each machine, one for neighbours that have the same: what arithmetic
+    decides, or what none of them can test. is_summary: as of `verdict_cell`."""
     cells = [verdict_cell(statement, answer, is_summary=is_summary) for answer in answers]
-    if all(cell == cells[0] for cell in cells):
-        title, words = cells[0]
-        return Markup(_CELL).format(title, Markup(' colspan="{}"').format(len(cells)), words)
-    return _cell_of_each_machine(cells, machines)
+    shown = Markup("")
+    for (title, words), same in groupby(zip(cells, machines, strict=True), key=itemgetter(0)):
+        names = [name for _, name in same]
+        width = Markup(' colspan="{}"').format(len(names)) if len(names) > 1 else ""
+        # A narrow screen shows the names before the cell, and none before one for all.
+        named = Markup(' data-machine="{}"').format(", ".join(names))
+        shown += Markup(_CELL).format(
+            title, width + (named if len(names) < len(cells) else ""), words
+        )
+    return shown
 
 
 def _cell_of_each_machine(
@@ -214,14 +222,15 @@ def summary_of_article(*rows: tuple[str, str, str], more: Sequence[tuple[str, st
     that decides it, and a sentence of ours; and, folded, the same of `more`, without a sentence, and
     how many of the article's judged claims get which verdict on each machine.
 
-    rows: what the article says, the id of the claim, and the sentence. Raises KeyError for an id that
+    rows: what the article says, the id of the claim, and the sentence, before which stands how we
+    read the article's words where they leave that open. Raises KeyError for an id that
     claims.csv lacks.
     """
     answers = answers_by_machine()
     body, lines = Markup(""), ["\t".join(["The article says", *answers])]
     for says, id, why in rows:
-        row, line = _summary_row(says, id, answers)
-        body += row + Markup(_WHY).format(len(answers) + 1, inline_html(why))
+        row, line = _summary_row(says, id, answers, why)
+        body += row
         lines += [line, why]
     below = Markup("")
     for says, id in more:
@@ -237,9 +246,10 @@ def summary_of_article(*rows: tuple[str, str, str], more: Sequence[tuple[str, st
 
 
 def _summary_row(
-    says: str, id: str, answers: Mapping[str, Mapping[str, StoredAnswer]]
+    says: str, id: str, answers: Mapping[str, Mapping[str, StoredAnswer]], why: str = ""
 ) -> tuple[Markup, str]:
-    """Return a row of a re-run's first table, and the same as text."""
+    """Return a row of a re-run's first table, under it how we read the claim and why, if there is
+    any of the two, and the row as text."""
     one = statements()[id]
     found = _answers_to(one, answers)
     is_marked = one.predicts_direction_only and one.status != RECOMPUTED_CLAIM_STATUS
@@ -248,6 +258,8 @@ def _summary_row(
     cells = cells_by_machine(one, found, [*answers], is_summary=True)
     shown = (verdict_cell(one, answer, is_summary=True)[1].striptags() for answer in found)
     row = Markup(_ROW).format("", inline_html(says), small, cells)
+    if below := f"{one.reading} {why}".strip():
+        row += Markup(_WHY).format(len(answers) + 1, inline_html(below))
     return row, "\t".join([says, *shown])
 
 
@@ -448,12 +460,12 @@ def _effect_words(effect: Effect, statement: PublishedStatement, has_band: bool 
 
 
 def prediction_in_words(statement: PublishedStatement) -> str:
-    """Return "predicts a load from memory: 70 to 80 ns", "" for a claim without a band; of one that no
-    measurement here tests, also what would."""
-    what_would = statement.note if statement.status == "not testable" else ""
+    """Return "predicts a load from memory: 70 to 80 ns", "" for a claim without a band; also how we
+    read it, or of one that no measurement here tests what would."""
+    more = statement.note if statement.status == "not testable" else statement.reading
     if not any(map(isfinite, statement.band)):
-        return what_would
+        return more
     band = f"predicts {statement.quantity}: {format_band_in_unit(*statement.band, statement.unit)}"
     if statement.predicts_direction_only:
         band += f" ({DIRECTION_ONLY})"
-    return f"{band}; {what_would}" if what_would else band
+    return f"{band}. {more}" if more else band

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any, Self, TypeVar
 
@@ -20,6 +20,21 @@ from tlb.stats.intervals import Interval, interval_of_rows
 from tlb.system.page_sizes import page_labels
 from tlb.system.reasons import Unavailable, UnmeasuredNote, none_if_unavailable, require_nonempty
 
+
+class TlbEntries(list[int]):
+    """The entries of each TLB level, ascending. is_stated: whether CPUID states them; else the last
+    number is of all levels together, as a chase finds them."""
+
+    def __init__(self, entries: Iterable[int] = (), *, is_stated: bool = True):
+        super().__init__(entries)
+        self.is_stated = is_stated
+
+    @property
+    def whose(self) -> str:
+        """What the last number is of, for a sentence."""
+        return "last level's" if self.is_stated else "levels'"
+
+
 Document = TypeVar("Document", bound=BaseModel)
 SIMULATED = "simulated-"  # begins the id of a machine whose rows were computed, and no other id
 _NO_TLB = "no TLB level is stated here"
@@ -34,7 +49,7 @@ class Analysis:
     on_request: tuple[str, ...] = ()  # those which a command of their own makes
 
     def __init__(self, frame: pd.DataFrame, about: Chapter):
-        self.frame = frame
+        self.frame = self.measured_rows = frame  # a subclass may leave rows out of its frame
         self.about = about
         self.states: dict[str, str] = {}  # the machine's state by document, of those read
 
@@ -92,10 +107,13 @@ class Analysis:
         return tlb_entries(self.host)
 
     @cached_property
-    def entries(self) -> list[int]:
+    def entries(self) -> TlbEntries:
         """`stated_entries`, else those that this machine's survey found; empty if it found none, one
         level alone, which may be any, or one so roughly that any statement agrees with it."""
-        return self.stated_entries or none_if_unavailable(self._surveyed_entries) or []
+        if self.stated_entries:
+            return TlbEntries(self.stated_entries)
+        found = none_if_unavailable(self._surveyed_entries) or []
+        return TlbEntries(found, is_stated=False)
 
     def _surveyed_entries(self) -> list[int]:
         levels = geometry.infer_tlb_geometry(
@@ -110,7 +128,7 @@ class Analysis:
         return "CPUID" if self.stated_entries else "our measurement of this machine"
 
     @property
-    def known_entries(self) -> list[int]:
+    def known_entries(self) -> TlbEntries:
         """`entries`, of one level at least. Raises Unavailable("no-geometry")."""
         if not self.entries:
             raise Unavailable("no-geometry", _NO_LEVELS)

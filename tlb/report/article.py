@@ -33,11 +33,12 @@ from tlb.report.claims import untestable_statements
 from tlb.report.overlay import (
     DimmedFigure,
     OverlaidFigure,
-    axis_titles,
+    borrowed,
     grey_marks,
     has_breaks,
     has_dotted_gaps,
     has_rows_of,
+    lacking_marks_at_places,
     name_base_pages,
     own_marks_at_places,
 )
@@ -98,6 +99,7 @@ _OF_FEW = "{}: fewer than five mappings, no interval, may be far off."
 _DOTTED = "Dotted, in colour: no points of this page between."
 _BROKEN = "No line: no comparable points."
 _FEW_SHADED = "Shade: with so few mappings we cannot tell whether both lie in one cache."
+_NO_DASHES = "No vertical dashes: these places are not known."
 _PAGE_LABEL = re.compile(r"\d+ [KMG]iB")  # as tlb/system/page_sizes.py writes them
 
 
@@ -120,12 +122,15 @@ def show_chart(
     words: str,
     size_bytes: float = 0,
     size_of: str = "",
+    *,
+    is_ratio: bool = False,
 ) -> None:
     """Show what a function of a cell draws of a table.
 
     words: a sentence or two on what the reference's chart shows. size_bytes: what the data are of,
     where machines differ and the caption names the reference's; size_of: what has this size, as "a
-    heap of". Number and caption stand in the cell's metadata, `mystnb: {figure: {name, caption}}`.
+    heap of". is_ratio: whether it compares times, of which too few mappings tell
+    nothing. Number and caption stand in the cell's metadata, `mystnb: {figure: {name, caption}}`.
 
     On the page of another machine a chart has a line that says whose it is, unless it shows the
     same there or names each machine itself, in one of MACHINE_COLUMNS.
@@ -147,7 +152,7 @@ def show_chart(
         shown.put(_figure(draw, data, words))
         return
     own = None if data.empty else _figure(draw, data, words, is_few=bool(shown.few_mappings))
-    if own is None or (shown.few_mappings and _compares_few(own)):
+    if own is None or (is_ratio and shown.few_mappings and own.is_of_few):
         shown.put(_dimmed(_figure(draw, beside, words), shown))
         return
     size = f"{size_of} {format_size(round(size_bytes))}".strip() if size_bytes > 0 else ""
@@ -155,17 +160,12 @@ def show_chart(
     shown.put(_over(own, _figure(draw, beside, words), size, shown))
 
 
-def _compares_few(figure: Figure) -> bool:
-    """Return whether a figure draws ratios of too few mappings, which are compared with nothing."""
-    return figure.is_of_few and any(map(page.is_ratio, axis_titles(figure.spec())))
-
-
 def _with_own_base_pages(shown: page.Page, figure: Figure, beside: pd.DataFrame) -> pd.DataFrame:
     """Return a table of the machine beside with its base pages called as the page's own machine's,
     where these differ and the figure has no row for each size: both have one place and one colour.
     The line below the figure gives both sizes."""
     own, theirs = shown.base_pages
-    if not (own and theirs) or has_rows_of(figure.spec(), "pages"):
+    if not (own and theirs) or has_rows_of(figure.spec(), "pages", _PAGE_LABEL.match):
         return beside
     known = [name for name in ("pages", "name") if own in {*figure.data.get(name, ())}]
     known = [name for name in known if name in beside]
@@ -201,11 +201,14 @@ def _dimmed(theirs: Figure, shown: page.Page) -> DimmedFigure:
 
 def show_table(frame: pd.DataFrame, note: str) -> Html:
     """Return a table that stands for a figure; on the page of another machine than the reference,
-    with a note that says whose it is."""
-    table = data_table(frame)
-    if page.current_page().is_reference:
+    with a note that says whose it is, and in place of an empty one the reference's."""
+    table, shown = data_table(frame), page.current_page()
+    if shown.is_reference:
         return table
-    note = "Not measured on this machine." if frame.empty else note
+    if frame.empty and (cell := shown.committed_cell()):
+        committed = (out.get("data", {}).get("text/html", "") for out in cell.outputs)
+        text = "This is the reference: not measured here."
+        return Html(borrowed("".join(map("".join, committed)), text), text)
     below = Markup('<p class="tlb-beside" role="note">{}</p>').format(note)
     return table + Html(str(below), note)
 
@@ -226,7 +229,7 @@ def _beside(made: OverlaidFigure, shown: page.Page) -> OverlaidFigure:
     """Label a figure with what is grey in it or follows it."""
     grey = sorted(grey_marks(spec := made.spec()))
     other, own = shown.beside.machine if shown.beside else "the reference", made.label
-    if made.reference and not has_rows_of(spec, "pages"):
+    if made.reference and not has_rows_of(spec, "pages", _PAGE_LABEL.match):
         other += _on_pages(made.data, made.reference.data, shown.base_pages[::-1])
         own += _on_pages(made.reference.data, made.data, shown.base_pages)
     of_size = f" {shown.heading}: {own.strip()}." if own else ""
@@ -248,11 +251,12 @@ def _notes_on_places(made: OverlaidFigure, spec: dict[str, Any], shown: page.Pag
     """Say which marks at places along an axis are of the page's own machine alone."""
     published = _committed_output(shown, made.name)
     html = "".join(published.get("data", {}).get("text/html", ""))
-    own = own_marks_at_places(spec, html) if grey_marks(spec) else None
-    if not own:
-        return ""
-    of_few = f" {_FEW_SHADED}" if shown.few_mappings and "shade" in own else ""
-    return f" {list_in_words(sorted(own)).capitalize()}: {shown.machine}'s.{of_few}"
+    own = own_marks_at_places(spec, html) if grey_marks(spec) else set()
+    words = f" {list_in_words(sorted(own)).capitalize()}: {shown.machine}'s." if own else ""
+    words += f" {_FEW_SHADED}" if shown.few_mappings and "shade" in own else ""
+    if "vertical dashes" in lacking_marks_at_places(spec, html):
+        words += f" {_NO_DASHES}"
+    return words
 
 
 def _notes_on_marks(made: OverlaidFigure, spec: dict[str, Any], shown: page.Page) -> str:
@@ -310,7 +314,7 @@ def _of_machines(figure: Figure, shown: page.Page) -> Figure:
         return _labelled(figure, _PUBLISHED)
     star = FEW_MAPPINGS_MARK.strip() if has_marked_numbers(spec := figure.spec()) else ""
     few = ", ".join(filter(None, [shown.few_mappings, star]))
-    few = f" ({few})" if shown.few_mappings else ""
+    few = f" ({few}: no intervals, may be far off)" if shown.few_mappings else ""
     published = Store(ROOT / "data")  # beside the committed text
     reference = published.reference(shown.notebook)
     words = machine_display_name(published, reference).partition(",")[0]

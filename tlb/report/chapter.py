@@ -328,11 +328,7 @@ class Chapter(Subject):
         """How many mappings the points of this chapter have, or of all chapters on a page of no
         chapter, in words, if half of the machine's points in chapters or more have fewer than
         decide; else ""."""
-        measured = {
-            name: row_tables.processes_per_point(rows)
-            for name in notebooks.chapter_names_in_order()
-            if len(rows := self.store.load(self.machine, name))
-        }
+        measured = self._mappings
         each = pd.concat(measured.values()) if measured else pd.Series([0])
         if each.median() >= FEWEST_MAPPINGS_WITH_INTERVAL:
             return ""
@@ -340,6 +336,21 @@ class Chapter(Subject):
         few = most < len(_FEW_MAPPINGS)
         words = _FEW_MAPPINGS[most] if few else "mostly fewer than five mappings each"
         return words if self.name in measured else f"{words} in the chapters"
+
+    @property
+    def has_few_mappings(self) -> bool:
+        """Whether a point of this chapter has fewer mappings than decide."""
+        own = self._mappings.get(self.name)
+        return own is not None and bool(own.min() < FEWEST_MAPPINGS_WITH_INTERVAL)
+
+    @cached_property
+    def _mappings(self) -> dict[str, pd.Series]:
+        """How many mappings each point of the machine has, by chapter."""
+        return {
+            name: row_tables.processes_per_point(rows)
+            for name in notebooks.chapter_names_in_order()
+            if len(rows := self.store.load(self.machine, name))
+        }
 
     # --- what else is kept of the machine
 
@@ -478,6 +489,7 @@ def begin(chapter: str, namespace: dict[str, Any]) -> Chapter:
     )
     if opened.is_this and not notebooks.is_rerun(chapter):
         opened.few_mappings = about.few_mappings
+        opened.has_few_mappings = about.has_few_mappings
     page.open_page(opened)
     page.name_frames()
     if not opened.is_reference:

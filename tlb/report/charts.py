@@ -481,12 +481,14 @@ def capacities(
     *,
     last_left: bool = False,
 ) -> alt.LayerChart | None:
-    """`marks` at the capacities of the first and the last level, on an axis of pages or of bytes;
+    """`marks` at the capacities of the first and the last level, or of all where these were found by
+    a chase (as `Analysis.entries` says), on an axis of pages or of bytes;
     None where nothing states them. On that of `working_set` a label has two lines, for the names of
     curves take a part of its width."""
     if not entries:
         return None
-    ends = {"L1 dTLB": entries[0], "STLB": entries[-1]}
+    last = "STLB" if getattr(entries, "is_stated", True) else "all levels"
+    ends = {"L1 dTLB": entries[0], last: entries[-1]}
     if len(entries) == 1:
         ends = {"TLB": entries[0]}
     between = "\n" if x == "working_set_bytes" else " "

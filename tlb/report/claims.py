@@ -119,6 +119,7 @@ class PublishedStatement(NamedTuple):
     status: Literal["judged", "recomputed", "arithmetic", "said again", "not testable", "no claim"]
     where: str  # the chapter; of what is said again, the id that it repeats
     note: str
+    reading: str = ""  # what we take its words to mean, where they leave open what is measured
 
     @property
     def band(self) -> Band:

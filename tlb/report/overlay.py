@@ -5,26 +5,30 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import cycle
+from math import log
 from os.path import commonprefix
-from typing import Any
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
 from tlb.report import charts
-from tlb.report.render import MUTED_COLOUR, TEXT_COLOUR, Figure, columns_and_rows, escape_json
+from tlb.report.render import MUTED_COLOUR, TEXT_COLOUR, Figure
 from tlb.stats.curves import OCTAVE
 
 _OPACITY = 0.45
 _THEIRS = "reference-"  # before the name of a data set of the reference's
+_NAME_WIDTH, _NAME_HEIGHT = 0.09, 0.09  # of a curve's name, as shares of a chart's
+_AT_PLACES = ("rule", "text")  # marks at places along an axis, and their names
 _MARKS = {"line", "point"}  # bars would cover each other
 _BAND_OPACITY = 0.15
 _OPACITIES = [0.75, 0.4, 0.25]  # of series that only their colour tells apart
 _SHAPES = ("circle", "square", "triangle-up", "cross", "diamond", "triangle-right")  # of Vega
 _GAPS, _STRETCH = "-gaps", "stretch"  # a data set of dotted lines, and a line's number
+_SPEC = re.compile(r'class="tlb-spec">(.*?)</script>', re.DOTALL)
 # The keys of a specification that belong to the whole chart.
 _TOP = ("$schema", "width", "height", "autosize", "config", "datasets", "params")
 
@@ -47,6 +51,7 @@ class OverlaidFigure(Figure):
         own = super().spec()
         _name_what_is_drawn(own)
         theirs = _named_alike(theirs, own)
+        _give_each_series_a_place(theirs)
         own = _with_dotted_gaps(own, theirs)
         has_bars = any(_mark(part)["type"] == "bar" for part in _parts(theirs))
         layers = list(_grey(theirs, has_bars, sorted(_texts(own) & _texts(theirs))))
@@ -70,6 +75,9 @@ class OverlaidFigure(Figure):
             "datasets": datasets,
         }
         _unite_rows(made)
+        _drop_places_beyond_the_axis(made)
+        _part_names(made)
+        made["layer"][-1] = _with_halos(made["layer"][-1])
         return made
 
     def html(self) -> str:
@@ -94,30 +102,56 @@ def grey_marks(spec: dict[str, Any], data: str = "") -> set[str]:
 
 def own_marks_at_places(own: dict[str, Any], published: str) -> set[str]:
     """Return which marks at places along an axis are of the own machine alone: dashes, a shade, a
-    level line. published: the other machine's figure as HTML, in which a mark of both is too."""
-    found: set[str] = set()
-    for part, data in _parts_with_data(own):
-        mark, rows = _mark(part), own.get("datasets", {}).get(data)
-        axes = {"x", "y"} & {*part.get("encoding", {})}
-        if not rows or len(axes) != 1 or escape_json(columns_and_rows(rows)) in published:
+    level line. published: the other machine's figure as HTML, which may have them at these places."""
+    return {kind for kind, _ in {*_places(own)} - {*_places(_spec_of(published))}}
+
+
+def lacking_marks_at_places(own: dict[str, Any], published: str) -> set[str]:
+    """Return which kinds of such marks the other machine's figure has alone."""
+    ours, theirs = ({kind for kind, _ in _places(one)} for one in (own, _spec_of(published)))
+    return theirs - ours
+
+
+def _places(spec: dict[str, Any]) -> Iterator[tuple[str, frozenset[Any]]]:
+    """Yield what kind of marks at places along an axis a chart has, with their places."""
+    for part, data in _parts_with_data(spec):
+        mark, rows = _mark(part), spec.get("datasets", {}).get(data, ())
+        channels = part.get("encoding", {})
+        axes = {"x", "y"} & {*channels}
+        if not rows or len(axes) != 1:
             continue
+        places = frozenset(row.get(channels[axis].get("field")) for row in rows for axis in axes)
         if mark["type"] == "rule" and axes == {"y"}:
-            found.add("level line")
+            yield "level line", places
         elif mark["type"] == "rule" and mark.get("strokeDash"):
-            found.add("vertical dashes")
+            yield "vertical dashes", places
         elif mark["type"] == "rect" and axes == {"x"}:
-            found.add("shade")
-    return found
+            yield "shade", places
+
+
+def _spec_of(html: str) -> dict[str, Any]:
+    """Return the specification of a figure as `Figure.html` gives it; {} if there is none."""
+    if not (found := _SPEC.search(html)):
+        return {}
+    spec = json.loads(found[1])
+    for name, kept in spec["datasets"].items():
+        rows = (zip(kept["columns"], row, strict=True) for row in kept["rows"])
+        spec["datasets"][name] = [*map(dict, rows)]
+    return spec
 
 
 def has_breaks(spec: dict[str, Any]) -> bool:
-    """Return whether a line of the chart is interrupted where there is no number."""
+    """Return whether a line of the chart is interrupted where there is no number, and no other line
+    of the chart is dotted there."""
+    found = False
     for part, data in _parts_with_data(spec):
         field = part.get("encoding", {}).get("y", {}).get("field")
         rows = spec.get("datasets", {}).get(data, ())
-        if _mark(part)["type"] == "line" and any(row.get(field, 0) is None for row in rows):
-            return True
-    return False
+        if _mark(part)["type"] == "line":
+            if "strokeDash" in _mark(part):
+                return False
+            found |= any(row.get(field, 0) is None for row in rows)
+    return found
 
 
 def has_dotted_gaps(spec: dict[str, Any]) -> bool:
@@ -130,8 +164,11 @@ def _with_dotted_gaps(own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, 
     them, and they are more than an octave apart on a logarithmic axis; without another chart, on a
     logarithmic axis alone."""
     is_log = any(how.get("scale", {}).get("type") == "log" for how in _encodings(own, "x"))
-    if not is_log and not theirs:
-        return own
+    is_filled = any(
+        _mark(part)["type"] == "area" and not _is_interval(part) for part in _parts(own)
+    )
+    if is_filled or not (is_log or theirs):
+        return own  # between the bins of a histogram no point is missing
     datasets = dict(own["datasets"])
     factor = OCTAVE if is_log else 1.0
     drawn = _dotted(own, "", datasets, theirs.get("datasets", {}), factor)
@@ -252,12 +289,6 @@ def _ticks(spec: dict[str, Any], channel: str) -> Iterator[list[float]]:
             yield axis["values"]
 
 
-def axis_titles(spec: dict[str, Any]) -> list[str]:
-    """Return the titles of a chart's axes."""
-    axes = (axis for channel in ("x", "y") for axis in _axes(spec, channel))
-    return [str(axis["title"]) for axis in axes if axis.get("title")]
-
-
 def _add_ticks(own: list[list[float]], theirs: list[list[float]]) -> None:
     """Add another chart's ticks to those of each axis."""
     for ticks in own:
@@ -290,9 +321,112 @@ def _name_what_is_drawn(spec: dict[str, Any]) -> None:
             how["legend"] = how.get("legend", {}) | {"values": [n for n in names if n in drawn]}
 
 
-def has_rows_of(spec: dict[str, Any], field: str) -> bool:
-    """Return whether a chart has a row for each value of a column, with its name."""
-    return any(how.get("field") == field for how in _encodings(spec, "y"))
+def has_rows_of(spec: dict[str, Any], field: str, names: Callable[[str], Any]) -> bool:
+    """Return whether a chart has a row for each value of a column that is such a name."""
+    if not any(how.get("field") == field for how in _encodings(spec, "y")):
+        return False
+    every = (row.get(field) for rows in spec.get("datasets", {}).values() for row in rows)
+    return any(isinstance(value, str) and names(value) for value in every)
+
+
+def _give_each_series_a_place(theirs: dict[str, Any]) -> None:
+    """Let the scales of a chart that tell series apart name those that are drawn: the own machine's
+    chart, which made them, may name others."""
+    for part, data in _parts_with_data(theirs):
+        rows = theirs.get("datasets", {}).get(data, ())
+        for channel in ("color", "shape"):
+            how = part.get("encoding", {}).get(channel, {})
+            names, drawn = (
+                how.get("scale", {}).get("domain"),
+                {row.get(how.get("field")) for row in rows},
+            )
+            if isinstance(names, list) and (others := drawn - {*names, None}):
+                how["scale"]["domain"] = [n for n in names if n in drawn] + sorted(others)
+
+
+def _drop_places_beyond_the_axis(spec: dict[str, Any]) -> None:
+    """Leave out marks at places along x that the axis does not reach, such as a reach of the TLB."""
+    ends = [end for scale in _scales([spec], "x") for end in scale["domain"]]
+    for part, data in _parts_with_data(spec) if ends else ():
+        channels, rows = part.get("encoding", {}), spec["datasets"].get(data)
+        field = channels.get("x", {}).get("field")
+        if (
+            rows
+            and field
+            and "field" not in channels.get("y", {})
+            and _mark(part)["type"] in _AT_PLACES
+        ):
+            rows[:] = [row for row in rows if min(ends) <= row.get(field, min(ends)) <= max(ends)]
+
+
+def _part_names(spec: dict[str, Any]) -> None:
+    """Move each name of the other chart's curves to the nearest place that no other name covers."""
+    texts = {data: part for part, data in _parts_with_data(spec) if _mark(part)["type"] == "text"}
+    places_on = {channel: _axis_places(spec, channel) for channel in ("x", "y")}
+    every = spec["datasets"].items()
+    drawn = _texts(
+        {"datasets": {name: rows for name, rows in every if not name.startswith(_THEIRS)}}
+    )
+    taken, moved = list[tuple[float, float]](), list[tuple[float, float, dict[str, Any]]]()
+    for name, part in texts.items():
+        for row in (row for row in spec["datasets"].get(name, ()) if charts.NAME_Y in row):
+            at = places_on["x"](row[part["encoding"]["x"]["field"]])
+            if not name.startswith(_THEIRS):
+                taken.append((at, places_on["y"](row[charts.NAME_Y])))
+            elif not drawn & {*row.values()}:  # else the own curve of this name has it
+                moved.append((at, places_on["y"](row[charts.NAME_Y]), row))
+    for at, height, row in sorted(moved, key=lambda one: one[1]):
+        beside = [y for x, y in taken if abs(x - at) < _NAME_WIDTH]
+        places = [height, *(y + side for y in beside for side in (-_NAME_HEIGHT, _NAME_HEIGHT))]
+        free = [y for y in places if all(abs(y - one) > 0.99 * _NAME_HEIGHT for one in beside)]
+        best = min(free, key=lambda y: abs(y - height), default=height)
+        taken.append((at, best))
+        row[charts.NAME_Y] = places_on["y"].value(best)
+
+
+class _AxisPlaces(NamedTuple):
+    """Where numbers are on an axis, from 0 at its beginning to 1 at its end."""
+
+    begin: float
+    end: float
+    is_log: bool
+
+    def __call__(self, value: float) -> float:
+        if self.is_log:
+            return log(value / self.begin) / log(self.end / self.begin)
+        return (value - self.begin) / (self.end - self.begin)
+
+    def value(self, place: float) -> float:
+        """Return the number at a place."""
+        if self.is_log:
+            return self.begin * (self.end / self.begin) ** place
+        return self.begin + place * (self.end - self.begin)
+
+
+def _axis_places(spec: dict[str, Any], channel: str) -> _AxisPlaces:
+    """Return where numbers are on a chart's axis: from end to end of its scale, or of its rows."""
+    every = [*_encodings(spec, channel)]
+    is_log = any((how.get("scale") or {}).get("type") == "log" for how in every)
+    ends = [end for scale in _scales([spec], channel) for end in scale["domain"]]
+    if not ends:
+        fields = {how.get("field") for how in every}
+        rows = [row for rows in spec["datasets"].values() for row in rows]
+        found = (row.get(field) for row in rows for field in fields)
+        ends = [one for one in found if isinstance(one, (int, float)) and (one > 0 or not is_log)]
+    begin = min(ends, default=1.0)
+    end = max(ends, default=2.0)
+    return _AxisPlaces(begin, end if end > begin else 2 * abs(begin) + 1, is_log)
+
+
+def _with_halos(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a part whose words can be read over marks: with an outline of paper below each."""
+    if "layer" in part:
+        return part | {"layer": [_with_halos(one) for one in part["layer"]]}
+    if _mark(part)["type"] != "text":
+        return part
+    outline = {"stroke": "white", "strokeWidth": 3, "strokeJoin": "round"}
+    unnamed = {key: one for key, one in part.items() if key not in ("name", "params")}
+    return {"layer": [unnamed | {"mark": _mark(part) | outline}, part]}
 
 
 def _draw_in_ink(spec: dict[str, Any]) -> None:
@@ -480,6 +614,10 @@ class DimmedFigure(Figure):
         why = "not measured here."
         if self.is_measured:
             why = "too little is known here for this figure."
-        words = f"This is {self.whose}: {why}"
-        note = Markup('<p class="tlb-borrowed-note" role="note">{}</p>').format(words)
-        return f'<div class="tlb-borrowed">{note}{super().html()}</div>'
+        return borrowed(super().html(), f"This is {self.whose}: {why}")
+
+
+def borrowed(html: str, words: str) -> str:
+    """Return what a page shows of another machine, dimmed, below words that say so."""
+    note = Markup('<p class="tlb-borrowed-note" role="note">{}</p>').format(words)
+    return f'<div class="tlb-borrowed">{note}{html}</div>'

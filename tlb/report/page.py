@@ -49,7 +49,8 @@ class Page:
     is_reference: whether it is about the reference machine, as committed. Another machine's page
     has the same text, which is about the reference, and a dash in the place of what it lacks.
     is_this: whether it is about this computer. few_mappings: how many mappings its points have,
-    if too few to show intervals, else "". beside: the page about another machine that is shown in grey; None for the
+    if too few to show intervals, else ""; has_few_mappings: whether some have
+    fewer than decide. beside: the page about another machine that is shown in grey; None for the
     reference. machine: its name on pages. base_pages: the size of its base pages and of those of
     the machine in grey, where these differ. head: the line at the head, if it has one.
     tables, quantities: what its charts draw, by the drawing function, and what its table shows.
@@ -61,6 +62,7 @@ class Page:
     is_reference: bool = True
     is_this: bool = False
     few_mappings: str = ""
+    has_few_mappings: bool = False
     machine: str = ""
     base_pages: tuple[str, str] = ("", "")
     head: CompletenessLine | None = None
@@ -87,7 +89,9 @@ class Page:
     @property
     def output_heading(self) -> str:
         """The line above what a cell prints or shows as a table."""
-        few = f" ({self.few_mappings}: no intervals, may be far off)" if self.few_mappings else ""
+        few = " (some of fewer than five mappings)" if self.has_few_mappings else ""
+        if self.few_mappings:
+            few = f" ({self.few_mappings}: no intervals, may be far off)"
         return f"{self.heading}{few}:"
 
     def committed_cell(self) -> Cell | None:
@@ -156,7 +160,7 @@ def _named_frame(frame: pd.DataFrame) -> str:
     committed = ["".join(one.get("data", {}).get("text/html", "")) for one in outputs]
     if frame.to_html(notebook=True) in committed:
         return _frame_html(frame)
-    known = without_ratios(frame) if shown.few_mappings else frame
+    known = _without_ratios(frame) if shown.few_mappings else frame
     known = without_bounds_of_few(known).dropna(how="all").dropna(how="all", axis="columns")
     heading, html = shown.output_heading, _frame_html(known)
     if known.empty:
@@ -164,24 +168,19 @@ def _named_frame(frame: pd.DataFrame) -> str:
     return f'<p class="tlb-beside" role="note">{heading}</p>{html}'
 
 
-_RATIO = re.compile(r"\b(times (as fast|the|those)|ratio|gain|speedup|bounds apart)\b")
+_RATIOS = "ratios"  # of a frame's attributes: the labels of rows and columns that compare two times
 
 
-def is_ratio(label: object) -> bool:
-    """Return whether a row, a column or an axis is called a ratio."""
-    return bool(_RATIO.search(str(label)))
+def mark_ratios(frame: pd.DataFrame, *labels: str) -> pd.DataFrame:
+    """Return a frame to show whose rows or columns of these labels compare two times, all without a
+    label: where there are too few mappings to compare, a page leaves them out."""
+    frame.attrs[_RATIOS] = labels or (*frame.columns,)
+    return frame
 
 
-def without_ratios(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame without the rows and columns that are called a ratio, all if an axis is:
-    too few mappings are compared with nothing."""
-    axes = [*frame.index.names, *frame.columns.names]
-    if any(map(is_ratio, axes)):
-        return frame.iloc[:0]
-    rows, columns = (
-        [not is_ratio(label) for label in labels] for labels in (frame.index, frame.columns)
-    )
-    return frame.loc[rows, columns]
+def _without_ratios(frame: pd.DataFrame) -> pd.DataFrame:
+    ratios = [*frame.attrs.get(_RATIOS, ())]
+    return frame.drop(index=ratios, columns=ratios, errors="ignore")
 
 
 def _frame_html(frame: pd.DataFrame) -> str:

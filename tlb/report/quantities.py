@@ -155,7 +155,7 @@ class Quantity:
         """Return `cell`, with those of its conditions that are not those of others in its row."""
         known = [one.conditions.split(", ") for one in others if one.interval]
         own = [one for one in self.conditions.split(", ") if any(one not in each for each in known)]
-        return f"{self.cell} ({', '.join(own)})" if self.interval and any(own) else self.cell
+        return self.cell + in_brackets(", ".join(own)) if self.interval and any(own) else self.cell
 
     @property
     def is_of_few(self) -> bool:
@@ -183,6 +183,11 @@ class Quantity:
             mappings=self.mappings,
             conditions=self.conditions,
         )
+
+
+def in_brackets(conditions: str) -> str:
+    """Return conditions in one pair of brackets: 2 MiB (pool) as (2 MiB, pool)."""
+    return f" ({conditions.replace(' (', ', ').replace(')', '')})"
 
 
 class QuantityDeclaration:
@@ -344,7 +349,7 @@ class Quantities:
             whole = self._found.get(declared.part_of)
             is_more = whole and whole.interval and found.interval and found.value > whole.value
             if is_more and found.is_of_few:
-                return replace(found, interval=None, lacking=_OVER_WHOLE)
+                return replace(found, interval=None, mappings=0, lacking=_OVER_WHOLE)
             return self._with_size(declared.name, found)
         lacking = Unavailable("no-data", declared.label)
         return Quantity(declared.label, declared.unit, declared.decimals, lacking=lacking)

@@ -79,8 +79,8 @@ def stated_tlb(a: Analysis) -> str:
 def _counters(a: Analysis) -> str:
     reason = (
         ""
-        if len(counter_curve(a.frame, "walk"))
-        else missing_counter_reason(a.frame, "walk", a.host.pmu.reason)
+        if len(counter_curve(a.measured_rows, "walk"))
+        else missing_counter_reason(a.measured_rows, "walk", a.host.pmu.reason)
     )
     if reason == "no-data":
         return "Walks are timed, not counted: no hardware counter was read."
@@ -94,7 +94,9 @@ def _counters(a: Analysis) -> str:
 def _counted_processes(a: Analysis) -> str:
     """Return what perf stat counted of the processes of this chapter's kernels; "" if of none."""
     sessions = [
-        one for one in a.about.counted_sessions() if one.kernel in {*a.frame.get("kernel", ())}
+        one
+        for one in a.about.counted_sessions()
+        if one.kernel in {*a.measured_rows.get("kernel", ())}
     ]
     names = {
         "page_faults": "page faults",
@@ -133,11 +135,11 @@ def set_up(a: Analysis) -> str:
     others = {(point.kernel, point.engine, by) for point, by in a.about.replaced.items()}
     items = {
         "Machine": f"{escape_markdown(machine(a))}.",
-        "System": system(a, {*a.frame.get("state", ())}),
-        "Measured": f"{_measured(a)} {earlier_kernels(a.frame)}".strip(),
+        "System": system(a, {*a.measured_rows.get("state", ())}),
+        "Measured": f"{_measured(a)} {earlier_kernels(a.measured_rows)}".strip(),
     }
-    if len(a.frame):
-        items |= {"Huge pages": _large(a.frame), "Counters": _counters(a)}
+    if len(a.measured_rows):
+        items |= {"Huge pages": _large(a.measured_rows), "Counters": _counters(a)}
     if others:
         items["Left out"] = " ".join(
             f"Rows of `{kernel}` by {engine} that were measured with {escape_markdown(by)}."
@@ -168,8 +170,8 @@ def _other_documents(a: Analysis) -> str:
     if not a.about.is_this:  # this computer's own are always of its present state
         for name in (*a.documents, *a.on_request):
             none_if_unavailable(getattr, a, name)  # read, which notes its state
-    states = {*a.frame.get("state", ())} or {hosts.state_digest(a.host)}
-    of = "the rows of this page" if len(a.frame) else "the description above"
+    states = {*a.measured_rows.get("state", ())} or {hosts.state_digest(a.host)}
+    of = "the rows of this page" if len(a.measured_rows) else "the description above"
     return " ".join(
         f"`{name}.json` was measured in another state of this machine (`{state}`) than {of} "
         f"(`{'`, `'.join(sorted(states))}`)."
@@ -217,7 +219,7 @@ def _large(frame: pd.DataFrame) -> str:
 
 
 def _measured(a: Analysis) -> str:
-    frame = a.frame
+    frame = a.measured_rows
     if frame.empty and a.about.is_this:
         return "No rows of this computer."
     if frame.empty:
@@ -237,7 +239,7 @@ def smaller(a: Analysis, size_bytes: int) -> str:
     """Offer to end all sweeps at a size, with the time that this page's took up to there."""
     size = format_size(size_bytes)
     text = f"**Change one thing:** `-p max_working_set={size.replace(' ', '')}` ends every sweep at {size}."
-    part = a.frame[kernels.is_within(a.frame, size_bytes)]
+    part = a.measured_rows[kernels.is_within(a.measured_rows, size_bytes)]
     if len(part):
         text += f" Up to that size, the measurements of this page took {_time(_seconds(part))}."
     return text
@@ -257,8 +259,8 @@ def _time(seconds: float) -> str:
 def run_this(a: Analysis) -> str:
     """Return the commands that measure this chapter on the reader's computer, and their time."""
     took = ""
-    if len(a.frame):  # without rows it has no columns either
-        took = f"The measurements of this page took {_time(_seconds(a.frame))} in all. "
+    if len(a.measured_rows):  # without rows it has no columns either
+        took = f"The measurements of this page took {_time(_seconds(a.measured_rows))} in all. "
     other = " The other programs that this chapter builds and runs take extra time."
     return f"""```sh
 .venv/bin/tlb run {a.chapter}

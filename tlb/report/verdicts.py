@@ -463,6 +463,7 @@ def chapter_verdicts(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -
 
 # A time that fails was measured on another processor than the source's, where it may be right.
 FAILS_HERE = "fails here"
+AS_WE_READ_IT = "as we read it,"  # before a verdict that rests on `PublishedStatement.reading`
 UNTESTABLE_HERE = "not testable here"
 _TIME_UNITS = ("ns", "cycles", "ms")
 # The style's class of each verdict, as pages write it (`shown_verdict`).
@@ -512,14 +513,17 @@ def shown_verdict(found: ClaimDecision, statement: PublishedStatement | None) ->
 
 
 def verdict_in_words(found: ClaimDecision, statement: PublishedStatement | None) -> Markup:
-    """Return a verdict in its colour; of a claim that no machine's rows decide "recomputed", and
-    whether it holds."""
+    """Return a verdict in its colour, marked if it is on our reading of the source's words; of a
+    claim that no machine's rows decide "recomputed", and whether it holds."""
     if statement and statement.status == RECOMPUTED_CLAIM_STATUS and found.is_decided:
         return verdict_html(RECOMPUTED_CLAIM_STATUS, RECOMPUTED_CLAIM_STATUS) + Markup(
             ": {}"
         ).format(found.verdict)
     word = shown_verdict(found, statement)
-    return verdict_html(word, CSS_CLASS_BY_VERDICT[word], found.reason)
+    shown = verdict_html(word, CSS_CLASS_BY_VERDICT[word], found.reason)
+    if statement and statement.reading and found.is_decided:
+        return Markup("{} {}").format(AS_WE_READ_IT, shown)
+    return shown
 
 
 def bounds_html(bounds: Sequence[EffectBounds], why: str) -> Markup:
@@ -568,7 +572,7 @@ def _table(found: Sequence[Verdict], head: str) -> Html:
             inline_html(verdict.claim.says),
             _source(verdict.claim.source),
             verdict_in_words(verdict, statements().get(verdict.claim.id)),
-            inline_html(verdict.evidence),
+            inline_html(_evidence_and_reading(verdict)),
             bounds_html(verdict.bounds, verdict.why),
             verdict.claim.place,
             highlighted_code(inspect.getsource(verdict.claim.decide)),
@@ -584,6 +588,13 @@ def _table(found: Sequence[Verdict], head: str) -> Html:
     return Html(str(Markup(_TABLE).format(head, format_each_as_html(_ROW, rows))), text)
 
 
+def _evidence_and_reading(verdict: Verdict) -> str:
+    """Return the evidence, and of a decided claim what we take its words to mean."""
+    statement = statements().get(verdict.claim.id)
+    reading = statement.reading if statement and verdict.is_decided else ""
+    return f"{verdict.evidence} {reading}".strip()
+
+
 def table_of_answered_verdicts(
     found: Sequence[Verdict], beyond: Sequence[PublishedStatement] = (), whose: str = ""
 ) -> Html:
@@ -597,10 +608,10 @@ def table_of_answered_verdicts(
     table = verdict_table(answered, beyond) if answered else _beyond(beyond)
     if not open_ones:
         return table
-    claims = "claim is" if len(open_ones) == 1 else "claims are"
+    claims = "claim has" if len(open_ones) == 1 else "claims have"
     words = (
-        f"{len(open_ones)} {claims} not decided on this machine: it lacks what they need, or too little of it was "
-        "measured."
+        f"{len(open_ones)} {claims} no row here: this machine lacks what they need, or too little of it "
+        "was measured."
     )
     # The page of all claims links to these too.
     anchors = format_each_as_html(

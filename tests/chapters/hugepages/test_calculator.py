@@ -122,6 +122,16 @@ def test_the_figure_offers_each_page_size_and_answers_the_first_choice():
     assert "at most" not in parameters["answers"]["value"]["4k"]["30"]
 
 
+def test_each_curve_has_its_name_at_its_last_time_and_none_covers_another():
+    table = figures.calculator_table({"a host": analysis(rows()), "another": analysis(rows())})
+    table = table.assign(name=table["pages"], machine=table["host"], is_drawn=True)
+    places = table.assign(y=figures._name_places(table)).dropna(subset="y")
+    for _, named in places.groupby("machine"):
+        assert sorted(named["name"]) == sorted(PAGES) and set(named["log2_bytes"]) == {32}
+        heights = named["y"].sort_values()
+        assert (heights / heights.shift()).dropna().ge(1.99).all()
+
+
 # --- what a load waits for
 
 

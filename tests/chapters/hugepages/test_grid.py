@@ -26,10 +26,9 @@ def test_a_coarse_grid_can_show_whether_an_entry_spans_a_large_page():
 
 def test_the_page_measures_the_points_of_the_grid():
     sources = [cell.source for cell in notebook_cells("hugepages") if cell.kind == "code"]
-    asking = [one for one in sources if "scope.chase(" in one or "chapter.measure(" in one]
-    source = "\n".join(asking)
+    source = "\n".join(one for one in sources if "scope.chase(" in one or "scope.point(" in one)
     for per_octave in (2, 4):
-        asked, wanted = [], scope(per_octave=per_octave)
-        chapter = SimpleNamespace(scope=wanted, measure=asked.extend)
-        exec(source, {"chapter": chapter, "hugepages": hugepages})
-        assert asked == grid.points(wanted)
+        wanted = scope(per_octave=per_octave)
+        page = {"chapter": SimpleNamespace(scope=wanted), "hugepages": hugepages}
+        exec(source, page)
+        assert page["points"] == grid.points(wanted)

@@ -73,9 +73,9 @@ JUDGED: dict[str, tuple[str, object, str, str]] = {
         H,
         "2 MiB less",
     ),
-    "a large page is split": (DROPS, lambda: analysis(ways=asked()), F, "1 of the large pages"),
-    "a half": (CHOOSES, lambda: analysis(ways=asked()), H, "100% lie"),
-    "no half": (CHOOSES, lambda: analysis(ways=asked(half=0)), F, "0% lie"),
+    "a large page is split": (DROPS, lambda: analysis(ways=asked()), F, "1 of the huge pages"),
+    "a half": (CHOOSES, lambda: analysis(ways=asked()), H, "100% of the advised half"),
+    "no half": (CHOOSES, lambda: analysis(ways=asked(half=0)), F, "0% of the advised half"),
     "Go asks for none": (GO, lambda: analysis(runtimes=go(0)), H, "0 B lie"),
     "Go asks for some": (GO, lambda: analysis(runtimes=go(2**23)), F, "8 MiB lie"),
     "Go given some unasked": (

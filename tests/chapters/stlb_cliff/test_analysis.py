@@ -1,14 +1,10 @@
 """What the cliff's rows say of machines whose truth is known: the staircase, counted walks, and what
-was not measured; and what its page says of the published ones."""
+was not measured."""
 
 import pytest
 from support.common import refusal
-from support.stlb_cliff import DEARER, after_cells, counted, kind, of
+from support.stlb_cliff import DEARER, counted, kind, of
 from support.synthetic import Truth
-
-from tlb.measure.store import Store
-from tlb.report.chapter import chapter_of_published_machine
-from tlb.system.files import ROOT
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -65,19 +61,3 @@ def test_where_walks_are_counted_the_step_is_theirs_and_not_that_of_their_price(
 def test_the_share_of_walks_is_read_at_a_multiple_of_the_entries():
     a = counted()
     assert a.walks_near(-0.5).value == 0 and a.walks_near(0.5).value == 1
-
-
-# --- the page
-
-
-@pytest.mark.parametrize("machine", Store(ROOT / "data").machines_in_order())
-def test_by_the_pages_rule_the_same_sizes_are_not_comparable_as_by_the_analysis(machine):
-    chapter = chapter_of_published_machine("stlb_cliff", machine)
-    page = after_cells(
-        *("cliff-041", "cliff-added", "cliff-medians", "cliff-data", "cliff-past", "cliff-rule"),
-        chapter=chapter,
-        rows=chapter.kept("stlb_cliff"),
-        base_page=chapter.host.base_page_bytes,
-    )
-    found = page["not_comparable"]
-    assert found and found == list(page["analysis"].price.gaps)

@@ -42,5 +42,5 @@ def test_the_page_measures_the_points_of_the_grid():
     )
     for engine in ("c", "numba"):
         scope = Scope(profile, engine, (64, 1536), base_page_bytes=4096)
-        chapter = SimpleNamespace(scope=scope, measure=list)
-        assert after_cells("cliff-04", "cliff-other", chapter=chapter)["rows"] == grid.points(scope)
+        page = after_cells("cliff-04", "cliff-other", chapter=SimpleNamespace(scope=scope))
+        assert page["points"] == grid.points(scope)

@@ -1,5 +1,6 @@
 """Which points the chapter asks for, by profile and machine."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import nbformat
@@ -45,7 +46,7 @@ def test_the_cells_on_the_page_measure_what_the_campaign_does(per_octave):
     measured: list[Point] = []
     asked_of = scope(4 * GIB, ENTRIES, cpus=2, per_octave=per_octave)
     chapter = SimpleNamespace(scope=asked_of, measure=measured.extend)
-    shared = {"chapter": chapter, "tlb_blocking": tlb_blocking}
+    shared = {"chapter": chapter, "tlb_blocking": tlb_blocking, "partial": partial}
     for source in sources:
         if "points.append" in source or "points +=" in source:
             exec(source, shared)

@@ -157,7 +157,9 @@ def test_a_page_warns_where_many_runs_have_clocks_that_differ():
     off = rows().assign(outside_ns_per_access=lambda f: 1.5 * f["ns_per_access"])
     assert not of().clocks_warning and not of("no guest").clocks_warning
     assert " 0% " in analysis(off).clocks_warning
+    assert len(analysis(off).frame) < len(analysis(off).measured_rows) == len(off)
     assert not analysis(off).cells and of().cells  # whose times are left out
+    assert len(analysis(off).measured_rows) == len(off) > len(analysis(off).frame)
 
 
 def test_a_guest_of_five_levels_is_never_counted_with_one_of_four():
