@@ -178,13 +178,14 @@ def _where(each: MeasuredMachine) -> Markup:
     counts = "counters" if each.counts else "no counters"
     releases = map(procfs.label, each.releases or (host.kernel_release,))
     system = f"{host.os} {list_in_words([*releases])}"
-    by_few = ", by few mappings" if each.splinter and each.splinter.is_of_few else ""
     pages = _PAGES[each.pages]
+    if each.pages != "unknown" and each.splinter and each.splinter.is_of_few:
+        pages += ", by few mappings"
     earlier = ""
     if each.earlier_kernels:
         earlier = f", {each.earlier_kernels} of {each.kernels} programs in an earlier version"
     measured = f"measured {each.days[1] or 'never'}: {each.rows:,} rows{earlier}"
-    words = [f"{pages}{by_few}", counts, system, procfs.label(host.arch), measured]
+    words = [pages, counts, system, procfs.label(host.arch), measured]
     below = format_each_as_html("<small>{}</small>", filter(None, words))
     return Markup("{}{}").format(guest or f"guest, {procfs.label(hypervisor_name(host))}", below)
 

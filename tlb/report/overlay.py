@@ -424,7 +424,7 @@ def _with_halos(part: dict[str, Any]) -> dict[str, Any]:
         return part | {"layer": [_with_halos(one) for one in part["layer"]]}
     if _mark(part)["type"] != "text":
         return part
-    outline = {"stroke": "white", "strokeWidth": 3, "strokeJoin": "round"}
+    outline = {"stroke": "white", "strokeWidth": 5, "strokeJoin": "round"}
     unnamed = {key: one for key, one in part.items() if key not in ("name", "params")}
     return {"layer": [unnamed | {"mark": _mark(part) | outline}, part]}
 
