@@ -136,8 +136,7 @@ def show_chart(
     same there or names each machine itself, in one of MACHINE_COLUMNS.
     """
     shown, name = page.current_page(), draw.__name__
-    if shown.few_mappings:
-        data = _without_noise(data)
+    data = _without_noise(data) if shown.few_mappings else data
     shown.tables[name] = data
     if shown.is_reference:
         shown.put(Committed(_figure(draw, data, words)))
