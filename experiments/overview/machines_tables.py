@@ -283,9 +283,8 @@ def numbers_table(chapter: Chapter) -> Html:
     hosts = [chapter_of_published_machine(chapter.name, machine).host for machine in names]
     hosts = [*([chapter.host] if chapter.is_this else []), *hosts]
     heads = ["", *([_own_head(chapter.host)] if chapter.is_this else []), *names.values()]
-    own = (
-        none_if_unavailable(chapter.store.read_document, chapter.machine, QUANTITIES_DOCUMENT) or {}
-    )
+    read = chapter.store.read_document
+    own = none_if_unavailable(read, chapter.machine, QUANTITIES_DOCUMENT) or {}
     titles = page_titles()
     rows, lines = Markup(""), ["\t".join(heads)]
     for module, wanted in NUMBERS.items():

@@ -129,16 +129,14 @@ def show_chart(
 
     words: a sentence or two on what the reference's chart shows. size_bytes: what the data are of,
     where machines differ and the caption names the reference's; size_of: what has this size, as "a
-    heap of". is_ratio: whether it compares times, of which too few mappings tell
-    nothing. Number and caption stand in the cell's metadata, `mystnb: {figure: {name, caption}}`.
+    heap of". is_ratio: whether it compares times, of which too few mappings tell nothing. Number
+    and caption stand in the cell's metadata, `mystnb: {figure: {name, caption}}`.
 
     On the page of another machine a chart has a line that says whose it is, unless it shows the
     same there or names each machine itself, in one of MACHINE_COLUMNS.
     """
-    shown = page.current_page()
-    name = draw.__name__
-    if shown.few_mappings:
-        data = _without_noise(data)
+    shown, name = page.current_page(), draw.__name__
+    data = _without_noise(data) if shown.few_mappings else data
     shown.tables[name] = data
     if shown.is_reference:
         shown.put(Committed(_figure(draw, data, words)))
@@ -156,8 +154,8 @@ def show_chart(
         shown.put(_dimmed(_figure(draw, beside, words), shown))
         return
     size = f"{size_of} {format_size(round(size_bytes))}".strip() if size_bytes > 0 else ""
-    beside = _with_own_base_pages(shown, own, beside)
-    shown.put(_over(own, _figure(draw, beside, words), size, shown))
+    theirs = _figure(draw, _with_own_base_pages(shown, own, beside), words)
+    shown.put(_over(own, theirs, size, shown))
 
 
 def _with_own_base_pages(shown: page.Page, figure: Figure, beside: pd.DataFrame) -> pd.DataFrame:

@@ -21,7 +21,7 @@ from tlb.stats.curves import OCTAVE
 
 _OPACITY = 0.45
 _THEIRS = "reference-"  # before the name of a data set of the reference's
-_NAME_WIDTH, _NAME_HEIGHT = 0.09, 0.09  # of a curve's name, as shares of a chart's
+_NAME_WIDTH, _NAME_HEIGHT = 0.11, 0.08  # of a curve's name, as shares of a chart's
 _AT_PLACES = ("rule", "text")  # marks at places along an axis, and their names
 _MARKS = {"line", "point"}  # bars would cover each other
 _BAND_OPACITY = 0.15
