@@ -222,7 +222,7 @@ def _menus(rows: pd.DataFrame) -> list[alt.Parameter]:
     ]
 
 
-def calculator_chart(rows: pd.DataFrame) -> alt.FacetChart:
+def calculator(rows: pd.DataFrame) -> alt.FacetChart:
     """Draw expected ns of a dependent load of `calculator_table` against the working set, a panel for
     each host: a curve of base pages and one of a kind of huge pages, which stands for the others too,
     dotted across sizes without a time, and dots for a size and a page size to choose."""

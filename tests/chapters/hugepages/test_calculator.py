@@ -112,7 +112,7 @@ def test_another_machine_keeps_pages_that_the_first_one_lacks():
 def test_the_figure_offers_each_page_size_and_answers_the_first_choice():
     table = figures.calculator_table({"a host": analysis(rows())})
     assert figures.initial_choice(table) == (30, "2m")
-    spec = figures.calculator_chart(table).to_dict()
+    spec = figures.calculator(table).to_dict()
     parameters = {one["name"]: one for one in spec["params"]}
     assert parameters["pages"]["bind"]["options"] == list(PAGES)
     answer, past_reach = (parameters["answers"]["value"]["2m"][size] for size in ("30", "32"))
