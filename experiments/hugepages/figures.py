@@ -254,7 +254,9 @@ def calculator(rows: pd.DataFrame) -> alt.FacetChart:
     ends = ends.encode(y=alt.Y(f"{charts.NAME_Y}:Q", scale=y_scale), text="name:N")
     layers = charts.layered(across, curves.mark_line(), dots.mark_point(size=140), ends)
     hosts = rows["machine"].unique().tolist()
-    return charts.panels(layers, hosts, "expected ns per dependent load").add_params(*menus)
+    return charts.panels(layers, hosts, "expected ns per dependent load, log scale").add_params(
+        *menus
+    )
 
 
 def _name_places(rows: pd.DataFrame) -> pd.Series:
