@@ -333,6 +333,7 @@ def columns_and_rows(rows: list[dict[str, Any]]) -> dict[str, list]:
 
 # --- a logarithmic axis says so in its title
 
+
 def _log_title(title: str) -> str:
     """Return the title of a logarithmic axis; an arrow at its end stays there."""
     words = title.removesuffix(" →")
