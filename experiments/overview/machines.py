@@ -68,10 +68,8 @@ class MeasuredMachine(NamedTuple):
     profile: TranslationProfile | None
     splinter: SplinteringVerdict | None  # whether its host splinters huge pages; None if unknown
     days: tuple[str, str]
-    rows: int
     has_nodes: bool = False  # whether remote memory was measured
     has_card: bool = False
-    releases: tuple[str, ...] = ()  # of Linux, under which its rows were measured
     why: tuple[str, ...] = ()
     is_own: bool = False
     kernels: int = 0  # that measured rows of it
@@ -164,10 +162,8 @@ class Analysis(analysis.Analysis):
             known,
             _splinter(about, name, host),
             (days[0], days[-1]) if days else ("", ""),
-            len(rows),
             has_nodes="numa_chase" in {*rows["kernel"]},
             has_card=(store.root / name / "README.md").is_file(),
-            releases=_releases(store, name, rows),
             why=tuple(why),
             kernels=rows["kernel"].nunique(),
             earlier_kernels=_earlier_kernels(rows),
@@ -217,15 +213,6 @@ def _of(machines: list[MeasuredMachine], family: str) -> MeasuredMachine:
     return require_nonempty(found, f"data/ holds no machine of the family {family}", "no-data")[0]
 
 
-def _releases(store: Store, name: str, rows: pd.DataFrame) -> tuple[str, ...]:
-    """Return the releases of the OS kernel under which rows were measured, as far as described."""
-    found = (
-        none_if_unavailable(machine_states.description_of_state, store, name, state)
-        for state in rows["state"].dropna().unique()
-    )
-    return tuple(sorted({each.kernel_release for each in found if each}))
-
-
 def _earlier_kernels(rows: pd.DataFrame) -> int:
     """Count the kernels of which all rows are of an earlier version than their file declares."""
     newest = rows.groupby("kernel")["measures"].max()
@@ -263,12 +250,13 @@ def _profile(store: Store, name: str) -> TranslationProfile:
 
 # --- all machines' times in one figure: a row a quantity, a mark a machine
 
-# What a row shows, in words that a phone has room for: costs that all published machines have. The
-# tables have the others.
+# What a row shows, in words that a phone has room for. Not every machine has each.
 _SHOWN = {
     "hit_last_level": "a hit in the STLB adds",
     "walk_table_l2": "a walk adds, its entry in the L2 cache",
+    "walk_table_memory": "a walk adds, its entry in memory",
     "walk_past_last_level": "translation adds, over 2 to 4 times the reach",
+    "walk_over_2_gib": "translation adds over 2 GiB, at least",
 }
 
 _ROW_PX = 104  # room for the name and, below it, a line for each machine

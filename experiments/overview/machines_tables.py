@@ -39,7 +39,7 @@ from tlb.stats.scatter import MIN_MODE_RATIO
 from tlb.system import procfs
 from tlb.system.page_sizes import PUBLISHED_BASE_PAGE_BYTES
 from tlb.system.reasons import REASON_TEXTS, none_if_unavailable, require_nonempty
-from tlb.system.units import format_significant_digits, format_size, list_in_words
+from tlb.system.units import format_significant_digits, format_size
 
 _UNMEASURED = "not measured"
 _WHY = {  # a price has none, in the few words that a cell has room for
@@ -176,16 +176,13 @@ def _where(each: MeasuredMachine) -> Markup:
         return _pair("", "not known")
     guest = {"none": "bare metal", "unknown": "bare metal or a guest"}.get(host.hypervisor)
     counts = "counters" if each.counts else "no counters"
-    releases = map(procfs.label, each.releases or (host.kernel_release,))
-    system = f"{host.os} {list_in_words([*releases])}"
     pages = _PAGES[each.pages]
     if each.pages != "unknown" and each.splinter and each.splinter.is_of_few:
         pages += ", by few mappings"
     earlier = ""
     if each.earlier_kernels:
-        earlier = f", {each.earlier_kernels} of {each.kernels} programs in an earlier version"
-    measured = f"measured {each.days[1] or 'never'}: {each.rows:,} rows{earlier}"
-    words = [pages, counts, system, procfs.label(host.arch), measured]
+        earlier = f"{each.earlier_kernels} of {each.kernels} programs in an earlier version"
+    words = [pages, counts, earlier]
     below = format_each_as_html("<small>{}</small>", filter(None, words))
     return Markup("{}{}").format(guest or f"guest, {procfs.label(hypervisor_name(host))}", below)
 
@@ -270,9 +267,6 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
     },
     code: {"gain_100_mib": "100 MiB of code on 2 MiB pages: times as fast"},
 }
-# Ends so many times apart give no range that one could remember
-_MOST_ENDS_RATIO = 4.0
-_TOO_WIDE = "cannot tell"
 
 
 def numbers_table(chapter: Chapter) -> Html:
@@ -377,8 +371,6 @@ def _without_interval(quantity: Quantity) -> str:
     known = quantity.interval
     if known is None or quantity.is_of_few:
         return quantity.cell
-    if known.high > _MOST_ENDS_RATIO * known.low > 0:
-        return _TOO_WIDE
     if known.high > MIN_MODE_RATIO * known.low > 0:
         return f"{quantity}"
     return f"{quantity:value}"

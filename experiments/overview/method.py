@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from math import inf, pi, sqrt
 from typing import NamedTuple, TypeVar
@@ -17,13 +18,14 @@ from experiments import stlb_cliff
 from tlb.measure import campaign, survey
 from tlb.measure.row_tables import PROCESS_COLUMNS, processes_per_point
 from tlb.report import analysis, notebooks, quantities
+from tlb.report.answers import ANSWERS_DOCUMENT, StoredAnswer, all_effects_inside
 from tlb.report.chapter import Chapter, chapter_of_published_machine
 from tlb.report.claims import Band
 from tlb.report.comparison import CANNOT_TELL_VERDICT, DIFFERS_VERDICT, NO_DIFFERENCE_VERDICT
 from tlb.report.quantities import QuantityDeclaration, ValueOrFunction
 from tlb.report.setting import hypervisor_name
 from tlb.report.verdicts import does_answer_hold
-from tlb.stats.effects import effect_inside_band
+from tlb.stats.effects import Effect, effect_inside_band
 from tlb.stats.intervals import Interval, median_interval
 from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable, none_if_unavailable, require_nonempty
@@ -41,6 +43,7 @@ LIBRARIES = (
     "jupyter-book",
     "sphinxcontrib-bibtex",
 )
+QUARTER = 0.25  # to either side of a figure: its band, by data/literature/README.md
 # No two processes have all of these.
 
 
@@ -59,6 +62,9 @@ class MethodPageQuantities(quantities.Quantities):
         "verdicts on a ratio at the edge of its band", "share", 1
     )
     decided_beyond = QuantityDeclaration("verdicts on a ratio a fifth beyond it", "share", 1)
+    quarter_bands = QuantityDeclaration("claims judged by a figure with a quarter around it", "")
+    changed_by_narrower = QuantityDeclaration("their verdicts that 15% would change", "")
+    changed_by_wider = QuantityDeclaration("their verdicts that 50% would change", "")
     measurements = QuantityDeclaration("measurements behind the chapters", "")
     minutes = QuantityDeclaration("time that they took, in minutes", "")
     kept_rows = QuantityDeclaration("measurements in the machine's file", "")
@@ -142,6 +148,35 @@ class Analysis(analysis.Analysis):
             "far_packed_ns": lambda: self.cliff.packed.get(max(sizes())),
             "near_ns": lambda: self.cliff.spread.get(min(sizes())),
         }
+
+    def band_widths(self) -> dict[str, ValueOrFunction]:
+        """Return how many verdicts another width of band than a quarter would change, by name of
+        MethodPageQuantities."""
+
+        def changed(width: float) -> int:
+            each = self._verdicts_with_bands(QUARTER, width)
+            return int((each[QUARTER] != each[width]).sum())
+
+        return {
+            "quarter_bands": lambda: len(self._verdicts_with_bands(QUARTER)),
+            "changed_by_narrower": lambda: changed(0.15),
+            "changed_by_wider": lambda: changed(0.5),
+        }
+
+    def _verdicts_with_bands(self, *widths: float) -> pd.DataFrame:
+        """Return a row a claim about a figure with a quarter to either side: its verdict with bands
+        of these widths. Raises Unavailable("no-data") without answers."""
+        chapters = self.about.store.read_document(self.about.machine, ANSWERS_DOCUMENT)
+        rows = []
+        for kept in (one for answers in chapters.values() for one in answers.values()):
+            answer = StoredAnswer.model_validate(kept)
+            effects = [one.effect for one in answer.effects]
+            if answer.reason or not any(map(_has_quarter_band, effects)):
+                continue
+            words = {True: "holds", False: "fails", None: "cannot tell"}
+            bands = {width: [_with_band(one, width) for one in effects] for width in widths}
+            rows.append({width: words[all_effects_inside(every)] for width, every in bands.items()})
+        return pd.DataFrame(rows, columns=[*widths])
 
     @staticmethod
     def simulated_verdicts(line: float, beyond: float, noises: Sequence[float]) -> pd.DataFrame:
@@ -355,6 +390,22 @@ class Analysis(analysis.Analysis):
             verdicts = (DIFFERS_VERDICT, NO_DIFFERENCE_VERDICT, CANNOT_TELL_VERDICT)
             rows.append(row | {word: int(words.get(word, 0)) for word in verdicts})
         return pd.DataFrame(rows)
+
+
+def _has_quarter_band(effect: Effect) -> bool:
+    """Return whether the band is a figure's, a quarter to either side, to the digits printed."""
+    if not 0 < effect.least < effect.most < inf:
+        return False
+    ratio = effect.most / effect.least
+    return abs(ratio * (1 - QUARTER) / (1 + QUARTER) - 1) < 0.01
+
+
+def _with_band(effect: Effect, width: float) -> Effect:
+    """Return an effect whose band of a quarter has another width; others as they are."""
+    if not _has_quarter_band(effect):
+        return effect
+    figure = effect.least / (1 - QUARTER)
+    return replace(effect, least=figure * (1 - width), most=figure * (1 + width))
 
 
 def _title(chapter: str) -> str:

@@ -54,3 +54,16 @@ def test_a_second_run_is_told_by_how_far_it_lies_from_the_first(tmp_path):
     a = method.Analysis(chapter)
     assert list(method.relative_excess(a.second_run["ratio"])) == pytest.approx([0.1, 0.25])
     assert a.judged_again()[["first", "second"]].to_numpy().tolist() == [["holds", "fails"]]
+
+
+@pytest.mark.parametrize(("high", "changed"), [(1.1, 0), (1.2, 1), (1.3, 1)])
+def test_a_verdict_that_another_width_of_band_changes_is_counted(tmp_path, high, changed):
+    """1.2 lies in a quarter's band and not in that of 15%; 1.3 in that of a half alone."""
+    chapter = stored(tmp_path, make_record())
+    effect = {"value": 1.0, "low": 0.9, "high": high, "coverage": 0.96, "least": 0.75, "most": 1.25}
+    open_ended = effect | {"most": None}
+    answers = {"a": {"effects": [effect]}, "b": {"effects": [open_ended]}}
+    chapter.data.write_document(MACHINE, method.ANSWERS_DOCUMENT, {"tlb_blocking": answers})
+    found = {name: made() for name, made in method.Analysis(chapter).band_widths().items()}
+    assert found["quarter_bands"] == 1
+    assert found["changed_by_narrower"] + found["changed_by_wider"] == changed

@@ -151,3 +151,15 @@ def test_names_at_curves_stand_apart_and_in_the_order_of_their_curves(lasts):
     assert (steps[1:] / steps[:-1] > 1.1999).all()
     linear = charts.ends_of_curves(data, "series", "x", "y", 1.0, 3.0)["name_y"]
     assert (linear.diff().dropna() > 2.999).all()
+
+
+@pytest.mark.parametrize(
+    ("title", "shown"), [("ns", "ns, log scale"), ("gain →", "gain, log scale →"), ("", "")]
+)
+def test_a_logarithmic_axis_says_so_in_each_layer_that_shares_it(title, shown):
+    base = alt.Chart(FRAME).encode(x=alt.X("lines:Q", axis=alt.Axis(title="lines")))
+    y = alt.Y("median:Q", axis=alt.Axis(title=title))
+    layers = base.mark_line().encode(y=y.scale(type="log")), base.mark_point().encode(y=y)
+    spec = Figure(alt.layer(*layers), "Two layers.", FRAME).spec()
+    axes = [layer["encoding"][channel]["axis"] for layer in spec["layer"] for channel in "xy"]
+    assert [axis["title"] for axis in axes] == ["lines", shown] * 2

@@ -14,7 +14,7 @@ import json
 import math
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
@@ -331,6 +331,50 @@ def columns_and_rows(rows: list[dict[str, Any]]) -> dict[str, list]:
     return {"columns": columns, "rows": [[row.get(key) for key in columns] for row in rows]}
 
 
+# --- a logarithmic axis says so in its title
+
+
+def _log_title(title: str) -> str:
+    """Return the title of a logarithmic axis; an arrow at its end stays there."""
+    words = title.removesuffix(" →")
+    return f"{words}, log scale{title[len(words) :]}"
+
+
+def _with_log_titles(spec: Any) -> Any:
+    """Return a specification in which the title of each logarithmic axis says that it is one. Parts
+    of a chart that share an axis share its title, so it changes in all of them, or Vega would write
+    both."""
+    logs = {title for title, is_log in _titles(spec) if is_log and "log" not in title.lower()}
+
+    def changed(part: Any) -> Any:
+        if isinstance(part, list):
+            return [changed(one) for one in part]
+        if not isinstance(part, dict):
+            return part
+        part = {key: one if key == "datasets" else changed(one) for key, one in part.items()}
+        axis = part.get("axis")
+        if isinstance(axis, dict) and axis.get("title") in logs:
+            part["axis"] = axis | {"title": _log_title(axis["title"])}
+        return part
+
+    return changed(spec)
+
+
+def _titles(spec: Any) -> Iterator[tuple[str, bool]]:
+    """Yield the title of each axis, and whether its channel has a logarithmic scale."""
+    if isinstance(spec, list):
+        for part in spec:
+            yield from _titles(part)
+    if not isinstance(spec, dict):
+        return
+    axis, scale = spec.get("axis"), spec.get("scale")
+    if isinstance(axis, dict) and isinstance(axis.get("title"), str) and axis["title"]:
+        yield axis["title"], isinstance(scale, dict) and scale.get("type") == "log"
+    for key, part in spec.items():
+        if key != "datasets":
+            yield from _titles(part)
+
+
 # --- points of fewer mappings than an interval takes are hollow
 
 # The columns that tell it, the first that rows have: mappings, or the coverage of the interval.
@@ -510,7 +554,7 @@ class Figure:
             made = _with_hollow_points(made, datasets)
             if self.is_of_few:
                 made = _with_marked_numbers(made, datasets)
-            spec = _recount(_compact(made, _SPEC_DIGITS))
+            spec = _recount(_compact(_with_log_titles(made), _SPEC_DIGITS))
         if not _COMPOSED & spec.keys():
             spec = {"width": WIDTH_PX, "autosize": {"type": "fit-x", "contains": "padding"}, **spec}
         return spec
