@@ -101,7 +101,14 @@ def points_where(
 
 
 _TIME_UNITS = ("ns", "cycles", "ms")
-_RATIO_OF_TIMES = ("time of ", "time for ", "time to ", "time at ", "price of ", "speed-up ")  # quantities
+_RATIO_OF_TIMES = (
+    "time of ",
+    "time for ",
+    "time to ",
+    "time at ",
+    "price of ",
+    "speed-up ",
+)  # quantities
 
 
 class PublishedStatement(NamedTuple):
