@@ -209,7 +209,7 @@ def hops_by_graph(hops: pd.DataFrame) -> alt.LayerChart:
     colours = charts.machine_colours(list(dict.fromkeys(hops["series"])))
     x, colour = _graph_sizes(hops, 2, "x"), charts.unnamed_colour("series", colours)
     at_ends = _places_of_names(hops, NAME_NEAR_SHARE * top)
-    names = alt.Chart(at_ends.assign(x=at_ends["working_set_bytes"])).encode(
+    names = alt.Chart(at_ends.assign(x=hops["x"])).encode(
         x=x, y="name_y:Q", color=colour, text="series:N"
     )
     beside, above = (names.transform_filter(f"{sign}datum.above") for sign in ("!", ""))
@@ -265,7 +265,7 @@ def _graph_sizes(data: pd.DataFrame, each: int, field: str = "working_set_bytes"
     low, high = (int(data["working_set_bytes"].agg(end)) for end in ("min", "max"))
     ticks = [low << n for n in range(0, (high // low).bit_length() - 1, each)]
     axis = charts.bytes_axis("size of the graph", ticks)
-    ends = (low, high * 1.1) if field == "working_set_bytes" else (low / 1.1, high * 1.1)
+    ends = (low, high * 1.1) if field == "working_set_bytes" else (low / 1.2, high * 1.1)
     return alt.X(f"{field}:Q", axis=axis, scale=charts.log_scale(domain=ends))
 
 
