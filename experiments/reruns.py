@@ -128,7 +128,7 @@ def sample_run(loops: pd.DataFrame) -> alt.FacetChart:
     """
     times = charts.within(charts.TIMES, loops["median"].min(), loops["median"].max())
     y = alt.Y("median:Q", axis=charts.ns_axis("", times), scale=charts.log_scale(10))
-    return _beside_article(loops, y, "ns per access", 1.7)
+    return _beside_article(loops, y, "ns per access, log scale", 1.7)
 
 
 def huge_page_speedups(found: pd.DataFrame) -> alt.FacetChart:
@@ -139,7 +139,7 @@ def huge_page_speedups(found: pd.DataFrame) -> alt.FacetChart:
     axis = charts.ns_axis("", [1, 2, 5, 9])
     y = alt.Y("median:Q", axis=axis, scale=charts.log_scale(10, (0.7, 10)))
     one = alt.Chart().mark_rule(color=charts.MUTED_COLOUR, strokeWidth=0.5).encode(y=alt.datum(1))
-    return _beside_article(found, y, "times as fast on 2 MiB pages", 1.2, one)
+    return _beside_article(found, y, "times as fast on 2 MiB pages, log scale", 1.2, one)
 
 
 def _beside_article(
@@ -191,18 +191,25 @@ def _names_at_ends(base: alt.Chart, dy: float) -> list[alt.Chart]:
 # --- a graph walk: hops by the size of the graph, the machines' and the article's in one plot
 
 NAME_NEAR_SHARE = 0.08  # of the highest y: what is nearer to a name would cross it
+APART_RATIO = 1.06  # of a size's points: else intervals would lie on each other
 
 
 def hops_by_graph(hops: pd.DataFrame) -> alt.LayerChart:
     """Draw nanoseconds per hop by the size of the graph, a curve for each machine and the article's.
+    Those of one size stand a little apart.
 
     hops: columns series, working_set_bytes, median, low, high.
     """
+    ours = [name for name in dict.fromkeys(hops["series"]) if name != ARTICLE_SERIES]
+    places = {name: n - (len(ours) - 1) / 2 for n, name in enumerate(ours)}
+    apart = APART_RATIO ** hops["series"].map(places).fillna(0)
+    hops = _in_pieces(hops.assign(x=hops["working_set_bytes"] * apart))
     top = float(hops[["median", "high"]].max().max())
     y = alt.Y("median:Q", title="ns per hop", scale=alt.Scale(domain=[0, 1.1 * top], nice=False))
     colours = charts.machine_colours(list(dict.fromkeys(hops["series"])))
-    x, colour = _graph_sizes(hops, 2), charts.unnamed_colour("series", colours)
-    names = alt.Chart(_places_of_names(hops, NAME_NEAR_SHARE * top)).encode(
+    x, colour = _graph_sizes(hops, 2, "x"), charts.unnamed_colour("series", colours)
+    at_ends = _places_of_names(hops, NAME_NEAR_SHARE * top)
+    names = alt.Chart(at_ends.assign(x=hops["x"])).encode(
         x=x, y="name_y:Q", color=colour, text="series:N"
     )
     beside, above = (names.transform_filter(f"{sign}datum.above") for sign in ("!", ""))
@@ -224,6 +231,7 @@ def tails_by_graph(tails: pd.DataFrame) -> alt.FacetChart:
     machines = pd.DataFrame({"machine": tails.loc[~is_article, "series"].unique()})
     ours = tails[~is_article].assign(machine=lambda rows: rows["series"], series=OUR_SERIES)
     data = pd.concat([tails[is_article].merge(machines, how="cross"), ours], ignore_index=True)
+    data = _in_pieces(data)
     first, last = data["working_set_bytes"].agg(["min", "max"])
     y = alt.Y("median:Q", title=None, scale=alt.Scale(domain=[1, 2.4], nice=False))
     scale = alt.Scale(domain=[OUR_SERIES, ARTICLE_SERIES], range=[PALETTE[0], TEXT_COLOUR])
@@ -241,13 +249,24 @@ def tails_by_graph(tails: pd.DataFrame) -> alt.FacetChart:
     return charts.panels(panel, list(machines["machine"]), "95th percentile over median")
 
 
-def _graph_sizes(data: pd.DataFrame, each: int) -> alt.X:
-    """Return the x of graphs' sizes, on which one in so many doublings has a tick."""
+def _in_pieces(data: pd.DataFrame) -> pd.DataFrame:
+    """Return curves with the column `piece`, another one past each doubling without a point, over
+    which no line is drawn."""
+    data = data.sort_values("working_set_bytes", kind="stable")
+    curves = data.groupby([name for name in ("machine", "series") if name in data])
+    ratio = data["working_set_bytes"] / curves["working_set_bytes"].shift()
+    pieces = (ratio > 2).groupby(curves.ngroup()).cumsum()
+    return data.assign(piece=pieces).sort_index()
+
+
+def _graph_sizes(data: pd.DataFrame, each: int, field: str = "working_set_bytes") -> alt.X:
+    """Return the x of graphs' sizes, on which one in so many doublings has a tick; not the last, at
+    which the next panel begins."""
     low, high = (int(data["working_set_bytes"].agg(end)) for end in ("min", "max"))
-    ticks = [low << n for n in range(0, (high // low).bit_length(), each)]
+    ticks = [low << n for n in range(0, (high // low).bit_length() - 1, each)]
     axis = charts.bytes_axis("size of the graph", ticks)
-    scale = charts.log_scale(domain=(low, high * 1.1))
-    return alt.X("working_set_bytes:Q", axis=axis, scale=scale)
+    ends = (low, high * 1.1) if field == "working_set_bytes" else (low / 1.2, high * 1.1)
+    return alt.X(f"{field}:Q", axis=axis, scale=charts.log_scale(domain=ends))
 
 
 def _points_and_lines(chart: alt.Chart, x: alt.X, y: alt.Y, colour: alt.Color) -> list[alt.Chart]:
@@ -259,7 +278,7 @@ def _points_and_lines(chart: alt.Chart, x: alt.X, y: alt.Y, colour: alt.Color) -
     low = alt.Y("low:Q", title=y["title"], scale=y["scale"])
     return [
         ours.mark_rule(opacity=0.5, strokeWidth=2).encode(y=low, y2="high:Q"),
-        ours.mark_line(point=True).encode(tooltip=tooltip),
+        ours.mark_line(point=True).encode(tooltip=tooltip, detail="piece:N"),
         published.mark_line(strokeDash=[3, 3]),
         published.mark_point(filled=False, size=45),
     ]

@@ -16,3 +16,11 @@ def test_a_sentence_and_a_table_leave_out_what_a_machine_lacks():
     assert table["Zen 4"].fillna("–").tolist() == ["2.0", "–"]
     assert reruns.name_and_end("Zen 5", 2**28, 2**32) == "Zen 5, up to 256 MiB"
     assert reruns.name_and_end("Zen 4", 2**33, 2**32) == "Zen 4"
+
+
+def test_points_of_one_size_stand_apart_and_no_line_spans_a_size_that_is_missing():
+    sizes = [2**20, 2**21, 2**23, 2**20]
+    hops = pd.DataFrame({"series": [*["Zen 4"] * 3, "Zen 3"], "working_set_bytes": sizes})
+    drawn = reruns.hops_by_graph(hops.assign(median=9.0, low=8.0, high=10.0)).layer[0].data
+    assert drawn["piece"].tolist() == [0, 0, 1, 0]
+    assert drawn["x"].nunique() == 4

@@ -153,14 +153,26 @@ def test_a_reason_that_more_mappings_may_remove_is_given_only_of_enough(claims, 
     assert ("12 ns" in told.evidence) is (reason != "few")
 
 
-def test_a_time_that_fails_fails_here_and_a_ratio_everywhere(claims, a):
-    time, ratio = statements()[QUOTED], statements()["miss-latency-is-not-constant"]
+@pytest.mark.parametrize(
+    ("id", "changed", "word"),
+    [
+        (QUOTED, {}, FAILS_HERE),
+        ("gather-ninefold-at-4gib", {}, FAILS_HERE),  # a ratio of two times
+        ("gather-ninefold-at-4gib", {"status": "recomputed"}, "fails"),
+        ("any-large-workload-leaves-eightfold", {}, "fails"),  # of any machine: no end
+        ("page-walkers-as-stated", {}, "fails"),
+    ],
+)
+def test_a_time_or_a_ratio_of_two_that_fails_fails_here_and_all_else_everywhere(
+    claims, a, id, changed, word
+):
     found = judge(of_a_sentence(claims, 300, 400), a)
-    assert [shown_verdict(found, one) for one in (time, ratio, None)] == [
-        FAILS_HERE,
-        "fails",
-        "fails",
-    ]
+    assert shown_verdict(found, statements()[id]._replace(**changed)) == word
+    assert shown_verdict(found, None) == "fails"
+
+
+def test_a_time_that_holds_holds(claims, a):
+    time = statements()[QUOTED]
     held = judge(of_a_sentence(claims, 100, 200), a)
     assert shown_verdict(held, time) == "holds"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from math import isfinite
 from operator import itemgetter
@@ -93,9 +94,9 @@ _WHY = '<tr class="tlb-why"><td colspan="{}">{}</td></tr>'
 _FOLDED = '<details class="tlb-beyond"><summary>{}</summary>{}</details>'
 _HOW_TO_READ = (
     '<p class="tlb-chance">In brackets is what a claim predicts. A cell gives the verdict and the measured '
-    "number that decides it, as an interval where that is wide. <em>As we read it</em>: the article's words "
-    "leave open what to measure, and the line below says how we read them. <em>Fails here</em>: a time or "
-    "a number of cycles that fails on this machine; on its source's it may be right. An asterisk marks fewer "
+    "number that decides it, as an interval where that is wide. Where the article's words leave open what "
+    "to measure, the line below says how we read them. <em>Fails here</em>: a time, or a ratio of two, "
+    "that fails on this machine; on its source's it may be right. An asterisk marks fewer "
     'than five mappings. <a href="method.html#how-a-claim-is-judged">What the verdicts mean</a>.</p>'
 )
 DIRECTION_ONLY = "direction only"  # of a claim that any difference to one side supports
@@ -255,8 +256,9 @@ def _summary_row(
     is_marked = one.predicts_direction_only and one.status != RECOMPUTED_CLAIM_STATUS
     band = format_band_in_unit(*one.band, one.unit) if any(map(isfinite, one.band)) else ""
     small = f"({DIRECTION_ONLY})" if is_marked else f"({band})" if band else ""
-    cells = cells_by_machine(one, found, [*answers], is_summary=True)
-    shown = (verdict_cell(one, answer, is_summary=True)[1].striptags() for answer in found)
+    unmarked = one._replace(reading="")  # it stands below
+    cells = cells_by_machine(unmarked, found, [*answers], is_summary=True)
+    shown = (verdict_cell(unmarked, answer, is_summary=True)[1].striptags() for answer in found)
     row = Markup(_ROW).format("", inline_html(says), small, cells)
     if below := f"{one.reading} {why}".strip():
         row += Markup(_WHY).format(len(answers) + 1, inline_html(below))
@@ -431,6 +433,7 @@ def _deciding_number(statement: PublishedStatement, found: ClaimDecision) -> str
     answer = found.verdict == "holds"
     deciding = [one for one in found.effects if one.decided(len(found.effects)) is answer]
     one = min(deciding or found.effects, key=room)
+    one = replace(one, what=one.what.partition(";")[0])  # without what stands beside it
     unit, interval = one.unit or statement.unit, one.interval
     words = format_number_in_unit(interval.value, unit)
     if interval.high > MIN_MODE_RATIO * interval.low > 0:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from math import inf
+from math import inf, isfinite
 from pathlib import Path
 from string import ascii_lowercase
 from types import ModuleType
@@ -100,6 +100,17 @@ def points_where(
     return PointSelector(kernels, {"low": low, "high": high, **where})
 
 
+_TIME_UNITS = ("ns", "cycles", "ms")
+_RATIO_OF_TIMES = (
+    "time of ",
+    "time for ",
+    "time to ",
+    "time at ",
+    "price of ",
+    "speed-up ",
+)  # quantities
+
+
 class PublishedStatement(NamedTuple):
     """A testable sentence of a source: a row of data/literature/claims.csv, whose columns
     data/literature/README.md explains."""
@@ -130,6 +141,14 @@ class PublishedStatement(NamedTuple):
     def has_verdict(self) -> bool:
         """Whether a predicate decides it: by what a machine shows, or from numbers alone."""
         return self.status in ("judged", "recomputed")
+
+    @property
+    def is_time(self) -> bool:
+        """Whether a machine decides it by a time, or by a number for the ratio of two."""
+        is_ratio = self.unit == "ratio" and self.quantity.startswith(_RATIO_OF_TIMES)
+        return self.status == "judged" and (
+            self.unit in _TIME_UNITS or (is_ratio and all(map(isfinite, self.band)))
+        )
 
     @property
     def predicts_direction_only(self) -> bool:

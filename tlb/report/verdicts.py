@@ -461,11 +461,11 @@ def chapter_verdicts(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -
 
 # --- the table
 
-# A time that fails was measured on another processor than the source's, where it may be right.
+# A time that fails, or a ratio of two, was measured on another processor than the source's, where it
+# may be right.
 FAILS_HERE = "fails here"
 AS_WE_READ_IT = "as we read it,"  # before a verdict that rests on `PublishedStatement.reading`
 UNTESTABLE_HERE = "not testable here"
-_TIME_UNITS = ("ns", "cycles", "ms")
 # The style's class of each verdict, as pages write it (`shown_verdict`).
 CSS_CLASS_BY_VERDICT: dict[str, str] = {
     "holds": "holds",
@@ -508,8 +508,8 @@ def verdict_html(word: str, css: str, reason: str = "") -> Markup:
 
 def shown_verdict(found: ClaimDecision, statement: PublishedStatement | None) -> str:
     """Return a verdict as every page writes it: a key of CSS_CLASS_BY_VERDICT."""
-    is_judged_time = statement and statement.unit in _TIME_UNITS and statement.status == "judged"
-    return FAILS_HERE if found.verdict == "fails" and is_judged_time else found.verdict
+    is_time = statement is not None and statement.is_time
+    return FAILS_HERE if found.verdict == "fails" and is_time else found.verdict
 
 
 def verdict_in_words(found: ClaimDecision, statement: PublishedStatement | None) -> Markup:
