@@ -46,7 +46,9 @@ class Quantities(quantities.Quantities):
     unmap_beside_us = QuantityDeclaration(
         "munmap of one page, threads on the other CPUs too", "us", 1
     )
-    unmap_added_us = QuantityDeclaration("what those threads add", "us", 1)
+    unmap_added_us = QuantityDeclaration(
+        "what those threads add", "us", 1, taken_from="unmap_beside_us"
+    )
     unmap_32_added_us = QuantityDeclaration("what they add to a munmap of 32 pages", "us", 1)
     unmap_processes_us = QuantityDeclaration(
         "munmap of one page, separate processes there", "us", 1

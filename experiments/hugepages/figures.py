@@ -247,7 +247,7 @@ def calculator(rows: pd.DataFrame) -> alt.FacetChart:
     colour = charts.unnamed_colour("name", charts.named_colours(colours))
     base = alt.Chart(rows).encode(x=x, y=y, color=colour)
     curves = base.transform_filter("datum.is_drawn")  # a size without a time breaks a curve
-    across = curves.transform_filter("isValid(datum.ns)").mark_line(strokeDash=[1, 4])
+    across = curves.transform_filter("isValid(datum.ns)").mark_line(strokeDash=charts.GAP_DASH)
     dots = base.transform_filter("datum.pages == pages && datum.log2_bytes == size")
     ends = base.transform_filter(f"isValid(datum.{charts.NAME_Y})")
     ends = ends.mark_text(align="left", dx=6, fontWeight="bold")

@@ -172,7 +172,10 @@ class Analysis(analysis.Analysis):
         rows = require_nonempty(select_rows(self.faults, mode="touch", pages=pages), lacking)
         by_threads = rows[(rows["threads"] > 1) == by_all]
         has_one_cpu = by_all and len(self.host.usable_cpus) < 2
-        found = require_nonempty(by_threads, lacking, "one-cpu" if has_one_cpu else "no-data")
+        by = "a thread on each CPU" if by_all else "one thread"
+        found = require_nonempty(
+            by_threads, f"{lacking} by {by}", "one-cpu" if has_one_cpu else "too-few-points"
+        )
         ns = Interval.of(found.iloc[-1])
         return _exactly(self.base_page_bytes) / ns
 

@@ -36,7 +36,12 @@ from tlb.measure.store import PUBLISHED_ROWS_FILE, Store, data_root
 from tlb.report import notebooks
 from tlb.report.answers import ANSWERS_DOCUMENT
 from tlb.report.chapter import Chapter
-from tlb.report.quantities import FEWEST_MAPPINGS_WITH_INTERVAL, QUANTITIES_DOCUMENT
+from tlb.report.quantities import (
+    FEWEST_MAPPINGS_WITH_INTERVAL,
+    MAY_BE_OF_FEW,
+    OF_FEW,
+    QUANTITIES_DOCUMENT,
+)
 from tlb.stats.curves import last_level_plateau
 from tlb.stats.geometry import TlbGeometry
 from tlb.stats.intervals import Interval
@@ -236,6 +241,12 @@ def profile_of_analyses(machine: str, of: Of, rows: str = "") -> TranslationProf
     return TranslationProfile(machine=machine, rows=rows, quantities=tuple(found))
 
 
+def _has_few_mappings(of: Of) -> bool:
+    """Return whether it is this computer, and too few mappings of it tell what they cannot show."""
+    cliff = none_if_unavailable(of, stlb_cliff)
+    return cliff is not None and cliff.about.is_this and cliff.has_few_mappings
+
+
 def _value(find: Callable[[Of], Interval], of: Of) -> dict[str, Any]:
     """Return the fields of a quantity that was measured, or those of the reason for none."""
     try:
@@ -243,6 +254,8 @@ def _value(find: Callable[[Of], Interval], of: Of) -> dict[str, Any]:
         if not isfinite(found.value):
             raise Unavailable("too-few-points", "this size was not measured")
     except Unavailable as why:
+        if why.code in MAY_BE_OF_FEW and _has_few_mappings(of):
+            why = OF_FEW
         return {"reason": why.code, "detail": why.detail}
     ends = {"value": found.value, "low": found.low, "high": found.high}
     fields = {

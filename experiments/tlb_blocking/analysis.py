@@ -94,7 +94,9 @@ class Quantities(quantities.Quantities):
     padded_gain = QuantityDeclaration(
         "gain by 64 bytes more at a stride of 4,096 bytes", "times", 1
     )
-    padding_saves_ns = QuantityDeclaration("what 64 bytes more save a load at 4,096 bytes", "ns", 1)
+    padding_saves_ns = QuantityDeclaration(
+        "what 64 bytes more save a load at 4,096 bytes", "ns", 1, taken_from="stride_ns"
+    )
     padding_saves_8_kib_ns = QuantityDeclaration("what 64 bytes more save a load at 8 KiB", "ns", 1)
     stride_walks = QuantityDeclaration("page walks per load at 4,096 bytes, as counted", "", 2)
     padded_walks = QuantityDeclaration("page walks per load at 4,160 bytes, as counted", "", 2)

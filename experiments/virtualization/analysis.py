@@ -8,6 +8,7 @@ GUEST_PAGE_KINDS)."""
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from itertools import product
 
@@ -17,7 +18,7 @@ from experiments.virtualization.grid import GUEST_HOST_PAGE_PAIRS, GUEST_PAGE_KI
 from tlb.measure.namespaces import FRESH_NAMESPACES_MODE
 from tlb.report import analysis, quantities
 from tlb.report.chapter import Chapter
-from tlb.report.quantities import QuantityDeclaration
+from tlb.report.quantities import QuantityDeclaration, ValueOrFunction
 from tlb.stats import splinter
 from tlb.stats.curves import Curve, select_rows
 from tlb.stats.intervals import UNKNOWN_INTERVAL, Interval, median_interval, summarise
@@ -136,6 +137,21 @@ class Quantities(quantities.Quantities):
     )
     remote_tables = QuantityDeclaration("a load whose page table is on another node", "times", 2)
 
+    def record(
+        self, rows: pd.DataFrame, *, conditions: str | float = "", **found: ValueOrFunction
+    ) -> None:
+        """As `quantities.Quantities.record`. The reason for no number of a guest is its clock, where
+        that differs too often from one outside."""
+        super().record(rows, conditions=conditions, **found)
+        if do_clocks_differ(rows):
+            for name in found.keys() - _OF_PROCESSES:
+                if self._found[name].interval is None:
+                    lacking = Unavailable("clocks-differ")
+                    self._found[name] = replace(self._found[name], lacking=lacking)
+
+
+# The quantities that are not of an inner guest
+_OF_PROCESSES = {"walk_process", "container_ratio", "remote_memory", "remote_tables"}
 
 PagePair = tuple[str, str]  # the guest's page, "" of a plain process; and the host's
 GUEST_CHASE_KERNEL, PROCESS_CHASE_KERNEL = "guest_chase", "page_chase"
@@ -146,6 +162,25 @@ _OF_GUEST = {"4k": "4 KiB", "2m": "2 MiB", "1g": "1 GiB"}  # whose pages have no
 SIZES = page_labels(GUEST_BASE_PAGE_BYTES)
 CLOCKS_AGREE = 0.01  # the relative difference of two clocks that counts as none
 LEAST_RUNS_ALIKE = 0.9  # the share of runs with such clocks below which the page warns
+
+
+def clock_ratios(rows: pd.DataFrame) -> pd.Series:
+    """Return the time by the clock outside over that by the guest's, a value a process; none if no
+    guest was timed by both."""
+    rows = select_rows(rows, kernel=GUEST_CHASE_KERNEL, levels=4)
+    outside = rows.get("outside_ns_per_access", pd.Series(dtype=float))
+    return (outside / rows.get("ns_per_access", outside)).dropna()
+
+
+def share_alike(ratios: pd.Series) -> float:
+    """Return the share of runs that both clocks time alike."""
+    return float(((ratios - 1).abs() <= CLOCKS_AGREE).mean())
+
+
+def do_clocks_differ(rows: pd.DataFrame) -> bool:
+    """Return whether the clocks of too many of the guests' runs differ for any of their times."""
+    ratios = clock_ratios(rows)
+    return len(ratios) > 0 and share_alike(ratios) < LEAST_RUNS_ALIKE
 
 
 def cell_name(guest: str, host: str) -> str:
@@ -329,25 +364,24 @@ class Analysis(analysis.Analysis):
 
     @property
     def clocks(self) -> pd.Series:
-        """The time by the clock outside over that by the guest's, a value a process."""
-        rows = select_rows(self.measured_rows, kernel=GUEST_CHASE_KERNEL, levels=4)
-        ratios = rows.get("outside_ns_per_access", pd.Series(dtype=float)) / rows["ns_per_access"]
-        return require_nonempty(ratios.dropna(), "no guest was timed by two clocks")
+        """`clock_ratios`. Raises Unavailable for none."""
+        return require_nonempty(
+            clock_ratios(self.measured_rows), "no guest was timed by two clocks"
+        )
 
     @property
     def clocks_agree(self) -> float:
         """The share of the guests' runs that both clocks time alike."""
-        return float(((self.clocks - 1).abs() <= CLOCKS_AGREE).mean())
+        return share_alike(self.clocks)
 
     @property
     def clocks_warning(self) -> str:
         """Warn in a sentence that the clocks of many runs differ; "" if they do not, or none ran."""
-        share = none_if_unavailable(lambda: self.clocks_agree)
-        if share is None or share >= LEAST_RUNS_ALIKE:
+        if not do_clocks_differ(self.measured_rows):
             return ""
         return (
             f"Inner guest on {self.about.shown_name}: its clock and one outside agree in only "
-            f"{share:.0%} of its runs, so its times are left out."
+            f"{self.clocks_agree:.0%} of its runs, so its times are left out."
         )
 
     @cached_property

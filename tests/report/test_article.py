@@ -155,6 +155,16 @@ def test_a_figure_says_that_the_places_of_the_published_dashes_are_not_known(tmp
     assert "No vertical dashes" in own.label
 
 
+def test_a_shade_of_few_mappings_says_what_it_is_in_a_figure_without_grey_too(
+    tmp_path, monkeypatch
+):
+    made = Figure(charts.shaded_sizes([4, 8], 4096) + curve(DATA), "It rises.", DATA, "shaded")
+    names = {"made": made, "show_figure": article.show_figure}
+    few = {"few_mappings": "one mapping each"}
+    own = run("show_figure(made)", [], False, tmp_path, monkeypatch, **few, **names)
+    assert "whether both lie in one cache" in own.label
+
+
 def test_quantities_stand_beside_the_reference_s_and_are_kept_with_the_page(tmp_path, monkeypatch):
     own, reference = Quantities(), Quantities()
     own.record(DATA, load_ns=2.0)

@@ -7,7 +7,7 @@ import pytest
 from support.chapter import CHAPTER, DEFAULTS
 
 import experiments
-from tlb.report import notebooks
+from tlb.report import notebooks, publish
 from tlb.report.chapter import begin
 from tlb.system.reasons import Unavailable
 
@@ -61,3 +61,13 @@ def test_a_library_that_a_chapter_lacks_is_no_missing_book(tmp_path, monkeypatch
     with pytest.raises(Unavailable) as why:
         notebooks.load_book_module("that_is_not_there")
     assert why.value.code == "no-extra"
+
+
+def test_a_page_is_executed_after_those_whose_quantities_it_reads():
+    names = notebooks.chapter_names_in_order()
+    chapters, first, others = publish.in_turns(names)
+    assert sorted([*chapters, *first, *others]) == sorted(names)
+    assert first == names[:1] and {*filter(publish.records_quantities, names)} <= {
+        *chapters,
+        *first,
+    }

@@ -12,6 +12,7 @@ from support.synthetic import Truth, frame, grid
 from tlb.report import charts
 from tlb.report.overlay import (
     OverlaidFigure,
+    _encodings,
     grey_marks,
     has_breaks,
     has_dotted_gaps,
@@ -202,6 +203,36 @@ def test_the_names_of_both_machines_curves_are_apart_and_their_shapes_differ():
     named = r'=== \\"(?:4 KiB|1 GiB)\\"", "value": "(\w+)"'
     shapes = re.findall(named, json.dumps(spec))
     assert len({*shapes}) == 2
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "both"),
+    [
+        (
+            "ns (graph of 2 GiB) or row",
+            "ns (graph of 1 GiB) or row",
+            "ns (graph of 2 GiB; grey: 1 GiB) or row",
+        ),
+        (
+            "Size, in a graph of 2 GiB",
+            "Size, in a graph of 1 GiB",
+            "Size, in a graph of 2 GiB (grey: 1 GiB)",
+        ),
+        ("ns", "ns", "ns"),
+    ],
+)
+def test_a_title_has_what_the_other_s_says_instead_and_closes_each_bracket_once(own, other, both):
+    def titled(title: str) -> alt.Chart:
+        return (
+            alt.Chart(OWN)
+            .mark_line()
+            .encode(x=alt.X("lines:Q", axis=alt.Axis(title=title)), y="median:Q")
+        )
+
+    theirs = Figure(titled(other), "A line.", SLOW, "line")
+    spec = OverlaidFigure(titled(own), "A line.", OWN, "line", reference=theirs).spec()
+    titles = {how["axis"]["title"] for how in _encodings(spec, "x") if how.get("axis")}
+    assert titles == {both}
 
 
 def test_a_place_that_the_axis_does_not_reach_is_not_drawn():

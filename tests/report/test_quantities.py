@@ -188,3 +188,17 @@ def test_a_short_sweep_gives_no_measured_number_but_what_is_stated():
     cells = {name: one.cell for name, one in made}
     assert (cells["load_ns"], cells["share"]) == ("–", "–")
     assert (cells["pages"], cells["size"]) == ("64 pages", "8 GiB")
+
+
+class DifferenceQuantities(Quantities):
+    saved_ns = QuantityDeclaration("what it saves", "ns", 1, taken_from="load_ns")
+
+
+@pytest.mark.parametrize(
+    "mappings, saved, cell", [(1, 7.0, "–"), (1, 60.0, "60.0 ns *"), (5, 7.0, "7.0 ns")]
+)
+def test_a_small_difference_of_too_few_mappings_is_not_told_from_noise(mappings, saved, cell):
+    made = DifferenceQuantities()
+    made.is_own = True
+    made.record(pd.DataFrame({"repeat": range(mappings)}), saved_ns=saved, load_ns=166.0)
+    assert made.saved_ns.cell == cell

@@ -39,6 +39,13 @@ def test_rows_of_an_earlier_version_of_a_kernel_say_so_at_the_head_of_their_page
     assert (bool(head), f"`{kernel}`" in head, "page_gather" in head) == (says, says, False)
 
 
+@pytest.mark.parametrize(("repeats", "says"), [((0,), False), ((0, 1), True), ((), True)])
+def test_fewer_repeats_are_offered_only_where_there_are_more(repeats, says):
+    frame = rows(*({"repeat": repeat} for repeat in repeats)) if repeats else pd.DataFrame()
+    about = About(Stated().host())
+    assert bool(setting.once(Analysis(frame, about), "curves as before")) is says
+
+
 def test_a_page_shows_the_parameters_that_it_was_run_with(tmp_path):
     path = tmp_path / "hugepages.ipynb"
     notebook = nbformat.read(ROOT / "book" / "hugepages.ipynb", 4)

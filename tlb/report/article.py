@@ -37,6 +37,7 @@ from tlb.report.overlay import (
     grey_marks,
     has_breaks,
     has_dotted_gaps,
+    has_dotted_lines,
     has_rows_of,
     lacking_marks_at_places,
     name_base_pages,
@@ -97,6 +98,7 @@ _AMONG_OTHERS = "This computer{} and published machines."
 _IN_PLACE = "In place of {}: this computer{}."
 _OF_FEW = "{}: fewer than five mappings, no interval, may be far off."
 _DOTTED = "Dotted, in colour: no points of this page between."
+_DOTTED_ITSELF = "Dotted: not measured, or not comparable."
 _BROKEN = "No line: no comparable points."
 _FEW_SHADED = "Shade: with so few mappings we cannot tell whether both lie in one cache."
 _NO_DASHES = "No vertical dashes: these places are not known."
@@ -249,8 +251,9 @@ def _notes_on_places(made: OverlaidFigure, spec: dict[str, Any], shown: page.Pag
     """Say which marks at places along an axis are of the page's own machine alone."""
     published = _committed_output(shown, made.name)
     html = "".join(published.get("data", {}).get("text/html", ""))
-    own = own_marks_at_places(spec, html) if grey_marks(spec) else set()
-    words = f" {list_in_words(sorted(own)).capitalize()}: {shown.machine}'s." if own else ""
+    own = own_marks_at_places(spec, html)
+    named = sorted(own) if grey_marks(spec) else []
+    words = f" {list_in_words(named).capitalize()}: {shown.machine}'s." if named else ""
     words += f" {_FEW_SHADED}" if shown.few_mappings and "shade" in own else ""
     if "vertical dashes" in lacking_marks_at_places(spec, html):
         words += f" {_NO_DASHES}"
@@ -319,7 +322,8 @@ def _of_machines(figure: Figure, shown: page.Page) -> Figure:
     label = _IN_PLACE.format(words, few)
     if any(words in str(name) for name in names.to_numpy().flat):
         label = _AMONG_OTHERS.format(few)
-    return _labelled(figure, label + _notes_on_gaps(spec))
+    dotted = f" {_DOTTED_ITSELF}" if has_dotted_lines(spec) else ""
+    return _labelled(figure, label + dotted + _notes_on_gaps(spec))
 
 
 def _labelled(figure: Figure, label: str) -> Figure:

@@ -25,7 +25,7 @@ from tlb.measure.record import Point
 from tlb.measure.row_tables import rows_of_last_campaign
 from tlb.measure.store import Store, data_root
 from tlb.report import claims, notebooks, page
-from tlb.report.card import THIS_COMPUTER_LABEL, machine_display_name
+from tlb.report.card import THIS_COMPUTER_LABEL, machine_display_name, short_machine_names
 from tlb.report.page import CompletenessLine
 from tlb.report.quantities import FEWEST_MAPPINGS_WITH_INTERVAL, QUANTITIES_DOCUMENT
 from tlb.system.files import ROOT
@@ -501,10 +501,17 @@ def begin(chapter: str, namespace: dict[str, Any]) -> Chapter:
             beside.machine if beside else "",
             few_mappings=opened.few_mappings,
             base_page=opened.base_pages[0],
+            namesake=_namesake(about) if opened.is_this else "",
         )
         opened.head = about.head
         namespace["print"] = opened.print
     return about
+
+
+def _namesake(about: Chapter) -> str:
+    """Return a computer's microarchitecture if a published machine is called by it, else ""."""
+    core = about.host.microarchitecture
+    return core if core in short_machine_names(Store(ROOT / "data")).values() else ""
 
 
 def _base_pages(host: Host, chapter: str, beside: str) -> tuple[str, str]:

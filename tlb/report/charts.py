@@ -26,6 +26,7 @@ _TICKS = 10
 # Ticks of a time per access on a logarithmic axis, and of a share.
 TIMES = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000)
 SHARES = (0, 0.2, 0.4, 0.6, 0.8, 1)
+GAP_DASH = [1, 4]  # of a line where nothing is known
 DASHES = ([1, 0], [6, 3], [2, 3], [8, 3, 2, 3], [4, 2])
 
 

@@ -159,6 +159,12 @@ def has_dotted_gaps(spec: dict[str, Any]) -> bool:
     return any(name.endswith(_GAPS) for name in spec.get("datasets", ()))
 
 
+def has_dotted_lines(spec: dict[str, Any]) -> bool:
+    """Return whether a chart itself dots a line where a number is not known."""
+    marks = (_mark(part) for part, _ in _parts_with_data(spec))
+    return any(one["type"] == "line" and one.get("strokeDash") == charts.GAP_DASH for one in marks)
+
+
 def _with_dotted_gaps(own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
     """Return a chart whose lines are dotted between neighbours if the other chart has points between
     them, and they are more than an octave apart on a logarithmic axis; without another chart, on a
@@ -199,7 +205,7 @@ def _dotted(
     stretch = {"field": _STRETCH, "type": "nominal"}
     whole = part | {"encoding": _with_detail(channels, stretch)}
     kept = {key: how for key, how in channels.items() if key not in ("strokeDash", "tooltip")}
-    thin = {**_mark(part), "point": False, "strokeDash": [1, 4], "strokeWidth": 1.5}
+    thin = {**_mark(part), "point": False, "strokeDash": charts.GAP_DASH, "strokeWidth": 1.5}
     dotted = deepcopy(part | {"mark": thin, "encoding": _with_detail(kept, stretch)})
     sets = {f"{name}-{len(datasets)}": solid, f"{name}-{len(datasets)}{_GAPS}": gaps}
     datasets |= sets
@@ -301,8 +307,19 @@ def _name_both(own: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> None:
     for axis in own:
         title = axis.get("title")
         if title and others and title not in others:
-            same = commonprefix([title, others[0]]).rpartition(" ")[0]
-            axis["title"] = f"{title} (grey: {others[0][len(same) :].strip()})"
+            axis["title"] = _with_other_title(title, others[0])
+
+
+def _with_other_title(own: str, other: str) -> str:
+    """Return a title with what another says instead: "a graph of 2 GiB (grey: 1 GiB)", and where
+    both go on alike after a bracket, inside of it."""
+    begin = len(commonprefix([own, other]).rpartition(" ")[0])
+    alike = commonprefix([own[begin:][::-1], other[begin:][::-1]])[::-1]
+    end = alike[alike.find(")") :] if ")" in alike else ""
+    theirs = other[begin : len(other) - len(end)].strip()
+    if end:
+        return f"{own.removesuffix(end)}; grey: {theirs}{end}"
+    return f"{own} (grey: {theirs})"
 
 
 def name_base_pages(spec: dict[str, Any], own: str, theirs: str) -> None:
@@ -513,7 +530,8 @@ def _grey(spec: dict[str, Any], has_bars: bool, named: list[str]) -> Iterator[di
     if mark["type"] == "text" and "field" in series:
         others = {"filter": {"not": {"field": series["field"], "oneOf": named}}}
         steps = [*kept.get("transform", []), others]
-        yield {**kept, "mark": {**mark, "color": MUTED_COLOUR}, "transform": steps}
+        plain = {"color": MUTED_COLOUR, "fontWeight": "normal"}  # the own ones are bold
+        yield {**kept, "mark": {**mark, **plain}, "transform": steps}
     if mark["type"] in _MARKS or (not has_bars and _is_interval(spec)):
         opacity = _BAND_OPACITY if mark["type"] == "area" else _OPACITY
         grey = {"color": MUTED_COLOUR, "opacity": opacity}

@@ -285,7 +285,8 @@ class CompletenessLine:
 
     chapter: its name. shown: whose the figures are, as Markdown. beside: the machine in grey, ""
     for the reference. few_mappings: as of a Page. base_page: the size of the machine's base pages,
-    if the reference has others. has_rows: whether any row of the machine was read.
+    if the reference has others. namesake: what texts call a published machine, if this computer has
+    the same microarchitecture. has_rows: whether any row of the machine was read.
     """
 
     def __init__(
@@ -296,8 +297,10 @@ class CompletenessLine:
         *,
         few_mappings: str = "",
         base_page: str = "",
+        namesake: str = "",
     ):
         self._chapter, self._shown, self._beside = chapter, shown, beside
+        self._namesake = namesake
         self._is_empty, self._few_mappings, self._base_page = False, few_mappings, base_page
         self.has_rows = False
         self._handle = display(self._line({}), display_id=True) if get_ipython() else None
@@ -318,6 +321,7 @@ class CompletenessLine:
         done += [f"{every - missing:,} of {every:,} measurements"] if missing else []
         done += [self._few_mappings] if self._few_mappings and not self._is_empty else []
         text = self._about() + (f" ({', '.join(done)})." if done else ".")
+        text += f" “{self._namesake}” is the published guest." if self._namesake else ""
         return Html(f'<p class="tlb-head-line" role="note">{inline_html(text)}</p>', text)
 
     def _about(self) -> str:

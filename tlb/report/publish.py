@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -333,8 +333,8 @@ def book(given: Mapping[str, Any]) -> Book:
 
 def _execute_pages(given: Mapping[str, Any], folder: Path, inputs: Mapping[str, str]) -> list[str]:
     """Execute every page into a folder whose inputs have another digest than those of the page
-    there, and return why pages failed. Chapters come first: the others show the answers to claims
-    that these keep beside this computer's rows."""
+    there, and return why pages failed. Chapters come first, and then the first page: the others
+    show the quantities and answers to claims that these keep beside this computer's rows."""
     failed: list[str] = []
     keeping = Lock()
 
@@ -363,10 +363,17 @@ def _execute_pages(given: Mapping[str, Any], folder: Path, inputs: Mapping[str, 
         return not (done.is_file() and made_of.is_file() and made_of.read_text() == inputs[name])
 
     changed = list(filter(is_new, inputs))
-    chapters = [name for name in changed if is_chapter(name)]
     if changed:
-        each(execute_page, chapters, [name for name in changed if name not in chapters])
+        each(execute_page, *in_turns(changed))
     return failed
+
+
+def in_turns(pages: Sequence[str]) -> list[list[str]]:
+    """Divide pages into groups of which each may read what those before it record."""
+    chapters = list(filter(is_chapter, pages))
+    others = [name for name in pages if name not in chapters]
+    first = list(filter(records_quantities, others))
+    return [chapters, first, [name for name in others if name not in first]]
 
 
 def _say_failed(chapter: str, path: Path, error: str) -> None:

@@ -39,8 +39,8 @@ _UNITS = {"us": " µs", "times": "", "share": "", "": ""}  # as a text writes th
 # The largest size that a chapter measured, and by convention `far` in the names of what is of it.
 _LARGEST = "far_bytes"
 _SHORT = Unavailable("sweep-short")
-_OF_FEW = Unavailable("too-few-points", "fewer than five mappings")
-_MAY_BE_OF_FEW = ("no-step", "unstable", "control-elsewhere")  # reasons that are not known of fewer
+OF_FEW = Unavailable("too-few-points", "fewer than five mappings")
+MAY_BE_OF_FEW = ("no-step", "unstable", "control-elsewhere")  # reasons that are not known of fewer
 _BELOW_ZERO = Unavailable("too-few-points", "it came out below zero, so it is noise")
 _OVER_WHOLE = Unavailable(
     "too-few-points", "it came out above what it is a part of, so it is noise"
@@ -63,6 +63,15 @@ def _mappings_behind(interval: Interval, most: int) -> int:
         if isclose(coverage, interval.coverage, abs_tol=1e-6):
             return mappings
     return most
+
+
+def _is_small_difference(difference: Quantity, whole: Quantity) -> bool:
+    """Return whether a quantity and what is left of it without a difference are less than
+    MIN_MODE_RATIO times apart."""
+    if difference.interval is None or whole.interval is None:
+        return False
+    left, value = whole.value - difference.value, whole.value
+    return max(left, value) < MIN_MODE_RATIO * min(left, value)
 
 
 def _kept(value: float) -> float:
@@ -196,7 +205,9 @@ class QuantityDeclaration:
     are stated, or chosen by the grid, and known without an interval. is_counted: whether one process
     settles it, such as what smaps shows. is_judged: whether a comparison found it, which too few
     mappings cannot make. pages: the kind of pages that it is of, if a machine may lack it. part_of:
-    the name of a quantity of which it is a part, in the same unit."""
+    the name of a quantity of which it is a part, in the same unit. taken_from: the name of a
+    quantity from which another was taken to get it, in the same unit; too few mappings tell two
+    times apart only if they are MIN_MODE_RATIO times apart."""
 
     def __init__(
         self,
@@ -210,8 +221,9 @@ class QuantityDeclaration:
         is_judged: bool = False,
         pages: str = "",
         part_of: str = "",
+        taken_from: str = "",
     ):
-        self.part_of = part_of
+        self.part_of, self.taken_from = part_of, taken_from
         self.label, self.unit, self.decimals, self.source = label, unit, decimals, source
         self.is_counted, self.is_judged, self.pages = is_counted, is_judged, pages
         self.is_measured = not source and not is_counted and (is_found or unit in _OF_TIMES)
@@ -280,7 +292,8 @@ class Quantities:
         is_short: whether the machine's sweeps end below the sizes that the quantities are of. What is
         then recorded has a reason in place of a number, unless it is stated or counted. So has what
         is below zero and of too few mappings: no cost is, so it is noise. is_own: whether they are of
-        this computer; what compares two times of too few mappings then has a reason too. notes: what
+        this computer; what compares two times of too few mappings then has a reason too, and so has
+        their difference if it is small. notes: what
         could not be measured on the machine, such as some pages. lacking_pages: kinds of pages that
         it does not have, each with the reason's code.
         """
@@ -311,6 +324,11 @@ class Quantities:
             declared = self.declared[name]
             quantity = self._checked(declared, declared.read(one, mappings), mappings)
             self._found[name] = replace(quantity, conditions=conditions)
+        for name in found if self.is_own else ():
+            difference, whole = self._found[name], self._found.get(self.declared[name].taken_from)
+            if whole and difference.is_of_few and _is_small_difference(difference, whole):
+                lacking = replace(difference, interval=None, mappings=0, lacking=OF_FEW)
+                self._found[name] = lacking
 
     def _checked(self, declared: QuantityDeclaration, read: Quantity, mappings: int) -> Quantity:
         """Return what was read, with its mappings, or with a reason in place of a number that
@@ -325,13 +343,13 @@ class Quantities:
             return replace(read, interval=None, mappings=0, lacking=_SHORT)
         if read.interval is None:
             code = read.lacking.code if read.lacking else ""
-            is_of_few = 0 < mappings < FEWEST_MAPPINGS_WITH_INTERVAL and code in _MAY_BE_OF_FEW
-            return replace(read, lacking=_OF_FEW) if is_of_few else read
+            is_of_few = 0 < mappings < FEWEST_MAPPINGS_WITH_INTERVAL and code in MAY_BE_OF_FEW
+            return replace(read, lacking=OF_FEW) if is_of_few else read
         if not read.mappings and mappings < FEWEST_MAPPINGS_WITH_INTERVAL:
             read = replace(read, mappings=mappings)  # so that it is marked
         is_judged = declared.is_judged or (self.is_own and declared.unit in _COMPARED)
         if read.is_of_few and is_judged:
-            return replace(read, interval=None, mappings=0, lacking=_OF_FEW)
+            return replace(read, interval=None, mappings=0, lacking=OF_FEW)
         if read.is_of_few and read.value < 0:
             return replace(read, interval=None, lacking=_BELOW_ZERO)
         return read

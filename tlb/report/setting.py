@@ -235,6 +235,17 @@ def _measured(a: Analysis) -> str:
 # --- measuring it oneself
 
 
+def once(a: Analysis, expect: str) -> str:
+    """Offer to run each point once; "" if this page's rows are of one run each. expect: what then
+    looks as before."""
+    if len(a.measured_rows) and processes_per_point(a.measured_rows).max() == 1:
+        return ""
+    return (
+        f"**Change one thing:** `-p repeats=1` runs each point once. Expect {expect}, but no "
+        "intervals and no verdicts on times."
+    )
+
+
 def smaller(a: Analysis, size_bytes: int) -> str:
     """Offer to end all sweeps at a size, with the time that this page's took up to there."""
     size = format_size(size_bytes)

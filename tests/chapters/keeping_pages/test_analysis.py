@@ -38,7 +38,7 @@ def test_twenty_gigabytes_are_touched_at_one_thread_s_rate_and_no_rate_is_withou
     frame = Paged(faults_ns=(819.2,) * 5, noise=0.0).frame(keeping_pages(cpus=1), 1)
     a = analysis(frame)
     assert (a.touched("4k").value, a.heap_s("4k", 20e9).value) == pytest.approx((5.0, 4.0))
-    assert refusal(a.touched, "4k", True) == "no-data"
+    assert refusal(a.touched, "4k", True) == "too-few-points"
     a.about.host = a.host.model_copy(update={"usable_cpus": (0,)})
     assert refusal(a.touched, "4k", True) == "one-cpu"
     assert refusal(analysis(frame[:0]).touched, "4k") == "too-few-points"

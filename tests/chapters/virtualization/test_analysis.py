@@ -1,6 +1,8 @@
 """Guests: the matrix, prices, ratios, steps, clocks, touches, containers and nodes of machines that
 never were."""
 
+from math import nan
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -20,6 +22,8 @@ from support.guests import (
     stated,
 )
 from support.synthetic import GIB
+
+from experiments.virtualization import Quantities
 
 pytestmark = pytest.mark.filterwarnings("error")
 FAR = GIB // 4096
@@ -160,6 +164,16 @@ def test_a_page_warns_where_many_runs_have_clocks_that_differ():
     assert len(analysis(off).frame) < len(analysis(off).measured_rows) == len(off)
     assert not analysis(off).cells and of().cells  # whose times are left out
     assert len(analysis(off).measured_rows) == len(off) > len(analysis(off).frame)
+
+
+def test_the_clocks_are_the_reason_for_no_number_of_a_guest_alone():
+    off = rows().assign(outside_ns_per_access=lambda f: 1.5 * f["ns_per_access"])
+    for frame, code in ((off, "clocks-differ"), (rows(), "too-few-points")):
+        made = Quantities()
+        made.record(frame, far_bytes=nan, walk_process=nan, clocks_agree=0.0)
+        lacking = made.far_bytes.lacking, made.walk_process.lacking
+        assert [one.code for one in lacking] == [code, "too-few-points"]
+        assert made.clocks_agree.value == 0
 
 
 def test_a_guest_of_five_levels_is_never_counted_with_one_of_four():
