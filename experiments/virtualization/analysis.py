@@ -66,38 +66,38 @@ class Quantities(quantities.Quantities):
         pages=BASE_PAGES_OF_GUEST,
     )
     walk_2m_on_4k = QuantityDeclaration(
-        "past the STLB, inner guest 2 MiB, outer guest 4 KiB: cost over 4 KiB throughout",
+        "past the STLB, inner guest 2 MiB, outer guest 4 KiB: cost, of that on 4 KiB throughout",
         "times",
         2,
         pages=BASE_PAGES_OF_GUEST,
     )
     walk_4k_on_2m = QuantityDeclaration(
-        "past the STLB, inner guest 4 KiB, outer guest 2 MiB: cost over 4 KiB throughout",
+        "past the STLB, inner guest 4 KiB, outer guest 2 MiB: cost, of that on 4 KiB throughout",
         "times",
         2,
         pages=BASE_PAGES_OF_GUEST,
     )
     walk_2m_on_2m = QuantityDeclaration(
-        "past the STLB, inner guest 2 MiB, outer guest 2 MiB: cost over 4 KiB throughout",
+        "past the STLB, inner guest 2 MiB, outer guest 2 MiB: cost, of that on 4 KiB throughout",
         "times",
         2,
         pages=BASE_PAGES_OF_GUEST,
     )
     walk_process = QuantityDeclaration(
-        "past the STLB, a process on 2 MiB pages: cost over 4 KiB",
+        "past the STLB, a process on 2 MiB pages: cost, of that on 4 KiB",
         "times",
         2,
         pages=BASE_PAGES_OF_GUEST,
     )
     far_bytes = QuantityDeclaration("largest working set of all pairs of page sizes", "bytes")
     far_4k_ratio = QuantityDeclaration(
-        "in the largest, a load with inner guest 4 KiB, outer guest 4 KiB, over a process on 4 KiB",
+        "in the largest, a load with inner guest 4 KiB, outer guest 4 KiB, of a process's on 4 KiB",
         "times",
         2,
         pages=BASE_PAGES_OF_GUEST,
     )
     far_2m_ratio = QuantityDeclaration(
-        "in the largest, a load with inner guest 2 MiB, outer guest 4 KiB, over a process on 2 MiB",
+        "in the largest, a load with inner guest 2 MiB, outer guest 4 KiB, of a process's on 2 MiB",
         "times",
         2,
         pages=BASE_PAGES_OF_GUEST,
@@ -124,13 +124,13 @@ class Quantities(quantities.Quantities):
         pages=BASE_PAGES_OF_GUEST,
     )
     near_ratio = QuantityDeclaration(
-        "a load that misses nothing in the inner guest, over one of a process",
+        "a load that misses nothing in the inner guest, of one in a process",
         "times",
         2,
         pages=BASE_PAGES_OF_GUEST,
     )
     container_ratio = QuantityDeclaration(
-        "a load in fresh namespaces, over a plain process's", "times", 2
+        "a load in fresh namespaces, of a plain process's", "times", 2
     )
     remote_memory = QuantityDeclaration(
         "a load from another node's memory, over this node's", "times", 2

@@ -28,7 +28,7 @@ stride-miss-penalty-10-ns | holds, not testable here | a TLB miss costs less tha
 thp-an-eighth-faster | holds | so no gain is shown
 prefetch-walks | fails | prefetched 8 hops ahead, a hop takes [\d.]+ ns, [\d.]+ \([\d.]+ to [\d.]+\) times as fast
 prefetch-walks | fails | Our reference machine walks the page table for it
-slowdown-512-to-4k-is-tlb | holds | ns that the added line saves are not translation
+slowdown-512-to-4k-is-tlb | holds | ns that the added line saves are probably not translation
 triple-digits-at-10gb | fails | GiB a load of the chase takes \d{3} \(\d+ to \d+\) ns, and a hop \d{3}
 cow-copies-2-mib | holds | splits the huge page and copies 4 KiB
 switch-flushes-walk-caches | holds | the switch itself does not empty the TLB
