@@ -198,9 +198,14 @@ def _settings(host: Host) -> str:
     compiler = f"; compiler: {escape_markdown(name)}" if name else ""
     return (
         f"{host.os} {escape_markdown(host.kernel_release)}, {host.arch}, base pages of "
-        f"{format_size(host.base_page_bytes)}; transparent huge pages: `{host.thp.enabled}`, "
-        f"defragmenting: `{host.thp.defrag}`{compiler}."
+        f"{format_size(host.base_page_bytes)}; {_thp(host)}{compiler}."
     )
+
+
+def _thp(host: Host) -> str:
+    if host.thp.enabled == "absent":
+        return "transparent huge pages: none"
+    return f"transparent huge pages: `{host.thp.enabled}`, defragmenting: `{host.thp.defrag}`"
 
 
 def _large(frame: pd.DataFrame) -> str:
