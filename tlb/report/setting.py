@@ -61,9 +61,16 @@ def machine(a: Analysis) -> str:
 
 
 def stated_tlb(a: Analysis) -> str:
-    """Say what CPUID states of the TLB for base pages, and how far it reaches, or why nothing is
-    stated."""
+    """Say what CPUID states of the TLB for base pages, and how far it reaches; else what our survey
+    of the machine found, or why nothing is known."""
     levels = data_tlbs(a.host)
+    if not levels and a.entries:
+        found = list_in_words(f"{with_thousands(entries)} pages" for entries in a.entries)
+        reach = list_in_words(format_size(entries * a.base_page_bytes) for entries in a.entries)
+        return (
+            f"The machine states nothing of it. We found that {found} fit, a reach of {reach} on "
+            f"{format_size(a.base_page_bytes)} pages; the last number is of all levels together."
+        )
     if not levels:
         return explain_reason(a.host.tlb_reason or "no-geometry")
     entries = [
