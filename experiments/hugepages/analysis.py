@@ -9,7 +9,7 @@ import pandas as pd
 
 from experiments.hugepages import jmh
 from tlb.report import analysis, quantities
-from tlb.report.quantities import QuantityDeclaration
+from tlb.report.quantities import HUGE_PAGES, QuantityDeclaration
 from tlb.stats import curves, splinter
 from tlb.stats.curves import Curve, median_over_points, select_rows
 from tlb.stats.intervals import UNKNOWN_INTERVAL, Interval, summarise_with_medians_of
@@ -33,14 +33,18 @@ class Quantities(quantities.Quantities):
     )
     base_reach_bytes = QuantityDeclaration("memory that these cover with base pages", "bytes")
     huge_reach_bytes = QuantityDeclaration(
-        "memory that they would cover with whole 2 MiB pages", "bytes"
+        "memory that they would cover with whole 2 MiB pages", "bytes", pages=HUGE_PAGES
     )
     far_bytes = QuantityDeclaration(
-        "largest working set measured on base and on huge pages", "bytes", pages="thp"
+        "largest working set measured on base and on huge pages", "bytes", pages=HUGE_PAGES
     )
     far_base_ns = QuantityDeclaration("a load in the largest working set, on base pages", "ns")
-    far_huge_ns = QuantityDeclaration("a load in the largest working set, on 2 MiB pages", "ns")
-    far_gain = QuantityDeclaration("speedup by 2 MiB pages, largest working set", "times", 2)
+    far_huge_ns = QuantityDeclaration(
+        "a load in the largest working set, on 2 MiB pages", "ns", pages=HUGE_PAGES
+    )
+    far_gain = QuantityDeclaration(
+        "speedup by 2 MiB pages, largest working set", "times", 2, pages=HUGE_PAGES
+    )
     far_thp_gain = QuantityDeclaration(
         "speedup by transparent huge pages, largest working set", "times", 2, pages="thp"
     )
@@ -48,7 +52,9 @@ class Quantities(quantities.Quantities):
         "speedup by 1 GiB pages, largest working set", "times", 2, pages="1g"
     )
     base_64_mib_ns = QuantityDeclaration("a load in 64 MiB, on base pages", "ns", 1)
-    huge_64_mib_ns = QuantityDeclaration("a load in 64 MiB, on 2 MiB pages", "ns", 1)
+    huge_64_mib_ns = QuantityDeclaration(
+        "a load in 64 MiB, on 2 MiB pages", "ns", 1, pages=HUGE_PAGES
+    )
     packed_64_mib_ns = QuantityDeclaration("a packed load in 64 MiB", "ns", 1)
     near_base_ns = QuantityDeclaration(
         "cost of translation between the TLB's levels at sizes measured on both, on base pages",
@@ -56,32 +62,37 @@ class Quantities(quantities.Quantities):
         1,
     )
     near_huge_ns = QuantityDeclaration(
-        "cost of translation between the TLB's levels at these sizes, on 2 MiB pages", "ns", 1
+        "cost of translation between the TLB's levels at these sizes, on 2 MiB pages",
+        "ns",
+        1,
+        pages=HUGE_PAGES,
     )
     walk_base_ns = QuantityDeclaration(
         "cost of translation past the last level, on base pages", "ns"
     )
     walk_huge_ns = QuantityDeclaration(
-        "cost of translation past the last level, on 2 MiB pages", "ns"
+        "cost of translation past the last level, on 2 MiB pages", "ns", pages=HUGE_PAGES
     )
     walk_huge_share = QuantityDeclaration(
-        "share of the cost past the last level that 2 MiB pages leave", "share"
+        "share of the cost past the last level that 2 MiB pages leave", "share", pages=HUGE_PAGES
     )
-    walk_most_bytes = QuantityDeclaration("largest working set of these costs", "bytes")
+    walk_most_bytes = QuantityDeclaration(
+        "largest working set of these costs", "bytes", pages=HUGE_PAGES
+    )
     gather_gain_256_mib = QuantityDeclaration(
-        "speedup of the published loop by 2 MiB pages, 256 MiB", "times", 2
+        "speedup of the published loop by 2 MiB pages, 256 MiB", "times", 2, pages=HUGE_PAGES
     )
     gather_gain_1_gib = QuantityDeclaration(
-        "speedup of the published loop by 2 MiB pages, 1 GiB", "times", 2
+        "speedup of the published loop by 2 MiB pages, 1 GiB", "times", 2, pages=HUGE_PAGES
     )
     gather_gain_4_gib = QuantityDeclaration(
-        "speedup of the published loop by 2 MiB pages, 4 GiB", "times", 2
+        "speedup of the published loop by 2 MiB pages, 4 GiB", "times", 2, pages=HUGE_PAGES
     )
     gather_base_ns = QuantityDeclaration(
         "an access of the published loop in 4 GiB, on base pages", "ns"
     )
     gather_huge_ns = QuantityDeclaration(
-        "an access of the published loop in 4 GiB, on 2 MiB pages", "ns"
+        "an access of the published loop in 4 GiB, on 2 MiB pages", "ns", pages=HUGE_PAGES
     )
     read_base_ns = QuantityDeclaration("a random read of a 100 MB array, on base pages", "ns", 1)
     read_thp_ns = QuantityDeclaration(

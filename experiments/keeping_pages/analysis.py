@@ -186,16 +186,17 @@ class Analysis(analysis.Analysis):
 
     @property
     def one_byte_bytes(self) -> float:
-        """What is resident for one byte written on the largest pages. Raises
-        Unavailable("engine-lacks")."""
-        return float(
-            require_nonempty(self.faults, "prefault", "engine-lacks")["one_byte_bytes"].max()
-        )
+        """What is resident for one byte written on the largest pages. Raises Unavailable:
+        engine-lacks, no-large-pages."""
+        faults = require_nonempty(self.faults, "prefault", "engine-lacks")
+        large = faults[faults["pages"] != BASE_PAGES]
+        require_nonempty(large, "only base pages were touched", "no-large-pages")
+        return float(large["one_byte_bytes"].max())
 
     @property
     def largest_label(self) -> str:
-        """The page size of `one_byte_bytes`, in words; "" if no memory was touched."""
-        known = self.faults.dropna(subset="one_byte_bytes")
+        """The page size of `one_byte_bytes`, in words; "" if no large pages were touched."""
+        known = self.faults[self.faults["pages"] != BASE_PAGES].dropna(subset="one_byte_bytes")
         by_pages = known.groupby("pages")["one_byte_bytes"].max()
         return self.page_labels[str(by_pages.idxmax())] if len(by_pages) else ""
 

@@ -147,12 +147,19 @@ def _reach(each: MeasuredMachine, name: str) -> Markup:
     known = quantity.interval
     is_exact = known is None or known.low == known.high
     size = format_significant_digits(quantity.value * each.host.base_page_bytes / 2**20, 2)
+    pages = _of_other_pages(each)
     if _is_of_few(quantity):
-        return _pair(
-            f"{size} MiB{FEW_MAPPINGS_MARK}", f"{quantity.value:,.0f} entries, too few mappings"
-        )
+        entries = f"{quantity.value:,.0f} entries{pages}, too few mappings"
+        return _pair(f"{size} MiB{FEW_MAPPINGS_MARK}", entries)
     entries = f"{quantity.value:,.0f}" if is_exact else f"{known:,.0f}"
-    return _pair(f"{size} MiB", f"{entries} entries")
+    return _pair(f"{size} MiB", f"{entries} entries{pages}")
+
+
+def _of_other_pages(each: MeasuredMachine) -> str:
+    """Return what a cell adds where a machine's base pages are not those that the page speaks of."""
+    if each.host is None or each.host.base_page_bytes == PUBLISHED_BASE_PAGE_BYTES:
+        return ""
+    return f", {format_size(each.host.base_page_bytes)} pages"
 
 
 def _who(each: MeasuredMachine) -> Markup:
@@ -194,13 +201,14 @@ def _price(each: MeasuredMachine, name: str) -> Markup:
     if found is None or found.value is None:
         return _pair("", _why(each, name))
     digits = 0 if found.value >= 100 else 1 if found.value >= 10 else 2
+    pages = _of_other_pages(each)
     if _is_of_few(found):
-        return _pair(f"{found.value:,.{digits}f} ns{FEW_MAPPINGS_MARK}", "too few mappings")
+        return _pair(f"{found.value:,.{digits}f} ns{FEW_MAPPINGS_MARK}", f"too few mappings{pages}")
     bounds = (found.low, found.high)
     ends = ["no bound" if end is None else f"{end:,.{digits}f}" for end in bounds]
     if found.low and found.high and found.high > MIN_MODE_RATIO * found.low > 0:
-        return _pair(f"{' to '.join(ends)} ns", "")
-    return _pair(f"{found.value:,.{digits}f} ns", " to ".join(ends))
+        return _pair(f"{' to '.join(ends)} ns", pages.removeprefix(", "))
+    return _pair(f"{found.value:,.{digits}f} ns", f"{' to '.join(ends)}{pages}")
 
 
 def _is_of_few(found: ProfileQuantity | None) -> bool:

@@ -88,6 +88,13 @@ class MethodPageQuantities(quantities.Quantities):
     claims_same = QuantityDeclaration("of these, with the same verdict", "")
 
 
+# Why this total is none of those at the heads of pages.
+_OTHER_COUNTS = (
+    " The first line of a page counts, of the measurements that `make book` asks for there, those "
+    "that it has; a disturbed one counts as missing."
+)
+
+
 class Analysis(analysis.Analysis):
     """The rows of each chapter as they are kept, since nothing is measured here; those of the cliff
     have most mappings of one kernel. Simulated verdicts need no rows."""
@@ -339,7 +346,7 @@ class Analysis(analysis.Analysis):
                 f" {hidden:,} more are kept and not shown: disturbed ones of points with fewer than "
                 "five mappings, and those of another program or state than now."
             )
-        return text
+        return text + _OTHER_COUNTS
 
     def second_run_quantities(self) -> dict[str, ValueOrFunction]:
         """Return how far the second run lies from the first, by name of MethodPageQuantities."""

@@ -29,6 +29,7 @@ from experiments.page_faults.analysis import (
 )
 from experiments.virtualization.analysis import GUEST_BASE_PAGE_BYTES
 from experiments.virtualization.grid import GUEST_PAGE_KINDS
+from tlb.machine.host import lacking_page_kinds
 from tlb.measure import survey
 from tlb.measure.row_database import DATABASE_FILE as DATABASE
 from tlb.measure.row_database import RowDatabase
@@ -186,6 +187,7 @@ def _walk_by_place(place: str, of: Of) -> Interval:
 def _gain(pages: str, of: Of) -> Interval:
     a = of(hugepages)
     why = "pool-empty" if PAGE_KINDS[pages].source == "pool" else "too-few-points"
+    why = lacking_page_kinds(a.host).get(pages, why)
     require_nonempty(a.spread[pages], f"nothing was chased on {page_sizes.page_words(pages)}", why)
     return a.speedup(pages).get(FAR_BYTES // a.base_page_bytes)
 

@@ -14,7 +14,7 @@ from experiments.page_walks.grid import PAGE_TOUCH_ORDERS
 from experiments.page_walks.table_chases import PageTableAnalysis
 from tlb.report import quantities
 from tlb.report.chapter import literature
-from tlb.report.quantities import QuantityDeclaration
+from tlb.report.quantities import HUGE_PAGES, QuantityDeclaration
 from tlb.stats.curves import Curve, select_rows
 from tlb.stats.hops import (
     MemoryLatencyPeaks,
@@ -48,24 +48,30 @@ class Quantities(quantities.Quantities):
     far_thp_gain = QuantityDeclaration(
         "that hop on transparent huge pages: times as fast", "times", 2, pages="thp"
     )
-    far_batch_thp_gain = QuantityDeclaration("the same, timed per batch", "times", 2)
-    data_ns = QuantityDeclaration("a median hop on large pages, where walks are shortest", "ns")
+    far_batch_thp_gain = QuantityDeclaration("the same, timed per batch", "times", 2, pages="thp")
+    data_ns = QuantityDeclaration(
+        "a median hop on large pages, where walks are shortest", "ns", pages=HUGE_PAGES
+    )
     entry_ns = QuantityDeclaration("what a page-table entry from memory adds", "ns")
     walk_share = QuantityDeclaration("share of the largest graph's hop beyond that", "share")
     first_peak_ns = QuantityDeclaration("first peak, on base pages", "ns")
     second_peak_ns = QuantityDeclaration("second peak, on base pages", "ns")
     third_peak_ns = QuantityDeclaration("third peak, on base pages", "ns")
-    large_first_peak_ns = QuantityDeclaration("first peak, on large pages", "ns")
-    large_second_peak_ns = QuantityDeclaration("second peak, on large pages", "ns")
+    large_first_peak_ns = QuantityDeclaration("first peak, on large pages", "ns", pages=HUGE_PAGES)
+    large_second_peak_ns = QuantityDeclaration(
+        "second peak, on large pages", "ns", pages=HUGE_PAGES
+    )
     peaks_bytes = QuantityDeclaration("graph whose peaks these are", "bytes")
     three_from_ns = QuantityDeclaration("a hop that takes longer waits for three accesses", "ns")
     peaks_three_share = QuantityDeclaration("hops that take longer, on base pages", "share")
-    large_peaks_three_share = QuantityDeclaration("hops that take longer, on large pages", "share")
+    large_peaks_three_share = QuantityDeclaration(
+        "hops that take longer, on large pages", "share", pages=HUGE_PAGES
+    )
     three_share = QuantityDeclaration(
         "hops in the largest graph that take longer, on base pages", "share"
     )
     large_three_share = QuantityDeclaration(
-        "hops in the largest graph that take longer, on large pages", "share"
+        "hops in the largest graph that take longer, on large pages", "share", pages=HUGE_PAGES
     )
     touch_address_ns = QuantityDeclaration("a load of pages first touched by address", "ns")
     touch_visit_ns = QuantityDeclaration(

@@ -7,12 +7,15 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from tlb.machine.host import data_caches
 from tlb.report import analysis, quantities
 from tlb.report.quantities import QuantityDeclaration
 from tlb.stats import curves
 from tlb.stats.curves import HALF_OCTAVE_TOLERANCE, Curve, found_end, last_level_plateau
 from tlb.stats.intervals import LEAST_COVERAGE, Interval
+from tlb.system.page_sizes import CACHE_LINE_BYTES
 from tlb.system.reasons import Unavailable, require_nonempty
+from tlb.system.units import format_size
 
 
 class Quantities(quantities.Quantities):
@@ -80,6 +83,7 @@ class Quantities(quantities.Quantities):
 # "Flat" in the published run is 4.2 to 4.8 ns, a rise of 14 %; twice that is still nothing beside a
 # cliff.
 FLAT_RATIO = 1.28
+LEAST_MEMORY_NS = 50.0  # no load from DRAM of a machine known to us is as fast
 STEP_POINTS = 6  # of a counted step: two heights and the shape between them
 
 
@@ -228,6 +232,37 @@ class Analysis(analysis.Analysis):
         """The price from twice to four times the last level's entries, where each access walks."""
         _, entries = self.two_levels()
         return self.price.between(2 * entries, 4 * entries).typical()
+
+    def far_from_walked(self, lines: float) -> float:
+        """Return a number of lines at which the price is another measurement than `walked`. Raises
+        Unavailable("too-few-points") where `walked` is the price at this size alone."""
+        _, entries = self.two_levels()
+        if [*self.price.between(2 * entries, 4 * entries).xs] == [lines]:
+            size = format_size(round(lines) * self.base_page_bytes)
+            raise Unavailable("too-few-points", f"{size} is the one size measured past the entries")
+        return lines
+
+    @property
+    def from_memory(self) -> Interval:
+        """A packed load in the largest working set, without walks. Raises
+        Unavailable("sweep-short") for lines that the stated caches hold and that no memory loads as
+        fast: in a guest the stated cache may be many times the own share of it."""
+        last = require_nonempty(self.memory, "no packed lines were loaded").last
+        packed_bytes = round(self.packed.xs[-1]) * CACHE_LINE_BYTES
+        is_held = packed_bytes <= max(data_caches(self.host).values(), default=0)
+        if is_held and last.value < LEAST_MEMORY_NS:
+            size = format_size(packed_bytes)
+            raise Unavailable("sweep-short", f"the largest packed lines, {size}, fit the caches")
+        return last
+
+    @property
+    def cached_bytes(self) -> float:
+        """The most packed lines that most mappings keep in the caches: they take less than half of
+        the slowest load. Raises Unavailable: too-few-points, sweep-short without a load from
+        memory."""
+        slowest = max(self.from_memory.value, *(ns.value for _, ns in self.packed))
+        kept = [lines for lines, ns in self.packed if ns.value < slowest / 2]
+        return CACHE_LINE_BYTES * found_end(kept, self.packed.xs)
 
     def second_step(self, share: float) -> Interval:
         """Return the pages at which this share of the `rise` at the last level is done. Raises

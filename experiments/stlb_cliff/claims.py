@@ -361,7 +361,7 @@ def the_knee_is_at_the_capacity(a: Analysis, band: Band) -> Answer:
 @claim("walk-60-to-250-cycles", points=selected_chase("spread", "packed", low=2))
 def a_walk_takes_60_to_250_cycles(a: Analysis, band: Band) -> Answer:
     size = _far(a) * a.base_page_bytes
-    near, far = a.walked * a.ghz, a.judged_price.at(_far(a)) * a.ghz
+    near, far = a.walked * a.ghz, a.judged_price.at(a.far_from_walked(_far(a))) * a.ghz
     return [
         effect_inside_band(near, *band, what="at 2 to 4 times the entries"),
         effect_inside_band(far, *band, what=_in(size)),
@@ -389,7 +389,8 @@ def a_walk_takes_several_hundred_ns(a: Analysis, band: Band) -> Answer:
 def climbs_past_the_second_cache(a: Analysis, band: Band) -> Answer:
     """From where the second-level cache holds the page table to where it cannot."""
     l2_bytes = require_nonempty(a.cache_bytes(2), "the second-level cache is unknown")
-    outgrown = a.judged_price.between(2 * l2_bytes / TABLE_ENTRY_BYTES, _far(a))
+    far = a.far_from_walked(_far(a))
+    outgrown = a.judged_price.between(2 * l2_bytes / TABLE_ENTRY_BYTES, far)
     ratio = (
         require_nonempty(outgrown, "no page table was twice as large as that cache").last / a.walked
     )
@@ -421,7 +422,7 @@ def a_miss_is_dearer_than_memory(a: Analysis, band: Band) -> Answer:
 )
 def every_walk_is_from_memory(a: Analysis, band: Band) -> Answer:
     lines = FAR_PAGES
-    ratio = a.judged_price.at(lines) / a.memory.last
+    ratio = a.judged_price.at(lines) / a.from_memory
     return effect_inside_band(ratio, *band), (
         f"At {format_size(lines * a.base_page_bytes)} translation costs {ratio.value:.2f} times what a load from memory takes, "
         f"{a.packed.last.value:.0f} ns.{_packed_walks(a, lines)}"
@@ -439,7 +440,8 @@ def a_dense_layout_lowers_the_tax(a: Analysis, band: Band) -> Answer:
 
 @claim("miss-latency-is-not-constant", points=selected_chase("spread", "packed", low=2))
 def miss_latency_is_not_constant(a: Analysis, band: Band) -> Answer:
-    ratio, size = a.judged_price.at(_far(a)) / a.walked, _far(a) * a.base_page_bytes
+    lines, size = a.far_from_walked(_far(a)), _far(a) * a.base_page_bytes
+    ratio = a.judged_price.at(lines) / a.walked
     return effect_inside_band(ratio, *band, what=_in(size)), (
         f"Over {format_size(size)} translation costs {ratio:.1f} times what it costs just "
         f"past the second level.{_packed_walks(a, _far(a))}"
@@ -448,7 +450,7 @@ def miss_latency_is_not_constant(a: Analysis, band: Band) -> Answer:
 
 @claim("four-reads-cost-400-ns", points=largest_chases)
 def four_reads_cost_400_ns(a: Analysis, band: Band) -> Answer:
-    four = a.memory.last * 4
+    four = a.from_memory * 4
     evidence = f"Four loads from memory, as the packed chase times one, take {four.value:.0f} ns."
     evidence += _packed_walks(a, a.packed.xs[-1])
     return effect_inside_band(four, *band), evidence

@@ -19,7 +19,7 @@ from experiments.tlb_blocking.grid import (
 )
 from tlb.measure.catalogue import GRAPH_VERTEX_BYTES
 from tlb.report import analysis, quantities
-from tlb.report.quantities import QuantityDeclaration
+from tlb.report.quantities import HUGE_PAGES, QuantityDeclaration
 from tlb.stats.curves import Curve, select_rows
 from tlb.stats.hops import hop_quantile, smoothed_hop_times, with_median_clock_cost
 from tlb.stats.intervals import (
@@ -71,8 +71,10 @@ class Quantities(quantities.Quantities):
     prefetch_ns = QuantityDeclaration("a hop prefetched at the best distance", "ns", 1)
     prefetch_gain = QuantityDeclaration("gain by a prefetch at the best distance", "times")
     prefetch_gain_next = QuantityDeclaration("gain by a prefetch one hop ahead", "times")
-    huge_hop_ns = QuantityDeclaration("a hop on huge pages, its path known", "ns", pages="thp")
-    huge_prefetch_ns = QuantityDeclaration("the same, prefetched at the best distance", "ns", 1)
+    huge_hop_ns = QuantityDeclaration("a hop on huge pages, its path known", "ns", pages=HUGE_PAGES)
+    huge_prefetch_ns = QuantityDeclaration(
+        "the same, prefetched at the best distance", "ns", 1, pages=HUGE_PAGES
+    )
     plain_tail_ns = QuantityDeclaration("95th percentile of a hop in the largest graph", "ns")
     stay_tail_ns = QuantityDeclaration(
         "95th percentile of a hop in one block of 256 MiB, never left", "ns"
@@ -86,10 +88,10 @@ class Quantities(quantities.Quantities):
     stride_ns = QuantityDeclaration("a load at a stride of 4,096 bytes", "ns", 1)
     padded_ns = QuantityDeclaration("a load at a stride of 4,160 bytes", "ns", 1)
     stride_huge_ns = QuantityDeclaration(
-        "a load at 4,096 bytes on huge pages", "ns", 1, pages="thp"
+        "a load at 4,096 bytes on huge pages", "ns", 1, pages=HUGE_PAGES
     )
     padded_huge_ns = QuantityDeclaration(
-        "a load at 4,160 bytes on huge pages", "ns", 1, pages="thp"
+        "a load at 4,160 bytes on huge pages", "ns", 1, pages=HUGE_PAGES
     )
     padded_gain = QuantityDeclaration(
         "gain by 64 bytes more at a stride of 4,096 bytes", "times", 1

@@ -203,6 +203,17 @@ def test_a_machine_that_an_earlier_kernel_measured_is_marked(store, monkeypatch,
 # --- numbers to remember
 
 
+def test_a_row_of_other_base_pages_says_so_in_its_cells(store):
+    add(store, "alike")
+    add(store, "other", changes={"base_page_bytes": 65536})
+    rows, _ = shown(page(store))
+    for row in rows.tbody("tr"):
+        texts = [cell.get_text() for cell in row("td")[1:]]
+        measured = [text for text in texts if " ns" in text or " entries" in text]
+        marked = ["64 KiB pages" in text for text in measured]
+        assert marked and all(marked) == any(marked) == ("other" in row.th.get_text())
+
+
 @pytest.mark.parametrize(
     ("high", "shown"), [(14.0, "12 ns"), (39.0, "10 to 39 ns"), (410.0, "10 to 410 ns")]
 )

@@ -4,8 +4,9 @@ import pandas as pd
 import pytest
 
 from tlb.report import quantities
-from tlb.report.quantities import ABSENT_TEXT_MARK, QuantityDeclaration
+from tlb.report.quantities import ABSENT_TEXT_MARK, HUGE_PAGES, QuantityDeclaration
 from tlb.stats.intervals import Interval, median_interval
+from tlb.system.page_sizes import HUGE_PAGE_KINDS
 from tlb.system.reasons import Unavailable, UnmeasuredNote
 
 
@@ -97,6 +98,12 @@ def test_too_few_mappings_show_nothing_that_a_comparison_has_to_find():
         assert made.judged_bytes.cell == cell
 
 
+class OfHugePages(Quantities):
+    huge_ns = QuantityDeclaration("a load on huge pages", "ns", pages=HUGE_PAGES)
+    base_ns = QuantityDeclaration("a load on base pages", "ns")
+    reach_bytes = QuantityDeclaration("what huge pages cover", "bytes", pages=HUGE_PAGES)
+
+
 def test_what_the_machine_does_not_give_is_the_reason_for_no_number():
     made = FoundQuantities()
     made.notes = [UnmeasuredNote("No such pages.", "pool-empty", ("2m", "1g"))]
@@ -118,6 +125,29 @@ def test_a_page_size_that_the_machine_does_not_have_is_the_reason():
     made.record(ROWS, gain=no_pages, load_ns=no_pages)
     assert made.gain.lacking.code == "page-size-unsupported"
     assert made.load_ns.lacking.code == "no-geometry"
+
+
+@pytest.mark.parametrize(
+    "lacking, codes",
+    [
+        ({}, ("pool-empty", "no-large-pages")),
+        ({"2m": "page-size-unsupported"}, ("no-large-pages", "no-large-pages")),
+        (
+            dict.fromkeys(HUGE_PAGE_KINDS, "page-size-unsupported"),
+            ("page-size-unsupported", "no-large-pages"),
+        ),
+    ],
+)
+def test_a_pool_is_the_reason_only_of_large_pages_where_there_is_such_a_pool(lacking, codes):
+    def no_pool() -> float:
+        raise Unavailable("pool-empty")
+
+    made = OfHugePages()
+    made.lacking_pages = lacking
+    made.record(ROWS, huge_ns=no_pool, base_ns=no_pool, reach_bytes=2**30)
+    assert (made.huge_ns.lacking.code, made.base_ns.lacking.code) == codes
+    is_offered = "page-size-unsupported" not in codes
+    assert (made.reach_bytes.interval is not None) == is_offered
 
 
 def test_a_size_found_in_too_few_mappings_has_no_more_digits_than_it_is_known_to():

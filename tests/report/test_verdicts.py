@@ -77,6 +77,32 @@ def test_a_predicate_is_a_verdict_and_what_is_lacking_cannot_be_told_or_tested(c
     assert all("in a test" in one.evidence for one in found[2:])
 
 
+NO_THP = {"enabled": "absent", "defrag": "absent"}
+
+
+@pytest.mark.parametrize(
+    "pages, pools, expected",
+    [
+        ("thp", (), "page-size-unsupported"),
+        ("4k/thp", (), "page-size-unsupported"),
+        ("thp/2m", ("2m",), "too-few-points"),
+        ("4k", (), "too-few-points"),
+    ],
+)
+def test_a_claim_about_pages_that_this_linux_does_not_offer_is_not_testable_here(
+    claims, monkeypatch, pages, pools, expected
+):
+    row = next(iter(statements().values()))._replace(pages=pages, obstacles="")
+    monkeypatch.setattr(room, "statements", lambda: {"made-3": row})
+    empty = {"total": 0, "free": 0, "reserved": 0, "surplus": 0}
+    filled = tuple(empty | {"page": page} for page in pools)
+    host = Stated(changes={"thp": NO_THP, "mthp": {}, "pools": filled}).host()
+    found = chapter_verdicts(claims, Analysis(pd.DataFrame({"ns": [1.0]}), About(host)))[3]
+    is_offered = expected == "too-few-points"
+    assert found.reason == expected
+    assert found.verdict == ("cannot tell" if is_offered else "not testable here")
+
+
 # --- a sentence of claims.csv
 
 QUOTED = "walk-60-to-250-cycles"

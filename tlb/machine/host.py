@@ -33,9 +33,10 @@ from tlb.machine.microarchitecture import ARM_IMPLEMENTERS, UNKNOWN_MICROARCHITE
 from tlb.machine.pmu import Pmu
 from tlb.machine.settings import HugePagePool, KvmSupport, NoiseSources, ThpSettings
 from tlb.system import procfs
+from tlb.system.page_sizes import PAGE_KINDS, PUBLISHED_BASE_PAGE_BYTES, page_bytes
 from tlb.system.processes import PROBE_TIMEOUT_S, pinned_to_cpu, run_in_own_session
 from tlb.system.reasons import Unavailable
-from tlb.system.units import page_size_name
+from tlb.system.units import format_size, page_size_name
 
 
 class Host(FrozenModel):
@@ -113,6 +114,24 @@ class Host(FrozenModel):
         """
         own = self.mthp.get(page_size_name(self.thp.page_bytes or 2 << 20))
         return own if own in ("always", "madvise", "never") else self.thp.enabled
+
+
+def lacking_page_kinds(host: Host) -> dict[str, str]:
+    """Return the kinds of pages that a computer does not give, whatever is reserved there, each with
+    the reason's code: transparent ones that are switched off or that its Linux was built without,
+    pools that it does not have, and, by its size, the base page of published machines."""
+    unsupported, lacking = "page-size-unsupported", dict[str, str]()
+    pools = {pool.page for pool in host.pools}
+    for kind, page in PAGE_KINDS.items():
+        is_large = page_bytes(kind, host.base_page_bytes) > host.base_page_bytes
+        has_thp = host.thp_setting != "absent" and is_large
+        if not (kind in pools if page.source == "pool" else has_thp or page.source == "base"):
+            lacking[kind] = unsupported
+    if host.thp_setting == "never":
+        lacking["thp"] = "thp-never"
+    if host.base_page_bytes != PUBLISHED_BASE_PAGE_BYTES:
+        lacking[format_size(PUBLISHED_BASE_PAGE_BYTES)] = unsupported
+    return lacking
 
 
 def base_page_bytes() -> int:

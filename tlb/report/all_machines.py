@@ -122,6 +122,7 @@ _REASON_WORDS = {
     "no-perf": "perf not installed",
     "bare-metal": "needs bare metal",
     "pool-empty": "no pool of huge pages",
+    "no-large-pages": "nothing on large pages",
     "reach-in-cache": "cache exceeds reach",
     "no-five-levels": "no 5-level paging",
 }

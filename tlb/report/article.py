@@ -21,7 +21,7 @@ import pandas as pd
 from markupsafe import Markup, escape
 from pygments.lexers import CLexer
 
-from tlb.machine.host import Host
+from tlb.machine.host import lacking_page_kinds
 from tlb.measure.store import Store
 from tlb.report import page
 from tlb.report.all_machines import MACHINE_COLUMN, decided_elsewhere
@@ -68,7 +68,7 @@ from tlb.report.render import (
 from tlb.report.verdicts import Verdict, chapter_verdicts, table_of_answered_verdicts, verdict_table
 from tlb.stats.intervals import INTERVAL_COLUMNS, without_bounds_of_few
 from tlb.system.files import ROOT
-from tlb.system.page_sizes import BASE_PAGES, PAGE_KINDS, PUBLISHED_BASE_PAGE_BYTES, page_words
+from tlb.system.page_sizes import BASE_PAGES, PAGE_KINDS, page_words
 from tlb.system.reasons import explain_reason
 from tlb.system.units import format_size, list_in_words
 
@@ -382,21 +382,8 @@ def quantities_of(chapter: Chapter, kind: type[_Quantities]) -> tuple[_Quantitie
     own = kind()
     own.is_short = chapter.is_this and chapter.profile.max_working_set < LEAST_SWEEP_BYTES
     own.is_own, own.notes = chapter.is_this, chapter.notes
-    own.lacking_pages = _pages_lacking(chapter.host)
+    own.lacking_pages = lacking_page_kinds(chapter.host)
     return own, own if chapter.is_reference else kind(chapter.kept_quantities("reference"))
-
-
-def _pages_lacking(host: Host) -> dict[str, str]:
-    """Return the pages that a machine does not have by its settings and its base pages, each with
-    the reason's code."""
-    lacking = {}
-    if host.thp.enabled == "never":
-        lacking["thp"] = "thp-never"
-    if host.base_page_bytes != PUBLISHED_BASE_PAGE_BYTES:
-        lacking[format_size(PUBLISHED_BASE_PAGE_BYTES)] = "page-size-unsupported"
-    if host.base_page_bytes == 64 << 10:  # whose tables map 2 MiB, 512 MiB and 16 GiB
-        lacking["1g"] = "page-size-unsupported"
-    return lacking
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict
 
 from tlb.stats.intervals import Interval
 from tlb.stats.scatter import MIN_MODE_RATIO, median_interval_rank
+from tlb.system.page_sizes import HUGE_PAGE_KINDS
 from tlb.system.reasons import PAGE_REASON_CODES, Unavailable, UnmeasuredNote
 from tlb.system.units import format_size, rounded_to_digits
 
@@ -30,6 +31,7 @@ FEW_MAPPINGS_MARK = (
 FEW_MAPPINGS_FOOTNOTE = "* fewer than five mappings: no interval, may be far off"
 FEWEST_MAPPINGS_WITH_INTERVAL = 5  # that an interval decides of: it then covers 94 %
 CONFIDENCE = 0.95  # of a median's interval, where there are mappings enough
+HUGE_PAGES = "huge"  # pages of 2 MiB, of the pool or transparent, whichever were measured
 QUANTITIES_DOCUMENT = "quantities"  # the document that keeps them
 ABSENT_CELL = "–"  # in a table
 ABSENT_TEXT_MARK = "⟦lacking⟧ "  # in a text
@@ -204,10 +206,10 @@ class QuantityDeclaration:
     is_found: of a number of pages, bytes or events, that measured rows show it; other such numbers
     are stated, or chosen by the grid, and known without an interval. is_counted: whether one process
     settles it, such as what smaps shows. is_judged: whether a comparison found it, which too few
-    mappings cannot make. pages: the kind of pages that it is of, if a machine may lack it. part_of:
-    the name of a quantity of which it is a part, in the same unit. taken_from: the name of a
-    quantity from which another was taken to get it, in the same unit; too few mappings tell two
-    times apart only if they are MIN_MODE_RATIO times apart."""
+    mappings cannot make. pages: the kind of pages that it is of, if a machine may lack it;
+    HUGE_PAGES for any huge ones. part_of: the name of a quantity of which it is a part, in the same
+    unit. taken_from: the name of a quantity from which another was taken to get it, in the same
+    unit; too few mappings tell two times apart only if they are MIN_MODE_RATIO times apart."""
 
     def __init__(
         self,
@@ -335,6 +337,10 @@ class Quantities:
         means nothing. mappings: of the rows."""
         if read.interval is None and (why := self._lack_of(declared.pages)):
             return replace(read, lacking=why)
+        if read.lacking and read.lacking.code == "pool-empty" and not self._may_fill_pool(declared):
+            return replace(read, lacking=Unavailable("no-large-pages", read.lacking.detail))
+        if not (read.mappings or declared.is_measured) and self._lacks_size(declared.pages):
+            return replace(read, interval=None, lacking=Unavailable("page-size-unsupported"))
         if declared.is_counted:
             return replace(read, mappings=0)
         if declared.source or not (read.mappings or declared.is_measured):
@@ -355,11 +361,27 @@ class Quantities:
         return read
 
     def _lack_of(self, pages: str) -> Unavailable | None:
-        """Return why the machine does not give a kind of pages, None if that is not known."""
+        """Return why the machine does not give a kind of pages, None if that is not known; of
+        HUGE_PAGES if it gives none of them."""
+        codes = [
+            self._code_of(one) for one in (HUGE_PAGE_KINDS if pages == HUGE_PAGES else (pages,))
+        ]
+        return Unavailable(codes[0]) if all(codes) else None
+
+    def _lacks_size(self, pages: str) -> bool:
+        """Whether the machine does not offer a kind of pages: arithmetic on them is of no use there."""
+        lack = self._lack_of(pages)
+        return lack is not None and lack.code == "page-size-unsupported"
+
+    def _code_of(self, pages: str) -> str:
         codes = [one.code for one in self.notes if pages in one.pages]
         code = next((code for code in codes if code in PAGE_REASON_CODES), "")
-        code = code or self.lacking_pages.get(pages, "")
-        return Unavailable(code) if code else None
+        return code or self.lacking_pages.get(pages, "")
+
+    def _may_fill_pool(self, declared: QuantityDeclaration) -> bool:
+        """Whether what a quantity lacks may be had by filling a pool: it is of large pages, and the
+        machine has such a pool."""
+        return bool(declared.pages) and not {"2m", declared.pages} & self.lacking_pages.keys()
 
     def of(self, declared: QuantityDeclaration) -> Quantity:
         """Return what was recorded, or a quantity that lacks its rows."""

@@ -61,9 +61,16 @@ def machine(a: Analysis) -> str:
 
 
 def stated_tlb(a: Analysis) -> str:
-    """Say what CPUID states of the TLB for base pages, and how far it reaches, or why nothing is
-    stated."""
+    """Say what CPUID states of the TLB for base pages, and how far it reaches; else what our survey
+    of the machine found, or why nothing is known."""
     levels = data_tlbs(a.host)
+    if not levels and a.entries:
+        found = list_in_words(f"{with_thousands(entries)} pages" for entries in a.entries)
+        reach = list_in_words(format_size(entries * a.base_page_bytes) for entries in a.entries)
+        return (
+            f"The machine states nothing of it. We found that {found} fit, a reach of {reach} on "
+            f"{format_size(a.base_page_bytes)} pages; the last number is of all levels together."
+        )
     if not levels:
         return explain_reason(a.host.tlb_reason or "no-geometry")
     entries = [
@@ -198,9 +205,14 @@ def _settings(host: Host) -> str:
     compiler = f"; compiler: {escape_markdown(name)}" if name else ""
     return (
         f"{host.os} {escape_markdown(host.kernel_release)}, {host.arch}, base pages of "
-        f"{format_size(host.base_page_bytes)}; transparent huge pages: `{host.thp.enabled}`, "
-        f"defragmenting: `{host.thp.defrag}`{compiler}."
+        f"{format_size(host.base_page_bytes)}; {_thp(host)}{compiler}."
     )
+
+
+def _thp(host: Host) -> str:
+    if host.thp.enabled == "absent":
+        return "transparent huge pages: none"
+    return f"transparent huge pages: `{host.thp.enabled}`, defragmenting: `{host.thp.defrag}`"
 
 
 def _large(frame: pd.DataFrame) -> str:

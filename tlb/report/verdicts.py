@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 import pandas as pd
 from markupsafe import Markup, escape
 
+from tlb.machine.host import lacking_page_kinds
 from tlb.measure.events import SOFTWARE_EVENTS
 from tlb.report.analysis import Analysis
 from tlb.report.answers import (
@@ -45,7 +46,7 @@ from tlb.report.render import Html, format_each_as_html, highlighted_code, inlin
 from tlb.stats.curves import missing_counter_reason
 from tlb.stats.effects import Effect
 from tlb.stats.intervals import LEAST_COVERAGE
-from tlb.system.page_sizes import PUBLISHED_BASE_PAGE_BYTES
+from tlb.system.page_sizes import BASE_PAGES, HUGE_PAGE_KINDS, PUBLISHED_BASE_PAGE_BYTES
 from tlb.system.reasons import (
     REASON_TEXTS,
     UNDECIDED_TEXTS,
@@ -410,7 +411,7 @@ def _answer_of_rows(claim: Claim, a: Analysis, **bands: Any) -> StoredAnswer:
         truth, evidence = answer
         effects = effects_of(truth)
     except Unavailable as why:
-        return _of_replaced_program(claim, a, why) or _unavailable(why, a)
+        return _of_replaced_program(claim, a, why) or _unavailable(_lack_of_pages(claim, a, why), a)
     except TypeError as why:
         raise TypeError(f"The predicate of {claim.id!r} failed: {why}") from why
     if effects and a.host.is_emulated:  # sources speak of processors, and this timed a program
@@ -439,6 +440,26 @@ def _of_replaced_program(claim: Claim, a: Analysis, why: Unavailable) -> StoredA
         if claim.points(point, a.about.scope):
             return StoredAnswer(reason="conditions", detail=f"measured with {program}")
     return None
+
+
+# Reasons that stand for nothing measured, of which the machine's pages may be the cause.
+_NOTHING_MEASURED = {"pool-empty", "too-few-points", "no-data", "housekeeping-not-asked"}
+
+
+def _lack_of_pages(claim: Claim, a: Analysis, why: Unavailable) -> Unavailable:
+    """Return why a claim has no answer: that the machine gives none of the large pages that the
+    claim is about, if so, which no measurement changes. One of the pool is judged on transparent
+    pages too."""
+    if why.code not in _NOTHING_MEASURED:
+        return why
+    statement, lacking = statements().get(claim.id), lacking_page_kinds(a.host)
+    about = {*statement.pages.split("/")} - {"", BASE_PAGES} if statement else set[str]()
+    about |= {*HUGE_PAGE_KINDS} if "2m" in about else set()
+    if about and all(lacking.get(pages) == "page-size-unsupported" for pages in about):
+        return Unavailable("page-size-unsupported")
+    if why.code == "pool-empty" and "2m" in lacking:
+        return Unavailable("no-large-pages", why.detail)
+    return why
 
 
 LOOKS_SPLINTERED = "too few mappings; huge pages look splintered"

@@ -13,6 +13,7 @@ from support.synthetic import GIB, MIB, Stated, Truth, fit, frame, grid, lru, tl
 from experiments.stlb_cliff import Analysis, claims
 from tlb.report.claims import REGISTRY
 from tlb.report.verdicts import Verdict, chapter_verdicts, judge
+from tlb.system.reasons import none_if_unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -208,3 +209,25 @@ def test_the_published_loop_is_numpys_and_without_it_nothing_replaces_it():
 def test_a_machine_without_a_cliff_has_no_step_to_explain():
     found = words(of(Truth(hit_ns=0.0, walk_ns=0.0)))
     assert found[CAPACITY] == C and found[ASSOCIATIVE] == F  # by the ways that CPUID states
+
+
+@pytest.mark.parametrize("least_ns, is_memory", [(14.0, False), (120.0, True)])
+def test_what_never_left_the_caches_is_no_load_from_memory(least_ns, is_memory):
+    rows = frame(Truth(cache_step=(2**15, least_ns)))
+    last = {"level": 3, "kind": "unified", "line_bytes": 64, "ways": 16, "sets": 2**20}
+    held = last | {"size_bytes": GIB, "shared_cpus": (0,)}
+    a = analysis(rows, Stated(changes={"caches": [held]}))
+    for id in ("four-reads-cost-400-ns", "every-walk-from-memory-at-a-gibibyte"):
+        assert (judge(REGISTRY[id], a).reason != "sweep-short") == is_memory
+    kept = none_if_unavailable(lambda: a.cached_bytes)
+    assert kept == (64 * rows["lines"][rows["lines"] < 2**15].max() if is_memory else None)
+
+
+def test_a_size_is_not_compared_with_itself():
+    rows, entries = frame(TEXTBOOK), textbook().two_levels()[1]
+    past = rows["lines"] >= 2 * entries
+    largest = rows.loc[rows["lines"] <= 4 * entries, "lines"].max()
+    a = analysis(rows[~past | (rows["lines"] == largest)].reset_index(drop=True))
+    for id in ("miss-latency-is-not-constant", "walk-60-to-250-cycles"):
+        found = judge(REGISTRY[id], a)
+        assert (found.verdict, found.reason) == (C, "too-few-points")
