@@ -66,9 +66,9 @@ def stated_tlb(a: Analysis) -> str:
     levels = data_tlbs(a.host)
     if not levels and a.entries:
         found = list_in_words(f"{with_thousands(entries)} pages" for entries in a.entries)
-        reach = list_in_words(format_size(entries * a.base_page_bytes) for entries in a.entries)
+        covered = list_in_words(format_size(entries * a.base_page_bytes) for entries in a.entries)
         return (
-            f"The machine states nothing of it. We found that {found} fit, a reach of {reach} on "
+            f"The machine states nothing of it. We found that {found} fit, a reach of {covered} on "
             f"{format_size(a.base_page_bytes)} pages; the last number is of all levels together."
         )
     if not levels:
