@@ -209,14 +209,14 @@ def hops_by_graph(hops: pd.DataFrame) -> alt.LayerChart:
     colours = charts.machine_colours(list(dict.fromkeys(hops["series"])))
     x, colour = _graph_sizes(hops, 2, "x"), charts.unnamed_colour("series", colours)
     at_ends = _places_of_names(hops, NAME_NEAR_SHARE * top)
-    names = alt.Chart(at_ends.assign(x=hops["x"])).encode(
-        x=x, y="name_y:Q", color=colour, text="series:N"
-    )
-    beside, above = (names.transform_filter(f"{sign}datum.above") for sign in ("!", ""))
+    is_above = at_ends["above"].astype(bool)
+    at_ends = at_ends.assign(x=hops["x"], beside=at_ends["series"].mask(is_above, ""))
+    at_ends["above"] = at_ends["series"].where(is_above, "")
+    names = alt.Chart(at_ends).encode(x=x, y="name_y:Q", color=colour)
     layers = [
         *_points_and_lines(alt.Chart(hops), x, y, colour),
-        beside.mark_text(align="left", dx=9, fontWeight="bold"),
-        above.mark_text(align="right", dy=-14, fontWeight="bold"),
+        names.mark_text(align="left", dx=9, fontWeight="bold").encode(text="beside:N"),
+        names.mark_text(align="right", dy=-14, fontWeight="bold").encode(text="above:N"),
     ]
     return alt.LayerChart(layer=layers)
 
@@ -237,13 +237,14 @@ def tails_by_graph(tails: pd.DataFrame) -> alt.FacetChart:
     scale = alt.Scale(domain=[OUR_SERIES, ARTICLE_SERIES], range=[PALETTE[0], TEXT_COLOUR])
     colour = charts.unnamed_colour("series", scale)
     x = _graph_sizes(data, 3)
-    names = alt.Chart().encode(x=x, y=y, color=colour, text="series:N")
-    is_first = f"datum.working_set_bytes == {first} && datum.series == '{OUR_SERIES}'"
-    is_last = f"datum.working_set_bytes == {last} && datum.series != '{OUR_SERIES}'"
+    size, is_ours = data["working_set_bytes"], data["series"] == OUR_SERIES
+    data["first_name"] = data["series"].where(is_ours & (size == first), "")
+    data["last_name"] = data["series"].where(~is_ours & (size == last), "")
+    names = alt.Chart().encode(x=x, y=y, color=colour)
     layers = [
         *_points_and_lines(alt.Chart(), x, y, colour),
-        names.transform_filter(is_first).mark_text(align="left", dx=4, dy=-14, fontWeight="bold"),
-        names.transform_filter(is_last).mark_text(align="right", dy=-14, fontWeight="bold"),
+        names.mark_text(align="left", dx=4, dy=-14, fontWeight="bold").encode(text="first_name:N"),
+        names.mark_text(align="right", dy=-14, fontWeight="bold").encode(text="last_name:N"),
     ]
     panel = alt.LayerChart(layer=layers, data=data)
     return charts.panels(panel, list(machines["machine"]), "95th percentile over median")
@@ -277,7 +278,8 @@ def _points_and_lines(chart: alt.Chart, x: alt.X, y: alt.Y, colour: alt.Color) -
     tooltip = charts.tips("series:N", "working_set_bytes:Q")
     low = alt.Y("low:Q", title=y["title"], scale=y["scale"])
     return [
-        ours.mark_rule(opacity=0.5, strokeWidth=2).encode(y=low, y2="high:Q"),
+        # Of all: see `_beside_article`
+        base.mark_rule(opacity=0.5, strokeWidth=2).encode(y=low, y2="high:Q"),
         ours.mark_line(point=True).encode(tooltip=tooltip, detail="piece:N"),
         published.mark_line(strokeDash=[3, 3]),
         published.mark_point(filled=False, size=45),
