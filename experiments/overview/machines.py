@@ -261,7 +261,7 @@ _SHOWN = {
 
 _ROW_PX = 104  # room for the name and, below it, a line for each machine
 _PLACES_PX = [46, 97]  # of these lines in a row
-_VALUE_ROOM = 6.0  # times the longest time: where the axis ends, right of its label
+_VALUE_ROOM = 20.0  # times the longest time: where the axis ends, right of its label
 
 
 def times_by_machine(a: Analysis) -> Figure:
@@ -286,7 +286,7 @@ def times_by_machine(a: Analysis) -> Figure:
         high=data["end"].mask(is_of_few, data["value"]),
     )
     ends = (ends[0], ends[1] * _VALUE_ROOM)
-    axis = alt.Axis(title="ns", format=",", tickCount=6)
+    axis = alt.Axis(title="ns", format=",", values=charts.within((1, 2, 10, 100, 1000), *ends))
     x: dict[str, Any] = {"scale": charts.log_scale(10, ends), "axis": axis}
     channels: dict[str, Any] = {"color": charts.colour("label", _colours(names))}
     if len(names) <= len(PALETTE):  # names stand at the marks
