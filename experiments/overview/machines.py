@@ -261,7 +261,7 @@ _SHOWN = {
 
 _ROW_PX = 104  # room for the name and, below it, a line for each machine
 _PLACES_PX = [46, 97]  # of these lines in a row
-_VALUE_ROOM = 20.0  # times the longest time: where the axis ends, right of its label
+_VALUE_ROOM = 50.0  # times the longest time: where the axis ends, right of its label
 
 
 def times_by_machine(a: Analysis) -> Figure:
