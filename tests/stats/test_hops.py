@@ -77,12 +77,3 @@ def test_a_bin_stands_for_all_readings_that_the_kernel_puts_into_it(least, ends)
     row = {"histogram": [[float(least), 9]], "tsc_ghz": 1.0, "clock_ns": 0.0, "clock_step_ns": 1.0}
     (spread,) = hops.smoothed_hop_times(pd.Series(row)).itertuples(index=False)
     assert (spread.low_ns, spread.high_ns) == ends
-
-
-def test_rows_get_the_quantiles_that_their_distributions_have():
-    row = read(np.linspace(100, 300, 5000), 10.0, 22.0)
-    rows = hops.with_smoothed_quantiles(pd.DataFrame([{**row, "p50_ns": 190.0, "p95_ns": 280.0}]))
-    wanted = hops.hop_quantile(hops.smoothed_hop_times(row), [0.5, 0.95])
-    assert rows[["p50_ns", "p95_ns"]].to_numpy()[0] == pytest.approx(wanted)
-    empty = pd.DataFrame(columns=["p50_ns"])
-    assert hops.with_smoothed_quantiles(empty) is empty

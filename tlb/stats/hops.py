@@ -88,16 +88,6 @@ def smoothed_hop_times(row: pd.Series) -> pd.DataFrame:
     )
 
 
-def with_smoothed_quantiles(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return rows of walks timed hop by hop with p50_ns and p95_ns of `smoothed_hop_times`, as all
-    tables have them, in place of the kernel's, which are readings of the clock."""
-    if rows.empty or "histogram" not in rows:
-        return rows
-    each = [hop_quantile(smoothed_hop_times(row), [0.5, 0.95]) for _, row in rows.iterrows()]
-    p50, p95 = np.array(each).T
-    return rows.assign(p50_ns=p50, p95_ns=p95)
-
-
 def pooled_hop_distribution(rows: pd.DataFrame) -> pd.DataFrame:
     """Return `smoothed_hop_times` of several processes as one distribution; each process counts alike."""
     if rows.empty:
