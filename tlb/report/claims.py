@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from math import inf, isfinite
+from math import inf
 from pathlib import Path
 from string import ascii_lowercase
 from types import ModuleType
@@ -101,14 +101,6 @@ def points_where(
 
 
 _TIME_UNITS = ("ns", "cycles", "ms")
-_RATIO_OF_TIMES = (
-    "time of ",
-    "time for ",
-    "time to ",
-    "time at ",
-    "price of ",
-    "speed-up ",
-)  # quantities
 
 
 class PublishedStatement(NamedTuple):
@@ -131,6 +123,7 @@ class PublishedStatement(NamedTuple):
     where: str  # the chapter; of what is said again, the id that it repeats
     note: str
     reading: str = ""  # what we take its words to mean, where they leave open what is measured
+    of_times: Literal["", "yes"] = ""  # whether a ratio is one of two times, with a number for it
 
     @property
     def band(self) -> Band:
@@ -145,10 +138,8 @@ class PublishedStatement(NamedTuple):
     @property
     def is_time(self) -> bool:
         """Whether a machine decides it by a time, or by a number for the ratio of two."""
-        is_ratio = self.unit == "ratio" and self.quantity.startswith(_RATIO_OF_TIMES)
-        return self.status == "judged" and (
-            self.unit in _TIME_UNITS or (is_ratio and all(map(isfinite, self.band)))
-        )
+        is_of_times = self.unit in _TIME_UNITS or self.of_times == "yes"
+        return self.status == "judged" and is_of_times
 
     @property
     def predicts_direction_only(self) -> bool:
