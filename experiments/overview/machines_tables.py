@@ -22,7 +22,7 @@ from experiments.overview import chapter_name, index
 from experiments.overview.machines import TLB_ENTRY_QUANTITY_NAMES, Analysis, MeasuredMachine
 from experiments.overview.profile import ProfileQuantity
 from tlb.machine.host import Host, tlb_entries
-from tlb.report.card import THIS_COMPUTER_LABEL, machine_display_name
+from tlb.report.card import THIS_COMPUTER_LABEL
 from tlb.report.chapter import Chapter, chapter_of_published_machine
 from tlb.report.notebooks import page_titles
 from tlb.report.quantities import (
@@ -280,11 +280,11 @@ NUMBERS: dict[ModuleType, dict[str, str]] = {
 def numbers_table(chapter: Chapter) -> Html:
     """Return the quantities of each published machine, and of this computer on a page about it, a
     column each, grouped by the chapters that measure them, with links."""
-    ordered = chapter.data.machines_in_order()
-    names = {machine: machine_display_name(chapter.data, machine) for machine in ordered}
-    hosts = [chapter_of_published_machine(chapter.name, machine).host for machine in names]
+    published = chapter.published
+    machines = [each.machine for each in published.values()]
+    hosts = [each.host for each in published.values()]
     hosts = [*([chapter.host] if chapter.is_this else []), *hosts]
-    heads = ["", *([_own_head(chapter.host)] if chapter.is_this else []), *names.values()]
+    heads = ["", *([_own_head(chapter.host)] if chapter.is_this else []), *published]
     read = chapter.store.read_document
     own = none_if_unavailable(read, chapter.machine, QUANTITIES_DOCUMENT) or {}
     titles = page_titles()
@@ -298,7 +298,7 @@ def numbers_table(chapter: Chapter) -> Html:
         lines.append(title)
         for each, words in wanted.items():
             recorder = module if each in module.Quantities.declared else index
-            kept = _kept_of_machines(recorder, names)
+            kept = _kept_of_machines(recorder, machines)
             if chapter.is_this:
                 kept.insert(0, recorder.Quantities(own.get(chapter_name(recorder), {})))
             declared = recorder.Quantities.declared[each]
@@ -344,7 +344,8 @@ class MachineMedians(NamedTuple):
 def medians_of_machines(chapter: Chapter, module: ModuleType, name: str) -> MachineMedians:
     """Return the range of a chapter's quantity over the published machines that measured it in
     enough mappings for an interval. Raises Unavailable("no-data") where none did."""
-    kept = _kept_of_machines(module, chapter.data.machines_in_order())
+    published = [each.machine for each in chapter.published.values()]
+    kept = _kept_of_machines(module, published)
     every = [quantities.of(module.Quantities.declared[name]) for quantities in kept]
     medians = [each.value for each in every if each.interval and not each.is_of_few]
     require_nonempty(medians, f"{name} of no machine", "no-data")

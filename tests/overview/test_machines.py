@@ -243,3 +243,9 @@ def test_a_column_names_base_pages_that_the_rows_do_not():
     entries = Quantity("entries", "pages", 0, Interval(2048, 2048, 2048))
     notes = [machines_tables._of_levels(entries, host).conditions for host in hosts]
     assert ["all levels" in note for note in notes] == [False, True]
+
+
+def test_the_range_is_of_the_published_machines_wherever_own_rows_are_kept(tmp_path):
+    about = Chapter("numbers", DEFAULTS | {"machine": "this"}, Store(tmp_path))
+    assert machines_tables.medians_of_machines(about, stlb_cliff, "near_ns").machines > 1
+    assert "Zen 4" in machines_tables.numbers_table(about).text
