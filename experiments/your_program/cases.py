@@ -171,6 +171,34 @@ class LookUps {
     }
 }
 """
+# Reads of random elements of an array of 16 GiB, whose pages the JVM touches as it clears it. The
+# elements are 0, which the compiler cannot know: so in a chain each index waits for the read before.
+_JAVA_ARRAY_READS = """class ArrayReads {
+    static long next(long x) { return x * 6364136223846793005L + 1442695040888963407L; }
+    static int index(long x, long[] array) { return (int) ((x >>> 32) * array.length >>> 32); }
+    static long apart(long[] array, long x, int reads) {
+        long sum = 0;
+        for (int i = 0; i < reads; i++) { x = next(x); sum += array[index(x, array)]; }
+        return sum;
+    }
+    static long chained(long[] array, long x, int reads) {
+        for (int i = 0; i < reads; i++) x = next(x) + array[index(x, array)];
+        return x;
+    }
+    public static void main(String[] words) {
+        var array = new long[Integer.MAX_VALUE - 63];
+        boolean inChain = words[0].equals("chained");
+        int reads = 20_000_000;
+        long found = 0, began = 0;
+        for (int pass = 0; pass < 2; pass++) { // the first until the loop is compiled
+            began = System.nanoTime();
+            found += inChain ? chained(array, pass, reads) : apart(array, pass, reads);
+        }
+        double took = System.nanoTime() - began;
+        System.out.printf("ns a look-up: %.1f%n", found == 1 ? 0 : took / reads);
+    }
+}
+"""
 _SQL_ROWS, _SQL_READS = 4_000_000, 1_000_000
 _SQL_READ = f"""CREATE TABLE t(k INTEGER PRIMARY KEY, v INTEGER);
 WITH RECURSIVE c(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM c WHERE i < {_SQL_ROWS - 1})
@@ -209,6 +237,12 @@ def _heap(gib: int) -> ProgramCase:
     tool, title = _others("Java", "java --version", run, _JAVA), f"a JVM that touches {gib} GiB"
     does = "its heap on huge pages"
     return ProgramCase(title, tool, "jvm", does, holds_gib=gib + 1, again=gib > 1)
+
+
+def _array_reads(title: str, how: str) -> ProgramCase:
+    run = f"java -Xms17g -Xmx17g @/ArrayReads.java {how}"
+    tool, does = _others("Java", "java --version", run, _JAVA), "its heap on huge pages"
+    return ProgramCase(title, tool, "jvm", does, _LOOK_UP, holds_gib=18, again=True)
 
 
 JOINED = "memory collapsed into huge pages from outside"
@@ -342,6 +376,10 @@ PROGRAM_CASES = {
         holds_gib=3,
         again=True,
     ),
+    "java-array-reads": _array_reads("Java, an array of 16 GiB", "apart"),
+    "java-array-chain": _array_reads(
+        "Java, an array of 16 GiB, each read after the last", "chained"
+    ),
 }
 # The cases that time look-ups in memory that is full.
 LOOK_UPS_ALONE = ("dict-reads", "sqlite-reads", "node-reads", "java-reads", "numpy-reads")
@@ -387,7 +425,7 @@ def inputs(lines: int = 2_500_000) -> dict[str, str]:
         state = (state * 6364136223846793005 + 1442695040888963407) % 2**64  # Knuth's MMIX
         drawn.append(f"{state:016x}\n")
     files = {"lines.txt": "".join(drawn), "less.txt": "".join(drawn[: lines // 25])}
-    files["LookUps.java"] = _JAVA_READS
+    files |= {"LookUps.java": _JAVA_READS, "ArrayReads.java": _JAVA_ARRAY_READS}
     for name, (count, function, (first, last)) in _LARGE_SOURCES.items():
         text = Template(function)
         functions = (text.substitute(N=n, M=2 * n + 3, S=n % 31, B=n % 7 + 1) for n in range(count))
