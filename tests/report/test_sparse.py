@@ -6,7 +6,7 @@ import json
 import random
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -43,9 +43,9 @@ DESCRIPTIONS: list[Callable[[dict[str, Any]], dict[str, Any]]] = [
 ]
 
 
-def of_each(names: list[str]) -> list[Any]:
+def of_each(names: list[str], in_short: Collection[str] = IN_SHORT) -> list[Any]:
     return [
-        name if name in IN_SHORT else pytest.param(name, marks=pytest.mark.endurance)
+        name if name in in_short else pytest.param(name, marks=pytest.mark.endurance)
         for name in names
     ]
 
@@ -99,7 +99,8 @@ def test_a_page_needs_no_particular_row_and_no_particular_machine(
     for path in (data / sparse).glob("machine*.json"):
         host = json.loads(path.read_text())
         path.write_text(json.dumps(host | changes(host)))
-    kind = choose.choice(["pages", "kernel", "mode"])  # of which one is left out as a whole
+    # of which one is left out as a whole
+    kind = choose.choice(["pages", "kernel", "mode", "layout"])
 
     def load(self: Store, machine: str, experiment: str = "") -> pd.DataFrame:
         rows = whole(self, machine, experiment)
@@ -136,3 +137,21 @@ def test_a_page_has_each_figure_where_next_to_nothing_was_measured(notebook, dat
     sources = "\n".join(cell.source for cell in notebook_cells(notebook) if cell.kind == "code")
     drawn = re.findall(r"^show_chart\(", sources, re.M)
     assert 0 < len(drawn) <= len(shown.figures)
+
+
+@pytest.mark.parametrize("left_out", ["packed", "spread"])
+@pytest.mark.parametrize("notebook", of_each(CHAPTER_NAMES, ["stlb_cliff"]))
+def test_a_page_needs_no_more_than_one_of_two_that_it_subtracts(
+    notebook, left_out, data, monkeypatch
+):
+    """As where the measurements of a first run were disturbed."""
+    whole, sparse = Store.load, Store(data_root()).machines()[0]
+
+    def load(self: Store, machine: str, experiment: str = "") -> pd.DataFrame:
+        rows = whole(self, machine, experiment)
+        if machine != sparse or rows.empty or self.root == ROOT / "data":
+            return rows
+        return rows[rows["layout"] != left_out].reset_index(drop=True)
+
+    monkeypatch.setattr(Store, "load", load)
+    assert_readable(render(notebook, sparse))
