@@ -109,6 +109,7 @@ def test_what_the_machine_does_not_give_is_the_reason_for_no_number():
     made.notes = [UnmeasuredNote("No such pages.", "pool-empty", ("2m", "1g"))]
     made.record(ROWS, gain=float("nan"), load_ns=float("nan"))
     assert (made.gain.lacking.code, made.load_ns.lacking.code) == ("pool-empty", "too-few-points")
+    assert "--pages 1g" in str(made.gain.lacking)  # not of another pool
 
 
 @pytest.mark.parametrize("is_own, cell", [(True, "–"), (False, "2 *")])
@@ -221,7 +222,7 @@ def test_a_short_sweep_gives_no_measured_number_but_what_is_stated():
 
 
 class DifferenceQuantities(Quantities):
-    saved_ns = QuantityDeclaration("what it saves", "ns", 1, taken_from="load_ns")
+    saved_ns = QuantityDeclaration("what it saves", "ns", 1, part_of="load_ns", is_judged=True)
 
 
 @pytest.mark.parametrize(
@@ -229,6 +230,5 @@ class DifferenceQuantities(Quantities):
 )
 def test_a_small_difference_of_too_few_mappings_is_not_told_from_noise(mappings, saved, cell):
     made = DifferenceQuantities()
-    made.is_own = True
     made.record(pd.DataFrame({"repeat": range(mappings)}), saved_ns=saved, load_ns=166.0)
     assert made.saved_ns.cell == cell
