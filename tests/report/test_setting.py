@@ -110,4 +110,5 @@ def test_what_perf_counted_of_a_chapter_s_processes_is_in_its_settings():
 
     a = Analysis(rows({"kernel": "page_chase"}), Counted(Stated().host()))
     assert "1,234 page faults" in setting.set_up(a) and "2 processes" in setting.set_up(a)
+    assert "other pages" in setting.set_up(a)  # counts are of a kernel, whatever it ran for
     assert "page faults" not in setting.set_up(Analysis(a.frame, About(Stated().host())))

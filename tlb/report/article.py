@@ -69,7 +69,7 @@ from tlb.report.verdicts import Verdict, chapter_verdicts, table_of_answered_ver
 from tlb.stats.intervals import INTERVAL_COLUMNS, without_bounds_of_few
 from tlb.system.files import ROOT
 from tlb.system.page_sizes import BASE_PAGES, PAGE_KINDS, page_words
-from tlb.system.reasons import explain_reason
+from tlb.system.reasons import Unavailable, explain_reason
 from tlb.system.units import format_size, list_in_words
 
 LEAST_SWEEP_BYTES = 1 << 30  # the chapters' quantities are of working sets past all caches
@@ -97,7 +97,9 @@ _WITHOUT_GREY = "Numbers of {}."
 _AMONG_OTHERS = "This computer{} and published machines."
 _IN_PLACE = "In place of {}: this computer{}."
 _OF_FEW = "{}: fewer than five mappings, no interval, may be far off."
-_DOTTED = "Dotted, in colour: no points of this page between."
+_MAY_BE_OF_FEW = "Some of it may be of fewer than five mappings."
+_DOTTED = "Dotted, in colour: points missing there{}."
+_NOT_COMPARED = ", so nothing is compared, shaded or not"
 _DOTTED_ITSELF = "Dotted: not measured, or not comparable."
 _BROKEN = "No line: no comparable points."
 _FEW_SHADED = "Shade: with so few mappings we cannot tell whether both lie in one cache."
@@ -264,19 +266,22 @@ def _notes_on_marks(made: OverlaidFigure, spec: dict[str, Any], shown: page.Page
     """Say which marks are of few mappings or none."""
     notes = []
     star = FEW_MAPPINGS_MARK.strip() if has_marked_numbers(spec) else ""
-    few = shown.few_mappings.capitalize()
+    few, is_of_few = shown.few_mappings.capitalize(), has_few_mappings(made.data)
     if has_hollow_points(spec):
         notes.append(_OF_FEW.format(" or ".join(filter(None, ["Hollow", star]))))
-    elif few and has_few_mappings(made.data) is not False:
+    elif few and is_of_few is not False:
         notes.append(f"{few}{f' ({star})' if star else ''}: no intervals, may be far off.")
     elif star:
         notes.append(_OF_FEW.format(star))
+    elif shown.has_few_mappings and is_of_few is None:
+        notes.append(_MAY_BE_OF_FEW)
     return "".join(f" {note}" for note in notes) + _notes_on_gaps(spec)
 
 
 def _notes_on_gaps(spec: dict[str, Any]) -> str:
     """Say how a figure draws where nothing was measured between points."""
-    dotted = f" {_DOTTED}" if has_dotted_gaps(spec) else ""
+    why = _NOT_COMPARED if "shade" in own_marks_at_places(spec, "") else ""
+    dotted = f" {_DOTTED.format(why)}" if has_dotted_gaps(spec) else ""
     return f"{dotted} {_BROKEN}" if has_breaks(spec) else dotted
 
 
@@ -368,6 +373,7 @@ def _committed_output(shown: page.Page, name: str) -> dict[str, Any]:
 
 
 _MOST_UNFOLDED = 10  # rows of a table that is read beside its chapter
+_LINE_LETTERS = 115  # of a note's small print, on a page of full width
 _DASH_WORDS = "– not measured, or not enough of it: the reasons"
 _NOT_MEASURED = Html(
     '<p class="tlb-few">Nothing of this is known of this computer yet. For a program of your own, '
@@ -445,16 +451,21 @@ def _head_of(shown: page.Page) -> str:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[Quantity]]) -> Html:
+    """Return a table of quantities, a row each; heads: also that of the numbers of mappings, a column
+    that is left out where no row has any."""
     cells = [
         [
             sides[-1].label,
             *(one.cell for one in sides[:-1]),
             sides[-1].cell_beside(sides[:-1]),
             _mappings(sides[-1]),
-            "" if (why := sides[-1].lacking) is None else explain_reason(why.code, why.detail),
+            "" if (why := sides[-1].lacking) is None else str(why),
         ]
         for sides in rows
     ]
+    if not any(mappings for *_, mappings, _ in cells):
+        heads = heads[:-1]
+        cells = [[*texts, reason] for *texts, _, reason in cells]
     head = format_each_as_html('<th scope="col">{}</th>', heads)
     body = Markup("").join(
         Markup('<tr title="{}">{}</tr>').format(reason, format_each_as_html("<td>{}</td>", texts))
@@ -467,24 +478,30 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[Quantity]]) -> Html:
     made = Html(str(table), text)
     if any(FEW_MAPPINGS_MARK in cell for *texts, _ in cells for cell in texts):
         made += FEW_MAPPINGS_NOTE
-    is_own = len(heads) > 3  # beside the reference
-    reasons = Counter(
-        explain_reason(why.code)
-        for *_, own in rows
-        if is_own and own.cell == ABSENT_CELL and (why := own.lacking)
-    )
-    return made + _dash_note(reasons) if reasons else made
+    return made + _dash_note(rows)
 
 
-def _dash_note(reasons: Counter[str]) -> Html:
+def _dash_note(rows: Sequence[Sequence[Quantity]]) -> Html:
     """Return the reasons for dashes, with the number of rows of each, for readers who cannot point
-    at a row."""
+    at a row; nothing if there are none, or of the reference alone. Each takes about a line: a long
+    remedy stands at the row alone."""
+    lacking = (own.lacking for *others, own in rows if others and own.cell == ABSENT_CELL)
+    reasons = Counter(_in_a_line(why) for why in lacking if why)
+    if not reasons:
+        return Html("", "")
     each = [f"{reason} ({number})" for reason, number in reasons.most_common()]
     items = format_each_as_html("<li>{}</li>", map(inline_html, each))
     note = Markup(
         '<details class="tlb-few"><summary><small>{}</small></summary><ul>{}</ul></details>'
     )
     return Html(str(note.format(_DASH_WORDS, items)), "\n".join([_DASH_WORDS, *each]))
+
+
+def _in_a_line(why: Unavailable) -> str:
+    """Return a reason without its detail, and without its remedy where both take more than a line."""
+    whole = explain_reason(why.code, "", why.remedy)
+    fits = len(whole.replace("`", "")) <= _LINE_LETTERS
+    return whole if fits else whole.removesuffix(f" {why.remedy}")
 
 
 def _mappings(quantity: Quantity) -> str:
