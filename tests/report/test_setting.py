@@ -97,6 +97,13 @@ def test_each_reason_for_which_a_kernel_refuses_a_page_size_is_on_the_page():
     assert len(codes) > 3 and page.count("2 MiB") == len(codes) and len(page.splitlines()) == 1
 
 
+@pytest.mark.parametrize("enabled", ["absent", "madvise"])
+def test_settings_of_transparent_pages_are_given_only_where_linux_offers_them(enabled):
+    host = Stated(changes={"thp": {"enabled": enabled, "defrag": enabled}}).host()
+    text = setting.system(Analysis(rows({}), About(host)), ())
+    assert ("defragmenting" in text, enabled in text) == ((enabled != "absent"),) * 2
+
+
 def test_what_perf_counted_of_a_chapter_s_processes_is_in_its_settings():
     def counted(kernel: str, faults: int) -> SessionCounts:
         totals = {"page_faults": CounterReading(value=faults)}
