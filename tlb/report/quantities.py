@@ -204,10 +204,10 @@ class QuantityDeclaration:
     """Declares a quantity of a chapter. source: where the number comes from, if not from rows.
     is_found: of a number of pages, bytes or events, that measured rows show it; other such numbers
     are stated, or chosen by the grid, and known without an interval. is_counted: whether one process
-    settles it, such as what smaps shows. pages: the kind of pages that it is of, if a machine may lack it;
-    HUGE_PAGES for any huge ones. part_of: the name of a quantity of which it is a part, in the same
-    unit. is_judged: whether a comparison found it, which too few mappings cannot make; of a part,
-    only where its whole with and without it are MIN_MODE_RATIO times apart."""
+    settles it, such as what smaps shows. pages: the kind of pages that it is of, if a machine may
+    lack it; HUGE_PAGES for any huge ones. part_of: the name of a quantity of which it is a part, in
+    the same unit. is_judged: whether a comparison found it, which too few mappings cannot make; of
+    a part, only where its whole with and without it are MIN_MODE_RATIO times apart."""
 
     def __init__(
         self,
