@@ -92,9 +92,7 @@ class Quantities(quantities.Quantities):
     best_walks_ns = QuantityDeclaration(
         "a hop in 1 GiB, with the best number of searches in turn", "ns"
     )
-    best_walkers = QuantityDeclaration(
-        "best number of searches in turn", "", is_found=True, is_judged=True
-    )
+    best_walkers = QuantityDeclaration("best number of searches in turn", "", is_found=True)
     sixteen_wait_ns = QuantityDeclaration(
         "how long a hop in 1 GiB waits while 16 searches take turns", "ns"
     )

@@ -98,10 +98,10 @@ _AMONG_OTHERS = "This computer{} and published machines."
 _IN_PLACE = "In place of {}: this computer{}."
 _OF_FEW = "{}: fewer than five mappings, no interval, may be far off."
 _MAY_BE_OF_FEW = "Some of it may be of fewer than five mappings."
-_DOTTED = "Dotted, in colour: points missing there{}."
-_NOT_COMPARED = ", so nothing is compared, shaded or not"
+_DOTTED = "Dotted, in colour: points of this page are missing there."
 _DOTTED_ITSELF = "Dotted: not measured, or not comparable."
 _BROKEN = "No line: no comparable points."
+_NOT_COMPARED = "Nothing is compared there, shaded or not."
 _FEW_SHADED = "Shade: with so few mappings we cannot tell whether both lie in one cache."
 _NO_DASHES = "No vertical dashes: these places are not known."
 _PAGE_LABEL = re.compile(r"\d+ [KMG]iB")  # as tlb/system/page_sizes.py writes them
@@ -280,8 +280,8 @@ def _notes_on_marks(made: OverlaidFigure, spec: dict[str, Any], shown: page.Page
 
 def _notes_on_gaps(spec: dict[str, Any]) -> str:
     """Say how a figure draws where nothing was measured between points."""
-    why = _NOT_COMPARED if "shade" in own_marks_at_places(spec, "") else ""
-    dotted = f" {_DOTTED.format(why)}" if has_dotted_gaps(spec) else ""
+    dotted = f" {_DOTTED}" if has_dotted_gaps(spec) else ""
+    dotted += f" {_NOT_COMPARED}" if dotted and "shade" in own_marks_at_places(spec, "") else ""
     return f"{dotted} {_BROKEN}" if has_breaks(spec) else dotted
 
 
@@ -429,10 +429,9 @@ def on_this_computer(own: _Quantities, reference: _Quantities) -> QuantitiesTabl
         bases = (f", {size} base pages" if size else "" for size in reversed(shown.base_pages))
         pairs = zip([*heads, _head_of(shown)], bases, strict=True)
         heads = [head + base for head, base in pairs]
-    heads = ["Quantity", *heads, "Mappings"]
     found = {name: [side.of(side.declared[name]) for side in sides] for name, _ in own}
     rows = [row for row in found.values() if any(one.interval for one in row)]
-    table = _table(heads, rows)
+    table = _table(["Quantity", *heads], rows)
     is_folded = shown.is_reference or not is_measured
     if shown.is_this and not is_measured:
         table += _NOT_MEASURED
@@ -451,21 +450,19 @@ def _head_of(shown: page.Page) -> str:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[Quantity]]) -> Html:
-    """Return a table of quantities, a row each; heads: also that of the numbers of mappings, a column
-    that is left out where no row has any."""
+    """Return quantities as a table, with a column of mappings if any row has them."""
+    has_mappings = any(sides[-1].mappings for sides in rows)
+    heads = [*heads, "Mappings"] if has_mappings else heads
     cells = [
         [
             sides[-1].label,
             *(one.cell for one in sides[:-1]),
             sides[-1].cell_beside(sides[:-1]),
-            _mappings(sides[-1]),
+            *([_mappings(sides[-1])] if has_mappings else []),
             "" if (why := sides[-1].lacking) is None else str(why),
         ]
         for sides in rows
     ]
-    if not any(mappings for *_, mappings, _ in cells):
-        heads = heads[:-1]
-        cells = [[*texts, reason] for *texts, _, reason in cells]
     head = format_each_as_html('<th scope="col">{}</th>', heads)
     body = Markup("").join(
         Markup('<tr title="{}">{}</tr>').format(reason, format_each_as_html("<td>{}</td>", texts))
