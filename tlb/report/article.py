@@ -97,13 +97,13 @@ _WITHOUT_GREY = "Numbers of {}."
 _AMONG_OTHERS = "This computer{} and published machines."
 _IN_PLACE = "In place of {}: this computer{}."
 _OF_FEW = "{}: fewer than five mappings, no interval, may be far off."
-_MAY_BE_OF_FEW = "Some of it may be of fewer than five mappings."
 _DOTTED = "Dotted, in colour: points of this page are missing there."
 _DOTTED_ITSELF = "Dotted: not measured, or not comparable."
 _BROKEN = "No line: no comparable points."
-_NOT_COMPARED = "Nothing is compared there, shaded or not."
 _FEW_SHADED = "Shade: with so few mappings we cannot tell whether both lie in one cache."
 _NO_DASHES = "No vertical dashes: these places are not known."
+_MAY_BE_OF_FEW = "Some of it may be of fewer than five mappings."
+_NOT_COMPARED = "Nothing is compared there, shaded or not."  # where a curve is dotted
 _PAGE_LABEL = re.compile(r"\d+ [KMG]iB")  # as tlb/system/page_sizes.py writes them
 
 
