@@ -1,6 +1,7 @@
 """What cells show: a chart over the reference's, and a table of quantities beside the reference's."""
 
 import json
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ from tlb.report.overlay import DimmedFigure, OverlaidFigure
 from tlb.report.quantities import QUANTITIES_DOCUMENT, QuantityDeclaration
 from tlb.report.render import Figure
 from tlb.stats.intervals import median_interval
-from tlb.system.reasons import REASON_TEXTS, Unavailable
+from tlb.system.reasons import REASON_TEXTS
 
 DATA = pd.DataFrame({"x": [1, 2], "median": [3.5, 4.5]})
 
@@ -194,13 +195,16 @@ def test_a_table_has_no_column_of_blanks(found, tmp_path, monkeypatch):
     assert ("Mappings" in made.markup) is (found != 2.0)
 
 
-@pytest.mark.parametrize("code", ["too-few-points", "no-pmu", "no-perf", "no-geometry"])
+@pytest.mark.parametrize("code", ["too-few-points", "pool-empty", "no-pmu", "no-perf"])
 def test_a_reason_for_dashes_takes_a_line_and_a_short_one_says_what_to_do(code):
-    why = Unavailable(code)
-    note = article._in_a_line(why).replace("`", "")
-    assert note.startswith(REASON_TEXTS[code].sentence.replace("`", ""))
-    assert len(note) <= article._LINE_LETTERS
-    assert (why.remedy.replace("`", "") in note) is (code == "too-few-points")
+    sentence, remedy = REASON_TEXTS[code]
+    note = article._in_a_line(f"{sentence} {remedy}")
+    assert note.startswith(sentence) and len(note.replace("`", "")) <= article._LINE_LETTERS
+    assert (remedy in note) is (code in ("too-few-points", "pool-empty"))
+
+
+def test_the_remedy_of_an_empty_pool_names_no_size_that_another_machine_lacks():
+    assert not re.search(r"\d+[mg]\b", REASON_TEXTS["pool-empty"].remedy)
 
 
 @pytest.mark.parametrize("is_shaded", [False, True])

@@ -69,7 +69,7 @@ from tlb.report.verdicts import Verdict, chapter_verdicts, table_of_answered_ver
 from tlb.stats.intervals import INTERVAL_COLUMNS, without_bounds_of_few
 from tlb.system.files import ROOT
 from tlb.system.page_sizes import BASE_PAGES, PAGE_KINDS, page_words
-from tlb.system.reasons import Unavailable, explain_reason
+from tlb.system.reasons import explain_reason
 from tlb.system.units import format_size, list_in_words
 
 LEAST_SWEEP_BYTES = 1 << 30  # the chapters' quantities are of working sets past all caches
@@ -459,7 +459,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[Quantity]]) -> Html:
             *(one.cell for one in sides[:-1]),
             sides[-1].cell_beside(sides[:-1]),
             *([_mappings(sides[-1])] if has_mappings else []),
-            "" if (why := sides[-1].lacking) is None else str(why),
+            "" if (why := sides[-1].lacking) is None else explain_reason(why.code, why.detail),
         ]
         for sides in rows
     ]
@@ -475,18 +475,18 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[Quantity]]) -> Html:
     made = Html(str(table), text)
     if any(FEW_MAPPINGS_MARK in cell for *texts, _ in cells for cell in texts):
         made += FEW_MAPPINGS_NOTE
-    return made + _dash_note(rows)
+    reasons = Counter(
+        explain_reason(why.code)
+        for *others, own in rows
+        if others and own.cell == ABSENT_CELL and (why := own.lacking)  # beside the reference
+    )
+    return made + _dash_note(reasons) if reasons else made
 
 
-def _dash_note(rows: Sequence[Sequence[Quantity]]) -> Html:
+def _dash_note(reasons: Counter[str]) -> Html:
     """Return the reasons for dashes, with the number of rows of each, for readers who cannot point
-    at a row; nothing if there are none, or of the reference alone. Each takes about a line: a long
-    remedy stands at the row alone."""
-    lacking = (own.lacking for *others, own in rows if others and own.cell == ABSENT_CELL)
-    reasons = Counter(_in_a_line(why) for why in lacking if why)
-    if not reasons:
-        return Html("", "")
-    each = [f"{reason} ({number})" for reason, number in reasons.most_common()]
+    at a row. Each takes about a line: a long remedy stands at the row alone."""
+    each = [f"{_in_a_line(reason)} ({number})" for reason, number in reasons.most_common()]
     items = format_each_as_html("<li>{}</li>", map(inline_html, each))
     note = Markup(
         '<details class="tlb-few"><summary><small>{}</small></summary><ul>{}</ul></details>'
@@ -494,11 +494,10 @@ def _dash_note(rows: Sequence[Sequence[Quantity]]) -> Html:
     return Html(str(note.format(_DASH_WORDS, items)), "\n".join([_DASH_WORDS, *each]))
 
 
-def _in_a_line(why: Unavailable) -> str:
-    """Return a reason without its detail, and without its remedy where both take more than a line."""
-    whole = explain_reason(why.code, "", why.remedy)
-    fits = len(whole.replace("`", "")) <= _LINE_LETTERS
-    return whole if fits else whole.removesuffix(f" {why.remedy}")
+def _in_a_line(reason: str) -> str:
+    """Return a reason without its remedy where both take more than a line."""
+    fits = len(reason.replace("`", "")) <= _LINE_LETTERS
+    return reason if fits else f"{reason.partition('. ')[0]}."
 
 
 def _mappings(quantity: Quantity) -> str:

@@ -49,7 +49,6 @@ _OVER_WHOLE = Unavailable(
 )
 # What a table says, marked, in place of a dash: something was measured.
 _BELOW_ZERO_CELL = "not above zero"
-_FILL_1G = "`tlb pool reserve --pages 1g --size 4GiB`, soon after boot, fills it."
 _OF_TIMES = ("ns", "us", "ms", "cycles", "share", "times")
 _COMPARED = ("share", "times")  # of two times, of which too few mappings cannot tell
 
@@ -357,10 +356,7 @@ class Quantities:
         codes = [
             self._code_of(one) for one in (HUGE_PAGE_KINDS if pages == HUGE_PAGES else (pages,))
         ]
-        if not all(codes):
-            return None
-        is_gigantic = codes[0] == "pool-empty" and pages == "1g"
-        return Unavailable(codes[0], remedy=_FILL_1G if is_gigantic else "")
+        return Unavailable(codes[0]) if all(codes) else None
 
     def _lacks_size(self, pages: str) -> bool:
         """Whether the machine does not offer a kind of pages: arithmetic on them is of no use there."""
