@@ -47,7 +47,7 @@ class Quantities(quantities.Quantities):
         "munmap of one page, threads on the other CPUs too", "us", 1
     )
     unmap_added_us = QuantityDeclaration(
-        "what those threads add", "us", 1, taken_from="unmap_beside_us"
+        "what those threads add", "us", 1, part_of="unmap_beside_us", is_judged=True
     )
     unmap_32_added_us = QuantityDeclaration("what they add to a munmap of 32 pages", "us", 1)
     unmap_processes_us = QuantityDeclaration(

@@ -141,12 +141,14 @@ class Analysis(analysis.Analysis):
         return prices
 
     def price_on(self, pages: str) -> Interval:
-        """Return the price of a page size. Raises Unavailable: too-few-points, control-elsewhere."""
+        """Return the price of a page size, on base pages as The TLB cliff states it. Raises
+        Unavailable: too-few-points, control-elsewhere."""
         if pages not in self.ladder:
             raise Unavailable("too-few-points", f"no chase on {page_words(pages)} has its control")
         if pages == BASE_PAGES and not self.is_comparable(self.ladder_lines):
             raise Unavailable("control-elsewhere", f"at {self.ladder_lines:,} lines")
-        return self.ladder[pages]
+        known = self.cliff_price_at(self.ladder_lines) if pages == BASE_PAGES else None
+        return known or self.ladder[pages]
 
     # --- faulting in
 

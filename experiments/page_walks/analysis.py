@@ -81,7 +81,8 @@ class Quantities(quantities.Quantities):
     touch_saves_ns = QuantityDeclaration(
         "what first touch in the order of the visits saves of a load",
         "ns",
-        taken_from="touch_address_ns",
+        part_of="touch_address_ns",
+        is_judged=True,
     )
     touch_model_ns = QuantityDeclaration("what it should save: 7/8 of an entry", "ns")
     walk_l2_ns = QuantityDeclaration("a walk whose entries lie in the L2 cache", "ns", 1)

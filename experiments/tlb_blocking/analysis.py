@@ -97,9 +97,15 @@ class Quantities(quantities.Quantities):
         "gain by 64 bytes more at a stride of 4,096 bytes", "times", 1
     )
     padding_saves_ns = QuantityDeclaration(
-        "what 64 bytes more save a load at 4,096 bytes", "ns", 1, taken_from="stride_ns"
+        "what 64 bytes more save a load at 4,096 bytes",
+        "ns",
+        1,
+        part_of="stride_ns",
+        is_judged=True,
     )
-    padding_saves_8_kib_ns = QuantityDeclaration("what 64 bytes more save a load at 8 KiB", "ns", 1)
+    padding_saves_8_kib_ns = QuantityDeclaration(
+        "what 64 bytes more save a load at 8 KiB", "ns", 1, is_judged=True
+    )
     stride_walks = QuantityDeclaration("page walks per load at 4,096 bytes, as counted", "", 2)
     padded_walks = QuantityDeclaration("page walks per load at 4,160 bytes, as counted", "", 2)
     translation_most_ns = QuantityDeclaration("translation at 4,160 bytes, at most", "ns", 1)

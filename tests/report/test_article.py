@@ -1,6 +1,7 @@
 """What cells show: a chart over the reference's, and a table of quantities beside the reference's."""
 
 import json
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,8 @@ from tlb.report import article, charts, page, quantities
 from tlb.report.overlay import DimmedFigure, OverlaidFigure
 from tlb.report.quantities import QUANTITIES_DOCUMENT, QuantityDeclaration
 from tlb.report.render import Figure
+from tlb.stats.intervals import median_interval
+from tlb.system.reasons import REASON_TEXTS
 
 DATA = pd.DataFrame({"x": [1, 2], "median": [3.5, 4.5]})
 
@@ -33,6 +36,7 @@ def run(
     tmp_path,
     monkeypatch,
     few_mappings: str = "",
+    has_few_mappings: bool = False,
     **names,
 ) -> Any:
     """What a cell shows on a page, whose committed notebook has these outputs."""
@@ -42,9 +46,8 @@ def run(
     shown: list[Any] = []
     names = {"show_chart": article.show_chart, "curve": curve, "put": shown.append} | names
     names["on_this_computer"] = article.on_this_computer
-    run_cells(
-        page.Page("made", shown.append, is_reference=is_reference, few_mappings=few_mappings), names
-    )
+    few = {"few_mappings": few_mappings, "has_few_mappings": has_few_mappings}
+    run_cells(page.Page("made", shown.append, is_reference=is_reference, **few), names)
     (made,) = shown
     return made
 
@@ -178,10 +181,58 @@ def test_quantities_stand_beside_the_reference_s_and_are_kept_with_the_page(tmp_
     assert article.recorded(notebook, QUANTITIES_DOCUMENT) == {"made": own.kept}
 
 
+@pytest.mark.parametrize("found", [2.0, median_interval([1.0, 2.0])])
+def test_a_table_has_no_column_of_blanks(found, tmp_path, monkeypatch):
+    own, reference = Quantities(), Quantities()
+    for one in (own, reference):
+        one.record(DATA.assign(repeat=range(len(DATA))), load_ns=found)
+    own._found["load_ns"] = replace(own.load_ns, mappings=0 if found == 2.0 else 2)
+    names = {"own": own, "reference": reference}
+    cell = "put(on_this_computer(own, reference))"
+    made = run(cell, [], False, tmp_path, monkeypatch, **names).table
+    cells = [line.split("\t") for line in made.text.splitlines()[:2]]
+    assert all(any(column) for column in cells[1:]) and len({*map(len, cells)}) == 1
+    assert ("Mappings" in made.markup) is (found != 2.0)
+
+
+@pytest.mark.parametrize("code", ["too-few-points", "pool-empty", "no-pmu", "no-perf"])
+def test_a_reason_for_dashes_takes_a_line_and_a_short_one_says_what_to_do(code):
+    sentence, remedy = REASON_TEXTS[code]
+    note = article._in_a_line(f"{sentence} {remedy}")
+    assert note.startswith(sentence) and len(note.replace("`", "")) <= article._LINE_LETTERS
+    assert (remedy in note) is (code in ("too-few-points", "pool-empty"))
+
+
+def test_the_remedy_of_an_empty_pool_names_no_size_that_another_machine_lacks():
+    assert not re.search(r"\d+[mg]\b", REASON_TEXTS["pool-empty"].remedy)
+
+
+@pytest.mark.parametrize("is_shaded", [False, True])
+def test_beside_a_shade_a_dotted_curve_is_not_called_comparable(is_shaded, tmp_path, monkeypatch):
+    far = pd.DataFrame({"x": [1.0, 2.0, 64.0], "median": [3.5, 4.5, 9.0]})
+    x = alt.X("x:Q", scale=alt.Scale(type="log"))
+    line = alt.Chart(far).mark_line().encode(x=x, y="median:Q")
+    chart = charts.shaded_sizes([4, 8], 1) + line if is_shaded else alt.layer(line)
+    names = {"made": Figure(chart, "It rises.", far), "show_figure": article.show_figure}
+    label = run("show_figure(made)", [], False, tmp_path, monkeypatch, **names).label
+    assert ("Dotted" in label, article._NOT_COMPARED in label) == (True, is_shaded)
+
+
 def test_a_quantity_that_no_cell_recorded_is_a_mistake(tmp_path, monkeypatch):
     with pytest.raises(page.PageError, match="load_ns"):
         cell = "put(on_this_computer(own, own))"
         run(cell, [], True, tmp_path, monkeypatch, own=Quantities())
+
+
+@pytest.mark.parametrize("mappings, is_said", [(None, True), ([9, 9], False)])
+def test_a_figure_that_does_not_say_of_how_many_mappings_may_be_of_few(
+    mappings, is_said, tmp_path, monkeypatch
+):
+    data = DATA if mappings is None else DATA.assign(n=mappings)
+    names = {"made": Figure(curve(data), "It rises.", data), "show_figure": article.show_figure}
+    cell = "show_figure(made)"
+    own = run(cell, [], False, tmp_path, monkeypatch, has_few_mappings=True, **names)
+    assert (article._MAY_BE_OF_FEW in own.label) is is_said
 
 
 def test_a_second_run_counts_only_the_verdicts_that_an_interval_decided(tmp_path):

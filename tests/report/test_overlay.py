@@ -64,7 +64,9 @@ def test_the_reference_s_medians_are_drawn_in_grey_under_the_own_ones():
     made = shown()
     spec = made.spec()
     theirs = [one for one in layers(spec) if one["data"]["name"].startswith("reference-")]
-    assert grey_marks(spec) == {"curves", "points"} and theirs == layers(spec)[: len(theirs)]
+    assert (
+        grey_marks(spec) == {"bands", "curves", "points"} and theirs == layers(spec)[: len(theirs)]
+    )
     assert {one["mark"]["type"] for one in theirs} == {"area", "line", "point", "text"}
     assert {one["mark"]["color"] for one in theirs} == {MUTED_COLOUR}
     drawn = [row["median"] for one in theirs for row in spec["datasets"][one["data"]["name"]]]
@@ -81,6 +83,16 @@ def test_a_name_stands_at_the_end_of_its_own_curve_though_the_grey_one_goes_on()
     assert names and {row["working_set_bytes"] for row in names} == {
         float(short["working_set_bytes"].max())
     }
+
+
+@pytest.mark.parametrize("share, is_moved", [(0.5, True), (0.01, False)])
+def test_a_name_does_not_cover_the_last_grey_points(share, is_moved):
+    last = SLOW["working_set_bytes"].max()
+    short = OWN[OWN["working_set_bytes"] <= share * last]
+    made = OverlaidFigure(draw(short), "A.", short, "cliff", reference=shown().reference).spec()
+    own = [rows for name, rows in made["datasets"].items() if not name.startswith("reference-")]
+    names = {row["working_set_bytes"] for rows in own for row in rows if "wrapped" in row}
+    assert names == {float(last if is_moved else short["working_set_bytes"].max())}
 
 
 def test_dashes_at_a_place_are_of_the_own_machine_unless_both_have_them_there():

@@ -221,7 +221,7 @@ def test_a_short_sweep_gives_no_measured_number_but_what_is_stated():
 
 
 class DifferenceQuantities(Quantities):
-    saved_ns = QuantityDeclaration("what it saves", "ns", 1, taken_from="load_ns")
+    saved_ns = QuantityDeclaration("what it saves", "ns", 1, part_of="load_ns", is_judged=True)
 
 
 @pytest.mark.parametrize(
@@ -229,6 +229,5 @@ class DifferenceQuantities(Quantities):
 )
 def test_a_small_difference_of_too_few_mappings_is_not_told_from_noise(mappings, saved, cell):
     made = DifferenceQuantities()
-    made.is_own = True
     made.record(pd.DataFrame({"repeat": range(mappings)}), saved_ns=saved, load_ns=166.0)
     assert made.saved_ns.cell == cell

@@ -97,6 +97,13 @@ def test_each_reason_for_which_a_kernel_refuses_a_page_size_is_on_the_page():
     assert len(codes) > 3 and page.count("2 MiB") == len(codes) and len(page.splitlines()) == 1
 
 
+@pytest.mark.parametrize("enabled", ["absent", "madvise"])
+def test_settings_of_transparent_pages_are_given_only_where_linux_offers_them(enabled):
+    host = Stated(changes={"thp": {"enabled": enabled, "defrag": enabled}}).host()
+    text = setting.system(Analysis(rows({}), About(host)), ())
+    assert ("defragmenting" in text, enabled in text) == ((enabled != "absent"),) * 2
+
+
 def test_what_perf_counted_of_a_chapter_s_processes_is_in_its_settings():
     def counted(kernel: str, faults: int) -> SessionCounts:
         totals = {"page_faults": CounterReading(value=faults)}
@@ -110,4 +117,5 @@ def test_what_perf_counted_of_a_chapter_s_processes_is_in_its_settings():
 
     a = Analysis(rows({"kernel": "page_chase"}), Counted(Stated().host()))
     assert "1,234 page faults" in setting.set_up(a) and "2 processes" in setting.set_up(a)
+    assert "other pages" in setting.set_up(a)  # counts are of a kernel, whatever it ran for
     assert "page faults" not in setting.set_up(Analysis(a.frame, About(Stated().host())))

@@ -166,6 +166,12 @@ class Analysis:
             return None
         return self.price_of(curves.spread_curve(rows), curves.packed_curve(rows))
 
+    def cliff_price_at(self, lines: float) -> Interval | None:
+        """Return the price of translation on base pages at so many lines as The TLB cliff states it,
+        whose bounds allow for what page-table entries take of a cache; None without it."""
+        price = self._cliff_price
+        return price.get(lines) if price is not None and lines in price.xs else None
+
     def is_comparable(self, lines: float) -> bool:
         """Return whether spread minus packed is a price at so many lines on base pages, by the list
         of The TLB cliff for all chapters: not at a size without a price, nor beside one."""

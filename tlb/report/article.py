@@ -97,11 +97,13 @@ _WITHOUT_GREY = "Numbers of {}."
 _AMONG_OTHERS = "This computer{} and published machines."
 _IN_PLACE = "In place of {}: this computer{}."
 _OF_FEW = "{}: fewer than five mappings, no interval, may be far off."
-_DOTTED = "Dotted, in colour: no points of this page between."
+_DOTTED = "Dotted, in colour: points of this page are missing there."
 _DOTTED_ITSELF = "Dotted: not measured, or not comparable."
 _BROKEN = "No line: no comparable points."
 _FEW_SHADED = "Shade: with so few mappings we cannot tell whether both lie in one cache."
 _NO_DASHES = "No vertical dashes: these places are not known."
+_MAY_BE_OF_FEW = "Some of it may be of fewer than five mappings."
+_NOT_COMPARED = "Nothing is compared there, shaded or not."  # where a curve is dotted
 _PAGE_LABEL = re.compile(r"\d+ [KMG]iB")  # as tlb/system/page_sizes.py writes them
 
 
@@ -264,19 +266,22 @@ def _notes_on_marks(made: OverlaidFigure, spec: dict[str, Any], shown: page.Page
     """Say which marks are of few mappings or none."""
     notes = []
     star = FEW_MAPPINGS_MARK.strip() if has_marked_numbers(spec) else ""
-    few = shown.few_mappings.capitalize()
+    few, is_of_few = shown.few_mappings.capitalize(), has_few_mappings(made.data)
     if has_hollow_points(spec):
         notes.append(_OF_FEW.format(" or ".join(filter(None, ["Hollow", star]))))
-    elif few and has_few_mappings(made.data) is not False:
+    elif few and is_of_few is not False:
         notes.append(f"{few}{f' ({star})' if star else ''}: no intervals, may be far off.")
     elif star:
         notes.append(_OF_FEW.format(star))
+    elif shown.has_few_mappings and is_of_few is None:
+        notes.append(_MAY_BE_OF_FEW)
     return "".join(f" {note}" for note in notes) + _notes_on_gaps(spec)
 
 
 def _notes_on_gaps(spec: dict[str, Any]) -> str:
     """Say how a figure draws where nothing was measured between points."""
     dotted = f" {_DOTTED}" if has_dotted_gaps(spec) else ""
+    dotted += f" {_NOT_COMPARED}" if dotted and "shade" in own_marks_at_places(spec, "") else ""
     return f"{dotted} {_BROKEN}" if has_breaks(spec) else dotted
 
 
@@ -368,6 +373,7 @@ def _committed_output(shown: page.Page, name: str) -> dict[str, Any]:
 
 
 _MOST_UNFOLDED = 10  # rows of a table that is read beside its chapter
+_LINE_LETTERS = 115  # of a note's small print, on a page of full width
 _DASH_WORDS = "– not measured, or not enough of it: the reasons"
 _NOT_MEASURED = Html(
     '<p class="tlb-few">Nothing of this is known of this computer yet. For a program of your own, '
@@ -423,10 +429,9 @@ def on_this_computer(own: _Quantities, reference: _Quantities) -> QuantitiesTabl
         bases = (f", {size} base pages" if size else "" for size in reversed(shown.base_pages))
         pairs = zip([*heads, _head_of(shown)], bases, strict=True)
         heads = [head + base for head, base in pairs]
-    heads = ["Quantity", *heads, "Mappings"]
     found = {name: [side.of(side.declared[name]) for side in sides] for name, _ in own}
     rows = [row for row in found.values() if any(one.interval for one in row)]
-    table = _table(heads, rows)
+    table = _table(["Quantity", *heads], rows)
     is_folded = shown.is_reference or not is_measured
     if shown.is_this and not is_measured:
         table += _NOT_MEASURED
@@ -445,12 +450,15 @@ def _head_of(shown: page.Page) -> str:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[Quantity]]) -> Html:
+    """Return quantities as a table, with a column of mappings if any row has them."""
+    has_mappings = any(sides[-1].mappings for sides in rows)
+    heads = [*heads, "Mappings"] if has_mappings else heads
     cells = [
         [
             sides[-1].label,
             *(one.cell for one in sides[:-1]),
             sides[-1].cell_beside(sides[:-1]),
-            _mappings(sides[-1]),
+            *([_mappings(sides[-1])] if has_mappings else []),
             "" if (why := sides[-1].lacking) is None else explain_reason(why.code, why.detail),
         ]
         for sides in rows
@@ -467,24 +475,29 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[Quantity]]) -> Html:
     made = Html(str(table), text)
     if any(FEW_MAPPINGS_MARK in cell for *texts, _ in cells for cell in texts):
         made += FEW_MAPPINGS_NOTE
-    is_own = len(heads) > 3  # beside the reference
     reasons = Counter(
         explain_reason(why.code)
-        for *_, own in rows
-        if is_own and own.cell == ABSENT_CELL and (why := own.lacking)
+        for *others, own in rows
+        if others and own.cell == ABSENT_CELL and (why := own.lacking)  # beside the reference
     )
     return made + _dash_note(reasons) if reasons else made
 
 
 def _dash_note(reasons: Counter[str]) -> Html:
     """Return the reasons for dashes, with the number of rows of each, for readers who cannot point
-    at a row."""
-    each = [f"{reason} ({number})" for reason, number in reasons.most_common()]
+    at a row. Each takes about a line: a long remedy stands at the row alone."""
+    each = [f"{_in_a_line(reason)} ({number})" for reason, number in reasons.most_common()]
     items = format_each_as_html("<li>{}</li>", map(inline_html, each))
     note = Markup(
         '<details class="tlb-few"><summary><small>{}</small></summary><ul>{}</ul></details>'
     )
     return Html(str(note.format(_DASH_WORDS, items)), "\n".join([_DASH_WORDS, *each]))
+
+
+def _in_a_line(reason: str) -> str:
+    """Return a reason without its remedy where both take more than a line."""
+    fits = len(reason.replace("`", "")) <= _LINE_LETTERS
+    return reason if fits else f"{reason.partition('. ')[0]}."
 
 
 def _mappings(quantity: Quantity) -> str:

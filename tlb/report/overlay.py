@@ -76,6 +76,7 @@ class OverlaidFigure(Figure):
         }
         _unite_rows(made)
         _drop_places_beyond_the_axis(made)
+        _move_names_off_points(made)
         _part_names(made)
         made["layer"][-1] = _with_halos(made["layer"][-1])
         return made
@@ -89,7 +90,7 @@ class OverlaidFigure(Figure):
 
 
 def grey_marks(spec: dict[str, Any], data: str = "") -> set[str]:
-    """Return what lies under a chart of the reference's: curves, points; empty if nothing does.
+    """Return what lies under a chart of the reference's: bands, curves, points; empty if nothing does.
     data: the name of the data set around a part."""
     data = spec.get("data", {}).get("name", data)
     found = set().union(*(grey_marks(layer, data) for layer in spec.get("layer", ())))
@@ -97,6 +98,8 @@ def grey_marks(spec: dict[str, Any], data: str = "") -> set[str]:
     if data.startswith(_THEIRS) and mark["type"] in _MARKS:
         found.add("curves" if mark["type"] == "line" else "points")
         found |= {"points"} if mark.get("point") else set()
+    if data.startswith(_THEIRS) and mark["type"] == "area":
+        found.add("bands")
     return found
 
 
@@ -374,6 +377,22 @@ def _drop_places_beyond_the_axis(spec: dict[str, Any]) -> None:
             and _mark(part)["type"] in _AT_PLACES
         ):
             rows[:] = [row for row in rows if min(ends) <= row.get(field, min(ends)) <= max(ends)]
+
+
+def _move_names_off_points(spec: dict[str, Any]) -> None:
+    """Move each own curve's name that would cover the last points of the other chart's to their end."""
+    texts = {data: part for part, data in _parts_with_data(spec) if _mark(part)["type"] == "text"}
+    place = _axis_places(spec, "x")
+    rows = [
+        (row, part["encoding"]["x"]["field"], name.startswith(_THEIRS))
+        for name, part in texts.items()
+        for row in spec["datasets"].get(name, ())
+        if charts.NAME_Y in row
+    ]
+    last = max((row[x] for row, x, is_theirs in rows if is_theirs), default=0.0)
+    for row, x, is_theirs in rows:
+        if not is_theirs and row[x] < last and place(last) - place(row[x]) < _NAME_WIDTH:
+            row[x] = last
 
 
 def _part_names(spec: dict[str, Any]) -> None:

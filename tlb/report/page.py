@@ -89,7 +89,7 @@ class Page:
     @property
     def output_heading(self) -> str:
         """The line above what a cell prints or shows as a table."""
-        few = " (some of fewer than five mappings)" if self.has_few_mappings else ""
+        few = " (some may be of fewer than five mappings)" if self.has_few_mappings else ""
         if self.few_mappings:
             few = f" ({self.few_mappings}: no intervals, may be far off)"
         return f"{self.heading}{few}:"

@@ -67,12 +67,10 @@ def _mappings_behind(interval: Interval, most: int) -> int:
     return most
 
 
-def _is_small_difference(difference: Quantity, whole: Quantity) -> bool:
-    """Return whether a quantity and what is left of it without a difference are less than
-    MIN_MODE_RATIO times apart."""
-    if difference.interval is None or whole.interval is None:
-        return False
-    left, value = whole.value - difference.value, whole.value
+def _is_small_part(part: Quantity, whole: Quantity) -> bool:
+    """Return whether a quantity with a part and without it are less than MIN_MODE_RATIO times
+    apart."""
+    left, value = whole.value - part.value, whole.value
     return max(left, value) < MIN_MODE_RATIO * min(left, value)
 
 
@@ -205,11 +203,10 @@ class QuantityDeclaration:
     """Declares a quantity of a chapter. source: where the number comes from, if not from rows.
     is_found: of a number of pages, bytes or events, that measured rows show it; other such numbers
     are stated, or chosen by the grid, and known without an interval. is_counted: whether one process
-    settles it, such as what smaps shows. is_judged: whether a comparison found it, which too few
-    mappings cannot make. pages: the kind of pages that it is of, if a machine may lack it;
-    HUGE_PAGES for any huge ones. part_of: the name of a quantity of which it is a part, in the same
-    unit. taken_from: the name of a quantity from which another was taken to get it, in the same
-    unit; too few mappings tell two times apart only if they are MIN_MODE_RATIO times apart."""
+    settles it, such as what smaps shows. pages: the kind of pages that it is of, if a machine may
+    lack it; HUGE_PAGES for any huge ones. part_of: the name of a quantity of which it is a part, in
+    the same unit. is_judged: whether a comparison found it, which too few mappings cannot make; of
+    a part, only where its whole with and without it are MIN_MODE_RATIO times apart."""
 
     def __init__(
         self,
@@ -223,9 +220,8 @@ class QuantityDeclaration:
         is_judged: bool = False,
         pages: str = "",
         part_of: str = "",
-        taken_from: str = "",
     ):
-        self.part_of, self.taken_from = part_of, taken_from
+        self.part_of = part_of
         self.label, self.unit, self.decimals, self.source = label, unit, decimals, source
         self.is_counted, self.is_judged, self.pages = is_counted, is_judged, pages
         self.is_measured = not source and not is_counted and (is_found or unit in _OF_TIMES)
@@ -294,8 +290,7 @@ class Quantities:
         is_short: whether the machine's sweeps end below the sizes that the quantities are of. What is
         then recorded has a reason in place of a number, unless it is stated or counted. So has what
         is below zero and of too few mappings: no cost is, so it is noise. is_own: whether they are of
-        this computer; what compares two times of too few mappings then has a reason too, and so has
-        their difference if it is small. notes: what
+        this computer; what compares two times of too few mappings then has a reason too. notes: what
         could not be measured on the machine, such as some pages. lacking_pages: kinds of pages that
         it does not have, each with the reason's code.
         """
@@ -326,11 +321,6 @@ class Quantities:
             declared = self.declared[name]
             quantity = self._checked(declared, declared.read(one, mappings), mappings)
             self._found[name] = replace(quantity, conditions=conditions)
-        for name in found if self.is_own else ():
-            difference, whole = self._found[name], self._found.get(self.declared[name].taken_from)
-            if whole and difference.is_of_few and _is_small_difference(difference, whole):
-                lacking = replace(difference, interval=None, mappings=0, lacking=OF_FEW)
-                self._found[name] = lacking
 
     def _checked(self, declared: QuantityDeclaration, read: Quantity, mappings: int) -> Quantity:
         """Return what was read, with its mappings, or with a reason in place of a number that
@@ -353,8 +343,8 @@ class Quantities:
             return replace(read, lacking=OF_FEW) if is_of_few else read
         if not read.mappings and mappings < FEWEST_MAPPINGS_WITH_INTERVAL:
             read = replace(read, mappings=mappings)  # so that it is marked
-        is_judged = declared.is_judged or (self.is_own and declared.unit in _COMPARED)
-        if read.is_of_few and is_judged:
+        is_whole = declared.is_judged and not declared.part_of
+        if read.is_of_few and (is_whole or (self.is_own and declared.unit in _COMPARED)):
             return replace(read, interval=None, mappings=0, lacking=OF_FEW)
         if read.is_of_few and read.value < 0:
             return replace(read, interval=None, lacking=_BELOW_ZERO)
@@ -386,13 +376,21 @@ class Quantities:
     def of(self, declared: QuantityDeclaration) -> Quantity:
         """Return what was recorded, or a quantity that lacks its rows."""
         if found := self._found.get(declared.name):
-            whole = self._found.get(declared.part_of)
-            is_more = whole and whole.interval and found.interval and found.value > whole.value
-            if is_more and found.is_of_few:
-                return replace(found, interval=None, mappings=0, lacking=_OVER_WHOLE)
+            if noise := self._noise(declared, found):
+                return replace(found, interval=None, mappings=0, lacking=noise)
             return self._with_size(declared.name, found)
         lacking = Unavailable("no-data", declared.label)
         return Quantity(declared.label, declared.unit, declared.decimals, lacking=lacking)
+
+    def _noise(self, declared: QuantityDeclaration, part: Quantity) -> Unavailable | None:
+        """Return why a part of another quantity cannot be told from noise, None if it can or is no
+        part."""
+        whole = self._found.get(declared.part_of)
+        if not (part.is_of_few and whole and whole.interval):
+            return None
+        if part.value > whole.value:
+            return _OVER_WHOLE
+        return OF_FEW if declared.is_judged and _is_small_part(part, whole) else None
 
     def _with_size(self, name: str, found: Quantity) -> Quantity:
         """Return a quantity of the largest size, which has `far` in its name, with that size among

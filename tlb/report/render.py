@@ -340,39 +340,30 @@ def _log_title(title: str) -> str:
     return f"{words}, log scale{title[len(words) :]}"
 
 
-def _with_log_titles(spec: Any) -> Any:
-    """Return a specification in which the title of each logarithmic axis says that it is one. Parts
-    of a chart that share an axis share its title, so it changes in all of them, or Vega would write
-    both."""
-    logs = {title for title, is_log in _titles(spec) if is_log and "log" not in title.lower()}
-
-    def changed(part: Any) -> Any:
-        if isinstance(part, list):
-            return [changed(one) for one in part]
-        if not isinstance(part, dict):
-            return part
-        part = {key: one if key == "datasets" else changed(one) for key, one in part.items()}
-        axis = part.get("axis")
-        if isinstance(axis, dict) and axis.get("title") in logs:
-            part["axis"] = axis | {"title": _log_title(axis["title"])}
-        return part
-
-    return changed(spec)
+def _name_log_axes(spec: dict[str, Any]) -> dict[str, Any]:
+    """Let the title of each logarithmic axis of a specification say that it is one, and return the
+    specification. Parts of a chart that share an axis share its title, so it changes in all of
+    them, or Vega would write both."""
+    axes = [*_titled_axes(spec)]
+    titles = (axis["title"] for axis, is_log in axes if is_log)
+    logs = {title for title in titles if "log" not in title.lower()}
+    for axis in (axis for axis, _ in axes if axis["title"] in logs):
+        axis["title"] = _log_title(axis["title"])
+    return spec
 
 
-def _titles(spec: Any) -> Iterator[tuple[str, bool]]:
-    """Yield the title of each axis, and whether its channel has a logarithmic scale."""
-    if isinstance(spec, list):
-        for part in spec:
-            yield from _titles(part)
-    if not isinstance(spec, dict):
+def _titled_axes(part: Any) -> Iterator[tuple[dict[str, Any], bool]]:
+    """Yield each axis that has a title, and whether its channel has a logarithmic scale."""
+    if isinstance(part, list):
+        for one in part:
+            yield from _titled_axes(one)
+    if not isinstance(part, dict):
         return
-    axis, scale = spec.get("axis"), spec.get("scale")
+    axis, scale = part.get("axis"), part.get("scale")
     if isinstance(axis, dict) and isinstance(axis.get("title"), str) and axis["title"]:
-        yield axis["title"], isinstance(scale, dict) and scale.get("type") == "log"
-    for key, part in spec.items():
-        if key != "datasets":
-            yield from _titles(part)
+        yield axis, isinstance(scale, dict) and scale.get("type") == "log"
+    for one in (one for key, one in part.items() if key != "datasets"):
+        yield from _titled_axes(one)
 
 
 # --- points of fewer mappings than an interval takes are hollow
@@ -554,7 +545,7 @@ class Figure:
             made = _with_hollow_points(made, datasets)
             if self.is_of_few:
                 made = _with_marked_numbers(made, datasets)
-            spec = _recount(_compact(_with_log_titles(made), _SPEC_DIGITS))
+            spec = _recount(_name_log_axes(_compact(made, _SPEC_DIGITS)))
         if not _COMPOSED & spec.keys():
             spec = {"width": WIDTH_PX, "autosize": {"type": "fit-x", "contains": "padding"}, **spec}
         return spec

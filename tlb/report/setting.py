@@ -99,7 +99,8 @@ def _counters(a: Analysis) -> str:
 
 
 def _counted_processes(a: Analysis) -> str:
-    """Return what perf stat counted of the processes of this chapter's kernels; "" if of none."""
+    """Return what perf stat counted of the processes of this chapter's kernels, whichever page they
+    ran for, as counts are kept by kernel; "" if of none."""
     sessions = [
         one
         for one in a.about.counted_sessions()
@@ -118,7 +119,10 @@ def _counted_processes(a: Analysis) -> str:
         return ""
     counts = list_in_words(f"{total:,.0f} {words}" for words, total in totals.items())
     number = sum(one.sessions for one in sessions)
-    return f"`perf stat` counted {counts} in {number:,} processes of these kernels."
+    return (
+        f"`perf stat` counted {counts} in {number:,} processes of these kernels, those of other "
+        "pages and of rows that are left out among them."
+    )
 
 
 def about_pages(notes: Iterable[UnmeasuredNote]) -> str:

@@ -6,6 +6,10 @@ from support.common import refusal
 from support.keeping_pages import SPLIT, WHOLE, analysis, asked, programs, rows
 from support.page_sizes import Paged, keeping_pages
 
+from experiments.keeping_pages.analysis import Analysis
+from experiments.stlb_cliff import analysis as stlb_cliff
+from tlb.report.chapter import chapter_of_published_machine
+
 pytestmark = pytest.mark.filterwarnings("error")
 
 
@@ -19,6 +23,13 @@ pytestmark = pytest.mark.filterwarnings("error")
 def test_the_ladder_of_a_known_machine_is_its_truth(machine, truth):
     for pages, price in analysis(rows(machine, repeats=9)).ladder.items():
         assert price.value == pytest.approx(truth(pages), abs=1.5), pages
+
+
+def test_the_price_on_base_pages_has_the_bounds_of_the_cliff_s():
+    about = chapter_of_published_machine("stlb_cliff", "reference")
+    cliff = stlb_cliff.Analysis(about.kept("stlb_cliff"), about).price
+    a = Analysis.published("reference")
+    assert a.ladder_lines in cliff.xs and a.price_on("4k") == cliff.get(a.ladder_lines)
 
 
 # --- faulting in
