@@ -34,9 +34,9 @@ def thp_faults_are_faster(a: Analysis, band: Band) -> Answer:
     slow, fast = (Interval.of(rows.loc[threads]) for rows in rates.values())
     by = "one thread" if threads == 1 else f"{threads} threads"
     return effect_inside_band(slow / fast, *band, what=f"by {by}"), (
-        f"Touched by {by}, memory is ready at {rates[BASE_PAGES].loc[threads, 'gb_per_s']:.2f} GB/s on "
+        f"Touched by {by}, memory is ready at {rates[BASE_PAGES].loc[threads, 'gb_per_s']:.2g} GB/s on "
         "base pages and "
-        f"{rates['thp'].loc[threads, 'gb_per_s']:.2f} on THP, a factor of {slow / fast:.1f}."
+        f"{rates['thp'].loc[threads, 'gb_per_s']:.2g} on THP, a factor of {slow / fast:rounded}."
     )
 
 
@@ -47,8 +47,8 @@ def thp_faults_are_faster(a: Analysis, band: Band) -> Answer:
 def thp_is_freed_faster(a: Analysis, band: Band) -> Answer:
     base, thp = (a.freed_ns(pages) for pages in (BASE_PAGES, "thp"))
     return effect_inside_band(base / thp, *band), (
-        f"For each {format_size(a.base_page_bytes)}, munmap takes {base.value:.1f} ns on base "
-        f"pages and {thp.value:.1f} ns on THP: {base / thp:.1f} times as long on base pages."
+        f"For each {format_size(a.base_page_bytes)}, munmap takes {base:median} ns on base "
+        f"pages and {thp:median} ns on THP: {base / thp:rounded} times as long on base pages."
     )
 
 
