@@ -329,6 +329,7 @@ def entries_are_still_cached(a: Analysis, band: Band) -> Answer:
             " At hundreds of megabytes the caches still hold the page table, but the TLB only a "
             "small part of the translations."
         )
+        return Undecided("ambiguous", "it depends on the reading"), evidence
     reach_words = f"the TLB reaches {reach / 2**20:.3g} MiB"
     return Fact(bool(band[0] <= reach <= band[1]), evidence, reach_words)
 

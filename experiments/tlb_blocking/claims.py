@@ -79,12 +79,13 @@ def blocking_removes_misses(a: Analysis, most: float = ALL_BUT_VANISHED) -> Answ
 def prefetch_walks(a: Analysis, band: Band) -> Answer:
     base = a.best_ahead(BASE_PAGES)
     gain, most = Interval.of(base, "gain"), a.most_from_hits
+    what = "over dropped prefetches"
     told = (
         f"Prefetched {int(base['distance'])} hops ahead, a hop is {gain:rounded} times as fast on base "
         f"pages. It could be at most {most:.2f} times as fast if a TLB miss dropped the "
         "prefetch."
     )
-    if does_answer_hold(helps := effect_inside_band(gain * (1 / most), *band, among=a.distances)):
+    if does_answer_hold(helps := effect_inside_band(gain * (1 / most), *band, among=a.distances, what=what)):
         return helps, told
     # That base pages gain nothing says something only if prefetches gain anything.
     if (

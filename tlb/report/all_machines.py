@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import groupby
 from math import isfinite
 from operator import itemgetter
@@ -436,7 +435,6 @@ def _deciding_number(statement: PublishedStatement, found: ClaimDecision) -> str
     answer = found.verdict == "holds"
     deciding = [one for one in found.effects if one.decided(len(found.effects)) is answer]
     one = min(deciding or found.effects, key=room)
-    one = replace(one, what=one.what.partition(";")[0])  # without what stands beside it
     unit = one.unit or statement.unit
     words = format_median_in_unit(one, unit)
     if (one.least, one.most) != statement.band:

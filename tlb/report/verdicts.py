@@ -290,7 +290,9 @@ def format_effect_in_unit(effect: Effect, unit: str) -> str:
         shown = format_number_in_unit(value, unit, max(digits, EFFECT_DIGITS))
         return shown if value or unit in {*_UNIT_WORDS, "bytes"} else f"no {unit}"
     shown, *ends = map(words, numbers, needed)
-    if len({format_exact_in_unit(number, unit) for number in (value, low, high)}) == 1:
+    if shown == ends[0] == ends[1] or (
+        len({format_exact_in_unit(number, unit) for number in (value, low, high)}) == 1
+    ):
         return shown  # not "100% (100.0% to 100%)"
     if not (all(ends) and shown):
         return f"{ends[0]} or more" if ends[0] else f"{ends[1]} or less" if ends[1] else shown
