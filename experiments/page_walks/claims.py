@@ -215,7 +215,7 @@ def page_walkers_as_stated(a: Analysis, band: Band) -> Answer:
     ratio = busy * (1 / walkers)
     # Fewer overlapping walks rule nothing out: something else may end the gain.
     return Undecided("ambiguous") if ratio.high < band[0] else effect_inside_band(ratio, *band), (
-        f"The sentence gives this core {walkers}. With {base.best_walkers} walks of the graph in turn {busy:rounded} "
+        f"The sentence gives this core {walkers} page walkers. With {base.best_walkers} searches in turn, {busy:rounded} "
         "page walks overlap, if each takes as long as alone."
     )
 
@@ -503,8 +503,8 @@ def only_pages_raise_reach(a: Analysis, band: Band) -> Answer:
     stated, last = a.two_stated_levels()[1], a.survey.levels[-1]
     reach = last.opinions.get("price", last.entries).interval * (1 / stated)
     return effect_inside_band(reach, *band), (
-        f"Chases past the last level's {stated:,} entries begin to miss at {reach:rounded} times as "
-        "many pages."
+        f"Chases begin to miss at {reach:rounded} times as many pages as the last level has entries, "
+        f"{stated:,}."
     )
 
 

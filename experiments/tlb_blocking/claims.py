@@ -71,7 +71,7 @@ def blocking_removes_misses(a: Analysis, most: float = ALL_BUT_VANISHED) -> Answ
     high = left.high / (excess.low if left.high > 0 else excess.high)
     coverage = min(cut["coverage"], plain["coverage"], large["coverage"])
     share = Interval(left.value / excess.value, low, high, coverage)
-    evidence = f"{told}; of what base pages take longer than those, {share:.0%} is left."
+    evidence = f"{told}. Of what base pages add to a hop, {share:.0%} remains."
     return effect_inside_band(share, most=most), evidence
 
 
@@ -85,7 +85,9 @@ def prefetch_walks(a: Analysis, band: Band) -> Answer:
         f"pages. It could be at most {most:.2f} times as fast if a TLB miss dropped the "
         "prefetch."
     )
-    if does_answer_hold(helps := effect_inside_band(gain * (1 / most), *band, among=a.distances, what=what)):
+    if does_answer_hold(
+        helps := effect_inside_band(gain * (1 / most), *band, among=a.distances, what=what)
+    ):
         return helps, told
     # That base pages gain nothing says something only if prefetches gain anything.
     if (
@@ -225,7 +227,7 @@ def _penalty(a: Analysis, band: Band) -> tuple[Effect, str]:
         raise Unavailable("splintered")
     return effect, (
         f"At a stride of 4 KiB and one cache line more, translation costs at most {most:rounded} ns a "
-        "load: by so much a load takes longer than over as many lines side by side."
+        "load, which is what a load takes longer than over as many lines side by side."
     )
 
 
