@@ -149,7 +149,8 @@ def _page_sizes(host: Host) -> Iterator[Advice]:
 # Remedies.
 _BUILT_WITH = "Use one built with CONFIG_TRANSPARENT_HUGEPAGE, which real-time kernels leave out."
 _POOLS = {
-    "2m": REASON_TEXTS["pool-empty"].remedy,
+    "2m": "Reserve pages, for example with `tlb pool reserve --pages 2m --size 1GiB`; "
+    "`tlb pool restore` gives them back.",
     "1g": "Reserve pages soon after boot with `tlb pool reserve --pages 1g --size 4GiB`, or at boot "
     "with hugepagesz=1G hugepages=4; vm.nr_hugepages counts pages of the default size only.",
 }

@@ -478,5 +478,5 @@ def missing_event_reason(microarchitecture: str, quantity: str) -> str:
     """Return why a CPU has no event for a quantity, whatever its system lets count; "" if it has one,
     or if nothing is known of its events."""
     reasons = {row.quantity: row.reason for row in hardware_events(microarchitecture)}
-    why = reasons.get(quantity, "")
+    why = reasons.get(quantity) or ""
     return "" if why == "no-events" else why

@@ -312,7 +312,8 @@ def format_median_in_unit(effect: Effect, unit: str) -> str:
     band, known = (effect.least, effect.most), significant_digits(low, high)
     digits = digits_preserving_order(shown, band, known)
     if is_wide and unit != "bytes":
-        return format_band_in_unit(*(rounded_to_digits(end, digits) for end in shown), unit)
+        ends = [rounded_to_digits(end, digits) for end in shown]
+        return format_band_in_unit(ends[0], ends[1], unit)
     if low == high:
         return format_number_in_unit(value, unit, max(digits, EFFECT_DIGITS))
     return format_measured_in_unit(value, unit, digits)
@@ -617,7 +618,8 @@ def verdict_table(
     alone, by_reason = list[Verdict](), dict[str, list[Verdict]]()
     for one in found:
         if one.verdict != UNTESTABLE_HERE or number[one.evidence] == 1:
-            others = elsewhere.get(one.claim.id, "") if one.reason in REASON_TEXTS else ""
+            is_without_results = one.verdict == UNTESTABLE_HERE or one.reason in REASON_TEXTS
+            others = elsewhere.get(one.claim.id, "") if is_without_results else ""
             alone.append(replace(one, evidence=f"{one.evidence} {others}".rstrip()))
         else:
             others = elsewhere.get(one.claim.id, _DECIDED_NOWHERE)
