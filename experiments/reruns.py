@@ -191,7 +191,7 @@ def _names_at_ends(base: alt.Chart, dy: float) -> list[alt.Chart]:
 # --- a graph walk: hops by the size of the graph, the machines' and the article's in one plot
 
 NAME_NEAR_SHARE = 0.08  # of the highest y: what is nearer to a name would cross it
-APART_RATIO = 1.06  # of a size's points: else intervals would lie on each other
+APART_RATIO = 1.13  # of a size's points: else intervals would lie on each other
 
 
 def hops_by_graph(hops: pd.DataFrame) -> alt.LayerChart:
@@ -266,7 +266,7 @@ def _graph_sizes(data: pd.DataFrame, each: int, field: str = "working_set_bytes"
     low, high = (int(data["working_set_bytes"].agg(end)) for end in ("min", "max"))
     ticks = [low << n for n in range(0, (high // low).bit_length() - 1, each)]
     axis = charts.bytes_axis("size of the graph", ticks)
-    ends = (low, high * 1.1) if field == "working_set_bytes" else (low / 1.2, high * 1.1)
+    ends = (low, high * 1.1) if field == "working_set_bytes" else (low / 1.25, high * 1.15)
     return alt.X(f"{field}:Q", axis=axis, scale=charts.log_scale(domain=ends))
 
 

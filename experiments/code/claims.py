@@ -30,7 +30,7 @@ def large_text_helps(a: Analysis, band: Band, mib: int) -> Answer:
     ratio = a.gain(mib)
     return (
         effect_inside_band(ratio, *band),
-        f"A random jump in {mib} MiB of code takes {ratio:.2f} times as long on base pages as on "
+        f"A random jump in {mib} MiB of code takes {ratio:rounded} times as long on base pages as on "
         "huge ones.",
     )
 

@@ -32,7 +32,7 @@ def page_management_slows(a: Analysis, band: Band) -> Answer:
     ratio = a.beside_discards()
     return effect_inside_band(ratio, *band), (
         f"Beside a thread that gives its pages back, a chase through {PAGES_WITHIN_STLB} other pages takes "
-        f"{ratio:.2f} times as long. The slowdown of its packed control, which interrupts cause, is "
+        f"{ratio:rounded} times as long. The slowdown of its packed control, which interrupts cause, is "
         "divided out."
     )
 
@@ -43,7 +43,7 @@ def page_management_slows(a: Analysis, band: Band) -> Answer:
 def a_switch_flushes(a: Analysis, band: Band) -> Answer:
     ratio = a.first_walks()
     evidence = (
-        f"The first {HOPS_TIMED_AFTER_SWITCH} walks after a switch of processes take {ratio:.2f} times as long "
+        f"The first {HOPS_TIMED_AFTER_SWITCH} walks after a switch of processes take {ratio:rounded} times as long "
         "as those after one of threads."
     )
     if a.host.pcid and a.host.arch == "x86_64":
@@ -63,7 +63,7 @@ def a_warm_worker_wins(a: Analysis, band: Band) -> Answer:
     new, worker = a.price_after(SWITCH_TO_NEW_PROCESS), a.price_after("process")
     cold_ns = (new.value - worker.value) * PAGES_WITHIN_STLB
     return effect_inside_band(ratio, *band), (
-        f"Starting a program takes {ratio:.0f} times as long as switching to a waiting worker and "
+        f"Starting a program takes {ratio:rounded} times as long as switching to a waiting worker and "
         f"back. Its cold TLB adds {format_ns(cold_ns)} to a request through {PAGES_WITHIN_STLB} pages."
     )
 
@@ -85,7 +85,7 @@ def a_write_copies_2_mib(a: Analysis, band: Band) -> Answer:
 def sparse_allocations_hurt(a: Analysis, band: Band) -> Answer:
     ratio = a.waste()
     return effect_inside_band(ratio, *band), (
-        f"Arenas of {format_size(MALLOC_ARENA_BYTES)} apart take {ratio:.1f} times as much memory on "
+        f"Arenas of {format_size(MALLOC_ARENA_BYTES)}, far apart, take {ratio:rounded} times as much memory on "
         f"{page_words(HUGE_PAGE_KIND)} as on {page_words(BASE_PAGES)}."
     )
 
@@ -130,8 +130,8 @@ def khugepaged_promotes(a: Analysis, band: Band) -> Answer:
     return count_inside_band(
         share,
         band,
-        f"No program touched {format_size(idle.bytes)} for {idle.seconds:.0f} s, after which "
-        f"{share:.0%} lay on huge pages.",
+        f"After {idle.seconds:.0f} s without a touch, {share:.0%} of {format_size(idle.bytes)} was on "
+        "huge pages.",
     )
 
 
@@ -140,7 +140,7 @@ def a_pool_is_lost(a: Analysis, band: Band) -> Answer:
     share = a.pool_taken()
     return effect_inside_band(
         share, *band
-    ), f"As a pool grows, what other programs can use shrinks by {share:.3f} times as much."
+    ), f"A pool that grows by 1 GiB takes {share:rounded} GiB from other programs."
 
 
 @claim("pool-needs-application-changes", points=None)
@@ -149,5 +149,5 @@ def a_pool_needs_changes(a: Analysis, band: Band) -> Answer:
     return count_inside_band(
         share,
         band,
-        f"{share:.0%} of an array that a program takes from its heap lie in the pool, which is free.",
+        f"The pool, which is free, holds {share:.0%} of an array that a program takes from its heap.",
     )

@@ -61,8 +61,8 @@ def _gain(a: Analysis, size: int) -> tuple[Interval, str]:
     )
     gain = slow / fast
     return gain, (
-        f"Over {format_size(size)} the published loop takes {slow:.1f} ns an access on base "
-        f"pages and {fast:.1f} on {page_words(a.gathered)}, {gain:.2f} times as fast."
+        f"Over {format_size(size)} the published loop takes {slow:rounded} ns an access on base "
+        f"pages and {fast:rounded} on {page_words(a.gathered)}, {gain:rounded} times as fast."
     )
 
 
@@ -83,8 +83,8 @@ def base_pages_get_worse(a: Analysis, band: Band) -> Answer:
         a.gathers[BASE_PAGES].at(size // a.base_page_bytes) for size in (256 << 20, 4 << 30)
     )
     return effect_inside_band(large / small, *band), (
-        f"On base pages the published loop takes {small:.1f} ns an access over 256 MiB and "
-        f"{large:.1f} over 4 GiB, {large / small:.2f} times as much."
+        f"On base pages the published loop takes {small:rounded} ns an access over 256 MiB and "
+        f"{large:rounded} over 4 GiB, {large / small:rounded} times as much."
     )
 
 
@@ -93,8 +93,8 @@ def large_pages_are_flat(a: Analysis, most: float = FLAT) -> Answer:
     curve = a.gathers[a.gathered]
     near, far = (curve.at(size // a.base_page_bytes) for size in (256 << 20, 4 << 30))
     return effect_inside_band(far / near, most=most), (
-        f"On {page_words(a.gathered)} the published loop takes {near.value:.1f} ns an access over "
-        f"256 MiB and {far.value:.1f} over 4 GiB, {far / near:.2f} times as much."
+        f"On {page_words(a.gathered)} the published loop takes {near:median} ns an access over "
+        f"256 MiB and {far:median} over 4 GiB, {far / near:rounded} times as much."
     )
 
 
@@ -114,7 +114,7 @@ def large_pages_help_past_the_reach(a: Analysis, band: Band) -> Answer:
     require_nonempty(gain, "nothing was measured on both between twice the entries and 32 Ki pages")
     return effect_inside_band(typical_speedup(gain), *band), (
         f"From {gain.xs[0]:,} to {gain.xs[-1]:,} pages the chase on {page_words(a.large)} is "
-        f"{typical_speedup(gain):.2f} times as fast, the median over sizes."
+        f"{typical_speedup(gain):rounded} times as fast, the median over sizes."
     )
 
 
@@ -135,8 +135,8 @@ def the_speedup_is_translation(a: Analysis, band: Band) -> Answer:
     saved = a.gathers[BASE_PAGES].at(lines) - a.gathers[a.gathered].at(lines)
     ratio = saved.share_of(price)
     return effect_inside_band(ratio, *band), (
-        f"Over 4 GiB translation costs the published loop {price.value:.1f} ns an access on base "
-        f"pages; {page_words(a.gathered)} save {saved.value:.1f}, {ratio:.2f} times as much."
+        f"Over 4 GiB translation costs the published loop {price:median} ns an access on base "
+        f"pages; {page_words(a.gathered)} save {saved:median}, {ratio:rounded} times as much."
     )
 
 
@@ -149,8 +149,8 @@ def layout_and_large_pages_help(a: Analysis, band: Band) -> Answer:
         effect_inside_band(by_layout, *band, what="over side by side"),
         effect_inside_band(by_pages, *band, what=f"over {page_words(a.large)}"),
     ], (
-        f"{most:,} lines on a base page each take {by_layout:.2f} times as long as side by side, and "
-        f"{by_pages:.2f} times as long as on {page_words(a.large)}."
+        f"{most:,} lines on a base page each take {by_layout:rounded} times as long as side by side, and "
+        f"{by_pages:rounded} times as long as on {page_words(a.large)}."
     )
 
 
@@ -164,7 +164,7 @@ def misses_dominate(a: Analysis, band: Band) -> Answer:
     allowed = f" The interval allows {packed_walks:.0f} ns for page walks of the packed lines."
     return effect_inside_band(share, *band), (
         f"Over {format_size(most * a.base_page_bytes)} a load on base pages takes "
-        f"{whole.value:.0f} ns, of which translation is at least {price:.0f}."
+        f"{whole:median} ns, of which translation is at least {price:rounded}."
         f"{allowed * (packed_walks > 0)}"
     )
 
@@ -175,7 +175,7 @@ def what_is_left_is_the_caches(a: Analysis, band: Band) -> Answer:
     left = a.spread[a.large].at(most) / a.packed[a.large].at(most)
     return effect_inside_band(left, *band), (
         f"Over {format_size(most * a.base_page_bytes)} on {page_words(a.large)} a load takes "
-        f"{left:.2f} times what it takes where as many lines lie side by side."
+        f"{left:rounded} times what it takes where as many lines lie side by side."
     )
 
 
@@ -197,8 +197,8 @@ def an_entry_spans_a_large_page(a: Analysis, band: Band) -> Answer:
         # Measured entries can be fewer than the TLB's: an entry covers its page at the most.
         expansion = min(lines / entries, page_bytes(large, a.base_page_bytes) / a.base_page_bytes)
         evidence = (
-            f"Over {format_size(lines * a.base_page_bytes)} translation costs {base.value:.1f} ns a "
-            f"load on base pages, whose entries reach {base_reach}, and {left.value:z.1f} on "
+            f"Over {format_size(lines * a.base_page_bytes)} translation costs {base:median} ns a "
+            f"load on base pages, whose entries reach {base_reach}, and {left:median} on "
             f"{page_words(large)}."
         )
         if covers.decided():
@@ -217,7 +217,7 @@ def gigabyte_pages_gain(a: Analysis, band: Band, above: int = 32 * 1024) -> Answ
     far = a.speedup("1g", a.large).between(above + 1, inf)
     gain = require_nonempty(far, "nothing was measured above 32 Ki lines on both").last
     return effect_inside_band(gain, *band), (
-        f"At {format_size(far.xs[-1] * a.base_page_bytes)}, 1 GiB pages are {gain:.2f} times as "
+        f"At {format_size(far.xs[-1] * a.base_page_bytes)}, 1 GiB pages are {gain:rounded} times as "
         f"fast as {page_words(a.large)}."
     )
 
@@ -240,7 +240,7 @@ def _counted(a: Analysis, pages: str, quantity: str = "walk_per_access") -> Inte
 @claim("one-miss-an-operation", points=touches_of(TOUCH_BYTES), pages=BASE_PAGES)
 def walks_a_read(a: Analysis, band: Band, pages: str) -> Answer:
     walks = _counted(a, pages)
-    evidence = f"A random read of 100 MB on {page_words(pages)} makes {walks:.3f} page walks."
+    evidence = f"A random read of 100 MB on {page_words(pages)} makes {walks:rounded} page walks."
     return effect_inside_band(walks, *band), evidence
 
 
@@ -261,13 +261,13 @@ def reads_gain(
     before, after = (Interval.of(each[pages]) for pages in (slow, fast))
     gain = before / after
     evidence = (
-        f"A random read of {_in_words(size)} takes {before.value:.2f} ns on {page_words(slow)} and "
-        f"{after.value:.2f} on {page_words(fast)}, a factor of {gain:.2f}"
+        f"A random read of {_in_words(size)} takes {before:median} ns on {page_words(slow)} and "
+        f"{after:median} on {page_words(fast)}, a factor of {gain:rounded}"
     )
     jmh_before, jmh_after = (a.java(size, pages) for pages in (slow, fast))
     if jmh_before.value > 0 and jmh_after.value > 0:
         in_java = jmh_before / jmh_after
-        evidence += f"; in Java, by JMH, {in_java:.2f}"
+        evidence += f"; in Java, by JMH, {in_java:rounded}"
         gain = in_java if in_java.coverage else gain
     return effect_inside_band(gain, *band), f"{evidence}."
 
@@ -313,7 +313,9 @@ def larger_arrays_cost_more_everywhere(a: Analysis, band: Band) -> Answer:
             "an array of 100 MB was not read beside one of 1 KB on base pages and on huge ones"
         )
         raise Unavailable("too-few-points", lacking)
-    times = list_in_words(f"{ratio:.1f} on {page_words(pages)}" for pages, ratio in growth.items())
+    times = list_in_words(
+        f"{ratio:rounded} on {page_words(pages)}" for pages, ratio in growth.items()
+    )
     evidence = f"A read of 100 MB takes this many times as long as one of 1 kB: {times}."
     return [
         effect_inside_band(ratio, *band, what=f"on {page_words(pages)}")

@@ -34,9 +34,9 @@ def thp_faults_are_faster(a: Analysis, band: Band) -> Answer:
     slow, fast = (Interval.of(rows.loc[threads]) for rows in rates.values())
     by = "one thread" if threads == 1 else f"{threads} threads"
     return effect_inside_band(slow / fast, *band, what=f"by {by}"), (
-        f"Touched by {by}, memory is ready at {rates[BASE_PAGES].loc[threads, 'gb_per_s']:.2f} GB/s on "
-        "base pages and "
-        f"{rates['thp'].loc[threads, 'gb_per_s']:.2f} on THP, a factor of {slow / fast:.1f}."
+        f"Touched by {by}, base pages are ready at "
+        f"{rates[BASE_PAGES].loc[threads, 'gb_per_s']:.2g} GB/s and THP at "
+        f"{rates['thp'].loc[threads, 'gb_per_s']:.2g}, {slow / fast:rounded} times as fast."
     )
 
 
@@ -47,8 +47,8 @@ def thp_faults_are_faster(a: Analysis, band: Band) -> Answer:
 def thp_is_freed_faster(a: Analysis, band: Band) -> Answer:
     base, thp = (a.freed_ns(pages) for pages in (BASE_PAGES, "thp"))
     return effect_inside_band(base / thp, *band), (
-        f"For each {format_size(a.base_page_bytes)}, munmap takes {base.value:.1f} ns on base "
-        f"pages and {thp.value:.1f} ns on THP: {base / thp:.1f} times as long on base pages."
+        f"For each {format_size(a.base_page_bytes)}, munmap takes {base:median} ns on base "
+        f"pages and {thp:median} ns on THP: {base / thp:rounded} times as long on base pages."
     )
 
 
@@ -138,8 +138,8 @@ def advice_chooses_where(a: Analysis, band: Band) -> Answer:
     share, elsewhere = got.huge_share, got.rest_huge_bytes
     return Fact(
         band[0] <= share <= band[1] and not elsewhere,
-        f"{share:.0%} of the advised half lies on huge pages, and {format_size(elsewhere)} elsewhere "
-        "in the process.",
+        f"Of the advised half, {share:.0%} is on huge pages; of the rest of the process, "
+        f"{format_size(elsewhere)} is.",
         share,
     )
 
@@ -158,8 +158,8 @@ def a_mapped_file_has_large_pages(a: Analysis, band: Band) -> Answer:
     return count_inside_band(
         file,
         band,
-        f"{file:.0%} of {a.ways.asked('file', in_words=True)} lie on huge pages."
-        + f" Other file systems have settings of their own, and follow them ({rest})." * bool(got),
+        f"{file:.0%} of {a.ways.asked('file', in_words=True)} is on huge pages."
+        + f" Other file systems follow settings of their own ({rest})." * bool(got),
     )
 
 
@@ -200,8 +200,8 @@ def plain_go(a: Analysis, band: Band, on_base_pages: bool = False) -> Answer:
     plain = _reports(a, "go", "plain")
     huge, size = max(report.huge_bytes for report in plain), plain[0].array_bytes
     evidence = (
-        f"A Go program allocates {format_size(size)} plainly, of which {format_size(huge)} lie on "
-        "huge pages"
+        f"Of {format_size(size)} that a Go program allocates plainly, {format_size(huge)} is on huge "
+        "pages"
     )
     if a.programs.thp == "always" and huge:
         return Undecided(
@@ -225,7 +225,7 @@ def the_pool_in_five_languages(a: Analysis, band: Band) -> Answer:
     told = ", ".join(
         f"{TOOLCHAINS[language].title} {share:.0%}" for language, share in shares.items()
     )
-    evidence = f"By smaps so much of the array's memory lies in the pool: {told}."
+    evidence = f"Share of the array that is in the pool, by smaps: {told}."
     is_whole = all(band[0] <= share <= band[1] for share in shares.values())
     if is_whole and len(shares) < len(TOOLCHAINS):
         return Undecided("conditions"), evidence
@@ -234,7 +234,7 @@ def the_pool_in_five_languages(a: Analysis, band: Band) -> Answer:
 
 def _java_pool(a: Analysis) -> tuple[float, str]:
     share = min(report.huge_share for report in _reports(a, "java", "pool"))
-    return share, f"With the flag {share:.0%} of Java's heap lie in the pool."
+    return share, f"With the flag, {share:.0%} of Java's heap is in the pool."
 
 
 @claim("java-hugetlbfs-maps-the-pool", points=None)
@@ -247,12 +247,12 @@ def javas_flag_maps_the_pool(a: Analysis, band: Band) -> Answer:
 def javas_flag_is_not_thp(a: Analysis, band: Band) -> Answer:
     share, told = _java_pool(a)
     return count_inside_band(
-        1 - share, band, f"{told} So {1 - share:.0%} are left for transparent ones."
+        1 - share, band, f"{told} That leaves {1 - share:.0%} for transparent huge pages."
     )
 
 
 @claim("java-thp-is-madvise", points=None)
 def javas_other_flag_advises(a: Analysis, band: Band) -> Answer:
     share = min(report.huge_share for report in _reports(a, "java", "huge"))
-    evidence = f"With the flag {share:.0%} of Java's heap lie on transparent huge pages."
+    evidence = f"With the flag, {share:.0%} of Java's heap is on transparent huge pages."
     return count_inside_band(share, band, evidence)

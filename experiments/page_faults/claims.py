@@ -82,7 +82,7 @@ def the_kernel_walks_elsewhere(a: Analysis, band: Band) -> Answer:
         name: median_interval(rows[f"{call}_ns_per_access"] / rows[f"{call}_empty_ns_per_access"])
         for name, call in (("mprotect", "protect"), ("fork", "fork"), ("munmap", "unmap"))
     }
-    times = list_in_words(f"{name} takes {ratio.value:.3g}" for name, ratio in ratios.items())
+    times = list_in_words(f"{name} takes {ratio:median}" for name, ratio in ratios.items())
     return (
         [effect_inside_band(ratio, *band, what=name) for name, ratio in ratios.items()],
         f"On a filled mapping {times} times as long as on an untouched one.",
@@ -97,7 +97,7 @@ def lower_locks_are_per_page(a: Analysis, band: Band) -> Answer:
     gain, evidence = (
         effect_inside_band(rate, *band),
         (
-            f"Two threads in different parts of fresh memory take {rate:.2f} times as many faults a "
+            f"Two threads in different parts of fresh memory take {rate:rounded} times as many faults a "
             "second as one thread."
         ),
     )

@@ -141,9 +141,9 @@ def three_regimes(a: Analysis, band: Band) -> Answer:
             large.last / typical, *band, what=f"{format_size(large.xs[-1])} over those"
         ),
     ], (
-        f"Half of all hops on base pages take {small.value:.0f} ns or less at "
-        f"{format_size(curve.xs[0])}, {typical.value:.0f} at hundreds "
-        f"of megabytes and {large.last.value:.0f} at {format_size(large.xs[-1])}."
+        f"Half of all hops on base pages take {small:median} ns or less at "
+        f"{format_size(curve.xs[0])}, {typical:median} at hundreds "
+        f"of megabytes and {large.last:median} at {format_size(large.xs[-1])}."
     )
 
 
@@ -153,10 +153,10 @@ def _tail(a: Analysis, pages: str, from_bytes: int) -> tuple[Interval, str]:
         raise Unavailable(
             "sweep-short",
             f"on {page_words(pages)} it ends at {format_size(size)}, where the 95th percentile is "
-            f"{ratio.value:.2f} times the median",
+            f"{ratio:median} times the median",
         )
     where = f"At {format_size(size)} on {page_words(pages)}"
-    return ratio, f"{where} the 95th percentile is {ratio:.2f} times the median."
+    return ratio, f"{where} the 95th percentile is {ratio:rounded} times the median."
 
 
 @claim("tail-twice-the-median", points=largest_hop_by_hop)
@@ -182,8 +182,8 @@ def misses_rise_past_the_reach(a: Analysis, band: Band) -> Answer:
         effect_inside_band(high, SOME_WALKS, what="at four times", unit="walks a hop"),
         effect_inside_band(low.share_of(high), *band, what="half over four times"),
     ], (
-        f"A hop walks {low.value:.3f} times at half of the reach of {format_size(reach)}, and "
-        f"{high.value:.2f} times around four times the reach."
+        f"A hop walks {low:median} times at half of the reach of {format_size(reach)}, and "
+        f"{high:median} times around four times the reach."
     )
 
 
@@ -199,8 +199,8 @@ def huge_pages_lower_both(a: Analysis, same: float = NEGLIGIBLE_RELATIVE_DIFFERE
         effect_inside_band(walks[0] / walks[1], 1 + same, what="walks"),
         effect_inside_band(price[0] / price[1], 1 + same, what="cycles a walk"),
     ], (
-        f"At the largest size: {walks[0].value:.3g} walks a hop of {price[0].value:.0f} cycles "
-        f"each on base pages, {walks[1].value:.3g} of {price[1].value:.0f} on {page_words(large)}."
+        f"At the largest size: {walks[0]:median} walks a hop of {price[0]:median} cycles "
+        f"each on base pages, {walks[1]:median} of {price[1]:median} on {page_words(large)}."
     )
 
 
@@ -215,7 +215,7 @@ def page_walkers_as_stated(a: Analysis, band: Band) -> Answer:
     ratio = busy * (1 / walkers)
     # Fewer overlapping walks rule nothing out: something else may end the gain.
     return Undecided("ambiguous") if ratio.high < band[0] else effect_inside_band(ratio, *band), (
-        f"The sentence gives this core {walkers}. With {base.best_walkers} walks of the graph in turn {busy:.1f} "
+        f"The sentence gives this core {walkers} page walkers. With {base.best_walkers} searches in turn, {busy:rounded} "
         "page walks overlap, if each takes as long as alone."
     )
 
@@ -229,7 +229,7 @@ def a_load_takes_70_to_80_ns(a: Analysis, band: Band) -> Answer:
     load = min(a.p50[regimes.large].intervals, key=lambda took: abs(took.value - regimes.memory_ns))
     pages = page_words(regimes.large)
     evidence = (
-        f"Half of all hops on {pages}, once they miss the caches, take {load:.0f} ns or less."
+        f"Half of all hops on {pages}, once they miss the caches, take {load:rounded} ns or less."
     )
     return effect_inside_band(load, *band), evidence
 
@@ -242,10 +242,13 @@ def triple_digits(a: Analysis, band: Band) -> Answer:
     if curve.xs[-1] < LARGEST_GRAPH and not does_answer_hold(effect):
         raise Unavailable(
             "sweep-short",
-            f"half of all hops over {size}, the largest graph walked, take {curve.last:.0f} ns or "
+            f"half of all hops over {size}, the largest graph walked, take {curve.last:rounded} ns or "
             "less",
         )
-    return effect, f"Half of all hops over {size} take {curve.last:.0f} ns or less on base pages."
+    return (
+        effect,
+        f"Half of all hops over {size} take {curve.last:rounded} ns or less on base pages.",
+    )
 
 
 @claim("second-regime-plateaus", points=on_the_plateau)
@@ -254,7 +257,7 @@ def the_second_regime_plateaus(a: Analysis, band: Band) -> Answer:
     over = curve.flatness(*PLATEAU_BYTES)
     return effect_inside_band(over, *band), (
         f"From {format_size(PLATEAU_BYTES[0])} to {format_size(PLATEAU_BYTES[1])} the median hop on base pages "
-        f"varies by a factor of {over:.2f}."
+        f"varies by a factor of {over:rounded}."
     )
 
 
@@ -285,14 +288,14 @@ def large_pages_may_miss_more(a: Analysis, band: Band) -> Answer:
     more = other.at(worst) - base.at(worst)
     return effect_inside_band(more, *band, among=len(shared)), (
         f"The most that {page_words(large)} walk more than base pages is at {format_size(worst)}: "
-        f"{other.at(worst).value:.3f} walks a hop against {base.at(worst).value:.3f}."
+        f"{other.at(worst):median} walks a hop against {base.at(worst):median}."
     )
 
 
 @claim("millions-of-walks", points=largest_in_batches)
 def millions_of_walks(a: Analysis, band: Band) -> Answer:
     walks = walks_per_hop(a, BASE_PAGES).last
-    evidence = f"A million hops over the largest graph walk {walks.value * 1e6:,.0f} times."
+    evidence = f"A million hops over the largest graph walk {walks * 1e6:median} times."
     return effect_inside_band(walks * 1_000_000, *band), evidence
 
 
@@ -310,7 +313,7 @@ def a_graph_in_the_caches_flies(a: Analysis, band: Band) -> Answer:
     slower = curve.last / curve.intervals[0]
     what = f"{format_size(curve.xs[-1])} over {format_size(curve.xs[0])}"
     return effect_inside_band(slower, *band, what=what), (
-        f"A hop over {format_size(curve.xs[-1])} takes {slower:.1f} times as long as one over "
+        f"A hop over {format_size(curve.xs[-1])} takes {slower:rounded} times as long as one over "
         f"{format_size(curve.xs[0])}, which fits in a cache."
     )
 
@@ -326,6 +329,7 @@ def entries_are_still_cached(a: Analysis, band: Band) -> Answer:
             " At hundreds of megabytes the caches still hold the page table, but the TLB only a "
             "small part of the translations."
         )
+        return Undecided("ambiguous", "it depends on the reading"), evidence
     reach_words = f"the TLB reaches {reach / 2**20:.3g} MiB"
     return Fact(bool(band[0] <= reach <= band[1]), evidence, reach_words)
 
@@ -336,7 +340,7 @@ def large_pages_are_worth_it(a: Analysis) -> Answer:
     base = require_nonempty(a.means.get(BASE_PAGES), "no walk on base pages was timed")
     both = base / a.means[large]
     gain, size = both.last, format_size(both.xs[-1])
-    evidence = f"Over {size} a hop is {gain:.2f} times as fast on {page_words(large)}."
+    evidence = f"Over {size} a hop is {gain:rounded} times as fast on {page_words(large)}."
     return effect_inside_band(gain, 1, what=f"in {size}"), evidence
 
 
@@ -425,7 +429,7 @@ def _rise(a: Analysis, level: int) -> Interval:
 def upper_entries_are_kept(a: Analysis, band: Band) -> Answer:
     ratio = _rise(a, 1)
     return effect_inside_band(ratio, *band), (
-        f"With a table of its own for each page a miss costs {ratio:.2f} times what it costs with "
+        f"With a table of its own for each page a miss costs {ratio:rounded} times what it costs with "
         f"{PAGE_TABLE_ENTRIES_PER_LINE**2} pages to a table."
     )
 
@@ -435,7 +439,7 @@ def every_walk_visits_all(a: Analysis) -> Answer:
     require_nonempty(a.miss_costs, "no tables were swept")
     rise = effect_inside_band(a.last_ns / a.first_ns, most=MIN_COST_STEP_RATIO)
     return Undecided("ambiguous") if rise.decided() else rise, (
-        f"A miss costs {a.first_ns:.1f} ns through few tables and {a.last_ns:.1f} through many, "
+        f"A miss costs {a.first_ns:rounded} ns through few tables and {a.last_ns:rounded} through many, "
         "whose entries take as much room: a walk through few reads less."
     )
 
@@ -443,7 +447,9 @@ def every_walk_visits_all(a: Analysis) -> Answer:
 @claim("few-ranges-pay-30-cycles", points=_ends(1))
 def few_ranges_are_cheap(a: Analysis, band: Band) -> Answer:
     cycles = _cycles(a, a.first_ns)
-    return effect_inside_band(cycles, *band), f"A miss inside few ranges costs {cycles:.0f} cycles."
+    return effect_inside_band(
+        cycles, *band
+    ), f"A miss inside few ranges costs {cycles:rounded} cycles."
 
 
 @claim("scattered-ranges-pay-200-cycles", points=_ends(3))
@@ -451,7 +457,7 @@ def scattered_ranges_are_dear(a: Analysis, band: Band) -> Answer:
     cycles, tables = _cycles(a, a.last_ns), max(a.miss_costs[max(a.miss_costs)].xs)
     return effect_inside_band(cycles, *band), (
         f"A miss among pages scattered over {tables:.0f} tables of the third level costs "
-        f"{cycles:.0f} cycles."
+        f"{cycles:rounded} cycles."
     )
 
 
@@ -461,7 +467,7 @@ def full_walks_hurt(a: Analysis, band: Band) -> Answer:
         require_nonempty(a.times.get(3), "no tables of the third level were swept").last
     ) / a.held_ns
     return effect_inside_band(ratio, *band), (
-        f"A visit that walks through many tables of each level takes {ratio:.1f} times as long as "
+        f"A visit that walks through many tables of each level takes {ratio:rounded} times as long as "
         "one that hits."
     )
 
@@ -480,8 +486,8 @@ def _reads_of_a_walk_from_memory(a: Analysis) -> Interval:
 def a_warm_walk_reads_one_line(a: Analysis, band: Band = (0.5, 1.5)) -> tuple[Effect, str]:
     reads = _reads_of_a_walk_from_memory(a)
     evidence = (
-        f"A walk whose lowest table is in memory takes {reads:.2f} times as long as one read of an "
-        f"entry from memory, {a.entry_ns.value:.0f} ns."
+        f"A walk whose lowest table is in memory takes {reads:rounded} times as long as one read of an "
+        f"entry from memory, {a.entry_ns:median} ns."
     )
     return effect_inside_band(reads, *band), evidence
 
@@ -497,8 +503,8 @@ def only_pages_raise_reach(a: Analysis, band: Band) -> Answer:
     stated, last = a.two_stated_levels()[1], a.survey.levels[-1]
     reach = last.opinions.get("price", last.entries).interval * (1 / stated)
     return effect_inside_band(reach, *band), (
-        f"Chases past the last level's {stated:,} entries begin to miss at {reach:.2f} times as "
-        "many pages."
+        f"Chases begin to miss at {reach:rounded} times as many pages as the last level has entries, "
+        f"{stated:,}."
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from experiments.stlb_cliff.analysis import Analysis
 from tlb.machine.cpuid import Tlb
 from tlb.machine.host import data_tlbs
+from tlb.measure.events import missing_event_reason
 from tlb.measure.grid import Scope
 from tlb.report.chapter import literature
 from tlb.report.claims import (
@@ -139,13 +140,15 @@ def gather_takes(a: Analysis, band: Band, size_bytes: int) -> Answer:
     took, bare = a.as_published.at(lines), a.gather.get(lines)
     what, evidence = (
         "",
-        f"The published loop takes {took:.2f} ns an access in {format_size(size_bytes)}",
+        f"The published loop takes {took:rounded} ns an access in {format_size(size_bytes)}",
     )
     if bare.value == bare.value:
         if took.low > 2 * bare.high:
             evidence += ", most of it NumPy's own work"
-        evidence += f"; without NumPy's own work the same {lines:,} loads take {bare:.2f} ns each"
-        what = f"in NumPy; in C {bare.value:.2g} ns"
+        evidence += (
+            f"; without NumPy's own work the same {lines:,} loads take {bare:rounded} ns each"
+        )
+        what = f"in NumPy; in C {bare:median} ns"
     return effect_inside_band(took, *band, what=what), f"{evidence}."
 
 
@@ -161,14 +164,14 @@ def a_hundred_ns_at_four_gibibytes(a: Analysis, band: Band) -> Answer:
         a.numpy_price, "the published loop was not run in numpy with its control"
     )
     price = prices.at((4 << 30) // a.base_page_bytes)
-    evidence = f"Over 4 GiB translation costs the published loop {price:.1f} ns an access."
+    evidence = f"Over 4 GiB translation costs the published loop {price:rounded} ns an access."
     return effect_inside_band(price, *band), evidence
 
 
 @claim("latency-flat-below-reach", points=selected_gather(*INSIDE_THE_REACH))
 def four_ns_inside_the_reach(a: Analysis, band: Band) -> Answer:
     took = {size: a.as_published.at(size // a.base_page_bytes) for size in INSIDE_THE_REACH}
-    each = list_in_words(f"{ns:.1f} ns in {format_size(size)}" for size, ns in took.items())
+    each = list_in_words(f"{ns:rounded} ns in {format_size(size)}" for size, ns in took.items())
     return [effect_inside_band(ns, *band, what=_in(size)) for size, ns in took.items()], (
         f"An access of the published loop takes {each}."
     )
@@ -184,14 +187,14 @@ def rises_fourfold(a: Analysis, band: Band, flat: Band = ABOUT_ONE) -> Answer:
     below, ratio = far / near, a.rise_across(a.as_published)
     evidence = (
         f"From 1 to 4 MiB, inside the second level's {entries:,} entries, the time of the published "
-        f"loop changes by a factor of {below:.2f}; from half of the entries to twice as many it "
-        f"grows by {ratio:.2f}"
+        f"loop changes by a factor of {below:rounded}; from half of the entries to twice as many it "
+        f"grows by {ratio:rounded}"
     )
     across = "in NumPy"
     if len(a.gather):
         bare = a.rise_across(a.gather)
-        evidence += f", and that of the same loads without NumPy's own work by {bare:.2f}"
-        across += f"; in C {bare:.1f} times"
+        evidence += f", and that of the same loads without NumPy's own work by {bare:rounded}"
+        across += f"; in C {bare:rounded} times"
     return [
         effect_inside_band(below, *flat, what="4 MiB over 1 MiB"),
         effect_inside_band(ratio, *band, what=across),
@@ -206,7 +209,7 @@ def it_climbs_as_published(a: Analysis, band: Band) -> Answer:
         took = a.as_published.at(size // a.base_page_bytes)
         least, most = (end * published_ns for end in ABOUT_ONE) if effects else band
         effects.append(effect_inside_band(took, least, most, what=_in(size)))
-        words.append(f"{took:.1f} ns in {format_size(size)}")
+        words.append(f"{took:rounded} ns in {format_size(size)}")
     return effects, f"An access of the published loop takes {list_in_words(words)}."
 
 
@@ -219,7 +222,7 @@ def no_walks_below_reach(a: Analysis, band: Band) -> Answer:
     _, entries = a.two_levels()
     walks = require_nonempty(a.counted("walk"), "no walks were counted", "no-pmu")
     below = walks.at(7 / 8 * entries, HALF_OCTAVE_TOLERANCE / 2)
-    evidence = f"At seven eighths of the entries we counted {below:.3f} walks an access."
+    evidence = f"At seven eighths of the entries we counted {below:rounded} walks an access."
     return effect_inside_band(below, *band), evidence
 
 
@@ -228,7 +231,7 @@ def the_first_ceiling_is_where_it_is_stated(a: Analysis, band: Band) -> Answer:
     first, _ = a.two_stated_levels()
     place = a.price.passes(a.steps.hit_ns / 2, 0.4 * first, 4 * first)
     return effect_inside_band(place * (1 / first), *band), (
-        f"Half of the first rise is done at {place:,.0f} pages; CPUID states {first:,} entries, "
+        f"Half of the first rise is done at {place:rounded} pages; CPUID states {first:,} entries, "
         f"{format_size(first * a.base_page_bytes)}."
     )
 
@@ -238,7 +241,7 @@ def the_step_is_where_it_is_stated(a: Analysis, band: Band) -> Answer:
     _, entries = a.two_stated_levels()
     what, place = a.what_rises(), a.second_step(0.5)
     return effect_inside_band(place * (1 / entries), *band), (
-        f"{what} done half of the second rise at a working set of {place:,.0f} pages; "
+        f"{what} done half of the second rise at a working set of {place:rounded} pages; "
         f"CPUID states {entries:,} entries."
     )
 
@@ -250,13 +253,13 @@ def capacity_alone(a: Analysis, most: float = SHARED_RISE) -> Answer:
     before, after = (a.spread.at(pages, HALF_OCTAVE_TOLERANCE) for pages in (near, far))
     rise, shared = a.gain_across(a.spread), a.gain_across(a.packed)
     if after.low <= before.high:
-        gain = f"the chase gains {rise.value:z.1f} ns from about {near:,.0f} to {far:,.0f} pages"
+        gain = f"the chase gains {rise:median} ns from about {near:,.0f} to {far:,.0f} pages"
         raise Unavailable("no-step", gain)
     # The rise is far from zero, so its spread changes the share by little beside the control's.
     share = shared * (1 / rise.value)
     return effect_inside_band(share, most=most), (
-        f"Across the second step the chase gains {rise.value:z.1f} ns; its packed control, the "
-        f"same lines {a.base_page_bytes // CACHE_LINE_BYTES} to a page, gains {shared.value:z.1f} ns, {share:z.2f} of that."
+        f"Across the second step the chase gains {rise:median} ns; its packed control, the "
+        f"same lines {a.base_page_bytes // CACHE_LINE_BYTES} to a page, gains {shared:median} ns, {share:rounded} of that."
     )
 
 
@@ -280,7 +283,7 @@ def _width_of_step(a: Analysis, most: float) -> tuple[Effect, str]:
     return effect_inside_band(width, most=most), (
         f"A fully associative LRU TLB would step at {with_thousands(a.entries[-1])} pages and nowhere else. "
         f"{rises} done a tenth of the rise at {with_thousands(begins.value)} pages and nine tenths "
-        f"at {with_thousands(ends.value)}, a factor of {width:.2f}."
+        f"at {with_thousands(ends.value)}, a factor of {width:rounded}."
     )
 
 
@@ -299,7 +302,7 @@ def it_is_a_step(a: Analysis, band: Band) -> Answer:
     what, width = a.what_rises(), a.second_step(0.9) / a.second_step(0.1)
     return effect_inside_band(width, *band), (
         f"{what} done a tenth of the second rise at one size and nine tenths at another "
-        f"that is larger by a factor of {width:.2f}."
+        f"that is larger by a factor of {width:rounded}."
     )
 
 
@@ -307,7 +310,7 @@ def _of_a_walk(a: Analysis, lines: float) -> Interval:
     """Return the price at so many pages as a share of that from twice to four times the entries.
     Raises Unavailable."""
     if (walk := a.walked).low <= 0:
-        raise Unavailable("no-step", f"past the second level translation costs {walk:.2f} ns")
+        raise Unavailable("no-step", f"past the second level translation costs {walk:rounded} ns")
     return a.price.at(lines, HALF_OCTAVE_TOLERANCE / 2).share_of(walk)
 
 
@@ -318,12 +321,14 @@ def every_access_misses(a: Analysis, band: Band) -> Answer:
     lines = 1.5 * a.two_levels()[1]
     if a.is_counted:
         walks = a.counted("walk").at(lines, HALF_OCTAVE_TOLERANCE / 2)
-        evidence = f"At one and a half times the entries we counted {walks:.2f} walks an access."
+        evidence = (
+            f"At one and a half times the entries we counted {walks:rounded} walks an access."
+        )
         return effect_inside_band(walks, *band), evidence
     a.what_rises()
     share = _of_a_walk(a, lines)
     return effect_inside_band(share, *band, what="of the cost on the plateau"), (
-        f"At one and a half times the entries translation costs {share:.2f} of what it costs at "
+        f"At one and a half times the entries translation costs {share:rounded} of what it costs at "
         "twice to four times."
     )
 
@@ -332,7 +337,7 @@ def every_access_misses(a: Analysis, band: Band) -> Answer:
 def inside_the_entries_is_fine(a: Analysis, band: Band) -> Answer:
     share = _of_a_walk(a, 0.75 * a.two_levels()[1])
     return effect_inside_band(share, *band), (
-        f"At three quarters of the entries, translation costs {share:.2f} of what it costs at two to "
+        f"At three quarters of the entries, translation costs {share:rounded} of what it costs at two to "
         "four times as many."
     )
 
@@ -350,7 +355,7 @@ def the_knee_is_at_the_capacity(a: Analysis, band: Band) -> Answer:
     hit, walk = rise.level(plateau_begins, 0.5 * entries), rise.level(3 * entries, 5 * entries)
     begins = rise.passes(hit + 0.1 * (walk - hit), 0.3 * entries, 4 * entries)
     return effect_inside_band(begins * (1 / entries), *band), (
-        f"Drawn at random, {what} done a tenth of the rise at a working set of {begins:,.0f} "
+        f"Drawn at random, {what} done a tenth of the rise at a working set of {begins:rounded} "
         f"pages; {a.entries_source} says {entries:,} entries."
     )
 
@@ -366,8 +371,8 @@ def a_walk_takes_60_to_250_cycles(a: Analysis, band: Band) -> Answer:
         effect_inside_band(near, *band, what="at 2 to 4 times the entries"),
         effect_inside_band(far, *band, what=_in(size)),
     ], (
-        f"In cycles of the core, translation costs {near:.0f} at two to four times the second "
-        f"level's entries and {far:.0f} over {format_size(size)}.{_packed_walks(a, _far(a))}"
+        f"In cycles of the core, translation costs {near:rounded} at two to four times the second "
+        f"level's entries and {far:rounded} over {format_size(size)}.{_packed_walks(a, _far(a))}"
     )
 
 
@@ -375,7 +380,7 @@ def a_walk_takes_60_to_250_cycles(a: Analysis, band: Band) -> Answer:
 def a_walk_takes_several_hundred_ns(a: Analysis, band: Band) -> Answer:
     past = a.judged_price.between(FAR_PAGES, inf)
     price = require_nonempty(past, f"nothing was measured over {FAR_PAGES:,} pages and more").last
-    evidence = f"Over {format_size(a.largest_bytes)} translation costs {price.value:z.0f} ns."
+    evidence = f"Over {format_size(a.largest_bytes)} translation costs {price:median} ns."
     evidence += _packed_walks(a, a.largest)
     effect = effect_inside_band(price, *band, what=_in(a.largest_bytes))
     effects = effects_judgeable_in_guest(a, effect)
@@ -398,7 +403,7 @@ def climbs_past_the_second_cache(a: Analysis, band: Band) -> Answer:
     return effect_inside_band(ratio, *band, what=_in(size)), (
         f"Over {format_size(size)} the page table's last level has "
         f"{format_size(_far(a) * TABLE_ENTRY_BYTES)}, the second-level cache {format_size(l2_bytes)}, and "
-        f"translation costs {ratio:.1f} times what it costs just past the second level."
+        f"translation costs {ratio:rounded} times what it costs just past the second level."
     )
 
 
@@ -411,8 +416,8 @@ def a_miss_is_dearer_than_memory(a: Analysis, band: Band) -> Answer:
     bounds = whole.value - 1, whole.low - 1, most - 1
     ratio = Interval(*bounds, whole.coverage, whole.modes)
     return effect_inside_band(ratio, *band, what=_in(size)), (
-        f"Over {format_size(size)} translation costs {ratio:.2f} times what the same "
-        f"lines take packed, which miss the caches as often: {memory:.0f} ns each."
+        f"Over {format_size(size)} translation costs {ratio:rounded} times what the same "
+        f"lines take packed, which miss the caches as often: {memory:rounded} ns each."
     )
 
 
@@ -424,8 +429,8 @@ def every_walk_is_from_memory(a: Analysis, band: Band) -> Answer:
     lines = FAR_PAGES
     ratio = a.judged_price.at(lines) / a.from_memory
     return effect_inside_band(ratio, *band), (
-        f"At {format_size(lines * a.base_page_bytes)} translation costs {ratio.value:.2f} times what a load from memory takes, "
-        f"{a.packed.last.value:.0f} ns.{_packed_walks(a, lines)}"
+        f"At {format_size(lines * a.base_page_bytes)} translation costs {ratio:median} times what a load from memory takes, "
+        f"{a.packed.last:median} ns.{_packed_walks(a, lines)}"
     )
 
 
@@ -434,7 +439,7 @@ def a_dense_layout_lowers_the_tax(a: Analysis, band: Band) -> Answer:
     lines = _far(a)
     ratio = a.spread.at(lines) / a.packed.at(lines)
     return effect_inside_band(ratio, *band, what=_in(lines * a.base_page_bytes)), (
-        f"With a page to itself each of {lines:,} lines takes {ratio:.2f} times as long as packed."
+        f"With a page to itself each of {lines:,} lines takes {ratio:rounded} times as long as packed."
     )
 
 
@@ -443,7 +448,7 @@ def miss_latency_is_not_constant(a: Analysis, band: Band) -> Answer:
     lines, size = a.far_from_walked(_far(a)), _far(a) * a.base_page_bytes
     ratio = a.judged_price.at(lines) / a.walked
     return effect_inside_band(ratio, *band, what=_in(size)), (
-        f"Over {format_size(size)} translation costs {ratio:.1f} times what it costs just "
+        f"Over {format_size(size)} translation costs {ratio:rounded} times what it costs just "
         f"past the second level.{_packed_walks(a, _far(a))}"
     )
 
@@ -451,7 +456,7 @@ def miss_latency_is_not_constant(a: Analysis, band: Band) -> Answer:
 @claim("four-reads-cost-400-ns", points=largest_chases)
 def four_reads_cost_400_ns(a: Analysis, band: Band) -> Answer:
     four = a.from_memory * 4
-    evidence = f"Four loads from memory, as the packed chase times one, take {four.value:.0f} ns."
+    evidence = f"Four loads from memory, as the packed chase times one, take {four:median} ns."
     evidence += _packed_walks(a, a.packed.xs[-1])
     return effect_inside_band(four, *band), evidence
 
@@ -466,7 +471,7 @@ def sequential_order_warms(a: Analysis, band: Band) -> Answer:
     most = max(require_nonempty(shared, "no size past the second level was visited in both orders"))
     ratio = a.sequential.at(most).share_of(a.judged_price.at(most))
     return effect_inside_band(ratio, *band, what=_in(most * a.base_page_bytes)), (
-        f"Over {format_size(most * a.base_page_bytes)} translation costs {ratio:.2f} times as much "
+        f"Over {format_size(most * a.base_page_bytes)} translation costs {ratio:rounded} times as much "
         "in sequential order as in a random cycle."
     )
 
@@ -562,7 +567,7 @@ def _second_level(a: Analysis) -> tuple[Interval, str]:
         raise Unavailable("no-step", "our chases show one level")
     own = levels[-1].stated
     each = f"{'both' if len(levels) == 2 else 'all'} levels together"
-    evidence = f"Our chases find {found:,.0f} entries in {each}"
+    evidence = f"Our chases find {found:rounded} entries in {each}"
     if own is None:
         return found, f"{evidence}; no number is stated."
     evidence += "; CPUID states "
@@ -616,7 +621,7 @@ def a_walk_costs(a: Analysis, band: Band, place: PageTableLocation) -> Answer:
     table = format_size(walk.table_bytes)
     return effect_inside_band(
         cost, *band
-    ), f"A walk costs {cost:.0f} cycles with {table} of page table."
+    ), f"A walk costs {cost:rounded} cycles with {table} of page table."
 
 
 claim("walk-100-cycles-in-l3", place="L3")(a_walk_costs)
@@ -631,7 +636,7 @@ def a_walk_takes_ns(a: Analysis, band: Band) -> Answer:
     ns = _cycles(walk) * (1 / a.survey.core_ghz)
     table = format_size(walk.table_bytes)
     return effects_judgeable_in_guest(a, effect_inside_band(ns, *band)), (
-        f"A walk costs {ns:.0f} ns with {table} of page table."
+        f"A walk costs {ns:rounded} ns with {table} of page table."
     )
 
 
@@ -642,13 +647,14 @@ def counted_cycles_a_walk(a: Analysis, band: Band, size_bytes: int) -> Answer:
     rows = select_rows(a.frame, kernel="page_gather", pages=BASE_PAGES, layout="spread")
     rows = rows[rows["lines"] == size_bytes // a.base_page_bytes]
     walking, walks = (counter_curve(rows, quantity) for quantity in ("walk_cycles", "walk"))
-    why = missing_counter_reason(rows, "walk_cycles", a.host.pmu.reason)
+    why = missing_event_reason(a.host.microarchitecture, "walk_cycles")
+    why = why or missing_counter_reason(rows, "walk", a.host.pmu.reason)
     quotient = (
         require_nonempty(walking, "the cycles of walks were not counted", why).last
         / require_nonempty(walks, "walks were not counted", why).last
     )
     return effect_inside_band(quotient, *band), (
-        f"In {format_size(size_bytes)} each walk had {quotient:.0f} cycles in which a walk was in progress."
+        f"In {format_size(size_bytes)} each walk had {quotient:rounded} cycles in which a walk was in progress."
     )
 
 
@@ -657,7 +663,7 @@ def four_to_five_times_from_memory(a: Analysis, band: Band) -> Answer:
     near, far = _walk(a, "L2"), _walk(a, "memory")
     ratio = _cycles(far) / _cycles(near)
     return effect_inside_band(ratio, *band), (
-        f"A walk costs {ratio:.1f} times as much with {format_size(far.table_bytes)} of page table "
+        f"A walk costs {ratio:rounded} times as much with {format_size(far.table_bytes)} of page table "
         f"as with {format_size(near.table_bytes)}."
     )
 
@@ -667,7 +673,7 @@ def tables_go_through_the_caches(a: Analysis) -> Answer:
     walks = [_walk(a, "L2"), _walk(a, "L3"), _walk(a, "memory")]
     costs = [_cycles(walk) for walk in walks]
     each = list_in_words(
-        f"{cost.value:.0f} with {format_size(walk.table_bytes)}"
+        f"{cost:median} with {format_size(walk.table_bytes)}"
         for walk, cost in zip(walks, costs, strict=True)
     )
     evidence = f"A walk costs more cycles the larger its page table is: {each}."

@@ -71,7 +71,7 @@ def blocking_removes_misses(a: Analysis, most: float = ALL_BUT_VANISHED) -> Answ
     high = left.high / (excess.low if left.high > 0 else excess.high)
     coverage = min(cut["coverage"], plain["coverage"], large["coverage"])
     share = Interval(left.value / excess.value, low, high, coverage)
-    evidence = f"{told}; of what base pages take longer than those, {share:.0%} is left."
+    evidence = f"{told}. Of what base pages add to a hop, {share:.0%} remains."
     return effect_inside_band(share, most=most), evidence
 
 
@@ -79,12 +79,15 @@ def blocking_removes_misses(a: Analysis, most: float = ALL_BUT_VANISHED) -> Answ
 def prefetch_walks(a: Analysis, band: Band) -> Answer:
     base = a.best_ahead(BASE_PAGES)
     gain, most = Interval.of(base, "gain"), a.most_from_hits
+    what = "over dropped prefetches"
     told = (
-        f"Prefetched {int(base['distance'])} hops ahead, a hop is {gain:.3g} times as fast on base "
+        f"Prefetched {int(base['distance'])} hops ahead, a hop is {gain:rounded} times as fast on base "
         f"pages. It could be at most {most:.2f} times as fast if a TLB miss dropped the "
         "prefetch."
     )
-    if does_answer_hold(helps := effect_inside_band(gain * (1 / most), *band, among=a.distances)):
+    if does_answer_hold(
+        helps := effect_inside_band(gain * (1 / most), *band, among=a.distances, what=what)
+    ):
         return helps, told
     # That base pages gain nothing says something only if prefetches gain anything.
     if (
@@ -92,7 +95,7 @@ def prefetch_walks(a: Analysis, band: Band) -> Answer:
     ) is None:
         return Undecided("ambiguous"), told
     other = Interval.of(large, "gain")
-    told = f"{told} On {page_words(large['pages'])} the gain is {other:.2f}."
+    told = f"{told} On {page_words(large['pages'])} the gain is {other:rounded}."
     is_gain = does_answer_hold(effect_inside_band(other * (1 / most), *band, among=a.distances))
     return helps if does_answer_hold(helps) is False and is_gain else Undecided("ambiguous"), told
 
@@ -102,7 +105,7 @@ def prefetching_helps(a: Analysis, band: Band) -> Answer:
     base = a.best_ahead(BASE_PAGES)
     gain = Interval.of(base, "gain")
     return effect_inside_band(gain, *band, among=a.distances), (
-        f"Prefetched {int(base['distance'])} hops ahead, a hop is {gain:.3g} times as fast on base "
+        f"Prefetched {int(base['distance'])} hops ahead, a hop is {gain:rounded} times as fast on base "
         "pages."
     )
 
@@ -154,7 +157,7 @@ def small_strides_hit(a: Analysis, band: Band) -> Answer:
     strides = PUBLISHED_STRIDES[:3]
     if len(a.stride_walks):
         beyond = [_more_than_one_walk_a_page(a, stride) for stride in strides]
-        told = list_in_words(f"{a.stride_walks.at(stride).value:.3f}" for stride in strides)
+        told = list_in_words(f"{a.stride_walks.at(stride):median}" for stride in strides)
         evidence = (
             f"At strides of 8, 64 and 512 B we counted {told} walks a load, which is one a page."
         )
@@ -181,7 +184,7 @@ def page_strides_miss(a: Analysis, band: Band) -> Answer:
     refute the sentence."""
     price = _price(a).at(PAGE_STRIDE)
     return require_unsplintered_pages(a, effect_inside_band(price, *band), answer=False), (
-        f"At a stride of 4 KiB a load takes {price:.2f} ns longer on base pages than on "
+        f"At a stride of 4 KiB a load takes {price:rounded} ns longer on base pages than on "
         f"{page_words(a.large)}."
     )
 
@@ -192,7 +195,7 @@ def wider_is_slower(a: Analysis, band: Band) -> Answer:
         _base(a).at(wide) / _base(a).at(narrow) for narrow, wide in pairwise(PUBLISHED_STRIDES)
     ]
     told = list_in_words(
-        f"{ratio.value:.2f} to {format_size(stride)}"
+        f"{ratio:median} to {format_size(stride)}"
         for ratio, stride in zip(ratios, PUBLISHED_STRIDES[1:], strict=True)
     )
     evidence = f"From each published stride to the next a load slows by a factor of {told}."
@@ -214,7 +217,7 @@ def _penalty(a: Analysis, band: Band) -> tuple[Effect, str]:
     """
     if not a.is_splintered:
         price = _price(a).at(PAGE_STRIDE)
-        evidence = f"At a stride of 4 KiB translation costs {price:.2f} ns a load."
+        evidence = f"At a stride of 4 KiB translation costs {price:rounded} ns a load."
         return effect_inside_band(price, *band), evidence
     most = require_nonempty(a.at_most, "no stride was measured with its lines packed").at(
         PAGE_STRIDE
@@ -223,8 +226,8 @@ def _penalty(a: Analysis, band: Band) -> tuple[Effect, str]:
     if not effect.is_of_few and (effect.decided() is not False or most.value > band[1]):
         raise Unavailable("splintered")
     return effect, (
-        f"At a stride of 4 KiB and one cache line more, translation costs at most {most:.2f} ns a "
-        "load: by so much a load takes longer than over as many lines side by side."
+        f"At a stride of 4 KiB and one cache line more, translation costs at most {most:rounded} ns a "
+        "load, which is what a load takes longer than over as many lines side by side."
     )
 
 
@@ -238,7 +241,7 @@ def every_access_misses(a: Analysis, band: Band) -> Answer:
     walks = require_nonempty(a.stride_walks, "no walks were counted", "no-pmu").at(PAGE_STRIDE)
     return effect_inside_band(
         walks, *band
-    ), f"At a stride of 4 KiB we counted {walks:.2f} walks a load."
+    ), f"At a stride of 4 KiB we counted {walks:rounded} walks a load."
 
 
 @claim("penalty-is-fixed", points=_plain(*_AND_BOUND, WIDEST_STRIDE, pages=BOTH))
@@ -248,7 +251,7 @@ def the_penalty_is_fixed(a: Analysis, band: Band, alike: Band = ABOUT_AS_MUCH) -
     if a.is_splintered:
         return about_ten, evidence
     ratio = _price(a).at(WIDEST_STRIDE) / _price(a).at(PAGE_STRIDE)
-    evidence += f" At a stride of 64 KiB it costs {ratio:.2f} times as much."
+    evidence += f" At a stride of 64 KiB it costs {ratio:rounded} times as much."
     return [
         replace(about_ten, what="at 4 KiB"),
         effect_inside_band(ratio, *alike, what="64 KiB over 4 KiB", unit="ratio"),
@@ -258,23 +261,21 @@ def the_penalty_is_fixed(a: Analysis, band: Band, alike: Band = ABOUT_AS_MUCH) -
 @claim("strides-4k-and-8k-alike", points=_plain(PAGE_STRIDE, TWO_PAGE_STRIDE))
 def one_page_and_two_are_alike(a: Analysis, band: Band) -> Answer:
     ratio = _base(a).at(TWO_PAGE_STRIDE) / _base(a).at(PAGE_STRIDE)
-    evidence = f"At a stride of 8 KiB a load takes {ratio:.2f} times what it takes at 4 KiB."
+    evidence = f"At a stride of 8 KiB a load takes {ratio:rounded} times what it takes at 4 KiB."
     return effect_inside_band(ratio, *band), evidence
 
 
 @claim("stride-8-hits-both", points=_plain(8))
 def eight_bytes_hit_both(a: Analysis, band: Band) -> Answer:
     ratio = _base(a).at(8) / a.near_ns
-    evidence = (
-        f"At a stride of 8 B a load takes {ratio:.2f} times what it takes inside the first cache."
-    )
+    evidence = f"At a stride of 8 B a load takes {ratio:rounded} times what it takes inside the first cache."
     return effect_inside_band(ratio, *band), evidence
 
 
 @claim("stride-64-misses-the-cache", points=_plain(8, 64, pages=BOTH[1:]))
 def a_line_each_misses(a: Analysis, band: Band) -> Answer:
     ratio = a.times[a.large].at(64) / a.times[a.large].at(8)
-    evidence = f"On {page_words(a.large)} a load takes {ratio:.2f} times as long at a stride of 64 B as at 8 B."
+    evidence = f"On {page_words(a.large)} a load takes {ratio:rounded} times as long at a stride of 64 B as at 8 B."
     return effect_inside_band(ratio, *band), evidence
 
 
@@ -283,13 +284,13 @@ def eight_to_a_page_hit(a: Analysis, band: Band) -> Answer:
     """By counts where there are any, as in small_strides_hit."""
     if len(a.stride_walks):
         walks = a.stride_walks.at(NARROW_STRIDE)
-        evidence = f"At a stride of 512 B we counted {walks.value:.3f} walks a load."
+        evidence = f"At a stride of 512 B we counted {walks:median} walks a load."
         beyond = _more_than_one_walk_a_page(a, NARROW_STRIDE)
         return effect_inside_band(beyond, *band, unit=WALKS_BEYOND), evidence
     if a.is_splintered:
         raise Unavailable("splintered")
     share = _share(a, NARROW_STRIDE)
-    evidence = f"At a stride of 512 B translation is {share:.2f} of a load's time."
+    evidence = f"At a stride of 512 B translation is {share:rounded} of a load's time."
     return effect_inside_band(share, *band), evidence
 
 
@@ -298,7 +299,7 @@ def a_page_each_misses_both(a: Analysis, band: Band) -> Answer:
     """A lower bound on splintered pages, as in page_strides_miss."""
     ratio = _base(a).at(PAGE_STRIDE) / a.times[a.large].at(PAGE_STRIDE)
     return require_unsplintered_pages(a, effect_inside_band(ratio, *band), answer=False), (
-        f"At a stride of 4 KiB a load takes {ratio:.2f} times as long on base pages as on "
+        f"At a stride of 4 KiB a load takes {ratio:rounded} times as long on base pages as on "
         f"{page_words(a.large)}."
     )
 
@@ -312,7 +313,7 @@ def _kept(a: Analysis, narrow: int, wide: int) -> Interval:
 @claim("slowdown-64-to-512-is-cache", points=_plain(64, NARROW_STRIDE, pages=BOTH))
 def lines_slow_it_first(a: Analysis, band: Band) -> Answer:
     kept = _kept(a, 64, NARROW_STRIDE)
-    evidence = f"Of the slowdown from 64 to 512 B {kept:.2f} remains on {page_words(a.large)}."
+    evidence = f"Of the slowdown from 64 to 512 B {kept:rounded} remains on {page_words(a.large)}."
     return effect_inside_band(kept, *band), evidence
 
 
@@ -331,9 +332,9 @@ def translation_slows_it_then(a: Analysis, band: Band) -> Answer:
     value, low, high = (max(end, 0.0) for end in share.value_and_bounds)
     remains = Interval(value, low, high, share.coverage, share.modes)
     evidence = (
-        f"A read takes {near.value:.1f} ns at a stride of 512 B, {far.value:.1f} ns at 4 KiB, and "
-        f"{beyond.value:.1f} ns at one cache line more, which visits as many pages. The share of the "
-        f"slowdown that remains with a line more is {remains:.2f}"
+        f"A read takes {near:median} ns at a stride of 512 B, {far:median} ns at 4 KiB, and "
+        f"{beyond:median} ns at one cache line more, which visits as many pages. The share of the "
+        f"slowdown that remains with a line more is {remains:rounded}"
     )
     if a.is_splintered:
         remains_here = effect_inside_band(remains, *band, what=LEFT_WITH_64_BYTES_MORE)
@@ -343,7 +344,7 @@ def translation_slows_it_then(a: Analysis, band: Band) -> Answer:
     return [
         effect_inside_band(remains, *band, what=LEFT_WITH_64_BYTES_MORE),
         effect_inside_band(gone, *band, what=f"what {page_words(a.large)} remove:"),
-    ], f"{evidence}; the share that goes on {page_words(a.large)} is {gone:z.2f}."
+    ], f"{evidence}; the share that goes on {page_words(a.large)} is {gone:rounded}."
 
 
 @claim("page-stride-hits-up-to-large-reach", points=None)
@@ -357,5 +358,5 @@ def hits_up_to_the_large_reach(a: Analysis, band: Band) -> Answer:
     )
     return effect_inside_band(place, *band), (
         "A chase that visits a line to each base page pays half of what a walk costs there at "
-        f"{place:.2f} times the {entries:,} entries' reach in pages of 2 MiB."
+        f"{place:rounded} times the {entries:,} entries' reach in pages of 2 MiB."
     )

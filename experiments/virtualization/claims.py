@@ -106,7 +106,7 @@ def a_guest_costs_under_three(a: Analysis, strict: float = STRICT, wide: float =
         (
             f"At {format_size(worst['lines'] * guests.base_page_bytes)} a load in the guest takes "
             f"{known['over_alike'].min():.2f} to "
-            f"{Interval.of(worst, 'over_alike'):.2f} times one outside on the same pages, the most "
+            f"{Interval.of(worst, 'over_alike'):rounded} times one outside on the same pages, the most "
             f"on {worst['cell']}; "
             f"{(highs < strict).sum()} of {len(known)} pairs of page sizes stay under {strict:g}."
         ),
@@ -143,9 +143,9 @@ def only_huge_on_huge_helps(a: Analysis, band: Band) -> Answer:
         effect_inside_band(outside_alone, *band, what="on the host alone"),
     ]
     return [*effects, effect_inside_band(both, most=band[0], what="on both")], (
-        f"Past the TLB, translation costs {inside_alone:.2f} times as much with 2 MiB pages in the "
-        f"guest alone as without, {outside_alone:.2f} times with them on the host alone, and "
-        f"{both:.2f} times with them on both."
+        f"Past the TLB, translation costs {inside_alone:rounded} times as much with 2 MiB pages in the "
+        f"guest alone as without, {outside_alone:rounded} times with them on the host alone, and "
+        f"{both:rounded} times with them on both."
     )
 
 
@@ -158,6 +158,6 @@ def only_huge_on_huge_helps(a: Analysis, band: Band) -> Answer:
 def containers_add_nothing(a: Analysis, band: Band) -> Answer:
     ratio = a.container_ratio  # of this machine, also where the guests are another's
     return effect_inside_band(ratio, *band), (
-        f"A load in fresh user, mount, pid and network namespaces takes {ratio:.3f} times a plain "
+        f"A load in fresh user, mount, pid and network namespaces takes {ratio:rounded} times a plain "
         "process's. Namespaces add no second set of page tables."
     )

@@ -26,7 +26,7 @@ def walks_hide_from_profilers(a: Analysis, band: Band) -> Answer:
 def sharding_gains(a: Analysis, band: Band) -> Answer:
     gain = a.gain("sharded")
     return effect_inside_band(gain, *band), (
-        f"A read takes {gain:.2f} times as long with all threads over all pages as with each on "
+        f"A read takes {gain:rounded} times as long with all threads over all pages as with each on "
         "its own part."
     )
 
@@ -54,7 +54,7 @@ def some_suffer(a: Analysis, band: Band) -> Answer:
     slower = NO_SPEEDUP_INTERVAL / worst["gain"]
     return effect_inside_band(slower, *band, among=len(rows), what=worst["title"]), (
         f"Of {number_in_words(len(rows))} third-party programs {worst['title']} is the likeliest to "
-        f"lose. It takes {slower:.2f} times as long on huge pages."
+        f"lose. It takes {slower:rounded} times as long on huge pages."
     )
 
 
@@ -62,6 +62,6 @@ def some_suffer(a: Analysis, band: Band) -> Answer:
 def redis_waits_after_a_fork(a: Analysis, band: Band) -> Answer:
     ratio = NO_SPEEDUP_INTERVAL / a.gain("redis-save")
     return effect_inside_band(ratio, *band), (
-        f"While Redis saves, its slowest write in a thousand takes {ratio:.2f} times as long with "
+        f"While Redis saves, its slowest write in a thousand takes {ratio:rounded} times as long with "
         "huge pages."
     )

@@ -1,14 +1,16 @@
 """Claims on several machines at once: what is shown, what is folded, and the words of a verdict."""
 
 import re
+from math import inf
 
 import pytest
 from bs4 import BeautifulSoup
 
 from tlb.report import all_machines
-from tlb.report.answers import StoredAnswer, StoredEffect
+from tlb.report.answers import EffectBounds, StoredAnswer, StoredEffect
 from tlb.report.claims import statements
-from tlb.report.verdicts import AS_WE_READ_IT, format_band_in_unit
+from tlb.report.verdicts import AS_WE_READ_IT, bounds_words, format_band_in_unit
+from tlb.stats.intervals import Interval
 
 ARITHMETIC = StoredAnswer(holds=True, evidence="4 times 6 are 24.")
 HOLDS = StoredAnswer(effects=(StoredEffect(value=1.5, low=1.4, high=1.6, least=1),))
@@ -67,7 +69,7 @@ def test_a_summary_has_the_number_of_each_machine():
     assert sum(map(int, re.findall(r"\d+", by_interval[0]))) <= 2  # not the one by arithmetic
     assert [len(row) for row in cells] == [2, 1]
     holds, open_ = cells[0]
-    assert "1.50" in holds and "1.40" not in holds + open_
+    assert "1.5" in holds and "1.40" not in holds + open_
 
 
 def test_a_summary_shows_what_an_article_rests_on_with_a_sentence_and_folds_the_rest():
@@ -82,7 +84,7 @@ def test_what_other_machines_decide_is_said_by_name_and_what_they_leave_open_is_
     names = {"one": "Zen 3", "two": "Zen 5"}
     monkeypatch.setattr(all_machines, "published_names", lambda store: names)
     found = all_machines.decided_elsewhere("two")
-    assert found.keys() == {*IDS[:2]} and found[IDS[1]].startswith("Zen 3: holds: 1.50")
+    assert found.keys() == {*IDS[:2]} and found[IDS[1]].startswith("Zen 3: holds: 1.5")
     assert "Zen 5" not in " ".join(found.values())
     assert all_machines.decided_elsewhere("one").keys() == {IDS[0]}
 
@@ -127,7 +129,7 @@ def test_of_two_conditions_a_claim_that_holds_prints_both_and_one_that_fails_wha
     beyond = StoredEffect(value=2.5, low=2, high=3, **band)
     both = printed(UNIT, own, within)
     assert ", here; " in both and ", predicted 1.25 times or less" in both
-    words = "2.50 (2.00 to 3.00) times, there, predicted 1.25 times or less"
+    words = "2.5 (2.0 to 3.0) times, there, predicted 1.25 times or less"
     assert printed(UNIT, own, beyond) == words
 
 
@@ -138,8 +140,26 @@ def test_of_too_few_mappings_a_cell_has_no_number():
 
 
 def test_an_end_beside_its_bands_is_not_printed_with_more_digits():
-    close = StoredEffect(value=98.3, low=82.9, high=125.001, least=75, most=125)
-    assert printed(UNIT, close) == "98.3 (82.9 to just above 125) ns"
+    close = StoredEffect(value=123, low=121, high=125.001, least=75, most=125)
+    assert printed(UNIT, close) == "123 (121 to just above 125) ns"
+
+
+@pytest.mark.parametrize(
+    "value, low, high, words",
+    [
+        (1.53, 1.51, 1.55, "1.53 (1.51 to 1.55) times"),
+        (1.53, 1.31, 1.72, "1.5 (1.3 to 1.7) times"),
+        (347, 307, 369, "350 (310 to 370) times"),
+        (1.12, 1.03, 1.21, "1.12 (1.03 to 1.21) times"),  # more where the band's end would be met
+    ],
+)
+def test_a_wide_interval_has_two_digits_and_none_touches_its_band(value, low, high, words):
+    effect = StoredEffect(value=value, low=low, high=high, least=1, unit="ratio", what=".")
+    assert printed(UNIT, effect).startswith(words)
+    assert f"{Interval(value, low, high):rounded} times" == words
+    assert words.startswith(f"{Interval(value, low, high):median} (")
+    ends = words.partition("(")[2].partition(")")[0]
+    assert f"Interval {ends};" in bounds_words([EffectBounds(low, high, 1, inf)]).striptags()
 
 
 @pytest.mark.parametrize(
@@ -158,7 +178,7 @@ def test_of_many_conditions_the_one_that_decides_is_printed():
     ]
     bad = StoredEffect(value=0.5, low=0.4, high=0.6, least=1, what="size 0", unit="ratio")
     words = printed(UNIT, *good, bad)
-    assert words.startswith("in 1 of 4: 0.500 (0.400 to 0.600) times, size 0")
+    assert words.startswith("in 1 of 4: 0.50 (0.40 to 0.60) times, size 0")
     assert printed(UNIT, *good, good[0]).startswith("in 4 of 4: 2.00 times, size 2, ")
 
 

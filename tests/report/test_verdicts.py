@@ -12,6 +12,7 @@ from support.synthetic import Stated, scope, tlbs
 import tlb.report.verdicts as room
 from tlb.report import claims as claims_module
 from tlb.report.analysis import Analysis
+from tlb.report.answers import StoredAnswer
 from tlb.report.claims import Answer, Band, Claim, Fact, claim, count_inside_band, points_where
 from tlb.report.render import Html
 from tlb.report.verdicts import (
@@ -303,6 +304,15 @@ def test_what_a_machine_cannot_test_for_one_reason_is_folded_and_names_who_can()
     assert table.markup.count("Zen 3: holds.") == 1
     assert "It is a guest. Zen 5: fails." in table.text
     assert verdict_table([alone, same[0]]).markup.count("<table") == 1
+
+
+def test_what_lacks_results_shows_who_decides_it_and_no_command():
+    empty = StoredAnswer(reason="pool-empty").decide()
+    lacking = verdict_of("cannot tell", empty.evidence, reason=empty.reason)
+    table = verdict_table([lacking], (), {"made-up": "Zen 5: holds."})
+    assert "Zen 5: holds." in table.text and "tlb pool" not in table.text
+    crossing = verdict_of("cannot tell", "1 to 3", effects=1, reason="crosses")
+    assert "Zen 5" not in verdict_table([crossing], (), {"made-up": "Zen 5: holds."}).text
 
 
 def test_of_a_machine_of_which_little_was_measured_only_what_it_answers_is_shown():

@@ -472,3 +472,11 @@ def hardware_events(microarchitecture: str, pmu: str = "") -> tuple[PerfEvent, .
     return fixed + tuple(
         replace(row, event=row.event and row.event.format(pmu=pmu)) for row in rows
     )
+
+
+def missing_event_reason(microarchitecture: str, quantity: str) -> str:
+    """Return why a CPU has no event for a quantity, whatever its system lets count; "" if it has one,
+    or if nothing is known of its events."""
+    reasons = {row.quantity: row.reason for row in hardware_events(microarchitecture)}
+    why = reasons.get(quantity) or ""
+    return "" if why == "no-events" else why

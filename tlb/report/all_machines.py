@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import groupby
 from math import isfinite
 from operator import itemgetter
@@ -30,12 +29,13 @@ from tlb.report.verdicts import (
     format_band_in_unit,
     format_effect_in_unit,
     format_exact_in_unit,
+    format_median_in_unit,
     format_number_in_unit,
     shown_verdict,
     verdict_in_words,
 )
 from tlb.stats.effects import Effect
-from tlb.stats.intervals import MIN_MODE_RATIO, UNKNOWN_INTERVAL, Interval
+from tlb.stats.intervals import UNKNOWN_INTERVAL, Interval
 from tlb.system.files import ROOT
 from tlb.system.reasons import UNDECIDED_TEXTS, Unavailable, none_if_unavailable
 from tlb.system.units import count_with_verb, list_in_words
@@ -99,6 +99,7 @@ _HOW_TO_READ = (
     "that fails on this machine; on its source's it may be right. An asterisk marks fewer "
     'than five mappings. <a href="method.html#how-a-claim-is-judged">What the verdicts mean</a>.</p>'
 )
+FAILS_THERE = "fails there"  # FAILS_HERE, said of another machine than the page's
 DIRECTION_ONLY = "direction only"  # of a claim that any difference to one side supports
 NOT_MEASURED_CELL, NOT_TESTABLE = "not measured", "not testable"
 # Why a claim is not decided, in the few words that a cell has room for.
@@ -119,7 +120,7 @@ _REASON_WORDS = {
     "splintered": "splintered pages",
     "two-dimensions": "in a guest",
     "no-pmu": "no counters",
-    "no-perf": "perf not installed",
+    "no-perf": "no counters",
     "bare-metal": "needs bare metal",
     "pool-empty": "no pool of huge pages",
     "no-large-pages": "nothing on large pages",
@@ -319,7 +320,7 @@ def _verdict_counts(
 
 
 def decided_elsewhere(machine: str) -> dict[str, str]:
-    """Return what the other published machines decide, by claim: "Zen 3: fails: 1.20 times"."""
+    """Return what the other published machines decide, by claim: "Zen 3: fails there: 1.20 times"."""
     names = published_names(Store(ROOT / "data"))
     answers = answers_by_machine()
     others = {name: answers[name] for other, name in names.items() if other != machine}
@@ -331,7 +332,7 @@ def decided_elsewhere(machine: str) -> dict[str, str]:
             if (answer := kept.get(one.id)) and _is_decided(answer)
         ]
         if cells:
-            found[one.id] = f"{'; '.join(cells)}."
+            found[one.id] = f"{'; '.join(cells)}.".replace(FAILS_HERE, FAILS_THERE)
     return found
 
 
@@ -434,11 +435,8 @@ def _deciding_number(statement: PublishedStatement, found: ClaimDecision) -> str
     answer = found.verdict == "holds"
     deciding = [one for one in found.effects if one.decided(len(found.effects)) is answer]
     one = min(deciding or found.effects, key=room)
-    one = replace(one, what=one.what.partition(";")[0])  # without what stands beside it
-    unit, interval = one.unit or statement.unit, one.interval
-    words = format_number_in_unit(interval.value, unit)
-    if interval.high > MIN_MODE_RATIO * interval.low > 0:
-        words = format_band_in_unit(interval.low, interval.high, unit)
+    unit = one.unit or statement.unit
+    words = format_median_in_unit(one, unit)
     if (one.least, one.most) != statement.band:
         return _with_condition(one, words, format_band_in_unit(one.least, one.most, unit))
     return _with_condition(one, words)

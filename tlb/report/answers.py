@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from tlb.stats.effects import Effect, why_effects_are_undecided
 from tlb.stats.intervals import Interval
-from tlb.system.reasons import REASON_TEXTS, UNDECIDED_TEXTS, explain_reason
+from tlb.system.reasons import REASON_TEXTS, UNDECIDED_TEXTS, explain_reason, state_reason
 from tlb.system.units import digits_preserving_order, format_significant_digits, rounded_to_digits
 
 ANSWERS_DOCUMENT = "claims"  # the document that keeps them, and their key in a notebook's outputs
@@ -175,7 +175,7 @@ class StoredAnswer(_Strict):
             )
         if self.reason in REASON_TEXTS:
             word: VerdictWord = "not testable here" if self.reason in OBSTACLES else "cannot tell"
-            return ClaimDecision(word, explain_reason(self.reason, self.detail), reason=self.reason)
+            return ClaimDecision(word, _evidence_of(self), reason=self.reason)
         effects = tuple(kept.effect for kept in self.effects)
         if self.reason in UNDECIDED_TEXTS:
             return ClaimDecision("cannot tell", self.evidence, effects, self.reason, self.detail)
@@ -184,6 +184,13 @@ class StoredAnswer(_Strict):
             why = why_effects_are_undecided(effects)
             return ClaimDecision("cannot tell", self.evidence, effects, why.code, why.text)
         return ClaimDecision("holds" if holds else "fails", self.evidence, effects)
+
+
+def _evidence_of(answer: StoredAnswer) -> str:
+    """Return why there is nothing to compare, and of an obstacle what could test the claim. What to
+    do on the computer at hand, such as a command, is no evidence."""
+    is_of_hardware = answer.reason in OBSTACLES and "`" not in REASON_TEXTS[answer.reason].remedy
+    return (explain_reason if is_of_hardware else state_reason)(answer.reason, answer.detail)
 
 
 def all_effects_inside(effects: Sequence[Effect]) -> bool | None:

@@ -45,7 +45,7 @@ from tlb.report.claims import (
 from tlb.report.render import Html, format_each_as_html, highlighted_code, inline_html
 from tlb.stats.curves import missing_counter_reason
 from tlb.stats.effects import Effect
-from tlb.stats.intervals import LEAST_COVERAGE
+from tlb.stats.intervals import LEAST_COVERAGE, MIN_MODE_RATIO, significant_digits
 from tlb.system.page_sizes import BASE_PAGES, HUGE_PAGE_KINDS, PUBLISHED_BASE_PAGE_BYTES
 from tlb.system.reasons import (
     REASON_TEXTS,
@@ -54,7 +54,13 @@ from tlb.system.reasons import (
     Undecided,
     require_nonempty,
 )
-from tlb.system.units import digits_preserving_order, format_significant_digits, format_size
+from tlb.system.units import (
+    digits_preserving_order,
+    format_rounded,
+    format_significant_digits,
+    format_size,
+    rounded_to_digits,
+)
 
 Measured = TypeVar("Measured")
 
@@ -217,6 +223,14 @@ def format_number_in_unit(value: float, unit: str, digits: int = EFFECT_DIGITS) 
     return f"{number}{_UNIT_WORDS.get(unit, f' {unit}')}"
 
 
+def format_measured_in_unit(value: float, unit: str, digits: int) -> str:
+    """Return a measured number as `format_number_in_unit`, rounded to its digits."""
+    is_rounded = isfinite(value) and unit != "bytes"
+    return format_number_in_unit(
+        rounded_to_digits(value, digits) if is_rounded else value, unit, digits
+    )
+
+
 def format_exact_in_unit(value: float, unit: str) -> str:
     """Return a count, or an end of a band, as `format_number_in_unit` without trailing zeros; a ratio
     that is near to 1 with as many digits as tell the two apart."""
@@ -257,23 +271,28 @@ def format_band_in_unit(least: float, most: float, unit: str) -> str:
 
 
 def format_effect_in_unit(effect: Effect, unit: str) -> str:
-    """Return an effect's interval as "1.38 (1.12 to 1.53) times" or "1.12 times or more", or "72
+    """Return an effect's interval as "1.4 (1.1 to 1.5) times" or "1.12 times or more", or "72
     entries" for a number without uncertainty. An end that would be printed as the band's is "just
     above 125"."""
-    value, low, high = effect.interval.value_and_bounds
-    band = effect.least, effect.most
+    numbers = value, low, high = effect.interval.value_and_bounds
+    band, least = (effect.least, effect.most), significant_digits(low, high)
+    needed = [digits_preserving_order((number,), band, least) for number in numbers]
+    most = EFFECT_DIGITS + 1
+    digits = max(least, *(one for one in needed if one <= most), least)
 
-    def words(number: float) -> str:
-        digits = digits_preserving_order((number,), band, EFFECT_DIGITS)
-        if digits <= EFFECT_DIGITS + 1:
-            return format_number_in_unit(number, unit, digits)
+    def words(number: float, needed: int) -> str:
+        if needed <= most:
+            return format_measured_in_unit(number, unit, digits)
         end = min(band, key=lambda end: abs(end - number))
         return f"just {'above' if number > end else 'below'} {format_number_in_unit(end, unit)}"
 
-    shown, *ends = map(words, (value, low, high))
     if low == high:
+        shown = format_number_in_unit(value, unit, max(digits, EFFECT_DIGITS))
         return shown if value or unit in {*_UNIT_WORDS, "bytes"} else f"no {unit}"
-    if len({format_exact_in_unit(number, unit) for number in (value, low, high)}) == 1:
+    shown, *ends = map(words, numbers, needed)
+    if shown == ends[0] == ends[1] or (
+        len({format_exact_in_unit(number, unit) for number in (value, low, high)}) == 1
+    ):
         return shown  # not "100% (100.0% to 100%)"
     if not (all(ends) and shown):
         return f"{ends[0]} or more" if ends[0] else f"{ends[1]} or less" if ends[1] else shown
@@ -284,11 +303,28 @@ def format_effect_in_unit(effect: Effect, unit: str) -> str:
     return f"{shown} ({' to '.join(ends)}){suffix}"
 
 
+def format_median_in_unit(effect: Effect, unit: str) -> str:
+    """Return an effect's median alone, or its interval where that is so wide that a median says
+    little."""
+    value, low, high = effect.interval.value_and_bounds
+    is_wide = high > MIN_MODE_RATIO * low > 0
+    shown = (low, high) if is_wide else (value,)
+    band, known = (effect.least, effect.most), significant_digits(low, high)
+    digits = digits_preserving_order(shown, band, known)
+    if is_wide and unit != "bytes":
+        ends = [rounded_to_digits(end, digits) for end in shown]
+        return format_band_in_unit(ends[0], ends[1], unit)
+    if low == high:
+        return format_number_in_unit(value, unit, max(digits, EFFECT_DIGITS))
+    return format_measured_in_unit(value, unit, digits)
+
+
 def bounds_words(bounds: Iterable[EffectBounds]) -> Markup:
     """Return "Interval 0.95 to 1.02; band 1 or more.", with each printed number as an attribute; of
     what is stated or counted "Value 2,048; band 1 or more.".
 
-    There are enough digits that no end of an interval is printed on the other side of a band's end.
+    An interval has as many digits as are known, and enough that no end is printed on the other side
+    of a band's end.
     """
     sentences = []
     for (least, most), group in groupby(bounds, lambda one: one.band):
@@ -303,8 +339,13 @@ def bounds_words(bounds: Iterable[EffectBounds]) -> Markup:
     return Markup(" ").join(sentences)
 
 
-def _interval(one: EffectBounds, digits: int) -> Markup:
-    numbers = [format_significant_digits(end, digits) if isfinite(end) else "" for end in one]
+def _interval(one: EffectBounds, band_digits: int) -> Markup:
+    ends, band, is_counted = (one.low, one.high), one.band, one.low == one.high
+    digits = digits_preserving_order(ends, band, significant_digits(*ends))
+    numbers = [
+        *(_number(end, band_digits if is_counted else digits, not is_counted) for end in ends),
+        *(_number(end, band_digits, False) for end in band),
+    ]
     words = numbers[0] if one.low == one.high else _words(*numbers[:2])
     names = ("low", "high", "least", "most")
     attributes = Markup(" ").join(
@@ -312,6 +353,13 @@ def _interval(one: EffectBounds, digits: int) -> Markup:
         for name, number in zip(names, numbers, strict=True)
     )
     return Markup('<span class="tlb-effect" {}>{}</span>').format(attributes, words)
+
+
+def _number(end: float, digits: int, is_rounded: bool) -> str:
+    """Return an end of an interval or a band; "" if it is open."""
+    if not isfinite(end):
+        return ""
+    return (format_rounded if is_rounded else format_significant_digits)(end, digits)
 
 
 # --- the rule
@@ -563,15 +611,15 @@ def verdict_table(
     folded, the statements beyond any measurement here. Claims that this machine cannot test for one
     reason are folded below it.
 
-    elsewhere: what other machines decide of a claim, by its id; shown of those not testable here.
+    elsewhere: what other machines decide of a claim, by its id; shown of those that this machine
+    cannot test, or has no results for.
     """
     number = Counter(one.evidence for one in found if one.verdict == UNTESTABLE_HERE)
     alone, by_reason = list[Verdict](), dict[str, list[Verdict]]()
     for one in found:
-        if one.verdict != UNTESTABLE_HERE:
-            alone.append(one)
-        elif number[one.evidence] == 1:
-            others = elsewhere.get(one.claim.id, "")
+        if one.verdict != UNTESTABLE_HERE or number[one.evidence] == 1:
+            is_without_results = one.verdict == UNTESTABLE_HERE or one.reason in REASON_TEXTS
+            others = elsewhere.get(one.claim.id, "") if is_without_results else ""
             alone.append(replace(one, evidence=f"{one.evidence} {others}".rstrip()))
         else:
             others = elsewhere.get(one.claim.id, _DECIDED_NOWHERE)
@@ -579,6 +627,8 @@ def verdict_table(
     table = _table(alone, _EVIDENCE_HEAD) if alone else Html("", "")
     for reason, same in by_reason.items():
         words = f"{len(same)} claims are {UNTESTABLE_HERE}"
+        decided = sum(one.claim.id in elsewhere for one in same)
+        words += f" ({decided} decided on our other machines)" if decided else ""
         below = _table(same, _ELSEWHERE_HEAD)
         markup = Markup(_SAME_REASON).format(words, inline_html(reason), Markup(below.markup))
         table += Html(str(markup), f"{words}: {reason}\n{below.text}")

@@ -449,7 +449,7 @@ def counter_curve(rows: pd.DataFrame, quantity: str) -> Curve:
 
 def missing_counter_reason(rows: pd.DataFrame, quantity: str, machine_reason: str | None) -> str:
     """Return the reason code for a counter without any value: that of most rows, else why the
-    machine has no counters."""
+    machine has no counters, else that nothing was measured."""
     reasons = rows.get(f"{quantity}_reason", pd.Series(dtype="str"))
     reasons = reasons[~reasons.isin(["", "other-repeat", "no-data"])]
     return str(reasons.mode().iloc[0]) if len(reasons) else machine_reason or "no-data"

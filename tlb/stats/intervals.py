@@ -38,6 +38,7 @@ from tlb.stats.scatter import (
     median_of_sorted,
 )
 from tlb.system.reasons import LazyModule, Unavailable
+from tlb.system.units import digits_preserving_order, format_rounded
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,8 +55,19 @@ FIRST_PAIRED_ROW_VERSION = (
     2  # `measures` of the first kernels whose repeats are mappings of many points
 )
 
+# A number of a wider interval, as a share of its middle, is printed with two digits, else with three.
+MOST_SPREAD_OF_THREE_DIGITS = 0.10
+ROUNDED, ROUNDED_MEDIAN = "rounded", "median"  # specifications of `Interval.__format__`
+
 INTERVAL_COLUMNS = ["median", "low", "high"]
 SUMMARY = (*INTERVAL_COLUMNS, "coverage", "modes", "n", "spread", "unstable", "outliers")
+
+
+def significant_digits(low: float, high: float) -> int:
+    """Return how many digits of a number between these bounds are known: the rule of all printed
+    evidence."""
+    middle = abs(low + high) / 2
+    return 2 if isfinite(middle) and high - low > MOST_SPREAD_OF_THREE_DIGITS * middle else 3
 
 
 @dataclass(frozen=True)
@@ -112,13 +124,14 @@ class Interval:
 
         "0.54 to 1.80" if the bounds lie more than JUMP apart, so that the median says little; "1.52
         (3 repeats)", or "1.52 *" of one, if they are too few for bounds; "at least 1.40" if it is open above; "1.52" if
-        both bounds round to it.
+        both bounds round to it. ROUNDED is the same with as many digits as are known, and
+        ROUNDED_MEDIAN the value alone.
         """
         if not spec:
             return str(self)
-        # after fill, alignment and sign
-        unsigned = re.sub(r"^((?:.?[<>=^])?[-+ ]?)z?", r"\1z", spec, count=1)
-        value, low, high = (format(number, unsigned) for number in self.value_and_bounds)
+        value, low, high = self._texts(spec)
+        if spec == ROUNDED_MEDIAN:
+            return value
         if self.coverage < LEAST_COVERAGE and isfinite(self.value):
             n = round(1 - log2(1 - self.coverage))  # the range of n values covers 1 - 2^(1-n)
             return f"{value} ({n} repeats)" if n > 1 else f"{value} *"
@@ -131,6 +144,20 @@ class Interval:
         if low == value == high:
             return value
         return f"{value} ({low} to {high}{', two modes' if self.modes > 1 else ''})"
+
+    def _texts(self, spec: str) -> list[str]:
+        """Return value and bounds as text."""
+        if spec not in (ROUNDED, ROUNDED_MEDIAN):
+            # after fill, alignment and sign
+            unsigned = re.sub(r"^((?:.?[<>=^])?[-+ ]?)z?", r"\1z", spec, count=1)
+            return [format(number, unsigned) for number in self.value_and_bounds]
+        least = significant_digits(self.low, self.high)
+        # a ratio stays on its side of 1
+        digits = min(4, digits_preserving_order(self.value_and_bounds, [1.0], least))
+        return [
+            format_rounded(number, digits) if isfinite(number) else str(number)
+            for number in self.value_and_bounds
+        ]
 
     def __sub__(self, other: Interval) -> Interval:
         return interval_of_difference(self, other)

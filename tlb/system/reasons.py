@@ -63,6 +63,11 @@ def explain_reason(code: str, detail: str = "", remedy: str = "") -> str:
     )
 
 
+def state_reason(code: str, detail: str = "") -> str:
+    """Return the reason's sentence, with `detail` in brackets, without a remedy."""
+    return explain_reason(code, detail, " ").rstrip()
+
+
 # Why a page size may have no rows.
 PAGE_REASON_CODES = {"pool-empty", "thp-never", "page-size-unsupported"}
 PAGE_REASON_CODES |= {"backing-partial", "memory-short", "linux-lacks"}

@@ -96,17 +96,20 @@ def format_significant_digits(value: float, digits: int) -> str:
     return f"{value:z,.{max(0, digits - whole)}f}"
 
 
+def format_rounded(value: float, digits: int) -> str:
+    """Return a finite number rounded to `digits` significant digits, whole ones too: "1,200",
+    "0.88"."""
+    return format_significant_digits(rounded_to_digits(value, digits), digits)
+
+
 def digits_preserving_order(values: Iterable[float], marks: Iterable[float], least: int) -> int:
-    """Return the fewest digits, `least` or more, at which `format_significant_digits` prints each value on its
+    """Return the fewest digits, `least` or more, at which `format_rounded` prints each value on its
     own side of each mark."""
     marks = [mark for mark in marks if math.isfinite(mark)]
     pairs = [(value, mark) for value in values if math.isfinite(value) for mark in marks]
 
-    def printed(value: float, digits: int) -> float:
-        return float(format_significant_digits(value, digits).replace(",", ""))
-
     def keeps(value: float, mark: float, digits: int) -> bool:
-        one, other = printed(value, digits), printed(mark, digits)
+        one, other = rounded_to_digits(value, digits), rounded_to_digits(mark, digits)
         return (value < mark, value > mark) == (one < other, one > other)
 
     return next(
