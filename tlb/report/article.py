@@ -423,10 +423,9 @@ def on_this_computer(own: _Quantities, reference: _Quantities) -> QuantitiesTabl
         bases = (f", {size} base pages" if size else "" for size in reversed(shown.base_pages))
         pairs = zip([*heads, _head_of(shown)], bases, strict=True)
         heads = [head + base for head, base in pairs]
-    heads = ["Quantity", *heads, "Mappings"]
     found = {name: [side.of(side.declared[name]) for side in sides] for name, _ in own}
     rows = [row for row in found.values() if any(one.interval for one in row)]
-    table = _table(heads, rows)
+    table = _table(["Quantity", *heads], rows)
     is_folded = shown.is_reference or not is_measured
     if shown.is_this and not is_measured:
         table += _NOT_MEASURED
@@ -445,12 +444,15 @@ def _head_of(shown: page.Page) -> str:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[Quantity]]) -> Html:
+    """Return quantities as a table, with a column of mappings if any row has them."""
+    has_mappings = any(sides[-1].mappings for sides in rows)
+    heads = [*heads, "Mappings"] if has_mappings else heads
     cells = [
         [
             sides[-1].label,
             *(one.cell for one in sides[:-1]),
             sides[-1].cell_beside(sides[:-1]),
-            _mappings(sides[-1]),
+            *([_mappings(sides[-1])] if has_mappings else []),
             "" if (why := sides[-1].lacking) is None else explain_reason(why.code, why.detail),
         ]
         for sides in rows
@@ -467,11 +469,10 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[Quantity]]) -> Html:
     made = Html(str(table), text)
     if any(FEW_MAPPINGS_MARK in cell for *texts, _ in cells for cell in texts):
         made += FEW_MAPPINGS_NOTE
-    is_own = len(heads) > 3  # beside the reference
     reasons = Counter(
         explain_reason(why.code)
-        for *_, own in rows
-        if is_own and own.cell == ABSENT_CELL and (why := own.lacking)
+        for *others, own in rows
+        if others and own.cell == ABSENT_CELL and (why := own.lacking)  # beside the reference
     )
     return made + _dash_note(reasons) if reasons else made
 
