@@ -40,7 +40,7 @@ def model(frame: pd.DataFrame, **basis: float) -> pd.DataFrame:
 def with_ns(loads: pd.DataFrame) -> pd.DataFrame:
     """The loads with the formula's times, by the cell of the page that has it."""
     cells = nbformat.read(ROOT / "book/hugepages.ipynb", as_version=4).cells
-    (formula,) = (cell.source for cell in cells if 'loads["miss_both"] =' in cell.source)
+    (formula,) = (cell.source for cell in cells if 'terms["miss_both"] =' in cell.source)
     measured = SimpleNamespace(figures=SimpleNamespace(measured_loads=lambda _: loads))
     exec(formula, {"hugepages": measured, "hosts": {}})
     return loads
