@@ -178,7 +178,8 @@ def with_answers(loads: pd.DataFrame, hosts: Mapping[str, Analysis]) -> pd.DataF
     else:
         table["answer"] = table.groupby(choice)["answer"].transform(" ".join)
     table["answer"] = table["answer"].where(is_first, "")
-    return table.round({"packed": 2, "hit": 2, "walk": 2, "added": 2, "ns": 2, "miss_both": 4})
+    times = dict.fromkeys(["packed", "hit", "walk", "added", "ns"], 2)
+    return table.round(times | {"miss_first": 4, "miss_both": 4})
 
 
 def _answer(row: pd.Series, is_first: bool) -> str:
