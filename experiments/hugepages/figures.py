@@ -6,16 +6,16 @@ The calculator goes from a working set and a page size to reach, walks and nanos
 Loads depend on one another, as in a chase, and each goes to a page drawn at random from M. It finds
 its translation in a level of C entries with probability C/M, whatever the replacement
 (stats/fits.py). So T = packed + (1 - C1/M) hit + (1 - C2/M) walk, all measured here: walk is
-spread minus packed of the same working set on the same pages, less the hit. M counts what an entry
-spans, which on a splintered large page is the host's page. Where an entry spans more than a base
-page, the chase itself comes to each such piece many times a cycle in random order, as draws do:
-there spread minus packed is the answer.
+spread minus packed of the same working set on the same pages, less the hit. The page computes T from
+`measured_loads`. M counts what an entry spans, which on a splintered large page is the host's page.
+Where an entry spans more than a base page, the chase itself comes to each such piece many times a
+cycle in random order, as draws do: there spread minus packed is the answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf, nan
+from math import inf, isnan, nan
 from typing import NamedTuple
 
 import altair as alt
@@ -74,15 +74,27 @@ def modelled_tlb(a: Analysis) -> ModelledTlb:
     return ModelledTlb(first, last, hit_ns, is_splintered)
 
 
-def _missed(entries: float, pages: float) -> float:
-    """Return the share of random draws among so many pages that miss a level."""
-    return max(0.0, 1 - entries / pages)
+def measured_loads(hosts: Mapping[str, Analysis]) -> pd.DataFrame:
+    """Return what the formula takes, a row a machine, page size and power of two of bytes at which it
+    was chased: machine, pages, label, log2_bytes, working_set_bytes, entry_bytes (that a TLB entry
+    covers), is_whole (if that is a huge page), first_entries, last_entries, and in ns packed, hit,
+    walk (less the hit) and added (spread minus packed). packed is NaN where a step may hide between
+    measured sizes, walk where spread and packed are not comparable unless nearly all loads walk.
+    hosts: by name; left out where their loads raise Unavailable."""
+    tables = []
+    for host, a in hosts.items():
+        rows = none_if_unavailable(lambda a=a: loads_of(a, modelled_tlb(a)))
+        if rows is None:
+            continue
+        is_known = rows["packed"].notna() & (rows["is_whole"] | rows["walk"].notna())
+        if is_known.any():
+            tables.append(rows.assign(machine=host, label=rows["pages"].map(a.page_labels)))
+    return pd.concat(tables, ignore_index=True)
 
 
-def expected_load_times(a: Analysis, known: ModelledTlb) -> pd.DataFrame:
-    """Return a row a page size and power of two of bytes at which it was chased: pages, log2_bytes,
-    span_bytes, reach_bytes, walks_per_access, ns, NaN for what is not known. Raises
-    Unavailable("too-few-points") if no page size was measured past twice the last level."""
+def loads_of(a: Analysis, known: ModelledTlb) -> pd.DataFrame:
+    """Return `measured_loads` of one machine, without its name. Raises Unavailable("too-few-points") if
+    no page size was measured past twice the last level."""
     rows, base = [], a.base_page_bytes
     for pages, spread in a.spread.items():
         price = spread - a.packed[pages]
@@ -93,19 +105,20 @@ def expected_load_times(a: Analysis, known: ModelledTlb) -> pd.DataFrame:
         span = base if known.is_splintered else page_bytes(pages, base)
         for log2_bytes in _powers_of_two(price, base):
             lines = 2**log2_bytes / base
-            first, last = (_missed(n, 2**log2_bytes / span) for n in (known.first, known.last))
+            packed, added = _at(a.packed[pages], lines), _at(price, lines)
             walk = max(_at(far, max(lines, far.xs[0])) - known.hit_ns, 0.0)
-            drawn = first * known.hit_ns + last * walk
-            ns = _at(a.packed[pages], lines) + (_at(price, lines) if span > base else drawn)
-            needs_price = span <= base and last < NEARLY_ALL_WALK
-            if not _is_near_measured(price, lines) or (
-                needs_price and not a.has_price(pages, lines)
-            ):
-                ns = nan  # breaks the curve
-            rows.append((pages, log2_bytes, span, known.last * span, last, ns))
+            nearly_all_walk = 1 - known.last * span / 2**log2_bytes >= NEARLY_ALL_WALK
+            if not _is_near_measured(price, lines):
+                packed = nan  # breaks the curve
+            if span <= base and not (nearly_all_walk or a.has_price(pages, lines)):
+                walk = nan
+            rows.append((pages, log2_bytes, span, span > base, packed, walk, added))
     require_nonempty(rows, f"nothing was measured past {PAST_REACH_TIMES * known.last:,.0f} lines")
-    columns = ["pages", "log2_bytes", "span_bytes", "reach_bytes", "walks_per_access", "ns"]
-    return pd.DataFrame(rows, columns=columns)
+    columns = ["pages", "log2_bytes", "entry_bytes", "is_whole", "packed", "walk", "added"]
+    table = pd.DataFrame(rows, columns=columns).assign(
+        first_entries=known.first, last_entries=known.last, hit=known.hit_ns
+    )
+    return table.assign(working_set_bytes=2.0 ** table["log2_bytes"])
 
 
 def _powers_of_two(curve: Curve, base_page_bytes: int) -> range:
@@ -128,16 +141,19 @@ def _at(curve: Curve, lines: float) -> float:
     return float(np.interp(np.log2(lines), np.log2(np.array(curve.xs, dtype=float)), curve.medians))
 
 
-def calculator_answer(row: pd.Series, where: str, base_page_bytes: int) -> str:
-    """Return a row of `expected_load_times` in words. where: the size and the pages, or the host.
-    Entries were found on base pages and fewer may hold larger ones: a bound of what they reach."""
-    is_bound = row["span_bytes"] > base_page_bytes
-    at_most, or_more = ("at most ", " or more") if is_bound else ("", "")
-    walks = f"{row['walks_per_access']:.2f} walks per load{or_more}"
-    if row["walks_per_access"] == 0:
+def calculator_answer(row: pd.Series, where: str) -> str:
+    """Return a row of loads with ns and miss_both in words. where: the size and the pages, or the
+    host. Entries were found on base pages and fewer may hold larger ones: a bound of what they
+    reach."""
+    if isnan(row["ns"]):
+        return f"{where}: not known."
+    at_most, or_more = ("at most ", " or more") if row["is_whole"] else ("", "")
+    reach = format_size(int(row["last_entries"] * row["entry_bytes"]))
+    walks = f"{row['miss_both']:.2f} walks per load{or_more}"
+    if row["miss_both"] == 0:
         walks = "no walks within it"
     return (
-        f"{where}: reach {at_most}{format_size(int(row['reach_bytes']))}, {walks}, "
+        f"{where}: reach {at_most}{reach}, {walks}, "
         f"about {format_significant_digits(row['ns'], 2)} ns."
     )
 
@@ -147,45 +163,32 @@ def is_of_few(a: Analysis) -> bool:
     return a.about.is_this and bool(a.about.few_mappings)
 
 
-def calculator_table(hosts: Mapping[str, Analysis]) -> pd.DataFrame:
-    """Return `expected_load_times` of each host by name, at the sizes of the first, with the columns
-    working_set_bytes, host, label (of the page size) and answer (of all hosts, in words, unless the
-    first is of few mappings); empty where the first host's times raise Unavailable."""
-    tables: list[pd.DataFrame] = []
-    for host, analysis in hosts.items():
-        rows = none_if_unavailable(_named_load_times, analysis, host if tables else "")
-        if rows is None or rows["ns"].isna().all():
-            break
-        tables.append(rows.assign(host=host))
-    if not tables:
-        return pd.DataFrame()
-    choice = ["pages", "log2_bytes"]
-    table = pd.concat(tables, ignore_index=True)
-    table = table[table["log2_bytes"].isin(tables[0]["log2_bytes"])].reset_index(drop=True)
-    if not is_of_few(next(iter(hosts.values()))):  # which are compared with nothing
+def with_answers(loads: pd.DataFrame, hosts: Mapping[str, Analysis]) -> pd.DataFrame:
+    """Return `measured_loads` with the formula's ns and miss_both at the sizes of the first machine,
+    with a column answer: there of all machines in words, unless it is of few mappings, which are
+    compared with nothing; at the others empty."""
+    first, choice = loads["machine"].iloc[0], ["pages", "log2_bytes"]
+    is_first = loads["machine"] == first
+    is_few, sizes = is_of_few(hosts[first]), loads.loc[is_first, "log2_bytes"]
+    table = loads[loads["log2_bytes"].isin(sizes)].reset_index(drop=True)
+    is_first = table["machine"] == first
+    table["answer"] = [_answer(row, row["machine"] == first) for _, row in table.iterrows()]
+    if is_few:
+        table.loc[is_first & table["ns"].notna(), "answer"] += FEW_MAPPINGS_MARK
+    else:
         table["answer"] = table.groupby(choice)["answer"].transform(" ".join)
-    table.loc[table["host"] != table["host"].iloc[0], "answer"] = ""  # said by the first host's
-    return table.round({"ns": 2, "walks_per_access": 4})
+    table["answer"] = table["answer"].where(is_first, "")
+    times = dict.fromkeys(["packed", "hit", "walk", "added", "ns"], 2)
+    return table.round(times | {"miss_first": 4, "miss_both": 4})
 
 
-def _named_load_times(a: Analysis, host: str) -> pd.DataFrame:
-    """Return `expected_load_times` with working_set_bytes, label and answer. host: of an answer that
-    follows another's; else empty."""
-    rows = expected_load_times(a, modelled_tlb(a)).astype({"log2_bytes": int})
-    sizes, labels = 2.0 ** rows["log2_bytes"], rows["pages"].map(a.page_labels)
-    mark = FEW_MAPPINGS_MARK if is_of_few(a) else ""
-    answers = [
-        calculator_answer(
-            row,
-            f"On {host}" if host else f"{format_size(size)} on {label} pages",
-            a.base_page_bytes,
-        )
-        + mark
-        if pd.notna(row["ns"])
-        else (f"On {host}: not known." if host else _UNKNOWN)
-        for (_, row), size, label in zip(rows.iterrows(), sizes.astype(int), labels, strict=True)
-    ]
-    return rows.assign(working_set_bytes=sizes, label=labels, answer=answers)
+def _answer(row: pd.Series, is_first: bool) -> str:
+    if not is_first:
+        return calculator_answer(row, f"On {row['machine']}")
+    if isnan(row["ns"]):
+        return _UNKNOWN
+    size = format_size(int(row["working_set_bytes"]))
+    return calculator_answer(row, f"{size} on {row['label']} pages")
 
 
 def initial_choice(rows: pd.DataFrame) -> tuple[int, str]:
@@ -199,7 +202,7 @@ def initial_choice(rows: pd.DataFrame) -> tuple[int, str]:
 
 def _known_of_first_host(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows with a time of the first host, which alone are offered."""
-    return rows[(rows["host"] == rows["host"].iloc[0]) & rows["ns"].notna()]
+    return rows[(rows["machine"] == rows["machine"].iloc[0]) & rows["ns"].notna()]
 
 
 def _menus(rows: pd.DataFrame) -> list[alt.Parameter]:
@@ -223,11 +226,11 @@ def _menus(rows: pd.DataFrame) -> list[alt.Parameter]:
 
 
 def calculator(rows: pd.DataFrame) -> alt.FacetChart:
-    """Draw expected ns of a dependent load of `calculator_table` against the working set, a panel for
+    """Draw expected ns of a dependent load of `with_answers` against the working set, a panel for
     each host: a curve of base pages and one of a kind of huge pages, which stands for the others too,
     dotted across sizes without a time, and dots for a size and a page size to choose."""
     ns, menus = rows["ns"], _menus(rows)
-    rows = rows.assign(name=rows["label"].str.partition(" (")[0], machine=rows["host"])
+    rows = rows.assign(name=rows["label"].str.partition(" (")[0])
     names = rows.groupby("pages")["name"].first()
     colours = {
         names[pages]: charts.PAGE_COLOURS[pages] for pages in ordered_page_sizes(names.index)

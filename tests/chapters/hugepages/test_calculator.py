@@ -2,7 +2,9 @@
 figure offers."""
 
 from functools import cache
+from types import SimpleNamespace
 
+import nbformat
 import pandas as pd
 import pytest
 from support import surveys
@@ -11,9 +13,11 @@ from support.page_sizes import Paged, hugepages
 from support.synthetic import GIB, MIB, PAGE_BYTES
 
 from experiments.hugepages import figures
+from experiments.hugepages.analysis import Analysis
 from experiments.hugepages.figures import ModelledTlb
 from tlb.stats import geometry
 from tlb.stats.intervals import median_interval
+from tlb.system.files import ROOT
 from tlb.system.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -30,7 +34,20 @@ def rows(machine: Paged = QUIET, most: int = 4 * GIB) -> pd.DataFrame:
 
 
 def model(frame: pd.DataFrame, **basis: float) -> pd.DataFrame:
-    return figures.expected_load_times(analysis(frame), BASIS._replace(**basis))
+    return with_ns(figures.loads_of(analysis(frame), BASIS._replace(**basis)))
+
+
+def with_ns(loads: pd.DataFrame) -> pd.DataFrame:
+    """The loads with the formula's times, by the cell of the page that has it."""
+    cells = nbformat.read(ROOT / "book/hugepages.ipynb", as_version=4).cells
+    (formula,) = (cell.source for cell in cells if 'terms["miss_both"] =' in cell.source)
+    measured = SimpleNamespace(figures=SimpleNamespace(measured_loads=lambda _: loads))
+    exec(formula, {"hugepages": measured, "hosts": {}})
+    return loads
+
+
+def figure_table(hosts: dict[str, Analysis]) -> pd.DataFrame:
+    return figures.with_answers(with_ns(figures.measured_loads(hosts)), hosts)
 
 
 def closed_form(machine: Paged, pages: str, log2_bytes: int) -> tuple[float, float]:
@@ -51,9 +68,9 @@ def test_the_model_is_the_closed_form_of_independent_draws(machine):
     assert set(found["pages"]) == set(PAGES)
     for row in found.itertuples():
         walks, ns = closed_form(machine, row.pages, row.log2_bytes)
-        assert row.walks_per_access == pytest.approx(walks)
+        assert row.miss_both == pytest.approx(walks)
         span = 4096 if machine.splintered else PAGE_BYTES[row.pages]
-        assert (row.span_bytes, row.reach_bytes) == (span, 1536 * span)
+        assert (row.entry_bytes, row.last_entries, row.is_whole) == (span, 1536, span > 4096)
         # Between two octaves of a chase on pages that a few entries hold, the curve is drawn
         # straight.
         assert row.ns == pytest.approx(ns, rel=0.02), row
@@ -97,20 +114,20 @@ def test_no_time_is_interpolated_across_sizes_in_which_a_step_may_hide():
 def test_a_machine_of_few_mappings_is_answered_without_another_one(monkeypatch, is_few):
     hosts = {"this computer": analysis(rows()), "another": analysis(rows())}
     monkeypatch.setattr(figures, "is_of_few", lambda a: is_few and a is hosts["this computer"])
-    answers = figures.calculator_table(hosts)["answer"]
+    answers = figure_table(hosts)["answer"]
     assert answers.str.contains("another").any() == (not is_few)
 
 
 def test_another_machine_keeps_pages_that_the_first_one_lacks():
     base = rows().query("pages == '4k'")
     hosts = {"this computer": analysis(base), "another": analysis(rows())}
-    table = figures.calculator_table(hosts)
-    assert set(table.query("host == 'another'")["pages"]) == set(PAGES)
+    table = figure_table(hosts)
+    assert set(table.query("machine == 'another'")["pages"]) == set(PAGES)
     assert figures.initial_choice(table) == (30, "4k")
 
 
 def test_the_figure_offers_each_page_size_and_answers_the_first_choice():
-    table = figures.calculator_table({"a host": analysis(rows())})
+    table = figure_table({"a host": analysis(rows())})
     assert figures.initial_choice(table) == (30, "2m")
     spec = figures.calculator(table).to_dict()
     parameters = {one["name"]: one for one in spec["params"]}
@@ -123,8 +140,8 @@ def test_the_figure_offers_each_page_size_and_answers_the_first_choice():
 
 
 def test_each_curve_has_its_name_at_its_last_time_and_none_covers_another():
-    table = figures.calculator_table({"a host": analysis(rows()), "another": analysis(rows())})
-    table = table.assign(name=table["pages"], machine=table["host"], is_drawn=True)
+    table = figure_table({"a host": analysis(rows()), "another": analysis(rows())})
+    table = table.assign(name=table["pages"], is_drawn=True)
     places = table.assign(y=figures._name_places(table)).dropna(subset="y")
     for _, named in places.groupby("machine"):
         assert sorted(named["name"]) == sorted(PAGES) and set(named["log2_bytes"]) == {32}
