@@ -64,7 +64,9 @@ def test_the_reference_s_medians_are_drawn_in_grey_under_the_own_ones():
     made = shown()
     spec = made.spec()
     theirs = [one for one in layers(spec) if one["data"]["name"].startswith("reference-")]
-    assert grey_marks(spec) == {"curves", "points"} and theirs == layers(spec)[: len(theirs)]
+    assert (
+        grey_marks(spec) == {"bands", "curves", "points"} and theirs == layers(spec)[: len(theirs)]
+    )
     assert {one["mark"]["type"] for one in theirs} == {"area", "line", "point", "text"}
     assert {one["mark"]["color"] for one in theirs} == {MUTED_COLOUR}
     drawn = [row["median"] for one in theirs for row in spec["datasets"][one["data"]["name"]]]

@@ -89,7 +89,7 @@ class OverlaidFigure(Figure):
 
 
 def grey_marks(spec: dict[str, Any], data: str = "") -> set[str]:
-    """Return what lies under a chart of the reference's: curves, points; empty if nothing does.
+    """Return what lies under a chart of the reference's: bands, curves, points; empty if nothing does.
     data: the name of the data set around a part."""
     data = spec.get("data", {}).get("name", data)
     found = set().union(*(grey_marks(layer, data) for layer in spec.get("layer", ())))
@@ -97,6 +97,8 @@ def grey_marks(spec: dict[str, Any], data: str = "") -> set[str]:
     if data.startswith(_THEIRS) and mark["type"] in _MARKS:
         found.add("curves" if mark["type"] == "line" else "points")
         found |= {"points"} if mark.get("point") else set()
+    if data.startswith(_THEIRS) and mark["type"] == "area":
+        found.add("bands")
     return found
 
 
