@@ -88,11 +88,13 @@ class Quantities(quantities.Quantities):
     walk_l2_ns = QuantityDeclaration("a walk whose entries lie in the L2 cache", "ns", 1)
     walk_l3_ns = QuantityDeclaration("a walk whose entries fit the stated L3 cache", "ns", 1)
     walk_memory_ns = QuantityDeclaration("a walk whose entries lie in memory", "ns")
-    one_walk_ns = QuantityDeclaration("a hop in 1 GiB, one search at a time", "ns")
-    best_walks_ns = QuantityDeclaration(
-        "a hop in 1 GiB, with the best number of searches in turn", "ns"
+    one_walk_ns = QuantityDeclaration(
+        "a hop in 1 GiB, timed in batches, one search at a time", "ns"
     )
-    best_walkers = QuantityDeclaration("best number of searches in turn", "", is_found=True)
+    best_walks_ns = QuantityDeclaration("the same, with the best number of searches in turn", "ns")
+    best_walkers = QuantityDeclaration(
+        "best number of searches in turn", "", is_found=True, is_judged=True
+    )
     sixteen_wait_ns = QuantityDeclaration(
         "how long a hop in 1 GiB waits while 16 searches take turns", "ns"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -42,7 +43,7 @@ class Quantities(quantities.Quantities):
         "cost of a walk at two to four times the last level's reach", "ns"
     )
     unpriced_from_bytes = QuantityDeclaration(
-        "smallest working set in which only the packed lines fit a cache",
+        "smallest working set in which only the packed lines are sure to fit a cache",
         "bytes",
         is_found=True,
         is_judged=True,
@@ -51,15 +52,17 @@ class Quantities(quantities.Quantities):
         "largest such working set", "bytes", is_found=True, is_judged=True
     )
     far_bytes = QuantityDeclaration(
-        "largest working set whose cost of translation is known", "bytes"
+        "largest working set whose cost of translation is bounded", "bytes"
     )
     far_ns = QuantityDeclaration("a spread load in the largest working set", "ns")
     far_packed_ns = QuantityDeclaration("a packed load in the largest working set", "ns")
-    far_price_ns = QuantityDeclaration("cost of translation in the largest working set", "ns")
-    far_share = QuantityDeclaration(
-        "translation's share of a load in the largest working set", "share"
+    far_price_ns = QuantityDeclaration(
+        "cost of translation in the largest working set, at least", "ns"
     )
-    price_2_gib_ns = QuantityDeclaration("cost of translation in 2 GiB", "ns")
+    far_share = QuantityDeclaration(
+        "translation's share of a load in the largest working set, at least", "share"
+    )
+    price_2_gib_ns = QuantityDeclaration("cost of translation in 2 GiB, at least", "ns")
     sequential_64_mib_ns = QuantityDeclaration(
         "cost of translation in sequential order, 64 MiB", "ns"
     )
@@ -263,6 +266,16 @@ class Analysis(analysis.Analysis):
         slowest = max(self.from_memory.value, *(ns.value for _, ns in self.packed))
         kept = [lines for lines, ns in self.packed if ns.value < slowest / 2]
         return CACHE_LINE_BYTES * found_end(kept, self.packed.xs)
+
+    def unpriced_bytes(self, end: Callable[..., float] = max) -> float:
+        """Return the largest working set, or with end=min the smallest, in which only the packed
+        lines are sure to fit a cache. Raises Unavailable("control-elsewhere") if a size between the
+        two has a price: they are then the ends of no range."""
+        gaps = self.price.gaps
+        found = found_end(gaps, sorted([*self.price.xs, *gaps]), end)
+        if any(min(gaps) < lines < max(gaps) for lines in self.price.xs):
+            raise Unavailable("control-elsewhere", "in several ranges of sizes")
+        return found * self.base_page_bytes
 
     def second_step(self, share: float) -> Interval:
         """Return the pages at which this share of the `rise` at the last level is done. Raises

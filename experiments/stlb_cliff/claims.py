@@ -250,7 +250,10 @@ def the_step_is_where_it_is_stated(a: Analysis, band: Band) -> Answer:
 def capacity_alone(a: Analysis, most: float = SHARED_RISE) -> Answer:
     _, entries = a.two_levels()
     near, far = entries * 2**-0.75, entries * 2
-    before, after = (a.spread.at(pages, HALF_OCTAVE_TOLERANCE) for pages in (near, far))
+    steps = [a.spread.row(pages, HALF_OCTAVE_TOLERANCE) for pages in (near, far)]
+    if {step["lines"] for step in steps} & {*a.price.gaps}:  # where the page shades its curves
+        raise Unavailable("control-elsewhere", f"from {near:,.0f} to {far:,.0f} lines")
+    before, after = map(Interval.of, steps)
     rise, shared = a.gain_across(a.spread), a.gain_across(a.packed)
     if after.low <= before.high:
         gain = f"the chase gains {rise:median} ns from about {near:,.0f} to {far:,.0f} pages"

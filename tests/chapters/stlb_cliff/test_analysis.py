@@ -1,6 +1,8 @@
 """What the cliff's rows say of machines whose truth is known: the staircase, counted walks, and what
 was not measured."""
 
+from dataclasses import replace
+
 import pytest
 from support.common import refusal
 from support.stlb_cliff import DEARER, counted, kind, of
@@ -61,3 +63,12 @@ def test_where_walks_are_counted_the_step_is_theirs_and_not_that_of_their_price(
 def test_the_share_of_walks_is_read_at_a_multiple_of_the_entries():
     a = counted()
     assert a.walks_near(-0.5).value == 0 and a.walks_near(0.5).value == 1
+
+
+def test_sizes_without_a_price_are_a_range_only_if_none_between_them_has_one():
+    a = of(Truth(cache_step=(3500, 8.0)))
+    first, *_, last = a.price.gaps
+    ends = [end * a.base_page_bytes for end in (first, last)]
+    assert [a.unpriced_bytes(min), a.unpriced_bytes()] == ends
+    a.price = replace(a.price, gaps=(*a.price.gaps, a.price.xs[-1]))
+    assert refusal(a.unpriced_bytes) == "control-elsewhere"

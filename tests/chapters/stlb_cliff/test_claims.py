@@ -197,6 +197,13 @@ def test_a_cache_that_shares_a_tenth_of_the_rise_leaves_capacity_open(step_ns, v
     assert words(of(Truth(cache_step=(1537, step_ns), noise=0.002)))[CAPACITY] == verdict
 
 
+def test_capacity_is_not_judged_at_a_size_that_the_figure_shades():
+    a = of(Truth(cache_step=(5000, 8.0)))  # a cache that spread lines leave at twice the entries
+    found = judge(REGISTRY[CAPACITY], a)
+    assert 2 * a.two_levels()[1] in a.price.gaps
+    assert (found.verdict, found.reason) == (C, "control-elsewhere")
+
+
 def test_the_published_loop_is_numpys_and_without_it_nothing_replaces_it():
     rows = frame(TEXTBOOK)
     far = (rows["engine"] == "numpy") & (rows["lines"] > 1000)
