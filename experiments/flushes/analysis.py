@@ -91,7 +91,9 @@ class Quantities(quantities.Quantities):
     price_new_ns = QuantityDeclaration(
         "translation of a load in a new process's first round", "ns", 1
     )
-    first_walks_us = QuantityDeclaration("first 512 page walks of a new process", "us", 1)
+    first_walks_us = QuantityDeclaration(
+        "translation of the first 512 loads of a new process", "us", 1
+    )
     switch_us = QuantityDeclaration("a switch to another process and back", "us", 1)
     exec_us = QuantityDeclaration("fork, exec and exit of a small program", "us")
     merged_write_us = QuantityDeclaration(

@@ -45,15 +45,16 @@ STRIDE_SUM_PAGE_KINDS = (BASE_PAGES, "thp", "2m")
 
 
 def points(scope: Scope) -> list[Point]:
-    """Return all points, in the order of the loops that the page shows and the function it calls."""
+    """Return all points, in the order of the loops that the page shows and the functions it
+    calls."""
     changes = blocked_walks(scope) + prefetched_walks(scope) + joins(scope)
-    return changes + other_points(scope)
+    controls = page_per_vertex(scope) + remedies(scope) + strided_sums(scope)
+    return changes + controls + on_huge_pages(scope)
 
 
-def other_points(scope: Scope) -> list[Point]:
-    """Return a page for each vertex, walks timed hop by hop, strided sums, scatters, and prefetches
-    and joins on huge pages."""
-    points = page_per_vertex(scope) + remedies(scope) + strided_sums(scope)
+def on_huge_pages(scope: Scope) -> list[Point]:
+    """Return scatters on each kind of pages, and prefetches and joins on huge pages."""
+    points = []
     for pages in LARGE_PAGES[: 3 if scope.is_fine else 2]:
         points += scatters(scope, pages)
         if pages != BASE_PAGES:
