@@ -133,7 +133,7 @@ def add_files(
         is_own = files.machine == THIS
         archive = "this-computer.zip" if is_own else f"{files.rows.name}.zip"
         pack(files.rows, out / archive)
-        rows = Markup("All rows of {}, with the computer's description: {}.")
+        rows = Markup("All rows of {}, of every page, with the computer's description: {}.")
         lines.append(rows.format(files.machine, link(archive, archive)))
         reference = Store(data_root()).reference(notebook.stem)
         if files.machine != machine_display_name(
