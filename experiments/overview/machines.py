@@ -366,9 +366,7 @@ def _values(
     ]
 
 
-def _grid(
-    rows: Sequence[str], x: Mapping[str, Any], decades: Sequence[float]
-) -> list[alt.Chart]:
+def _grid(rows: Sequence[str], x: Mapping[str, Any], decades: Sequence[float]) -> list[alt.Chart]:
     """Return a line above each row but the first, and one at each power of ten."""
     upright = alt.Chart(pd.DataFrame({"decade": decades})).mark_rule(
         color=GRID_LINE_COLOUR, strokeWidth=1
