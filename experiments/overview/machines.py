@@ -182,7 +182,7 @@ class Analysis(analysis.Analysis):
     def huge_pages_inferred(self) -> pd.DataFrame:
         """A row a machine: its clock, and what translation adds to a load between the levels of the
         TLB, in cycles, from which `pages` is inferred."""
-        pages = {"4 KiB pages": "base", "2 MiB pages": "large"}
+        pages = {"4 KiB pages, cycles": "base", "2 MiB pages, cycles": "large"}
         rows = [
             {"machine": each.label, "clock": f"{each.ghz:.1f} GHz"}
             | {name: _cycles(each.splinter, side) for name, side in pages.items()}
@@ -322,8 +322,7 @@ def times_by_machine(a: Analysis) -> Figure:
     )
     layers: list[Any] = [*_grid(rows, x, decades), medians]
     if "yOffset" in channels:
-        beside = {name: channels[name] for name in ("color", "yOffset")}
-        layers += _values(shown, rows, x, ends, **beside)
+        layers += _values(shown, rows, x, ends, channels["color"], channels["yOffset"])
     chart = charts.layered(*layers).properties(height=_ROW_PX * len(rows))
     return Figure(chart, _finding(a, names), without_bounds_of_few(data[columns]), "machines_times")
 
@@ -339,7 +338,8 @@ def _values(
     rows: Sequence[str],
     x: Mapping[str, Any],
     ends: tuple[float, float],
-    **channels: Any,
+    color: alt.Color,
+    place: alt.YOffset,
 ) -> list[alt.Chart]:
     """Return the machine and the number of each mark, on the side of it that has more room: its ends
     if they are far apart."""
@@ -354,14 +354,14 @@ def _values(
     few = np.where(shown["coverage"] < LEAST_COVERAGE, FEW_MAPPINGS_MARK, "")
     labelled = shown.assign(words=np.char.add(words, few))
     is_right = ends[1] / shown["high"] >= shown["low"] / ends[0]
-    y = charts.row("what", rows)
+    channels = {"y": charts.row("what", rows), "color": color, "yOffset": place}
     right, left = alt.Chart(labelled[is_right]), alt.Chart(labelled[~is_right])
     return [
         right.mark_text(align="left", dx=7).encode(
-            x=alt.X("high:Q", **x), y=y, text="words:N", **channels
+            x=alt.X("high:Q", **x), text="words:N", **channels
         ),
         left.mark_text(align="right", dx=-7).encode(
-            x=alt.X("low:Q", **x), y=y, text="words:N", **channels
+            x=alt.X("low:Q", **x), text="words:N", **channels
         ),
     ]
 
