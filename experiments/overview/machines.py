@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from math import isfinite
+from math import ceil, floor, isfinite, log10
 from typing import Any, Literal, NamedTuple
 
 import altair as alt
@@ -42,6 +42,7 @@ TLB_ENTRY_QUANTITY_NAMES = {
 }
 Backing = Literal["whole", "splintered", "unknown"]
 _PAGES: dict[str, Backing] = {"not splintered": "whole", "splintered by the host": "splintered"}
+_INFERRED = {"whole": "whole", "splintered": "splintered", "unknown": "not known"}
 _LABEL_CHARS = 40  # what a phone has room for
 
 
@@ -68,6 +69,7 @@ class MeasuredMachine(NamedTuple):
     profile: TranslationProfile | None
     splinter: SplinteringVerdict | None  # whether its host splinters huge pages; None if unknown
     days: tuple[str, str]
+    ghz: float = float("nan")  # its median clock beside measurements, timed by register additions
     has_nodes: bool = False  # whether remote memory was measured
     has_card: bool = False
     why: tuple[str, ...] = ()
@@ -162,6 +164,7 @@ class Analysis(analysis.Analysis):
             known,
             _splinter(about, name, host),
             (days[0], days[-1]) if days else ("", ""),
+            ghz=float(rows.loc[rows["core_ghz"] > 0, "core_ghz"].median()),
             has_nodes="numa_chase" in {*rows["kernel"]},
             has_card=(store.root / name / "README.md").is_file(),
             why=tuple(why),
@@ -175,6 +178,19 @@ class Analysis(analysis.Analysis):
             (each for each in self.machines if isfinite(each.value(*names))),
             key=lambda each: each.value(*names),
         )
+
+    def huge_pages_inferred(self) -> pd.DataFrame:
+        """A row a machine: its clock, and what translation adds to a load between the levels of the
+        TLB, in cycles, from which `pages` is inferred."""
+        pages = {"4 KiB pages, cycles": "base", "2 MiB pages, cycles": "large"}
+        rows = [
+            {"machine": each.label, "clock": f"{each.ghz:.1f} GHz"}
+            | {name: _cycles(each.splinter, side) for name, side in pages.items()}
+            | {"we infer": _INFERRED[each.pages]}
+            for each in self.machines
+            if each.splinter and each.splinter.unit == "cycles"
+        ]
+        return pd.DataFrame(rows)
 
     def not_shown(self) -> str:
         """List the machines that are not shown, and why, as Markdown."""
@@ -205,6 +221,12 @@ class Analysis(analysis.Analysis):
             "entries_zen5": of("zen-5", found),
             "off_stated": most_off,
         }
+
+
+def _cycles(found: SplinteringVerdict, side: str) -> str:
+    """Return what translation adds on one kind of pages, marked if it is of few mappings."""
+    mark = FEW_MAPPINGS_MARK if found.is_of_few else ""
+    return f"{getattr(found.first, side):z.1f}{mark}"
 
 
 def _of(machines: list[MeasuredMachine], family: str) -> MeasuredMachine:
@@ -261,7 +283,6 @@ _SHOWN = {
 
 _ROW_PX = 104  # room for the name and, below it, a line for each machine
 _PLACES_PX = [46, 97]  # of these lines in a row
-_VALUE_ROOM = 50.0  # times the longest time: where the axis ends, right of its label
 
 
 def times_by_machine(a: Analysis) -> Figure:
@@ -285,8 +306,9 @@ def times_by_machine(a: Analysis) -> Figure:
         low=data["begin"].mask(is_of_few, data["value"]),
         high=data["end"].mask(is_of_few, data["value"]),
     )
-    ends = (ends[0], ends[1] * _VALUE_ROOM)
-    axis = alt.Axis(title="ns", format=",", values=charts.within((1, 2, 10, 100, 1000), *ends))
+    decades = _decades(ends)
+    ends = (decades[0], decades[-1])
+    axis = alt.Axis(title="ns", format=",", values=decades)
     x: dict[str, Any] = {"scale": charts.log_scale(10, ends), "axis": axis}
     channels: dict[str, Any] = {"color": charts.colour("label", _colours(names))}
     if len(names) <= len(PALETTE):  # names stand at the marks
@@ -298,17 +320,29 @@ def times_by_machine(a: Analysis) -> Figure:
     medians = charts.medians_in_rows(
         shown, "what", rows, x, "label:N", "what:N", width=2, size=50, **channels
     )
-    layers: list[Any] = [*_grid(rows, x, ends), medians]
+    layers: list[Any] = [*_grid(rows, x, decades), medians]
     if "yOffset" in channels:
-        layers.append(_values(shown, rows, x, color=channels["color"], yOffset=channels["yOffset"]))
+        layers += _values(shown, rows, x, ends, channels["color"], channels["yOffset"])
     chart = charts.layered(*layers).properties(height=_ROW_PX * len(rows))
     return Figure(chart, _finding(a, names), without_bounds_of_few(data[columns]), "machines_times")
 
 
+def _decades(ends: tuple[float, float]) -> list[float]:
+    """Return the powers of ten from the last one below the ends to the first one above."""
+    low, high = floor(log10(ends[0])), ceil(log10(ends[1]))
+    return [10.0**power for power in range(low, high + 1)]
+
+
 def _values(
-    shown: pd.DataFrame, rows: Sequence[str], x: Mapping[str, Any], **channels: Any
-) -> alt.Chart:
-    """Return the machine and the number of each mark, right of it: its ends if they are far apart."""
+    shown: pd.DataFrame,
+    rows: Sequence[str],
+    x: Mapping[str, Any],
+    ends: tuple[float, float],
+    color: alt.Color,
+    place: alt.YOffset,
+) -> list[alt.Chart]:
+    """Return the machine and the number of each mark, on the side of it that has more room: its ends
+    if they are far apart."""
     digits = np.where(shown["value"] < 10, 1, 0)
     is_wide = shown["high"] > MIN_MODE_RATIO * shown["low"]
     words = [
@@ -318,17 +352,22 @@ def _values(
         for row, d, wide in zip(shown.itertuples(), digits, is_wide, strict=True)
     ]
     few = np.where(shown["coverage"] < LEAST_COVERAGE, FEW_MAPPINGS_MARK, "")
-    labels = alt.Chart(shown.assign(words=np.char.add(words, few)))
-    labels = labels.mark_text(align="left", dx=7)
-    return labels.encode(
-        x=alt.X("high:Q", **x), y=charts.row("what", rows), text="words:N", **channels
-    )
+    labelled = shown.assign(words=np.char.add(words, few))
+    is_right = ends[1] / shown["high"] >= shown["low"] / ends[0]
+    channels = {"y": charts.row("what", rows), "color": color, "yOffset": place}
+    right, left = alt.Chart(labelled[is_right]), alt.Chart(labelled[~is_right])
+    return [
+        right.mark_text(align="left", dx=7).encode(
+            x=alt.X("high:Q", **x), text="words:N", **channels
+        ),
+        left.mark_text(align="right", dx=-7).encode(
+            x=alt.X("low:Q", **x), text="words:N", **channels
+        ),
+    ]
 
 
-def _grid(rows: Sequence[str], x: Mapping[str, Any], ends: tuple[float, float]) -> list[alt.Chart]:
+def _grid(rows: Sequence[str], x: Mapping[str, Any], decades: Sequence[float]) -> list[alt.Chart]:
     """Return a line above each row but the first, and one at each power of ten."""
-    low, high = np.log10(ends)
-    decades = [10.0**power for power in range(int(np.ceil(low)), int(high) + 1)]
     upright = alt.Chart(pd.DataFrame({"decade": decades})).mark_rule(
         color=GRID_LINE_COLOUR, strokeWidth=1
     )

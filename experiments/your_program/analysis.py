@@ -128,6 +128,14 @@ class Analysis(analysis.Analysis):
         yes_or_no = dict.fromkeys(("ours", "again", "changes_pages", "alike"), bool)
         return pd.DataFrame(rows, columns=COLUMNS).astype(yes_or_no)
 
+    @property
+    def measured_besides(self) -> str:
+        """The pairs of runs."""
+        if self.trials.empty:
+            return ""
+        runs = f"{self.trials['pairs'].sum():,} pairs of runs of {len(self.trials)} programs"
+        return f"{runs}, in `{PROGRAMS_DOCUMENT}.json`."
+
     @cached_property
     def paged(self) -> pd.DataFrame:
         """The trials in which the pages changed and nothing else, and large pages were reached; with

@@ -110,6 +110,18 @@ def test_each_machine_has_a_row_its_marks_and_its_words(store, number):
     assert HOLE.search(figure.alt) is None
 
 
+def test_a_label_begins_in_the_larger_part_of_its_row(store):
+    spec = machines.times_by_machine(page(many(store, 4))).spec()
+    labels = [one for one in spec["layer"] if one.get("mark", {}).get("type") == "text"]
+    sides = {one["mark"]["align"]: one["data"]["name"] for one in labels}
+    assert sides
+    ends = spec["layer"][0]["encoding"]["x"]["scale"]["domain"]
+    for side, name in sides.items():
+        for row in spec["datasets"][name]:
+            room = {"left": ends[1] / row["high"], "right": row["low"] / ends[0]}
+            assert room[side] == pytest.approx(max(room.values()), rel=0.01)
+
+
 # --- the order
 
 

@@ -65,6 +65,11 @@ class Analysis:
         return type(self)(other.kept(self.chapter), other)
 
     @property
+    def measured_besides(self) -> str:
+        """What was measured that is no row, in words; "" if nothing."""
+        return ""
+
+    @property
     def host(self) -> Host:
         return self.about.host
 

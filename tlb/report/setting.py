@@ -236,6 +236,8 @@ def _large(frame: pd.DataFrame) -> str:
 
 def _measured(a: Analysis) -> str:
     frame = a.measured_rows
+    if frame.empty and a.measured_besides:
+        return a.measured_besides
     if frame.empty and a.about.is_this:
         return "No rows of this computer."
     if frame.empty:

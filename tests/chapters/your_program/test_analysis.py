@@ -49,6 +49,13 @@ def test_faster_and_slower_are_those_whose_interval_excludes_one():
     ) == {"sort", "dict"}
 
 
+def test_the_settings_count_pairs_of_runs_as_what_was_measured():
+    found = analysis(document(dict.fromkeys(PROGRAM_CASES, HELPS)))
+    pairs = found.trials["pairs"].sum()
+    assert found.measured_besides.startswith(f"{pairs:,} pairs of runs of {len(PROGRAM_CASES)} ")
+    assert not analysis(None).measured_besides
+
+
 def test_look_ups_alone_keep_their_medians_and_are_widened_for_their_number():
     found = analysis(document())
     alone = found.look_ups_alone.set_index("case")
