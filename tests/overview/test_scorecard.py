@@ -48,7 +48,7 @@ def test_each_claim_is_a_row_with_the_verdict_and_the_number_of_every_machine(ca
     assert found.keys() == {one.id for one in statements().values() if one.has_verdict}
     assert not read.select("b")
     cells = [cell.text for cell in found[IDS[0]].select("td")[1:]]
-    assert cells[0].startswith("holds: 1.50 (1.40 to 1.60) times") and cells[1] == "fails"
+    assert cells[0].startswith("holds: 1.5 (1.4 to 1.6) times") and cells[1] == "fails"
     assert found[IDS[0]]["data-is"] == ["holds", "apart"] or "apart" in found[IDS[0]]["data-is"]
     assert "no counters" in found[IDS[3]].text and "not enough measured" in found[IDS[3]].text
     assert "crosses the band" in found[IDS[2]].text

@@ -106,7 +106,7 @@ JUDGED: dict[str, tuple[str, Callable[[], pd.DataFrame], str, str]] = {
     "layout and pages help": (HELP, lambda: rows(QUIET), H, "2 MiB pages"),
     "large pages cost the same": (FLAT, lambda: rows(FREE), H, "1.0"),
     "large pages that walk at 4 GiB": (FLAT, lambda: rows(QUIET), F, "4.0"),
-    "the caches are left": (LEFT, lambda: rows(FREE), H, "1.00 ("),
+    "the caches are left": (LEFT, lambda: rows(FREE), H, "0.99"),
     "walks are left": (LEFT, lambda: rows(QUIET), F, "8."),
     "it grows everywhere": (GROWN, lambda: rows(SPLIT), H, "4.5"),
     "it shrinks somewhere": (GROWN, lambda: touch(0.5, 10**8), F, "0.5"),

@@ -55,8 +55,8 @@ def go(huge_bytes: int) -> dict:
 
 
 JUDGED: dict[str, tuple[str, object, str, str]] = {
-    "sixfold": (SIX, lambda: analysis(), H, "4 threads, memory is ready at 10."),
-    "twofold": (SIX, lambda: analysis(faulted(3.0)), F, "factor of 2."),
+    "sixfold": (SIX, lambda: analysis(), H, "4 threads, base pages are ready at 1"),
+    "twofold": (SIX, lambda: analysis(faulted(3.0)), F, "2."),
     "a byte takes 2 MiB": (SMALL, lambda: analysis(), H, "2 MiB resident"),
     "a byte takes a base page": (
         SMALL,
@@ -74,10 +74,10 @@ JUDGED: dict[str, tuple[str, object, str, str]] = {
         "2 MiB less",
     ),
     "a large page is split": (DROPS, lambda: analysis(ways=asked()), F, "1 of the huge pages"),
-    "a half": (CHOOSES, lambda: analysis(ways=asked()), H, "100% of the advised half"),
-    "no half": (CHOOSES, lambda: analysis(ways=asked(half=0)), F, "0% of the advised half"),
-    "Go asks for none": (GO, lambda: analysis(runtimes=go(0)), H, "0 B lie"),
-    "Go asks for some": (GO, lambda: analysis(runtimes=go(2**23)), F, "8 MiB lie"),
+    "a half": (CHOOSES, lambda: analysis(ways=asked()), H, "100% is on huge"),
+    "no half": (CHOOSES, lambda: analysis(ways=asked(half=0)), F, " 0% is on huge"),
+    "Go asks for none": (GO, lambda: analysis(runtimes=go(0)), H, "0 B is"),
+    "Go asks for some": (GO, lambda: analysis(runtimes=go(2**23)), F, "8 MiB is"),
     "Go given some unasked": (
         GO,
         lambda: analysis(runtimes=go(2**23) | {"thp": "always"}),
