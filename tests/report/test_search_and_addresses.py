@@ -3,6 +3,7 @@
 import tarfile
 import urllib.request
 
+import nbformat
 import pytest
 import yaml
 from docutils import nodes
@@ -10,6 +11,7 @@ from docutils.utils import new_document
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 from support.common import LONG_S, ROOT, extension
+from support.rendered import CHAPTER_NAMES
 from support.site import errors, open_page
 
 SETTINGS = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
@@ -47,6 +49,14 @@ def first_screen(*cells: nodes.container) -> list[nodes.Node]:
     extension("tlb_site").put_figure_first(None, doctree)
     assert all(node.parent is page for node in page)
     return list(page.children)
+
+
+@pytest.mark.parametrize("chapter", CHAPTER_NAMES)
+def test_a_chapter_s_first_figure_stands_before_its_code(chapter):
+    """A figure whose code is folded stays where it is, unless it is the summary."""
+    cells = nbformat.read(ROOT / "book" / f"{chapter}.ipynb", 4).cells
+    tags = [cell.metadata.tags for cell in cells if "figure" in cell.metadata.get("mystnb", {})]
+    assert "hide-input" not in tags[0] or any("first-figure" in each for each in tags)
 
 
 def test_the_first_figure_and_its_text_stand_before_the_code_that_makes_them():

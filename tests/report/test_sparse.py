@@ -78,7 +78,9 @@ def assert_names_what_is_drawn(spec: dict[str, Any]) -> None:
     names = [row for row in own if charts.NAME_Y in row]
     for row in names:
         place = {key: row[key] for key in row if key not in (charts.NAME_Y, WRAPPED_NAME)}
-        assert any(place.items() <= other.items() for other in own if charts.NAME_Y not in other)
+        points = [other for other in own if charts.NAME_Y not in other]
+        # all but the place along x, which may be moved off the other chart's last points
+        assert any(len(place.items() - other.items()) <= 1 for other in points)
     drawn = {value for rows in spec["datasets"].values() for row in rows for value in row.values()}
     for channel in ("color", "shape", "strokeDash"):
         for how in _encodings(spec, channel):
