@@ -132,13 +132,6 @@ class Analysis(analysis.Analysis):
             for pages in FULLY_SWEPT_PAGES
         }
 
-    def comparable(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return the rows, each of pages (as `page_labels` has them) and lines, whose difference
-        between spread and packed is a price."""
-        kinds = {self.page_labels[pages]: pages for pages in self.price}
-        places = zip(table["pages"].map(kinds), table["lines"], strict=True)
-        return table[[self.has_price(*place) for place in places]].reset_index(drop=True)
-
     def has_price(self, pages: str, lines: float) -> bool:
         """Return whether spread minus packed is a price at so many lines on a page size: neither
         this size nor one beside it is a gap of the chapter's curve or, on base pages, of The TLB
