@@ -276,7 +276,7 @@ class Analysis(analysis.Analysis):
     # --- remedies, timed hop by hop
 
     @property
-    def _clocked(self) -> pd.DataFrame:
+    def clocked(self) -> pd.DataFrame:
         """The walks timed hop by hop; and, from the chapter about page walks, the control of
         PUBLISHED_SINGLE_BLOCK_LABEL."""
         rows, others = (
@@ -297,7 +297,7 @@ class Analysis(analysis.Analysis):
         with _low and _high, ns per hop less the clock's cost, medians over processes; coverage, n.
         Blocking has the fastest block inside the last TLB level's reach.
         """
-        plain, blocked = (select_rows(self._clocked, mode=mode) for mode in ("plain", "blocked"))
+        plain, blocked = (select_rows(self.clocked, mode=mode) for mode in ("plain", "blocked"))
         if (base := select_rows(plain, pages=BASE_PAGES)).empty:
             return pd.DataFrame(columns=["remedy", "pages", "vertices", *_QUANTILES])
         vertices = int(base["lines"].max())
