@@ -333,23 +333,24 @@ def _of_levels(entries: Quantity, host: Host) -> Quantity:
     return replace(entries, conditions=found)
 
 
-class MachineMedians(NamedTuple):
-    """The lowest and the highest median of a quantity, and on how many published machines."""
+class RangeOverMachines(NamedTuple):
+    """The lowest and the highest end of a quantity's intervals, and on how many published machines."""
 
     low: float
     high: float
     machines: int
 
 
-def medians_of_machines(chapter: Chapter, module: ModuleType, name: str) -> MachineMedians:
+def range_over_machines(chapter: Chapter, module: ModuleType, name: str) -> RangeOverMachines:
     """Return the range of a chapter's quantity over the published machines that measured it in
     enough mappings for an interval. Raises Unavailable("no-data") where none did."""
     published = [each.machine for each in chapter.published.values()]
     kept = _kept_of_machines(module, published)
     every = [quantities.of(module.Quantities.declared[name]) for quantities in kept]
-    medians = [each.value for each in every if each.interval and not each.is_of_few]
-    require_nonempty(medians, f"{name} of no machine", "no-data")
-    return MachineMedians(min(medians), max(medians), len(medians))
+    known = [each.interval for each in every if each.interval and not each.is_of_few]
+    require_nonempty(known, f"{name} of no machine", "no-data")
+    lowest, highest = min(each.low for each in known), max(each.high for each in known)
+    return RangeOverMachines(lowest, highest, len(known))
 
 
 def _kept_of_machines(module: ModuleType, machines: Iterable[str]) -> list[Quantities]:

@@ -242,10 +242,10 @@ def test_the_range_over_machines_leaves_out_what_rests_on_few_mappings(store, mo
         kept.append(stlb_cliff.Quantities({"near_ns": known}))
     monkeypatch.setattr(machines_tables, "_kept_of_machines", lambda *_: kept)
     about = Chapter("numbers", DEFAULTS | {"machine": "reference"}, store)
-    found = machines_tables.medians_of_machines(about, stlb_cliff, "near_ns")
-    assert found == machines_tables.MachineMedians(3.0, 5.0, 2)
+    found = machines_tables.range_over_machines(about, stlb_cliff, "near_ns")
+    assert found == machines_tables.RangeOverMachines(2.0, 6.0, 2)
     with pytest.raises(Unavailable):
-        machines_tables.medians_of_machines(about, stlb_cliff, "hit_ns")
+        machines_tables.range_over_machines(about, stlb_cliff, "hit_ns")
 
 
 def test_a_column_names_base_pages_that_the_rows_do_not():
@@ -259,5 +259,5 @@ def test_a_column_names_base_pages_that_the_rows_do_not():
 
 def test_the_range_is_of_the_published_machines_wherever_own_rows_are_kept(tmp_path):
     about = Chapter("numbers", DEFAULTS | {"machine": "this"}, Store(tmp_path))
-    assert machines_tables.medians_of_machines(about, stlb_cliff, "near_ns").machines > 1
+    assert machines_tables.range_over_machines(about, stlb_cliff, "near_ns").machines > 1
     assert "Zen 4" in machines_tables.numbers_table(about).text

@@ -3,7 +3,18 @@
 import pytest
 from selenium import webdriver
 from support.programs import made, trial
-from support.site import OVERFLOW, UNFOLD, errors, open_page, pages, requests, resize, scripts_off
+from support.site import (
+    CUT_OFF,
+    OVERFLOW,
+    UNFOLD,
+    errors,
+    open_page,
+    pages,
+    pages_with_figures,
+    requests,
+    resize,
+    scripts_off,
+)
 
 from experiments.overview.machines_tables import TABLE_ORDERS
 from tlb.programs.reports import trial_page
@@ -91,6 +102,17 @@ def test_machines_stand_in_the_order_that_is_chosen_also_without_scripts(driver,
         for order in TABLE_ORDERS:
             places = driver.execute_script(ORDERED, order.name)
             assert places == sorted(places) and len(places) > 1, order.name
+
+
+def test_no_chart_cuts_off_its_words_on_a_telephone(driver, site, address):
+    resize(driver, 390)
+    try:
+        for page in pages_with_figures(site):
+            open_page(driver, address + page)
+            driver.execute_script(UNFOLD)
+            assert driver.execute_script(CUT_OFF) == [], page
+    finally:
+        resize(driver, 1280)
 
 
 def test_a_page_of_its_own_shuts_no_reader_out(driver, axe, tmp_path):

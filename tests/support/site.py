@@ -135,6 +135,15 @@ return [document.documentElement, document.body,
   .map(box => `${box.tagName}.${box.className}: ${box.scrollWidth} > ${box.clientWidth}`)
 """
 
+# The words of charts that their picture cuts off.
+CUT_OFF = """
+const ends = box => { const {left, right} = box.getBoundingClientRect(); return [left, right]; };
+return [...document.querySelectorAll(".tlb-figure svg text")].filter(text => {
+  const [left, right] = ends(text), [first, last] = ends(text.ownerSVGElement);
+  return right > left && (left < first - 1 || right > last + 1);
+}).map(text => text.textContent)
+"""
+
 
 def tooltip(driver: webdriver.Chrome, found: WebElement) -> str:
     """The HTML of the tooltip at the first mark that has one, or nothing."""

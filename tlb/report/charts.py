@@ -109,7 +109,7 @@ def with_room_for_names(scale: alt.Scale) -> alt.Scale:
 
 def working_set(base_page_bytes: int) -> alt.X:
     """Return the x of working sets, with room on the right for the names of curves."""
-    axis = bytes_axis(f"Working set, one cache line per {format_size(base_page_bytes)}")
+    axis = bytes_axis(f"Working set, one line per {format_size(base_page_bytes)}")
     return alt.X("working_set_bytes:Q", axis=axis, scale=with_room_for_names(log_scale()))
 
 
