@@ -30,6 +30,8 @@ _CODES = """
     no-five-levels emulated reach-in-cache
     """
 OBSTACLES = frozenset(_CODES.split())
+# Those whose remedy is a command on the computer at hand, which is no evidence.
+_REMEDIED_BY_A_COMMAND = {"no-events", "no-kvm", "page-size-unsupported"}
 
 
 class EffectBounds(NamedTuple):
@@ -187,10 +189,9 @@ class StoredAnswer(_Strict):
 
 
 def _evidence_of(answer: StoredAnswer) -> str:
-    """Return why there is nothing to compare, and of an obstacle what could test the claim. What to
-    do on the computer at hand, such as a command, is no evidence."""
-    is_of_hardware = answer.reason in OBSTACLES and "`" not in REASON_TEXTS[answer.reason].remedy
-    return (explain_reason if is_of_hardware else state_reason)(answer.reason, answer.detail)
+    """Return why there is nothing to compare, and of an obstacle what could test the claim."""
+    could_be_tested = answer.reason in OBSTACLES - _REMEDIED_BY_A_COMMAND
+    return (explain_reason if could_be_tested else state_reason)(answer.reason, answer.detail)
 
 
 def all_effects_inside(effects: Sequence[Effect]) -> bool | None:

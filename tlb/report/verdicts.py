@@ -278,7 +278,7 @@ def format_effect_in_unit(effect: Effect, unit: str) -> str:
     band, least = (effect.least, effect.most), significant_digits(low, high)
     needed = [digits_preserving_order((number,), band, least) for number in numbers]
     most = EFFECT_DIGITS + 1
-    digits = max(least, *(one for one in needed if one <= most), least)
+    digits = max([least, *(one for one in needed if one <= most)])
 
     def words(number: float, needed: int) -> str:
         if needed <= most:
